@@ -130,7 +130,9 @@ SECONDS = {
 }
 
 run = combined(
-    click.option("--p2p", type=choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),
+    click.option(
+        "--p2p", type=choice(P2P), help="What a transfer occupies (default: as the framework; else its link)."
+    ),
     click.option(
         "--allreduce",
         type=choice(ALLREDUCE),
@@ -141,6 +143,9 @@ run = combined(
     *(click.option(f"--{name}", type=seconds(low), help=text) for name, (low, text) in SECONDS.items()),
     click.option("--model", metavar="NAME|FILE", help="The model; with --system, instead of seconds."),
     click.option("--system", metavar="NAME|FILE", help="The cluster; with --model, instead of seconds."),
+    click.option(
+        "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
+    ),
     click.option(
         "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below override its values."
     ),

@@ -15,7 +15,14 @@ def given(arguments):
 
 def asked_costs(arguments):
     """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
-    names = [*(name.replace("-", "_") for name in SECONDS), "model", "system", "layout", *layout_keywords()]
+    names = [
+        *(name.replace("-", "_") for name in SECONDS),
+        "model",
+        "system",
+        "framework",
+        "layout",
+        *layout_keywords(),
+    ]
     return given({name: arguments.pop(name) for name in names if name in arguments})
 
 

@@ -10,7 +10,7 @@ import click
 from ppmodel.errors import PPModelError
 
 _MODULES = {
-    **dict.fromkeys(("schedules", "models", "systems", "layouts", "columns"), "ppmodel.cli.listing"),
+    **dict.fromkeys(("schedules", "models", "systems", "frameworks", "layouts", "columns"), "ppmodel.cli.listing"),
     "table": "ppmodel.cli.table", "check": "ppmodel.cli.check", "simulate": "ppmodel.cli.simulate",
     "compare": "ppmodel.cli.compare", "predict": "ppmodel.cli.predict", "calibrate": "ppmodel.cli.calibrate",
     "sweep": "ppmodel.cli.sweep",

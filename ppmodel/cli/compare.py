@@ -37,7 +37,9 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
     costs = asked_costs(given)
     if csv_file is not None:
-        refuse_target("--csv", csv_file, file, *(costs.get(key) for key in ("model", "system", "layout")), *names)
+        refuse_target(
+            "--csv", csv_file, file, *(costs.get(key) for key in ("model", "system", "framework", "layout")), *names
+        )
     cases = _cases(names, file)
     if not {"layout", *layout_keywords()} & costs.keys():
         pp, microbatches = _size(cases, pp, microbatches)

@@ -1,4 +1,4 @@
-"""ppmodel schedules, models, systems, layouts: list what comes with the project."""
+"""ppmodel schedules, models, systems, frameworks, layouts: list what comes with the project."""
 
 from ppmodel import schedules, specs
 from ppmodel.cli.commands import command
@@ -26,6 +26,12 @@ def models_command():
 def systems_command():
     """List the systems that come with the project."""
     say_titles({name: specs.load_system(name).title for name in specs.system_names()})
+
+
+@command("frameworks")
+def frameworks_command():
+    """List the training frameworks that come with the project."""
+    say_titles({name: specs.load_framework(name).title for name in specs.framework_names()})
 
 
 @command("layouts")

@@ -12,17 +12,20 @@ EXIT_ALL_REFUSED = 1
 @command("predict")
 @click.argument("rows_file", metavar="ROWS.csv")
 @click.option("--system", metavar="NAME|FILE", required=True, help="The system to predict for.")
+@click.option("--framework", metavar="NAME|FILE", help="The training framework of all rows (default: see below).")
 @click.option("--out", type=click.Path(), metavar="FILE.csv", required=True, help="Where to write the predictions.")
-def predict_command(rows_file, system, out):
+def predict_command(rows_file, system, framework, out):
     """Predict iteration time, memory and utilization of training runs.
 
     ROWS.csv has one row for each run and must have all of these columns: hidden, heads, kv_heads, layers, mlp_hidden,
     gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero,
     recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
     unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 if the schedule has no such
-    option. Two columns are optional: flushes, how many times an iteration runs the whole pipeline, and precision, bf16
-    or fp8. What is empty there, and what no column says, is as in the block framework of the system's file. Other
-    columns are copied unchanged.
+    option. Three columns are optional: flushes, how many times an iteration runs the whole pipeline; precision, bf16 or
+    fp8; and framework, the name of a training framework. What no column says is as in that framework. Without one, it
+    is that of the system's file if it was fitted, or else one that the column source names (NeMo, Megatron-Bridge,
+    dgxc and MLPerf: nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and the Playbook: nanotron; DeepSpeed:
+    deepspeed), or else megatron. Other columns are copied unchanged.
 
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
     GPU), predicted_fits, predicted_mfu, and refused, the reason if a row has no prediction.
@@ -30,10 +33,10 @@ def predict_command(rows_file, system, out):
     Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is refused.
     """
     from ppmodel.measured import predict_file
-    from ppmodel.specs import load_system
+    from ppmodel.specs import load_framework, load_system
 
-    refuse_target("--out", out, rows_file, system)
-    rows = predict_file(rows_file, load_system(system), out)
+    refuse_target("--out", out, rows_file, system, framework)
+    rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework))
     refused = [row for row in rows if row["refused"] is not None]
     say(_summary(rows, refused, out))
     return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0

@@ -64,6 +64,7 @@ def ranked_text(pairs, not_kept=""):
     size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
     lines = [f"{size}; transfers {first['p2p']}{allreduce}{model}"]
     if has_layout:
+        lines.append(f"framework: {first['framework'] or 'as fitted with the system'}")
         lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES) + not_kept)
     defined = [(place, row) for place, row in pairs if place is not None]
     if defined:

@@ -33,7 +33,9 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
 
     costs = asked_costs(others)
     if trace is not None:
-        refuse_target("--trace", trace, name, file, *(costs.get(key) for key in ("model", "system", "layout")))
+        refuse_target(
+            "--trace", trace, name, file, *(costs.get(key) for key in ("model", "system", "framework", "layout"))
+        )
     case = asked_case(name, file, others)
     if case.size is not None:
         pp, microbatches = asked_size(case, pp, microbatches)

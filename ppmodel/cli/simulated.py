@@ -89,6 +89,7 @@ def _iteration(result, run, not_kept):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
     sizes = ", ".join(f"{name} {result[name]}" for name in ("pp", *DIMENSIONS, "zero"))
+    yield f"framework           {framework_text(run.system)}"
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield (
         f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} "
@@ -104,6 +105,12 @@ def _iteration(result, run, not_kept):
     yield f"memory              {gibibytes(size)} GiB on the most loaded GPU, of {gibibytes(capacity)}{fits}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
+
+
+def framework_text(system):
+    """A system's framework: its name and title."""
+    framework = system.framework
+    return f"{framework.name}: {framework.title}" if framework.name else f"as {system.name} was fitted"
 
 
 def _nodes(nodes, run):

@@ -51,7 +51,8 @@ def sharing_of(model, layout):
     """The `Sharing` of a run, still without its lines."""
     ranks = layout.dp * layout.cp
     widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
-    return Sharing(layout.zero, ranks, ranks / layout.ep, layout.overlap_gradients, layout.overlap_parameters, *widths)
+    hidden = bool(layout.overlap_gradients), bool(layout.overlap_parameters)
+    return Sharing(layout.zero, ranks, ranks / layout.ep, *hidden, *widths)
 
 
 def collectives_of(model, layout):

@@ -203,7 +203,7 @@ def _exchanges(listed, kernel_places, lines, layout):
                 if collective is None or (phase == AGAIN and not runs_again(operation, recompute)):
                     continue
                 beside = _beside(operations, index, collective, kernels.get((layer, phase), {}))
-                hides = collective.kind == "ring" or (collective.group == "tensor" and layout.overlap_tensor)
+                hides = collective.kind == "ring" or (collective.group == "tensor" and bool(layout.overlap_tensor))
                 line = lines.setdefault((collective.kind, collective.group), len(lines))
                 slot = (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(collective.group)
                 rows.append((line, slot, beside, hides, collective.bytes))
@@ -315,7 +315,7 @@ def layer_costs(work, system):
     """
     lines = [(0.0, 0.0) if line is None else collective_line(*line, system) for line in work.lines]
     lines = np.array(lines, dtype=float).reshape(-1, 2)
-    kernel_s = kernels_s(work.kernels, system, work.layout.precision if work.layout else "bf16")
+    kernel_s = kernels_s(work.kernels, system, (work.layout and work.layout.precision) or "bf16")
     exchanges, exposed_s = work.exchanges, np.empty(0)
     if len(exchanges.volume):  # collectives, minus the kernel that each hides under
         exposed_s = lines[exchanges.line, 0] + lines[exchanges.line, 1] * exchanges.volume

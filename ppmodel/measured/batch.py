@@ -22,7 +22,7 @@ from ppmodel.ops import OpKind
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, makespans
-from ppmodel.specs import FrameworkSpec
+from ppmodel.specs import with_framework
 
 LEFT_OUT = ("recomputation", "tensor", "data", "transfers", "bubble")
 """The parts of an iteration that a batch can leave out, to see what they are worth."""
@@ -80,12 +80,12 @@ def row_work(row, system, without=()):
     PPModelError
         If the row is refused.
     """
-    framework = system.framework or FrameworkSpec()
-    run = run_of(row, framework)
+    system = with_framework(system)
+    run = run_of(row, system.framework)
     model, table = run.model, built(run.case, run.layout.pp, run.num_microbatches)
     layout = check_layout(run.layout, model, system, table)
     layout = replace(layout, recompute="none") if "recomputation" in without else layout
-    pipeline = graph_of(table, framework.p2p, "excluded")
+    pipeline = graph_of(table, system.framework.p2p, "excluded")
     cut = stage_layers(table, model, None, layout)
     nodes = pipeline_links(table, model, system, layout).nodes
     step = step_work(table, model, layout, cut, nodes)
@@ -133,7 +133,7 @@ class Batch:
     def _of_groups(self, evaluate, systems):
         values = np.empty((len(systems), self.size))
         for places, kernels, group in self._groups:
-            values[:, places] = evaluate(group, [with_kernels(system, kernels) for system in systems])
+            values[:, places] = evaluate(group, [with_framework(with_kernels(system, kernels)) for system in systems])
         return values
 
 

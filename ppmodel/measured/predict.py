@@ -4,7 +4,6 @@ from ppmodel.errors import NO_MEMORY, PPModelError
 from ppmodel.export import write_rows
 from ppmodel.measured.rows import read_rows, run_of, system_of
 from ppmodel.points import simulate
-from ppmodel.specs import FrameworkSpec
 
 PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")
 """The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes."""
@@ -12,7 +11,7 @@ PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "
 _GB = 1e9
 
 
-def predicted(row, system):
+def predicted(row, system, framework=None):
     """Predict one row.
 
     Parameters
@@ -20,19 +19,19 @@ def predicted(row, system):
     row : dict of str to str
         A row with `COLUMNS`.
     system : SystemSpec
+    framework : FrameworkSpec, optional
+        As in `rows.system_of`.
 
     Returns
     -------
     dict
         A value for each of `PREDICTED`; if the row is refused, ``refused`` says why and the other values are None.
     """
-    framework, system = system.framework or FrameworkSpec(), system_of(row, system)
     try:
-        run = run_of(row, framework)
+        system = system_of(row, system, framework)
+        run = run_of(row, system.framework)
         size = run.layout.pp, run.num_microbatches
-        numbers = simulate(
-            run.case, *size, model=run.model, system=system, layout=run.layout, p2p=framework.p2p
-        ).to_dict()
+        numbers = simulate(run.case, *size, model=run.model, system=system, layout=run.layout).to_dict()
     except (PPModelError, MemoryError) as error:
         refused = str(NO_MEMORY if isinstance(error, MemoryError) else error)
         return dict.fromkeys(PREDICTED) | {"refused": refused}
@@ -45,7 +44,7 @@ def predicted(row, system):
     }  # fmt: skip
 
 
-def predict_file(rows_file, system, out):
+def predict_file(rows_file, system, out, framework=None):
     """Predict every row of a file, and write the rows together with the predictions.
 
     Parameters
@@ -56,6 +55,8 @@ def predict_file(rows_file, system, out):
     out : str or Path
         The CSV file to write; the rows keep their order, and their own columns come first, unchanged. Columns of
         `PREDICTED` that the file already has are replaced.
+    framework : FrameworkSpec, optional
+        Of all rows; see `rows.system_of`.
 
     Returns
     -------
@@ -69,7 +70,7 @@ def predict_file(rows_file, system, out):
     """
     columns, rows = read_rows(rows_file)
     kept = [name for name in columns if name not in PREDICTED]
-    done = [row | predicted(row, system) for row in rows]
+    done = [row | predicted(row, system, framework) for row in rows]
     write_rows(out, [*kept, *PREDICTED], done, "--out", _cell)
     return done
 

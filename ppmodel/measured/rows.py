@@ -11,14 +11,19 @@ from ppmodel import schedules
 from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case
-from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, layout_options
+from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, framework_names, layout_options, with_framework
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _KEPT = 2**12
+_GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
 _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
+_SOURCES = {
+    "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
+    "nanotron": re.compile(r"nanotron|Playbook"), "deepspeed": re.compile(r"DeepSpeed"),
+}  # fmt: skip
 _SWITCH = {"true": True, "false": False}
 
 
@@ -35,6 +40,9 @@ FLUSHES = "flushes"
 
 PRECISION = "precision"
 """An optional column: that of matrix multiplications, bf16 or fp8; empty means the framework's."""
+
+FRAMEWORK = "framework"
+"""An optional column: the name of the training framework."""
 
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
@@ -128,8 +136,8 @@ def _require_measured(name, text, where):
         raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 
-def system_of(row, system):
-    """The system with the kernels that a row names.
+def system_of(row, system, framework=None):
+    """The system with the kernels that a row names, under the row's framework.
 
     Parameters
     ----------
@@ -137,11 +145,14 @@ def system_of(row, system):
         Its column ``source`` may name a kernel after the word kernel: ``flash_attention2`` or ``flash_attention2 + RMS
         kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel.
     system : SystemSpec
+    framework : FrameworkSpec, optional
+        Of all rows. Without it, the one in the row's column ``framework``; else the one that the system was fitted
+        with; else one that the row's source names; else the default.
 
     Returns
     -------
     SystemSpec
-        Unchanged if the row names no kernel, or if the system does not tell kernels apart.
+        Its kernels are unchanged if the row names none, or if the system does not tell kernels apart.
 
     Examples
     --------
@@ -149,8 +160,21 @@ def system_of(row, system):
     >>> system = replace(load_system("a100"), kernels=KernelSpec(stream_efficiency=0.5, fused_norm_efficiency=0.8))
     >>> system_of({"source": "kernel flash_attention2 + RMS kernel"}, system).kernels.stream_efficiency
     0.8
+    >>> system_of({"source": "NVIDIA dgxc-benchmarking v24.11.1"}, system).framework.name
+    'nemo'
     """
-    return with_kernels(system, kernels_named(row))
+    return with_framework(with_kernels(system, kernels_named(row)), framework or framework_named(row, system))
+
+
+def framework_named(row, system):
+    """The framework of a row on a system, as in `system_of`; None if nothing names it."""
+    if name := row.get(FRAMEWORK, "").strip():
+        if name not in framework_names():  # a row is data: it names a packaged framework, never a file
+            remedy = f"choose one of {', '.join(framework_names())}, or leave it empty"
+            raise PPModelError(FRAMEWORK, repr(shown(name)), "is not a known framework", remedy)
+        return name
+    source = row.get("source", "")
+    return None if system.framework else next((name for name, text in _SOURCES.items() if text.search(source)), None)
 
 
 def kernels_named(row):
@@ -258,7 +282,8 @@ def _model(values, framework):
         norm="rmsnorm" if gated else "layernorm", bias=not gated, dropout=framework.dropout and not gated,
         attention=values["attention"], recompute="none", sequence=values["sequence"],
         vocabulary=values["vocabulary"], learned_positions=not gated, global_batch=values["global_batch"],
-        element_bytes=2, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
+        element_bytes=2, gradient_bytes=framework.gradient_bytes or _GRADIENT_BYTES,
+        optimizer_bytes=framework.optimizer_bytes or _OPTIMIZER_BYTES,
         tied_embeddings=framework.tied_embeddings or not gated,
     )  # fmt: skip
 
@@ -279,7 +304,4 @@ def _layers(values):
 def _layout(values, framework):
     stated = {name: values[name] for name in _OF_LAYOUT}
     stated["sequence_parallel"] &= values["tp"] > 1
-    return LayoutSpec(
-        **stated, layers=_layers(values), precision=framework.precision, overlap_tensor=framework.overlap_tensor,
-        overlap_gradients=framework.overlap_gradients, overlap_parameters=framework.overlap_parameters,
-    )  # fmt: skip
+    return LayoutSpec(**stated, layers=_layers(values)).under(framework)

@@ -74,6 +74,7 @@ COLUMNS = (
     *_columns("change", ("change", str, "", "change", "what is changed of the system and its costs")),
     *_columns(
         "layout",
+        ("framework", str, "", "framework", "the training framework; empty if it is part of a fitted system"),
         ("layout", str, "", "layout", "name of the layout; empty if any of its values was overridden"),
         *((name, option.type, "", name, option.help) for name, option in layout_options(column=True)),
     ),

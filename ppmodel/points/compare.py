@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from ppmodel.points.change import Change
     from ppmodel.points.run import Run
     from ppmodel.schedules.cases import ScheduleLike
-    from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
+    from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, SystemSpec
 
     Value = TypeVar("Value")
     OneOrMore: TypeAlias = Value | Sequence[Value]
+    FrameworkLike: TypeAlias = FrameworkSpec | str | os.PathLike[str]
     ModelLike: TypeAlias = ModelSpec | str | os.PathLike[str]
     SystemLike: TypeAlias = SystemSpec | str | os.PathLike[str]
     LayoutLike: TypeAlias = LayoutSpec | str | os.PathLike[str] | Mapping[str, Any]
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 def simulate(
     schedule: ScheduleLike, pp: int | None = None, microbatches: int | None = None, *, model: ModelLike | None = None,
-    system: SystemLike | None = None, layout: LayoutLike | None = None, p2p: str = "overlapped",
+    system: SystemLike | None = None, layout: LayoutLike | None = None, framework: FrameworkLike | None = None,
+    p2p: str | None = None,
     allreduce: str = "excluded", **given: Any,
 ) -> Run:  # fmt: skip
     """Simulate one iteration of a schedule with communication.
@@ -49,9 +51,14 @@ def simulate(
     layout : str, Path, LayoutSpec or dict, optional
         How the run is spread over GPUs; needs a model and a system. If `pp`, tp, cp or dp override its values, its
         number of GPUs follows from them, unless `gpus` is given too.
+    framework : str, Path or FrameworkSpec, optional
+        The training framework: what it hides, keeps and costs; `specs.framework_names` lists those that come with the
+        package. Without it, the one that the system was fitted with, or else Megatron-LM with its default arguments.
+        What the layout says overrides it.
     p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its link; each rank's NIC; the sender; the receiver; first the sender, then
-        the receiver; both at the same time, each waiting for the other.
+        the receiver; both at the same time, each waiting for the other. Without it, as the framework has it; its link
+        if costs are seconds.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
         Whether gradient all-reduces are left out, overlap computation, occupy the ranks, or overlap computation while
         they occupy the links of transfers; see `simulation.compile_graph`.
@@ -82,7 +89,9 @@ def simulate(
     ('paper', 1920)
     """
     semantics = {"p2p": p2p, "allreduce": allreduce}
-    point = resolve_point(schedule, pp, microbatches, model=model, system=system, layout=layout, **semantics, **given)
+    point = resolve_point(
+        schedule, pp, microbatches, model=model, system=system, layout=layout, framework=framework, **semantics, **given
+    )
     point.require_effect()
     return point.run()
 
@@ -90,7 +99,8 @@ def simulate(
 def compare(
     schedules: OneOrMore[ScheduleLike], pp: OneOrMore[int] | None = None, microbatches: OneOrMore[int] | None = None, *,
     model: OneOrMore[ModelLike] | None = None, system: OneOrMore[SystemLike] | None = None,
-    layout: OneOrMore[LayoutLike] | None = None, p2p: OneOrMore[str] = "overlapped",
+    layout: OneOrMore[LayoutLike] | None = None, framework: OneOrMore[FrameworkLike | None] = None,
+    p2p: OneOrMore[str] | None = None,
     allreduce: OneOrMore[str] = "excluded", changes: OneOrMore[Change | None] | None = None, **given: Any,
 ) -> DataFrame:  # fmt: skip
     """Simulate schedules at every combination of sizes, models, systems and choices.
@@ -108,6 +118,8 @@ def compare(
         Names, files or specifications. Both, or neither.
     layout : str, Path, LayoutSpec, dict, or list of them, optional
         How the run is spread over GPUs; needs a model and a system.
+    framework : str, Path, FrameworkSpec, or list of them, optional
+        As in `simulate`; several need transfers that occupy the same.
     p2p, allreduce : str or list of str
         Communication semantics, as in `simulate`.
     changes : Change or list of Change, optional
@@ -138,8 +150,8 @@ def compare(
     import pandas as pd
 
     columns, rows = compared(
-        schedules, pp, microbatches, model=model, system=system, layout=layout, p2p=p2p, allreduce=allreduce,
-        changes=changes, **given,
+        schedules, pp, microbatches, model=model, system=system, layout=layout, framework=framework, p2p=p2p,
+        allreduce=allreduce, changes=changes, **given,
     )  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 

@@ -131,9 +131,12 @@ class Grid:
         if self.seconds:
             costs = [{"seconds": seconds, "change": change} for seconds, change in product(self.seconds, self.changes)]
         else:
-            loops = product(self.systems, self.models, self.changes)
-            costs = [{"system": system, "model": model, "change": change} for system, model, change in loops]
-        return [Point(case, size, semantics, **entry, **shared) for entry in costs]
+            costs = [
+                {"system": system, "model": system.framework.model(model), "change": change}
+                | ({} if layout is None else {"layout": layout.under(system.framework)})
+                for system, model, change in product(self.systems, self.models, self.changes)
+            ]
+        return [Point(case, size, semantics, **(shared | entry)) for entry in costs]
 
     def points(self):
         """All points, in order.
@@ -146,14 +149,14 @@ class Grid:
 
 
 def resolve(
-    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
+    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, framework=None, p2p=None,
     allreduce="excluded", changes=None, **given,
 ):  # fmt: skip
     """Resolve what a caller gives: names, files, specifications, seconds and values of a layout, each one or several.
 
     Parameters
     ----------
-    schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given
+    schedules, pp, microbatches, model, system, layout, framework, p2p, allreduce, changes, **given
         As in `compare`.
 
     Returns
@@ -181,13 +184,14 @@ def resolve(
         if ranks is not None and len(ranks) > 1:  # ranks are set point by point; GPUs that are given are for these
             ranks = [None] if "gpus" in values else None
         layouts = tuple(as_layouts(layout, values, ranks))
-    p2p, allreduce = listed(p2p), listed(allreduce)
+    in_seconds = model is None and system is None
+    systems = () if system is None else _systems(system, framework)
+    p2p, allreduce = transfers_of(systems) if p2p is None else listed(p2p), listed(allreduce)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
     if seconds.get("reduction") is not None and set(allreduce) == {"excluded"}:
         rule = "has no effect: the all-reduce is excluded"
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
-    in_seconds = model is None and system is None
     changed = {"changes": tuple(as_changes(changes, in_seconds)), "change_is_column": changes is not None}
     sizes = (tuple(listed(count)) if count is not None else () for count in (pp, microbatches))
     shared = (cases, *sizes, tuple(p2p), tuple(allreduce))
@@ -207,8 +211,30 @@ def resolve(
     for name, value in (("model", model), ("system", system)):
         if value is None:
             raise CostError(name, None, "is missing", "give model and system, or seconds")
-    systems, models = tuple(map(as_system, listed(system))), tuple(map(as_model, listed(model)))
-    return Grid(*shared, systems=systems, models=models, layouts=layouts, **changed)
+    return Grid(*shared, systems=systems, models=tuple(map(as_model, listed(model))), layouts=layouts, **changed)
+
+
+def _systems(system, framework):
+    """The systems under each framework."""
+    from ppmodel.specs import with_framework
+
+    systems = [as_system(entry) for entry in listed(system)]
+    return tuple(with_framework(entry, each) for each, entry in product(listed(framework), systems))
+
+
+def transfers_of(systems):
+    """What transfers occupy on systems where nothing is asked for: as their frameworks have it.
+
+    Raises
+    ------
+    CostError
+        If frameworks differ.
+    """
+    words = {system.framework.p2p: system.name for system in systems} or {"overlapped": ""}
+    if len(words) > 1:
+        rule = f"is not the same for {' and '.join(words.values())}"
+        raise CostError("p2p", ", ".join(words), rule, "give p2p, or compare them one by one")
+    return list(words)
 
 
 def resolve_point(schedule, pp=None, microbatches=None, **given):

@@ -154,7 +154,9 @@ class Point:
             columns |= self.seconds
         if self.change_is_column:
             columns["change"] = repr(self.change)
-        return columns if self.layout is None else columns | self.layout.columns
+        if self.layout is None:
+            return columns
+        return columns | {"framework": self.system.framework.name} | self.layout.columns
 
     def run(self):
         """Simulate the point.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ppmodel.specs.entries import Provenance
-    from ppmodel.specs.framework import FrameworkSpec
+    from ppmodel.specs.framework import FrameworkSpec, load_framework
     from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
     from ppmodel.specs.layout import LayoutSpec, load_layout
     from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 _MODULES = {
     "document": ("list_text", "place_in", "read_document"),
     "entries": ("Kind", "Provenance", "parse_size", "to_unit"),
-    "files": ("DATA", "layout_names", "model_names", "system_names", "template_names", "template_path"),
-    "framework": ("FrameworkSpec",),
+    "files": (
+        "DATA", "framework_names", "layout_names", "model_names", "system_names", "template_names", "template_path",
+    ),
+    "framework": ("FrameworkSpec", "load_framework", "with_framework"),
     "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
     "layers": ("parse_layers",),
     "layout": (
@@ -32,7 +34,8 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [  # of which type checkers let users import from here
     "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "LatentAttentionSpec", "LayoutSpec",
-    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "load_layout", "load_model", "load_system",
+    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "load_framework", "load_layout", "load_model",
+    "load_system",
 ]  # fmt: skip
 
 

@@ -74,10 +74,10 @@ class _Form(BaseModel):
 
 
 @cache
-def file_form(spec_type):
+def file_form(spec_type, titled=True):
     """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
     hints = get_type_hints(spec_type, include_extras=True)
-    keys = {"title": (str, ...)} if "title" in hints else {}
+    keys = {"title": (str, ...)} if titled and "title" in hints else {}
     for field in fields(spec_type):
         if option := field.metadata.get("option"):
             # the layout itself refuses what is neither a word nor a number

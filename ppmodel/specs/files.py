@@ -58,8 +58,24 @@ def layout_names():
     return sorted(path.stem for path in (DATA / "layouts").glob("*.yaml"))
 
 
+def framework_names():
+    """List the training frameworks that come with the package.
+
+    Returns
+    -------
+    list of str
+        Names for `load_framework`, sorted.
+
+    Examples
+    --------
+    >>> framework_names()
+    ['deepspeed', 'fsdp', 'megatron', 'nanotron', 'nemo']
+    """
+    return sorted(path.stem for path in (DATA / "frameworks").glob("*.yaml"))
+
+
 def specification_path(name, room):
-    """Find the file of a model, system or layout.
+    """Find the file of a model, system, framework or layout.
 
     Parameters
     ----------

@@ -1,16 +1,28 @@
-"""What a training framework does that neither model nor layout says."""
+"""A training framework: what software does that neither model nor layout nor hardware says."""
 
 from __future__ import annotations  # help() shows a field's type by its name
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from ppmodel.specs.entries import Number, Switch, Transfers, entry, file_form
+from ppmodel.specs.entries import Number, Provenance, Switch, Time, Transfers, entry, file_form, load_specification
+
+if TYPE_CHECKING:
+    from ppmodel.specs.model import ModelSpec
+    from ppmodel.specs.system import SystemSpec
+
+DEFAULT = "megatron"
+"""The framework of a run that names none, unless its system was fitted together with one."""
+
+_HOST = "block_host_s", "tensor_host_s", "stage_overhead_s", "iteration_overhead_s"
+_PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
+_OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
 
 @dataclass(frozen=True)
 class FrameworkSpec:
-    """What a training framework does that rows of measured runs do not say.
+    """What a training framework does.
 
     Parameters
     ----------
@@ -19,32 +31,139 @@ class FrameworkSpec:
     precision : {"bf16", "fp8"}
         Of matrix multiplications.
     dropout : bool
-        Whether GPT blocks have dropout.
-    overlap_tensor, overlap_gradients, overlap_parameters : bool
-        As in `LayoutSpec`.
+        Whether GPT blocks have dropout; for rows of measured runs.
+    overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
+        As in `LayoutSpec`; they hold where a layout leaves them open.
     scatter_messages : bool
         Whether each tensor-parallel rank sends only its part of the message to the next stage, not all of it
         (Narayanan et al., 2021, section 4.1).
     gathered_logits : bool
         Whether every tensor-parallel rank keeps all logits in memory.
     tied_embeddings : bool
-        Whether models with a gated MLP also tie the loss head to the embedding; models without one always do.
-    gradient_bytes, optimizer_bytes : float
-        Bytes per parameter.
+        Whether models with a gated MLP also tie the loss head to the embedding, in rows of measured runs; models
+        without one always do.
+    gradient_bytes, optimizer_bytes : float, optional
+        Bytes per parameter; the model's if not given.
+    attention_factor, pass_factor : float
+        Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
+        sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less.
+    block_host_s, tensor_host_s, stage_overhead_s, iteration_overhead_s : float, optional
+        As in `KernelSpec`; the system's if not given.
+    activation_factor : float
+        Factor on the activations that are kept.
+    name, title : str
+        The name is the file's; empty for one that belongs to a fitted system.
+    provenance : tuple of Provenance
+        One entry for each value of the file.
     """
 
     p2p: Transfers = "overlapped"
     precision: Annotated[str, entry(Literal["bf16", "fp8"])] = "bf16"
     dropout: Switch = False
     overlap_tensor: Switch = False
+    overlap_backward: Switch = False
     overlap_gradients: Switch = False
     overlap_parameters: Switch = False
     scatter_messages: Switch = False
     gathered_logits: Switch = False
     tied_embeddings: Switch = False
-    gradient_bytes: Number = 4.0
-    optimizer_bytes: Number = 12.0
+    gradient_bytes: Number | None = None
+    optimizer_bytes: Number | None = None
+    attention_factor: Number = 1.0
+    pass_factor: Number = 1.0
+    block_host_s: Time | None = None
+    tensor_host_s: Time | None = None
+    stage_overhead_s: Time | None = None
+    iteration_overhead_s: Time | None = None
+    activation_factor: Number = 1.0
+    name: str = ""
+    title: str = ""
+    provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
+
+    def model(self, model: ModelSpec) -> ModelSpec:
+        """The model with the framework's bytes per parameter."""
+        return replace(model, **{name: value for name in _OF_MODEL if (value := getattr(self, name)) is not None})
+
+    def system(self, system: SystemSpec) -> SystemSpec:
+        """The system under this framework: a copy that has it, with its kernels and memory changed as it says.
+
+        A system without kernel constants stays a plain roofline.
+
+        >>> from ppmodel.specs import load_system
+        >>> load_framework("fsdp").system(load_system("h100")).framework.name
+        'fsdp'
+        """
+        kernels, memory = system.kernels, system.memory
+        if kernels is not None:
+            host = {name: value for name in _HOST if (value := getattr(self, name)) is not None}
+            plain, forward = system.compute_efficiency, kernels.attention_efficiency
+            backward = kernels.attention_backward_efficiency or forward
+            if self.attention_factor != 1.0:
+                host["attention_efficiency"] = self.attention_factor * (forward or plain)
+                host["attention_backward_efficiency"] = self.attention_factor * (backward or plain)
+            if self.pass_factor != 1.0:
+                host |= {
+                    name: self.pass_factor * (getattr(kernels, name) or system.memory_efficiency) for name in _PASSES
+                }
+            kernels = replace(kernels, **host)
+        if self.activation_factor != 1.0:
+            from ppmodel.specs.kernels import MemorySpec
+
+            memory = memory or MemorySpec()
+            memory = replace(memory, activation_factor=self.activation_factor * memory.activation_factor)
+        return replace(system, framework=self, kernels=kernels, memory=memory)
 
 
-Framework = Annotated[FrameworkSpec | None, file_form(FrameworkSpec)]
+def load_framework(name: str | os.PathLike[str]) -> FrameworkSpec:
+    """Read a framework by name or from a file.
+
+    Parameters
+    ----------
+    name : str or Path
+        One of `framework_names`, or the path of a ``.yaml`` or ``.yml`` file.
+
+    Returns
+    -------
+    FrameworkSpec
+        In SI units.
+
+    Raises
+    ------
+    SpecificationError
+        In one line: file, line, field, value, rule and remedy.
+
+    Examples
+    --------
+    >>> load_framework("nemo").overlap_gradients
+    True
+    """
+    return load_specification(name, "frameworks", FrameworkSpec)
+
+
+def with_framework(system: SystemSpec, framework: FrameworkSpec | str | os.PathLike[str] | None = None) -> SystemSpec:
+    """The system under a framework: the one given, or the one it was fitted with, or the default.
+
+    Parameters
+    ----------
+    system : SystemSpec
+    framework : FrameworkSpec, str or Path, optional
+
+    Returns
+    -------
+    SystemSpec
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> with_framework(load_system("h100")).framework.name, with_framework(load_system("a100_vtrain")).framework.name
+    ('megatron', '')
+    """
+    if framework is None:
+        if system.framework is not None:
+            return system
+        framework = DEFAULT
+    return (framework if isinstance(framework, FrameworkSpec) else load_framework(framework)).system(system)
+
+
+Framework = Annotated[FrameworkSpec | None, file_form(FrameworkSpec, titled=False)]
 """The system field that holds its framework."""

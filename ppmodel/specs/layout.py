@@ -10,18 +10,23 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import listed, plain
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.option import LARGEST, declared
 
+if TYPE_CHECKING:
+    from ppmodel.specs.framework import FrameworkSpec
+
 RECOMPUTE = ("none", "selective", "full")
 """Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
 DIMENSIONS = ("tp", "cp", "ep", "dp")
 """The parallel dimensions besides the pipeline."""
+
+_OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_backward", "overlap_gradients", "overlap_parameters"
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
@@ -59,17 +64,17 @@ class LayoutSpec:
     recompute : {"none", "selective", "full"} or int, optional
         Activations recomputed in the backward; a number means that many layers of each stage in full. Without it, as
         the model says.
-    precision : {"bf16", "fp8"}
-        The precision of matrix multiplications.
+    precision : {"bf16", "fp8"}, optional
+        The precision of matrix multiplications. Without it, as the framework says.
     causal : bool
         Whether fused attention skips the masked half of the scores.
     context_exchange : {"ring", "all-gather"}
         How keys and values reach the other GPUs of a context-parallel group.
-    overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
+    overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool, optional
         Whether the framework hides, respectively: tensor-parallel collectives under adjacent GEMMs; those of the
         backward as Megatron-LM does, sums of input gradients under the weight gradients of the same layers, and input
         gathered for weight gradients under input gradients; gradient reduction under the backward; and the gathering of
-        parameters under the forward.
+        parameters under the forward. Without them, as the framework does by itself.
     pairing : {"alternating", "best"}
         The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
     hand_on : {"at_end", "when_ready"}
@@ -129,15 +134,17 @@ class LayoutSpec:
         column=True,
         of_runs=True,
     )
-    precision: str = declared("bf16", str, "Precision of GEMMs (default bf16).", words=("bf16", "fp8"), column=True)
+    precision: str | None = declared(
+        None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True
+    )
     causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
     context_exchange: str = declared(
         "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
     )
-    overlap_tensor: bool = declared(False, bool, "Hide tensor-parallel collectives under GEMMs.")
-    overlap_backward: bool = declared(False, bool, "Hide those of input gradients under weight gradients.")
-    overlap_gradients: bool = declared(False, bool, "Hide gradient reduction under the backward.")
-    overlap_parameters: bool = declared(False, bool, "Hide gathering of parameters under the forward.")
+    overlap_tensor: bool | None = declared(None, bool, "Hide tensor-parallel collectives under GEMMs.")
+    overlap_backward: bool | None = declared(None, bool, "Hide those of input gradients under weight gradients.")
+    overlap_gradients: bool | None = declared(None, bool, "Hide gradient reduction under the backward.")
+    overlap_parameters: bool | None = declared(None, bool, "Hide gathering of parameters under the forward.")
     pairing: str = declared(
         "alternating", str, "Order of the units of a cell (default alternating).", words=("alternating", "best")
     )
@@ -234,6 +241,30 @@ class LayoutSpec:
         """Microbatches per replica, B, as the global batch implies; None if that is open."""
         return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
 
+    def under(self, framework: FrameworkSpec | None = None) -> LayoutSpec:
+        """Fill in what a framework decides.
+
+        Parameters
+        ----------
+        framework : FrameworkSpec, optional
+            Without one, nothing is hidden, and matrix multiplications are in bf16.
+
+        Returns
+        -------
+        LayoutSpec
+
+        Examples
+        --------
+        >>> from ppmodel.specs import load_framework
+        >>> LayoutSpec(overlap_tensor=False).under(load_framework("nemo")).text
+        'precision=bf16 overlap_tensor=False overlap_backward=False overlap_gradients=True overlap_parameters=True'
+        """
+        from ppmodel.specs.framework import FrameworkSpec
+
+        framework = framework or FrameworkSpec()
+        decided = {name: getattr(framework, name) for name in _OF_FRAMEWORK if getattr(self, name) is None}
+        return replace(self, **decided) if decided else self
+
     def at(self, num_ranks: int, num_microbatches: int, chunks: int | None = None) -> LayoutSpec:
         """Fill in the open values of the layout: the numbers of ranks and GPUs, and the global batch.
 
@@ -274,7 +305,7 @@ class LayoutSpec:
             rule = f"gives {product} = {gpus} GPUs with tp, cp and pp, more than {LARGEST}"
             self._refuse("dp", rule, "choose smaller groups")
         batch = self.dp * self.microbatch_size * num_microbatches
-        return replace(self, pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
+        return replace(self.under(), pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
 
 
 @cache

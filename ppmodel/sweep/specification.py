@@ -10,10 +10,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from ppmodel import specs
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
+from ppmodel.points.grid import transfers_of
 from ppmodel.schedules.cases import as_case, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
-from ppmodel.specs.files import layout_names, model_names, system_names
+from ppmodel.specs.files import framework_names, layout_names, model_names, system_names
 from ppmodel.specs.layout import as_layout, as_layouts
 from ppmodel.sweep.files import read
 from ppmodel.sweep.grid import Sweep
@@ -85,10 +86,11 @@ class _SweepFile(_Form):
     schedules: Annotated[list[_Schedule], BeforeValidator(lambda value: [value] if _is_pair(value) else _listed(value))]
     pp: Annotated[list[_Count], _List] = []
     microbatches: Annotated[list[_Count], _List] = []
-    p2p: Annotated[list[Literal[P2P]], _List] = ["overlapped"]
+    p2p: Annotated[list[Literal[P2P]], _List] = []
     allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = ["excluded"]
     systems: Annotated[list[str], _List]
     models: Annotated[list[str], _List]
+    framework: str | None = None
     layouts: Annotated[list[str | dict[str, Any]], _List] = []
     noise: Annotated[list[_Noise], _List] = []
     seeds: Annotated[list[_Seeds], _List] = []
@@ -130,6 +132,8 @@ def load_sweep(path, schedule_files=()):
     layouts = _layouts(path, form)
     lists = {key: tuple(getattr(form, key)) for key in ("pp", "microbatches", "p2p", "allreduce")}
     systems = _specifications(path, "systems", form.systems, specs.load_system, system_names())
+    systems = tuple(specs.with_framework(system, _framework(path, form.framework)) for system in systems)
+    lists["p2p"] = lists["p2p"] or transfers_of(systems)
     models = _specifications(path, "models", form.models, specs.load_model, model_names())
     noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
@@ -273,22 +277,31 @@ def _layouts_of(path, place, entry):
 # ---- systems, models, runs -----------------------------------------------------------------------
 
 
+def _framework(path, name):
+    """The framework that a file names; None if it names none."""
+    return name and _specification(path, ("framework",), name, specs.load_framework, framework_names())
+
+
+def _specification(path, location, name, load, packaged):
+    is_file = name not in packaged and name.endswith((".yaml", ".yml"))
+    try:
+        return replace(load(path.parent / name if is_file else name), provenance=())
+    except SpecificationError as error:
+        if error.where is None:
+            file = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else ""
+            _refuse(path, location, name, error.rule, file or list_text(name) or error.remedy)
+        raise
+
+
 def _specifications(path, key, names, load, packaged):
     """Systems or models, without their sources, which rows do not depend on."""
     loaded = {}
     for place, name in enumerate(names):
-        is_file = name not in packaged and name.endswith((".yaml", ".yml"))
-        try:
-            entry = load(path.parent / name if is_file else name)
-        except SpecificationError as error:
-            if error.where is None:
-                file = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else ""
-                _refuse(path, (key, place), name, error.rule, file or list_text(name) or error.remedy)
-            raise
+        entry = _specification(path, (key, place), name, load, packaged)
         if entry.name in loaded:
             rule = f"has the same name as {names[list(loaded).index(entry.name)]}, so rows would be ambiguous"
             _refuse(path, (key, place), name, rule, "rename the file")
-        loaded[entry.name] = replace(entry, provenance=())
+        loaded[entry.name] = entry
     return tuple(loaded.values())
 
 
