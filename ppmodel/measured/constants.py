@@ -15,7 +15,8 @@ _AT_MOST_ONE = (
 
 
 def _names(block, spec):
-    return tuple(f"{block}.{field.name.removesuffix('_s')}" for field in fields(spec))
+    numbers = [field.name for field in fields(spec) if not isinstance(field.default, bool)]
+    return tuple(f"{block}.{name.removesuffix('_s')}" for name in numbers)
 
 
 TIME = (

@@ -1,0 +1,107 @@
+"""Training frameworks: profiles over a system, one default, the same answer at every door."""
+
+from dataclasses import replace
+
+import pytest
+from refusals import refused
+
+import ppmodel as pp
+from ppmodel.errors import CostError, SpecificationError
+from ppmodel.measured.predict import predicted
+from ppmodel.measured.rows import COLUMNS, system_of
+from ppmodel.specs import (
+    FrameworkSpec,
+    LayoutSpec,
+    framework_names,
+    load_framework,
+    load_model,
+    load_system,
+    system_names,
+    with_framework,
+)
+
+RUN = {"model": "llama3_70b", "system": "h100", "tp": 8, "dp": 2, "zero": 1, "global_batch": 64}
+
+
+@pytest.mark.parametrize("name", framework_names())
+def test_packaged_frameworks_change_only_what_they_say(name):
+    """A value that is left open stays the system's, the model's, or off."""
+    framework, system, model = load_framework(name), load_system("h100"), load_model("llama3_70b")
+    under = framework.system(system)
+    assert under.framework == framework
+    assert replace(under, framework=None, kernels=system.kernels, memory=system.memory) == system
+    fields = {entry.field for entry in framework.provenance}
+    assert ("gradient_bytes" in fields) or framework.model(model) == model
+    assert framework.system(load_system("mid_cp_mid_nw")).kernels is None  # a plain roofline stays one
+
+
+def test_the_default_is_stated_and_overridden_by_a_fitted_system():
+    """Systems that nobody fitted run under Megatron-LM's defaults; others as they were fitted."""
+    for name in system_names():
+        system = load_system(name)
+        expected = system.framework or load_framework("megatron")
+        assert with_framework(system).framework == expected
+    assert pp.simulate("1f1b", 4, **RUN).to_dict()["framework"] == "megatron"
+    assert pp.simulate("1f1b", 4, **RUN, framework="nemo").to_dict()["framework"] == "nemo"
+
+
+def test_a_layout_overrides_its_framework():
+    """What a layout says holds; what it leaves open is the framework's."""
+    hidden = pp.simulate("1f1b", 4, **RUN, framework="nemo")
+    shown = pp.simulate("1f1b", 4, **RUN, framework="nemo", overlap_tensor=False)
+    plain = pp.simulate("1f1b", 4, **RUN, overlap_tensor=True, overlap_gradients=True, overlap_parameters=True)
+    assert hidden.layout.overlap_tensor
+    assert not shown.layout.overlap_tensor
+    assert hidden.to_dict()["tensor_s"] < shown.to_dict()["tensor_s"]
+    assert hidden.makespan_s == plain.makespan_s  # of the pipeline, gradients cost nothing
+    assert LayoutSpec().under(load_framework("nemo")).at(4, 8) == LayoutSpec().under(load_framework("nemo")).at(4, 8)
+
+
+def test_every_door_gives_the_same_seconds():
+    """`simulate`, `compare` and `predict` agree on a run under each framework."""
+    row = dict.fromkeys(COLUMNS, "1") | {
+        "hidden": "4096", "heads": "32", "kv_heads": "8", "layers": "32", "mlp_hidden": "14336", "gated_mlp": "true",
+        "vocabulary": "128256", "sequence": "8192", "attention": "flash", "schedule": "1f1b", "pp": "4", "tp": "2",
+        "dp": "2", "zero": "1", "recompute": "none", "sequence_parallel": "true", "global_batch": "64",
+    }  # fmt: skip
+    for name in framework_names():
+        system = load_system("h100")
+        of_row = predicted(row, system, load_framework(name))["predicted_iteration_s"]
+        assert of_row == predicted(row | {"framework": name}, system)["predicted_iteration_s"]
+        model = replace(load_model("llama3_8b"), tied_embeddings=False)
+        given = {"model": model, "system": system, "framework": name, "tp": 2, "dp": 2, "zero": 1}
+        given |= {"sequence_parallel": True, "layers": "even", "global_batch": 64}
+        assert pp.simulate("1f1b", 4, **given).iteration_s == pytest.approx(of_row, rel=1e-12)
+        assert pp.compare("1f1b", 4, **given).iteration_s[0] == pp.simulate("1f1b", 4, **given).iteration_s
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("dgxc-benchmarking v25", "nemo"),
+        ("llm-foundry", "fsdp"),
+        ("Ultra-Scale Playbook", "nanotron"),
+        ("", "megatron"),
+    ],
+)
+def test_sources_of_rows_name_frameworks(source, name):
+    """Unless a column does, or the system was fitted with one."""
+    assert system_of({"source": source}, load_system("h100")).framework.name == name
+    assert system_of({"source": source, "framework": "fsdp"}, load_system("h100")).framework.name == "fsdp"
+    fitted = load_system("a100_vtrain")
+    assert system_of({"source": source}, fitted) == fitted
+
+
+def test_bad_frameworks_are_refused(tmp_path):
+    """By name, by file, in rows (which never name a file), and where transfers would differ."""
+    with refused(SpecificationError, "framework", "neither a known name"):
+        pp.simulate("1f1b", 4, **RUN, framework="nope")
+    own = tmp_path / "own.yaml"
+    own.write_text("title: Own\noverlap_tensor: {value: 3, kind: stated, source: here}\n")
+    with refused(SpecificationError, "overlap_tensor.value", "boolean"):
+        load_framework(own)
+    refused_row = predicted(dict.fromkeys(COLUMNS, "1") | {"framework": str(own)}, load_system("h100"))["refused"]
+    assert "is not a known framework" in refused_row
+    latency = replace(FrameworkSpec(), p2p="latency")
+    with refused(CostError, "p2p", "is not the same"):
+        pp.compare("1f1b", 4, **RUN, framework=[latency, "megatron"])
