@@ -135,7 +135,8 @@ def microbatch_data_s(parameters, busy_s, sharing, lines):
     gather = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes) * (sharing.zero >= SHARED_WEIGHTS)
     forward, backward = np.maximum(gather - busy_s[:2] * sharing.overlap_parameters, 0.0)
     scatter = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
-    left = np.maximum(busy_s[1] - (gather - backward), 0.0) + busy_s[2]  # of the next block's backward
+    hidden = gather - np.array([forward, backward])
+    left = np.maximum(busy_s[:2] - hidden, 0.0).sum(axis=0) + busy_s[2]  # of the next microbatch, forward included
     exposed = np.maximum(scatter - left * sharing.overlap_gradients, 0.0) * (sharing.zero >= SHARED_GRADIENTS)
     return np.array([forward, backward, exposed])
 

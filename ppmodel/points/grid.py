@@ -1,6 +1,6 @@
 """The door: what a caller gives is resolved once, into a grid of points."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
@@ -132,7 +132,7 @@ class Grid:
             costs = [{"seconds": seconds, "change": change} for seconds, change in product(self.seconds, self.changes)]
         else:
             costs = [
-                {"system": system, "model": system.framework.model(model), "change": change}
+                {"system": system, "model": _model_of(model, layout, system), "change": change}
                 | ({} if layout is None else {"layout": layout.under(system.framework)})
                 for system, model, change in product(self.systems, self.models, self.changes)
             ]
@@ -212,6 +212,12 @@ def resolve(
         if value is None:
             raise CostError(name, None, "is missing", "give model and system, or seconds")
     return Grid(*shared, systems=systems, models=tuple(map(as_model, listed(model))), layouts=layouts, **changed)
+
+
+def _model_of(model, layout, system):
+    """The model with the framework's bytes per parameter and, if the layout says so, its own length of sequences."""
+    model = system.framework.model(model)
+    return model if layout is None or layout.sequence is None else replace(model, sequence=layout.sequence)
 
 
 def _systems(system, framework):

@@ -57,6 +57,8 @@ class LayoutSpec:
     global_batch : int, optional
         Sequences per iteration over all replicas, dp x microbatch_size x B. Without it, it follows from the number of
         microbatches.
+    sequence : int, optional
+        Tokens of a sequence. Without it, as the model says.
     sequence_parallel : bool
         Whether norms and dropout are also split over tp (Korthikanti et al., 2022); has no effect if tp is 1.
     zero : {0, 1, 2, 3}
@@ -115,6 +117,7 @@ class LayoutSpec:
     global_batch: int | None = declared(
         None, int, "Sequences per iteration: dp x microbatch size x B.", column=True, of_runs=True
     )
+    sequence: int | None = declared(None, int, "Tokens of a sequence (default: the model's).", column=True)
     sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True)
     zero: int = declared(
         0,
