@@ -135,7 +135,7 @@ def test_published_layouts_are_whole(name):
     """They state GPUs, ranks and batch; at their own size they are what they were."""
     layout = load_layout(name)
     assert layout.gpus == layout.tp * layout.cp * layout.pp * layout.dp
-    assert layout.at(layout.pp, layout.microbatches, layout.chunks) == layout
+    assert layout.at(layout.pp, layout.microbatches, layout.chunks) == layout.under()
     assert as_layouts(name) == [layout]
 
 
