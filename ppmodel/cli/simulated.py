@@ -92,7 +92,7 @@ def _iteration(result, run, not_kept):
     yield f"framework           {framework_text(run.system)}"
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield (
-        f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} "
+        f"iteration           {seconds:.6g} s{_range(result)} for {counted(result['global_batch'], 'sequence')} "
         f"of {run.model.sequence} tokens: {result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
         f"{result['model_flops_utilization']:.1%} of the peak (MFU)"
     )
@@ -105,6 +105,12 @@ def _iteration(result, run, not_kept):
     yield f"memory              {gibibytes(size)} GiB on the most loaded GPU, of {gibibytes(capacity)}{fits}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
+
+
+def _range(result):
+    """The range in which nine of ten measured runs of its kind would be."""
+    low, high = result["fastest_s"], result["slowest_s"]
+    return "" if low is None else f" (nine of ten: {low:.4g} to {high:.4g} s)"
 
 
 def framework_text(system):

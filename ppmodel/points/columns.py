@@ -99,6 +99,8 @@ COLUMNS = (
     *_columns(
         "iteration",
         ("iteration_s", float, "s", "iteration", "the whole iteration, with gradient reduction and optimizer"),
+        ("fastest_s", float, "s", "from", "the least of nine of ten measured runs that were predicted to take as long"),
+        ("slowest_s", float, "s", "to", "the most of nine of ten measured runs that were predicted to take as long"),
         ("tokens_per_s_per_gpu", float, "1/s", "tokens/s per GPU", "training rate of a GPU"),
         ("model_flops_utilization", float, "", "MFU", "FLOPs of the model over those of the GPUs' peak"),
         ("computing_s", float, "s", "computing", "computing, including recomputation"),
@@ -160,7 +162,10 @@ COORDINATES = column_names("schedule", "system")
 NUMBERS = column_names("result")
 """The columns with the results of a point."""
 
-PARTS = tuple(name for name in column_names("iteration") if name.endswith("_s") and name != "iteration_s")
+ENDS = "iteration_s", "fastest_s", "slowest_s"
+"""An iteration's predicted time, and the ends of the range in which it was measured to be."""
+
+PARTS = tuple(name for name in column_names("iteration") if name.endswith("_s") and name not in ENDS)
 """The parts of an iteration's time on its most loaded rank; they sum to ``iteration_s``."""
 
 MEMORY_PARTS = (

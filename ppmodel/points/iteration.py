@@ -8,6 +8,7 @@ import numpy as np
 from ppmodel.costs import model_flops
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
+from ppmodel.points.columns import ENDS
 from ppmodel.points.point import once
 from ppmodel.simulation import graph_of, makespans, run_graph
 
@@ -105,10 +106,12 @@ def iteration_columns(point, iteration):
     of_ranks = memory(point.table, model, point.costs.stages, layout, system, timeline)
     fullest = int(of_ranks.total.argmax())
     sizes = {f"{name}_bytes": float(getattr(of_ranks, name)[fullest]) for name in of_ranks._fields}
-    gpu_s = iteration.iteration_s * layout.gpus
+    gpu_s, ends = iteration.iteration_s * layout.gpus, system.range or (None, None)
     peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
     return layout.columns | iteration.parts | sizes | {
-        "iteration_s": iteration.iteration_s, "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
+        "iteration_s": iteration.iteration_s,
+        **{name: end and end * iteration.iteration_s for name, end in zip(ENDS[1:], ends, strict=True)},
+        "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
         "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (gpu_s * peak),
         "peak_memory_bytes": float(of_ranks.total[fullest]), "memory_capacity_bytes": system.memory_capacity_bytes,
         "fits": of_ranks.fits(system), "slowest_over_mean": iteration.slowest_over_mean,

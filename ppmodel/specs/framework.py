@@ -51,6 +51,9 @@ class FrameworkSpec:
         As in `KernelSpec`; the system's if not given.
     activation_factor : float
         Factor on the activations that are kept.
+    fastest, slowest : float, optional
+        Of measured runs under it, on systems that were not fitted, nine of ten took between these multiples of the
+        predicted time. No result depends on them.
     name, title : str
         The name is the file's; empty for one that belongs to a fitted system.
     provenance : tuple of Provenance
@@ -76,6 +79,8 @@ class FrameworkSpec:
     stage_overhead_s: Time | None = None
     iteration_overhead_s: Time | None = None
     activation_factor: Number = 1.0
+    fastest: Number | None = field(default=None, compare=False)
+    slowest: Number | None = field(default=None, compare=False)
     name: str = ""
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)

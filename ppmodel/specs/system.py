@@ -34,12 +34,16 @@ class ErrorSpec:
     ----------
     time, memory : float, optional
         Mean of |predicted / measured - 1|: 0.05 is 5 %.
+    fastest, slowest : float, optional
+        Nine of ten runs took between these multiples of the predicted time.
     fits : float, optional
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
 
     time: NumberOrZero | None = None
     memory: NumberOrZero | None = None
+    fastest: NumberOrZero | None = None
+    slowest: NumberOrZero | None = None
     fits: Share | None = None
 
 
@@ -110,6 +114,22 @@ class SystemSpec:
     host_bandwidth_bytes_per_s: Bandwidth | None = None
     errors: Errors = field(default=None, compare=False)
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The multiples of a predicted time that nine of ten measured runs of its kind fell between.
+
+        They are those of the fit, or else of the framework; None where nothing is known: without kernel constants, or
+        under a framework whose runs nobody compared.
+
+        >>> from ppmodel.specs import with_framework
+        >>> with_framework(load_system("mid_cp_mid_nw")).range is None
+        True
+        """
+        stated = self.errors if self.errors is not None else self.framework
+        if self.kernels is None or stated is None or stated.fastest is None:
+            return None
+        return stated.fastest, stated.slowest
 
 
 def load_system(name: str | os.PathLike[str]) -> SystemSpec:
