@@ -64,9 +64,7 @@ def ranked_text(pairs, not_kept=""):
     size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
     lines = [f"{size}; transfers {first['p2p']}{allreduce}{model}"]
     if has_layout:
-        lines.append(
-            f"framework: {first['framework'] or 'as fitted with the system'}{_range([row for place, row in pairs if place is not None])}"
-        )
+        lines.append(f"framework: {first['framework'] or 'as fitted with the system'}{_range(pairs)}")
         lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES) + not_kept)
     defined = [(place, row) for place, row in pairs if place is not None]
     if defined:
@@ -86,11 +84,12 @@ def ranked_text(pairs, not_kept=""):
     return "\n".join(lines)
 
 
-def _range(rows):
+def _range(pairs):
     """Between which multiples of the predicted times nine of ten measured runs of their kind were."""
-    if not rows or rows[0]["fastest_s"] is None:
+    row = pairs[0][1]
+    if row.get("fastest_s") is None:
         return ""
-    low, high = (rows[0][name] / rows[0]["iteration_s"] for name in ("fastest_s", "slowest_s"))
+    low, high = (row[name] / row["iteration_s"] for name in ("fastest_s", "slowest_s"))
     return f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
 
 

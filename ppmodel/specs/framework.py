@@ -6,7 +6,17 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ppmodel.specs.entries import Number, Provenance, Switch, Time, Transfers, entry, file_form, load_specification
+from ppmodel.specs.entries import (
+    Checked,
+    Number,
+    Provenance,
+    Switch,
+    Time,
+    Transfers,
+    entry,
+    file_form,
+    load_specification,
+)
 
 if TYPE_CHECKING:
     from ppmodel.specs.model import ModelSpec
@@ -21,7 +31,7 @@ _OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
 
 @dataclass(frozen=True)
-class FrameworkSpec:
+class FrameworkSpec(Checked):
     """What a training framework does.
 
     Parameters
