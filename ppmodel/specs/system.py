@@ -35,16 +35,15 @@ class ErrorSpec(Checked):
     ----------
     time, memory : float, optional
         Mean of |predicted / measured - 1|: 0.05 is 5 %.
-    fastest, slowest : float, optional
-        Nine of ten runs took between these multiples of the predicted time.
+    time_nine_tenths : float, optional
+        The same for time, but what nine of ten runs stayed below.
     fits : float, optional
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
 
     time: NumberOrZero | None = None
     memory: NumberOrZero | None = None
-    fastest: NumberOrZero | None = None
-    slowest: NumberOrZero | None = None
+    time_nine_tenths: Share | None = None
     fits: Share | None = None
 
 
@@ -127,10 +126,11 @@ class SystemSpec(Checked):
         >>> with_framework(load_system("mid_cp_mid_nw")).range is None
         True
         """
-        stated = self.errors if self.errors is not None else self.framework
-        if self.kernels is None or stated is None or stated.fastest is None:
+        if self.errors is not None and self.errors.time_nine_tenths is not None:
+            return 1 / (1 + self.errors.time_nine_tenths), 1 / (1 - self.errors.time_nine_tenths)
+        if self.kernels is None or self.framework is None or self.framework.fastest is None:
             return None
-        return stated.fastest, stated.slowest
+        return self.framework.fastest, self.framework.slowest
 
 
 def load_system(name: str | os.PathLike[str]) -> SystemSpec:
