@@ -264,7 +264,7 @@ def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
     assert fit(tmp_path, made(tmp_path, start, rows), "--constants", names) == 0
     found = load_system(tmp_path / "fitted.yaml")
     fitted = [one.field for one in found.provenance if one.kind == "fitted"]
-    assert fitted == ["compute_efficiency", "errors.time", "errors.time_nine_tenths", "errors.memory"]
+    assert fitted == ["compute_efficiency", "errors.time", "errors.memory", "errors.time_nine_tenths"]
     kept = {one.field: one for one in start.provenance}
     assert all(one == kept[one.field] for one in found.provenance if one.kind != "fitted")
     assert capsys.readouterr().out.count("not determined by these rows") == 2
