@@ -25,7 +25,7 @@ from ppbook.claims import published
 from ppbook.commands.reference import write_reference
 from ppbook.explorer_data import write_explorer
 from ppbook.files import bring, files_of, require_names
-from ppbook.folders import publish, require_ours, workspace
+from ppbook.folders import copy_sources, publish, require_ours, workspace
 from ppbook.kinds import KINDS
 from ppbook.notebooks import KEPT, OWN_PAGE, execute_all, named, read
 from ppbook.pages import add_buttons, how_to_get, mend, repository
@@ -95,10 +95,11 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
     given = {"system": system, "model": model, "memory_limit": memory_limit}
     name, changes = _asked(sources, {key: str(value) for key, value in given.items() if value is not None})
     out = _target(out, pages, name)
+    before = require_ours(out / "html")
     with workspace(out) as work:
         copy = work / "book"
-        shutil.copytree(pages, copy, ignore=shutil.ignore_patterns(*NO_SOURCES))
-        shutil.copytree(DATA / "templates", copy / "templates")
+        copy_sources(pages, copy, NO_SOURCES)
+        copy_sources(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
         (copy / "results" / "commands.md").write_text(write_reference(cli), encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
@@ -119,7 +120,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         record = work / "run.js"
         record.write_text(_run_record(identity, seconds, perf_counter() - began), encoding="utf-8")
         _require_our_record(out / "run.js")
-        publish(html, out / "html")
+        publish(html, out / "html", before)
         record.replace(out / "run.js")
     return out / "html" / "index.html"
 
@@ -162,7 +163,6 @@ def _target(out, pages, name):
         raise ReproduceError("out", out, "lies among the pages of the book", "choose another folder")
     if name and place == built.resolve():
         raise ReproduceError("out", out, "is the folder of the paper's book", "choose another, or leave it out")
-    require_ours(out / "html")
     _require_our_record(out / "run.js")
     return out
 

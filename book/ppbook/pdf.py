@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ppbook.browser import chromium
 from ppbook.build import NO_SOURCES, build_pages
-from ppbook.folders import publish, require_ours, workspace
+from ppbook.folders import copy_sources, publish, require_ours, workspace
 from ppbook.pictures import choose
 from ppbook.printed import document
 from ppbook.run import ROOT
@@ -60,13 +60,13 @@ def pdf(out=None):
     html = out / "html"
     if not (html / "_sources" / "_toc.yml").is_file():
         raise ReproduceError("out", out, "contains no built book", "run make book first")
-    require_ours(html)
+    before = require_ours(html)
     with workspace(out) as work:
         pages = work / "html"
         shutil.copytree(html, pages)
         count = print_page(single_page(pages, work), pages / NAME)
         link(pages)
-        publish(pages, html)
+        publish(pages, html, before)
     return f"{count} pages; the PDF is {html / NAME}"
 
 
@@ -86,9 +86,9 @@ def single_page(html, work):
         The document to print; what it loads is beside it.
     """
     book = work / "book"
-    shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns(*NO_SOURCES))
-    shutil.copytree(DATA / "templates", book / "templates")
-    shutil.copytree(html / "_sources", book, dirs_exist_ok=True)
+    copy_sources(ROOT / "book", book, NO_SOURCES)
+    copy_sources(DATA / "templates", book / "templates")
+    copy_sources(html / "_sources", book)
     (book / "results").symlink_to(html / "results")
     page = build_pages(book, work, "singlehtml") / "index.html"
     choose(page.parent, html / "_images")

@@ -16,11 +16,12 @@ import pytest
 from books import notebook, tiny_book
 from filelock import FileLock
 from nbformat.v4 import new_markdown_cell
+from refusals import refused
 from sizes import PARAMETERS
 
 from ppbook import build, parameters
 from ppbook.build import LONGEST, _quoted, reproduce
-from ppbook.folders import LOCK, MARK, mark, publish, remove_leftovers
+from ppbook.folders import LOCK, MARK, mark, publish, remove_leftovers, require_ours
 from ppbook.notebooks import execute, read
 from ppbook.run import ROOT, run
 from ppmodel.cli import main
@@ -110,6 +111,23 @@ def test_what_is_added_while_a_notebook_runs_is_not_lost(tmp_path):
     with pytest.raises(ReproduceError, match=r"contains thesis.csv, which no earlier run wrote"):
         run(late, out=out)
     assert (out / "thesis.csv").exists()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_of_two_runs_into_one_folder_the_second_to_end_is_refused(tmp_path, earlier):
+    """Neither result is lost without a word, whether the folder was new or had an earlier run."""
+    out, other = tmp_path / "out", tmp_path / "other"
+    if earlier:
+        run(notebook(tmp_path, "1"), out=out)
+    publishes = f"""from pathlib import Path
+from ppbook.folders import publish, require_ours
+out, other = Path({str(out)!r}), Path({str(other)!r})
+other.mkdir()
+(other / "small.ipynb").touch()
+publish(other, out, require_ours(out))"""
+    with refused(ReproduceError, "out", "was written by another run"):
+        run(notebook(tmp_path, publishes), out=out)
+    assert (out / "small.ipynb").read_text() == ""
 
 
 def test_a_mark_that_is_none_blocks_nothing(tmp_path, capsys):
@@ -214,9 +232,9 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
         mark(tmp_path / name)
-    publish(tmp_path / "new", tmp_path / "old")
+    publish(tmp_path / "new", tmp_path / "old", require_ours(tmp_path / "old"))
     assert [path.name for path in (tmp_path / "old").glob("[!.]*")] == ["new"]
-    publish(tmp_path / "old", tmp_path / "first")
+    publish(tmp_path / "old", tmp_path / "first", None)
     assert [path.name for path in (tmp_path / "first").glob("[!.]*")] == ["new"]
 
 
