@@ -17,23 +17,6 @@ NAME = "pipeline-schedules.pdf"
 """The file name, in the folder of the pages."""
 
 PAPER = {"width": 673, "height": 980}  # px: what the sheet leaves of A4 within its margins
-READY = """async () => {
-    if (document.querySelector('.math')) await MathJax.startup.promise;
-    await Promise.all([...document.images].map(image => image.decode().catch(() => null)));
-    await document.fonts.ready;
-}"""
-# What is still wider than the paper becomes smaller as a whole.
-FIT = """() => {
-    const paper = document.body.clientWidth;
-    for (const wide of document.querySelectorAll('.print-chapter table, .print-chapter pre, mjx-container[display]')) {
-        if (wide.parentElement.closest('table, pre')) continue;
-        const room = Math.min(paper, wide.parentElement.getBoundingClientRect().width || paper);
-        if (wide.scrollWidth > room + 1) wide.style.zoom = Math.max(0.4, room / (wide.scrollWidth + 1));
-    }
-}"""
-_NUMBER = """pages => {
-    for (const entry of document.querySelectorAll('.print-page')) entry.textContent = pages[entry.dataset.place] ?? '';
-}"""
 _BUTTON = re.compile(r"<button [^>]*\bwindow\.print\(\)[^>]*>.*?</button>", re.DOTALL)
 _LAST_LIST = re.compile(r"(<nav [^>]*\bbd-docs-nav\b.*?)(</ul>\s*</div>\s*</nav>)", re.DOTALL)
 
@@ -116,12 +99,12 @@ def print_page(page, target):
         tab = browser.new_page(viewport=PAPER)
         tab.emulate_media(media="print", color_scheme="light")
         tab.goto(page.as_uri())
-        tab.evaluate(READY)
-        tab.evaluate(FIT)
+        tab.evaluate("ready()")
+        tab.evaluate("fit()")
         tab.pdf(path=str(target), **settings)
         reader = PdfReader(target)
         places = {name.lstrip("/"): place for name, place in reader.named_destinations.items()}
-        tab.evaluate(_NUMBER, {name: reader.get_destination_page_number(place) + 1 for name, place in places.items()})
+        tab.evaluate("number", {name: reader.get_destination_page_number(place) + 1 for name, place in places.items()})
         tab.pdf(path=str(target), **settings)
         return len(PdfReader(target).pages)
 
