@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -34,7 +35,7 @@ from ppbook.report import literal
 from ppbook.run import ROOT
 from ppmodel.cli.process import cli
 from ppmodel.errors import ReproduceError
-from ppmodel.files import parse_json, read_text
+from ppmodel.files import read_text
 from ppmodel.specs import DATA, load_model, load_system
 
 _JUPYTER_BOOK = (
@@ -43,7 +44,7 @@ _JUPYTER_BOOK = (
 NO_SOURCES = ("_build", "nb", "results", "ppbook")
 """What is in the folder of the book's sources, or may be, and is none of them."""
 
-_RECORD = "ppmodelRun = "
+_RECORDED = re.compile(r'ppmodelRun = \{"id": "[0-9a-f]{16}", .*"notebooks": \{.*\}\};\n')
 _EXPLORER = "explorer"
 LONGEST = (
     "measured", "optimum", "take", "implied", "your-system", "claims", "uncertainty", "tensor-pipeline",
@@ -169,16 +170,10 @@ def _target(out, pages, name):
 
 def _require_our_record(path):
     """Refuse to replace a file that is not the record of an earlier build."""
-    if not (path.is_symlink() or path.exists()):
-        return
-    try:
-        assigned, _, record = read_text(path).partition(_RECORD)
-        ours = not assigned and {"id", "notebooks"} <= parse_json(record.rstrip().removesuffix(";")).keys()
-    except (ValueError, AttributeError):
-        ours = False
-    if not ours:
-        rule = "was not written by an earlier build"
-        raise ReproduceError("out", path, rule, "move it away, or choose a new folder")
+    with suppress(ValueError):  # too large, or no text
+        if not os.path.lexists(path) or _RECORDED.fullmatch(read_text(path)):
+            return
+    raise ReproduceError("out", path, "was not written by an earlier build", "move it away, or choose a new folder")
 
 
 # ---- book ----------------------------------------------------------------------------------------
@@ -289,4 +284,4 @@ def _run_record(identity, seconds, total):
         "seconds": round(total, 1),
         "notebooks": {name: round(value, 1) for name, value in sorted(seconds.items())},
     }
-    return f"{_RECORD}{json.dumps(record)};\n"
+    return f"ppmodelRun = {json.dumps(record)};\n"
