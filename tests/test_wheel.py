@@ -36,7 +36,7 @@ def installed(wheel, tmp_path_factory):
     # Python reads no further .pth files there, so what is installed in place, as a checkout is, is not found.
     (packages / "dependencies.pth").write_text(str(Path(numpy.__file__).parents[1]))
     pip = sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install"
-    succeed(*pip, "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", wheel)
+    succeed(*pip, "--quiet", "--ignore-installed", "--no-deps", "--no-index", "--disable-pip-version-check", wheel)
     return folder / "bin" / "ppmodel"
 
 

@@ -5,8 +5,12 @@
   const { describe, number } = window.ppmodelStage;
   const $ = (id) => document.getElementById(`ex-${id}`);
 
-  const percent = (share) => `${Math.abs(share) < 0.0995 ? (100 * share).toFixed(1) : (100 * share).toFixed(0)}%`;
-  const ratio = (value) => (value === undefined || Number.isNaN(value) ? "–" : percent(value));
+  // Nothing is a share of no time at all.
+  function percent(share) {
+    if (share === undefined || Number.isNaN(share)) return "–";
+    if (share > 0 && share < 5e-4) return "under 0.1%";
+    return `${(100 * share).toFixed(Math.abs(share) < 0.0995 || share > 0.9905 ? 1 : 0)}%`;
+  }
 
   function element(name, text, attributes = {}) {
     const made = document.createElement(name);
@@ -59,11 +63,11 @@
         return element("th", panel.label, { scope: "col", class: `ex-of-${"ab"[place]}` });
       })], [
         ["Makespan", timed((run) => number(run.makespan))],
-        ["Idle, by formula", of((panel) => ratio(formula(panel)))],
-        ["Idle, in the table", of((panel) => ratio(E.slots(panel.table).idle))],
-        ["Idle, simulated", timed((run) => ratio(run.idle))],
-        ["Idle over a rank’s span", timed((run) => ratio(run.span))],
-        ["Transfers on the critical path", timed((run) => ratio(inTransfers(run) / run.makespan))],
+        ["Idle, by formula", of((panel) => percent(formula(panel)))],
+        ["Idle, in the table", of((panel) => percent(E.slots(panel.table).idle))],
+        ["Idle, simulated", timed((run) => percent(run.idle))],
+        ["Idle over a rank’s span", timed((run) => percent(run.span))],
+        ["Transfers on the critical path", timed((run) => percent(inTransfers(run) / run.makespan))],
         ["Peak activations", of((panel) => number(E.activations(panel.table).peak))],
         ["Messages", of((panel) => String(panel.table.messages))],
       ]);
@@ -104,13 +108,13 @@
       const most = Math.max(...rows.map(value)), least = value(rows[0]), over = least > 0 ? value(row) / least - 1 : 0;
       const role = row.key === state.schedule ? "a" : row.key === state.against ? "b" : "";
       const item = element("li", undefined, role ? { class: `ex-is-${role}` } : {});
-      const unit = state.order === "time" ? "" : " microbatches", more = over < 5e-4 ? "" : percent(over);
+      const unit = state.order === "time" ? "" : " microbatches", more = over < 1e-9 ? "" : percent(over);
       const said = `${row.label}: ${number(value(row))}${unit}, ${more ? `${more} more than the best` : "the best"}. Compare it.`;
       const button = element("button", undefined, { type: "button", "data-key": row.key, "aria-label": said });
       const values = element("span", number(value(row)), { class: "ex-value" });
       values.append(element("span", more && `+${more}`, { class: "ex-more" }));
       const track = element("span", undefined, { class: "ex-bar" }), fill = element("i");
-      fill.style.width = `${(100 * value(row)) / most}%`;
+      fill.style.width = `${most > 0 ? (100 * value(row)) / most : 0}%`;
       track.append(fill);
       button.append(element("span", row.label, { class: "ex-name" }), values, track);
       button.addEventListener("click", () => row.key !== state.schedule && this.choose({ against: row.key }));

@@ -27,7 +27,8 @@
     rendezvous: "both at once: rendezvous",
   };
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
-  const NUMBERS = ["forward", "input_grad", "weight_grad", "overlap", "slow_factor", "comm"];
+  const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, overlap: 1e-6, slow_factor: 1e-6, comm: 0 }, MOST = 1e6;
+  const NUMBERS = Object.keys(LEAST);
 
   let state = { ...DEFAULTS }, index = null, stage = null, lists = null, shown = [], round = 0, curve = null;
   const variants = new Map(), loading = new Map(), orders = new Map(), tables = new Map();
@@ -83,20 +84,35 @@
   }
 
   function fromHash(hash) {
-    const found = { ...DEFAULTS }, wrong = [];
-    for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
-      if (!(key in DEFAULTS)) continue;
-      const read = key === "window" ? text.split(":").map(Number) : typeof DEFAULTS[key] === "number" ? Number(text) : typeof DEFAULTS[key] === "boolean" ? text === "true" : text;
-      if (good(key, read)) found[key] = read;
-      else wrong.push(`${key} = ${text.slice(0, 40)}`);
+    const found = { ...DEFAULTS }, wrong = [], given = new Set();
+    const pairs = isView(hash) ? new URLSearchParams(hash.replace(/^#/, "")) : [];
+    for (const [key, text] of pairs) {
+      const value = read(key, text), asked = `${key} = ${text}`.slice(0, 60);
+      if (given.has(key)) wrong.push(`${asked} (given twice)`);
+      else if (Object.hasOwn(DEFAULTS, key) && good(key, value)) found[key] = value;
+      else wrong.push(asked);
+      given.add(key);
     }
     if (!index.microbatches[found.pp].includes(found.microbatches)) {
-      const near = nearest(index.microbatches[found.pp], found.microbatches);
-      if (hash.includes("microbatches=")) wrong.push(`microbatches = ${found.microbatches}`);
-      found.microbatches = near;
+      if (given.has("microbatches")) wrong.push(`microbatches = ${found.microbatches}`);
+      found.microbatches = nearest(index.microbatches[found.pp], found.microbatches);
     }
-    if (found.slow_rank >= found.pp) found.slow_rank = -1;
+    if (found.slow_rank >= found.pp) {
+      wrong.push(`slow_rank = ${found.slow_rank}`);
+      found.slow_rank = -1;
+    }
     return { found, wrong };
+  }
+
+  // The other fragments are names of the page's headings.
+  const isView = (hash) => hash.includes("=");
+
+  const decimal = (text) => (/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text.trim()) ? Number(text) : NaN);
+
+  function read(key, text) {
+    if (key === "window") return text.split(":").map(decimal);
+    if (typeof DEFAULTS[key] === "number") return decimal(text);
+    return typeof DEFAULTS[key] === "boolean" ? { true: true, false: false }[text] : text;
   }
 
   function good(key, value) {
@@ -108,8 +124,8 @@
     if (key === "window") return value.length === 2 && value.every((one) => Number.isFinite(one) && one >= 0) && value[0] < value[1];
     if (key === "slow_rank") return Number.isInteger(value) && value >= -1;
     if (key === "microbatches") return Number.isInteger(value) && value > 0;
-    if (NUMBERS.includes(key)) return Number.isFinite(value) && value >= (key === "overlap" ? 1e-6 : 0) && value <= 1e6;
-    return true;
+    if (NUMBERS.includes(key)) return (value >= LEAST[key] && value <= MOST) || (value === 0 && key !== "overlap");
+    return typeof value === "boolean";
   }
 
   const nearest = (list, value) => list.reduce((best, one) => (Math.abs(one - value) < Math.abs(best - value) ? one : best));
@@ -197,7 +213,7 @@
       drawCurve([]);
       return;
     }
-    const [a, b] = both.map((panel) => panel.timed.makespan), share = 1 - Math.min(a, b) / Math.max(a, b);
+    const [a, b] = both.map((panel) => panel.timed.makespan), share = a === b ? 0 : 1 - Math.min(a, b) / Math.max(a, b);
     const [fast, slow] = a <= b ? [one, two] : [two, one];
     const claim = share < 1e-9
       ? `${one.label} and ${two.label} take the same time, ${number(a)}.`
@@ -208,13 +224,21 @@
       return;
     }
     const crossings = sweep();
-    const above = crossings.find((one_) => one_.time > state.comm), below = crossings.filter((one_) => one_.time <= state.comm).pop();
-    let more = "";
-    if (share >= 1e-9 && above) more = ` Above a transfer time of ${short(above.time)}, it is the other way round.`;
-    else if (share >= 1e-9 && below) more = ` Below a transfer time of ${short(below.time)}, it is the other way round.`;
-    say("headline", capital(claim) + more);
+    say("headline", capital(claim) + (share < 1e-9 ? "" : otherWay(crossings.map(({ time }) => time))));
     say("second", both.map((panel) => `${capital(panel.label)}: ${percent(panel.timed.idle)} idle, peak of ${number(E.activations(panel.table).peak)} microbatches`).join(". ") + ".");
     drawCurve(crossings);
+  }
+
+  // Where the order is reversed: next to the transfer time, above it or else below it.
+  function otherWay(times) {
+    const above = times.filter((time) => time > state.comm), [last, first] = times.filter((time) => time <= state.comm).reverse();
+    const [from, to] = above.length ? above : [first, last];
+    if (!times.length) return "";
+    const [low, high] = [from, to].map((time) => time !== undefined && short(time));
+    let where = `From a transfer time of ${low} to ${high}`;
+    if (low === false) where = `Below a transfer time of ${high}`;
+    else if (high === false) where = `Above a transfer time of ${low}, as far as the curve goes`;
+    return ` ${where}, it is the other way round.`;
   }
 
   const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
@@ -373,9 +397,14 @@
       const input = $(id === "comm" ? "comm-number" : id);
       input.addEventListener("input", () => {
         const value = input.value.trim() === "" ? NaN : Number(input.value), bad = !good(id, value);
-        if (bad) input.setAttribute("aria-invalid", "true");
-        else input.removeAttribute("aria-invalid");
-        if (!bad) choose({ [id]: value });
+        if (bad) {
+          input.setAttribute("aria-invalid", "true");
+          const legal_ = `${id === "overlap" ? "" : "0, or "}a number from ${Math.max(1e-6, LEAST[id]).toFixed(6)} to ${MOST}`;
+          say("note", `${id} = ${input.value} is not simulated: it must be ${legal_}. What is shown has ${id} = ${state[id]}.`);
+          return;
+        }
+        input.removeAttribute("aria-invalid");
+        choose({ [id]: value });
       });
       input.addEventListener("blur", () => showNumber(input, state[id]));
     }
@@ -402,7 +431,7 @@
     const narrow = matchMedia("(max-width: 760px)"), fold = () => { $("more").open = !narrow.matches; };
     narrow.addEventListener("change", fold);
     fold();
-    addEventListener("hashchange", () => restore(location.hash));
+    addEventListener("hashchange", () => isView(location.hash) && restore(location.hash));
     new MutationObserver(() => { showStage(); drawCurve(curve ? curve.crossings : []); }).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
     new ResizeObserver(() => { stage.resize($("stage").clientWidth); drawCurve(curve ? curve.crossings : []); }).observe($("stage"));
   }

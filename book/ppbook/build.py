@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +26,7 @@ from ppbook.claims import published
 from ppbook.commands.reference import write_reference
 from ppbook.explorer_data import write_explorer
 from ppbook.files import bring, files_of, require_names
-from ppbook.folders import publish, require_ours, workspace
+from ppbook.folders import copy_sources, publish, require_ours, workspace
 from ppbook.kinds import KINDS
 from ppbook.notebooks import KEPT, OWN_PAGE, execute_all, named, read
 from ppbook.pages import add_buttons, how_to_get, mend, repository
@@ -34,7 +35,7 @@ from ppbook.report import literal
 from ppbook.run import ROOT
 from ppmodel.cli.process import cli
 from ppmodel.errors import ReproduceError
-from ppmodel.files import parse_json, read_text
+from ppmodel.files import read_text
 from ppmodel.specs import DATA, load_model, load_system
 
 _JUPYTER_BOOK = (
@@ -43,7 +44,7 @@ _JUPYTER_BOOK = (
 NO_SOURCES = ("_build", "nb", "results", "ppbook")
 """What is in the folder of the book's sources, or may be, and is none of them."""
 
-_RECORD = "ppmodelRun = "
+_RECORDED = re.compile(r'ppmodelRun = \{"id": "[0-9a-f]{16}", .*"notebooks": \{.*\}\};\n')
 _EXPLORER = "explorer"
 LONGEST = (
     "measured", "optimum", "take", "implied", "your-system", "claims", "uncertainty", "tensor-pipeline",
@@ -95,10 +96,11 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
     given = {"system": system, "model": model, "memory_limit": memory_limit}
     name, changes = _asked(sources, {key: str(value) for key, value in given.items() if value is not None})
     out = _target(out, pages, name)
+    before = require_ours(out / "html")
     with workspace(out) as work:
         copy = work / "book"
-        shutil.copytree(pages, copy, ignore=shutil.ignore_patterns(*NO_SOURCES))
-        shutil.copytree(DATA / "templates", copy / "templates")
+        copy_sources(pages, copy, NO_SOURCES)
+        copy_sources(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
         (copy / "results" / "commands.md").write_text(write_reference(cli), encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
@@ -119,7 +121,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         record = work / "run.js"
         record.write_text(_run_record(identity, seconds, perf_counter() - began), encoding="utf-8")
         _require_our_record(out / "run.js")
-        publish(html, out / "html")
+        publish(html, out / "html", before)
         record.replace(out / "run.js")
     return out / "html" / "index.html"
 
@@ -162,23 +164,16 @@ def _target(out, pages, name):
         raise ReproduceError("out", out, "lies among the pages of the book", "choose another folder")
     if name and place == built.resolve():
         raise ReproduceError("out", out, "is the folder of the paper's book", "choose another, or leave it out")
-    require_ours(out / "html")
     _require_our_record(out / "run.js")
     return out
 
 
 def _require_our_record(path):
     """Refuse to replace a file that is not the record of an earlier build."""
-    if not (path.is_symlink() or path.exists()):
-        return
-    try:
-        assigned, _, record = read_text(path).partition(_RECORD)
-        ours = not assigned and {"id", "notebooks"} <= parse_json(record.rstrip().removesuffix(";")).keys()
-    except (ValueError, AttributeError):
-        ours = False
-    if not ours:
-        rule = "was not written by an earlier build"
-        raise ReproduceError("out", path, rule, "move it away, or choose a new folder")
+    with suppress(ValueError):  # too large, or no text
+        if not os.path.lexists(path) or _RECORDED.fullmatch(read_text(path)):
+            return
+    raise ReproduceError("out", path, "was not written by an earlier build", "move it away, or choose a new folder")
 
 
 # ---- book ----------------------------------------------------------------------------------------
@@ -289,4 +284,4 @@ def _run_record(identity, seconds, total):
         "seconds": round(total, 1),
         "notebooks": {name: round(value, 1) for name, value in sorted(seconds.items())},
     }
-    return f"{_RECORD}{json.dumps(record)};\n"
+    return f"ppmodelRun = {json.dumps(record)};\n"

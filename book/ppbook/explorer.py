@@ -106,8 +106,8 @@ def offer(figure, schedules, pp, microbatches, **shown):
 
     Parameters
     ----------
-    figure : matplotlib Figure
-        Its attribute ``explorer`` is set.
+    figure : matplotlib Figure, or another object
+        Its attribute ``explorer`` is set, to an empty text if there is no link.
     schedules : sequence
         One or two, as in `cases.as_case`; the second is compared with the first.
     pp, microbatches, **shown

@@ -4,6 +4,7 @@ Published folders have a mark, a list of their files with digests. Only a folder
 is ever replaced.
 """
 
+import ctypes
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ MARK = ".ppmodel.json"
 LOCK = ".ppmodel.lock"
 """The file in a temporary folder that a run holds locked as long as it lives."""
 
+_AT_WORKING_FOLDER, _EXCHANGE = -100, 2  # of renameat2
 _PREFIX = ".ppmodel-"
 _LARGEST_MARK = 2**26
 _PUBLISHED = "what ppmodel wrote here; a folder with anything else in it is not replaced"
@@ -49,6 +51,11 @@ def require_ours(folder):
     folder : Path
         It may be missing.
 
+    Returns
+    -------
+    dict of str to str, or None
+        The digests of its files; None for a folder that is missing or empty.
+
     Raises
     ------
     ReproduceError
@@ -56,16 +63,9 @@ def require_ours(folder):
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ReproduceError("out", folder, "is a file or a link", "choose a new folder")
-    if not folder.is_dir():
-        return
-    rule = None
-    try:
-        content = parse_json(read_text(folder / MARK, _LARGEST_MARK))
-        listed = dict(content["files"]) if content["ppmodel"] == _PUBLISHED else None
-    except (ValueError, KeyError, TypeError):
-        listed = None
+    listed, rule = _listed(folder), None
     if listed is None:  # whatever it is, it may be large
-        if names := os.listdir(folder):
+        if names := folder.is_dir() and os.listdir(folder):
             rule = f"contains {min(names)} but no mark of an earlier run"
     else:
         for name, digest in _digests(folder).items():
@@ -75,6 +75,16 @@ def require_ours(folder):
                 break
     if rule:
         raise ReproduceError("out", folder, rule, "move it away, or choose a new folder")
+    return listed
+
+
+def _listed(folder):
+    """The files in a folder's mark, with digests; None if it has no mark of ours."""
+    try:
+        content = parse_json(read_text(folder / MARK, _LARGEST_MARK))
+        return dict(content["files"]) if content["ppmodel"] == _PUBLISHED else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _digests(folder):
@@ -146,24 +156,54 @@ def remove_leftovers(out):
             shutil.rmtree(lock.parent, ignore_errors=True)
 
 
-def publish(new, target):
-    """Replace a folder, so that no reader sees a mixture.
+def publish(new, target, before):
+    """Put a folder in the place of another, so that no reader sees a mixture and no other run's result is lost.
 
     Parameters
     ----------
     new : Path
-        It takes the place of the target, whose contents are then beside it, in a folder that ends with ``.old``.
+        It takes the place of the target, whose contents are then here.
     target : Path
-        On the same file system; see `require_ours`.
+        On the same file system.
+    before : dict or None
+        What `require_ours` returned for the target when the run began.
+
+    Raises
+    ------
+    ReproduceError
+        If the target is not ours, or another run has written it since.
     """
     mark(new)
     require_ours(target)
-    old = new.with_name(f"{new.name}.old")
-    if target.exists():
-        os.replace(target, old)
-    try:
-        os.replace(new, target)
-    except BaseException:
-        if old.exists():
-            os.replace(old, target)
-        raise
+    there = target.exists()
+    _exchange(new, target) if there else os.rename(new, target)
+    if there and _listed(new) != before:
+        _exchange(new, target)
+        rule = "was written by another run in the meantime"
+        raise ReproduceError("out", target, rule, "run it again, or choose a new folder")
+
+
+def _exchange(one, other):
+    """Exchange the names of two folders; in one step where the system can."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    paths = [(_AT_WORKING_FOLDER, os.fsencode(path)) for path in (one, other)]
+    if rename is None or rename(*paths[0], *paths[1], _EXCHANGE) != 0:
+        spare = one.with_name(f"{one.name}.old")
+        for source, target in ((other, spare), (one, other), (spare, one)):
+            os.rename(source, target)
+
+
+def copy_sources(source, target, left_out=()):
+    """Copy a folder of sources, which may be read-only, to one that can be written.
+
+    Parameters
+    ----------
+    source, target : Path
+        The target may be there.
+    left_out : sequence of str
+        Names that are not copied.
+    """
+    ignore = shutil.ignore_patterns(*left_out)
+    shutil.copytree(source, target, ignore=ignore, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    for folder in (target, *target.rglob("*/")):
+        folder.chmod(0o755)

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ppmodel import schedules
-from ppmodel.errors import SpecificationError
 from ppmodel.specs import DATA, read_document
 from ppmodel.specs.entries import Sourced
 
@@ -21,7 +20,7 @@ NOWHERE = "none known"
 class Entry(Sourced):
     """A schedule in a framework: the head of the file explains ``has``."""
 
-    schedule: str
+    schedule: Literal[tuple(schedules.names())]
     framework: Annotated[str, Field(min_length=1)]
     has: Literal["yes", "experts", "order", "authors"]
 
@@ -33,27 +32,18 @@ class _File(Sourced.__base__):
 
 @cache
 def entries():
-    """The entries of the file, checked against the registered schedules.
+    """The entries of the file.
 
     Returns
     -------
-    tuple of Entry
+    list of Entry
 
     Raises
     ------
     SpecificationError
-        If an entry names a schedule that is not registered, or is given twice.
+        If it is not as its form, or names a schedule that is not registered.
     """
-    path, seen = DATA / "frameworks.yaml", set()
-    listed = read_document(path, _File).entries
-    for entry in listed:
-        if entry.schedule not in schedules.names():
-            rule, remedy = "is not a registered schedule", f"choose one of {', '.join(schedules.names())}"
-            raise SpecificationError("schedule", entry.schedule, rule, remedy, where=str(path))
-        if (entry.schedule, entry.framework) in seen:
-            raise SpecificationError("framework", entry.framework, "is given twice", "leave one out", where=str(path))
-        seen.add((entry.schedule, entry.framework))
-    return tuple(listed)
+    return read_document(DATA / "frameworks.yaml", _File).entries
 
 
 def frameworks_of(name):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ppbook.browser import chromium
 from ppbook.build import NO_SOURCES, build_pages
-from ppbook.folders import publish, require_ours, workspace
+from ppbook.folders import copy_sources, publish, require_ours, workspace
 from ppbook.pictures import choose
 from ppbook.printed import document
 from ppbook.run import ROOT
@@ -17,23 +17,6 @@ NAME = "pipeline-schedules.pdf"
 """The file name, in the folder of the pages."""
 
 PAPER = {"width": 673, "height": 980}  # px: what the sheet leaves of A4 within its margins
-READY = """async () => {
-    if (document.querySelector('.math')) await MathJax.startup.promise;
-    await Promise.all([...document.images].map(image => image.decode().catch(() => null)));
-    await document.fonts.ready;
-}"""
-# What is still wider than the paper becomes smaller as a whole.
-FIT = """() => {
-    const paper = document.body.clientWidth;
-    for (const wide of document.querySelectorAll('.print-chapter table, .print-chapter pre, mjx-container[display]')) {
-        if (wide.parentElement.closest('table, pre')) continue;
-        const room = Math.min(paper, wide.parentElement.getBoundingClientRect().width || paper);
-        if (wide.scrollWidth > room + 1) wide.style.zoom = Math.max(0.4, room / (wide.scrollWidth + 1));
-    }
-}"""
-_NUMBER = """pages => {
-    for (const entry of document.querySelectorAll('.print-page')) entry.textContent = pages[entry.dataset.place] ?? '';
-}"""
 _BUTTON = re.compile(r"<button [^>]*\bwindow\.print\(\)[^>]*>.*?</button>", re.DOTALL)
 _LAST_LIST = re.compile(r"(<nav [^>]*\bbd-docs-nav\b.*?)(</ul>\s*</div>\s*</nav>)", re.DOTALL)
 
@@ -60,13 +43,13 @@ def pdf(out=None):
     html = out / "html"
     if not (html / "_sources" / "_toc.yml").is_file():
         raise ReproduceError("out", out, "contains no built book", "run make book first")
-    require_ours(html)
+    before = require_ours(html)
     with workspace(out) as work:
         pages = work / "html"
         shutil.copytree(html, pages)
         count = print_page(single_page(pages, work), pages / NAME)
         link(pages)
-        publish(pages, html)
+        publish(pages, html, before)
     return f"{count} pages; the PDF is {html / NAME}"
 
 
@@ -86,9 +69,9 @@ def single_page(html, work):
         The document to print; what it loads is beside it.
     """
     book = work / "book"
-    shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns(*NO_SOURCES))
-    shutil.copytree(DATA / "templates", book / "templates")
-    shutil.copytree(html / "_sources", book, dirs_exist_ok=True)
+    copy_sources(ROOT / "book", book, NO_SOURCES)
+    copy_sources(DATA / "templates", book / "templates")
+    copy_sources(html / "_sources", book)
     (book / "results").symlink_to(html / "results")
     page = build_pages(book, work, "singlehtml") / "index.html"
     choose(page.parent, html / "_images")
@@ -116,12 +99,12 @@ def print_page(page, target):
         tab = browser.new_page(viewport=PAPER)
         tab.emulate_media(media="print", color_scheme="light")
         tab.goto(page.as_uri())
-        tab.evaluate(READY)
-        tab.evaluate(FIT)
+        tab.evaluate("ready()")
+        tab.evaluate("fit()")
         tab.pdf(path=str(target), **settings)
         reader = PdfReader(target)
         places = {name.lstrip("/"): place for name, place in reader.named_destinations.items()}
-        tab.evaluate(_NUMBER, {name: reader.get_destination_page_number(place) + 1 for name, place in places.items()})
+        tab.evaluate("number", {name: reader.get_destination_page_number(place) + 1 for name, place in places.items()})
         tab.pdf(path=str(target), **settings)
         return len(PdfReader(target).pages)
 

@@ -97,10 +97,12 @@ class Race:
         ends = [*pieces.comm[1:], self.most]
         kinds = [kind for kind in OpKind if any((run.table.kind == kind).any() for run in self.runs.values())]
         page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True).get_template("race.html")
+        ends_of_order = [self.cases[label] for label in self.order.label.iloc[[0, -1]]]
+        explorer.offer(self, ends_of_order, *self.size, comm=self.comm, p2p=self.p2p)
         return page.render(
             pp=self.size[0], microbatches=self.size[1], p2p=self.p2p, latest=latest, comm=self.comm, most=self.most,
             step=self.most / STEPS, fastest=list(zip(pieces.label, pieces.comm, ends, strict=True)), height=_HEIGHT,
-            rows=[self._row(label, latest) for label in self.runs], link=self._link(), scripts=SCRIPTS,
+            rows=[self._row(label, latest) for label in self.runs], link=self.explorer, scripts=SCRIPTS,
             colours={KIND_NAMES[kind]: KIND_COLOURS[kind] for kind in kinds},
         )  # fmt: skip
 
@@ -113,15 +115,6 @@ class Race:
             "makespan": run.makespan_s, "end": 100 * run.makespan_s / latest, "bubble": standing.table_bubble_ratio,
             "longer": math.floor(100 * standing.longer + 0.5), "boxes": list(_boxes(run, latest)),
         }  # fmt: skip
-
-    def _link(self):
-        """Into the explorer, with the fastest against the slowest; empty where it lacks this point."""
-        first, last = (self.cases[label] for label in self.order.label.iloc[[0, -1]])
-        shown = {"against": last, "page": f"../{explorer.PAGE}", "comm": self.comm, "p2p": self.p2p}
-        try:
-            return explorer.link(first, *self.size, **shown)
-        except PPModelError:
-            return ""
 
 
 def _boxes(run, latest):

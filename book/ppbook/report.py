@@ -14,20 +14,15 @@ from pandas.io.formats.style import Styler
 
 from ppbook import pictures
 from ppmodel.cli.text import columns
+from ppmodel.points import COLUMNS
 
 _LONG_TEXT = 40
 _ANSWERS = {True: "yes", False: "no"}
 _NUMBER = "{:.6g}"
 _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
-_WORDS = {  # of the library's own columns, `points.COLUMNS`; a page says what it calls the others
-    "label": "schedule", "pp": "S", "microbatches": "B", "p2p": "transfers", "allreduce": "all-reduce",
-    "makespan_s": "T_sim (s)", "busy_s": "busy (s)", "idle_ratio": "idle share",
-    "bubble_ratio_total": "bubble, of the total", "bubble_ratio_ideal": "bubble, of the ideal",
-    "bubble_ratio_span": "bubble, of the longest span", "table_bubble_ratio": "bubble, table",
-    "peak_activations": "peak activations", "comm_over_forward": "c / F", "peak_memory_bytes": "peak memory (bytes)",
-    "memory_capacity_bytes": "memory (bytes)", "nics_shared": "NICs shared",
-}  # fmt: skip
+_UNITS = {"s": " (s)", "bytes": " (bytes)"}
+_HEADINGS = {column.name: column.heading + _UNITS.get(column.name.rpartition("_")[2], "") for column in COLUMNS}
 
 
 def record(name, folder, figure=None, table=None, page=None, **facts):
@@ -90,7 +85,7 @@ def show(table, words=None, /, numbers=None, **formats):
         Its numbers are set to the right, its words to the left; missing values stay empty. Text comes out as text,
         whatever signs are in it.
     words : dict of str to str, optional
-        What the page calls columns, by name. The columns of `points.COLUMNS` have fixed words, others their names.
+        What the page calls columns, by name. Other columns have the headings of `points.COLUMNS`, or their names.
     numbers : str, optional
         Format of all columns of numbers that have none of their own; by default fractions have up to six digits. What
         is true or false is shown as yes or no.
@@ -114,7 +109,7 @@ def show(table, words=None, /, numbers=None, **formats):
         | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)
         | formats
     )
-    headings = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
+    headings = {name: (words or {}).get(name) or _HEADINGS.get(name, name) for name in table}
     counts = Counter(headings.values())
     headings = {name: name if counts[heading] > 1 else heading for name, heading in headings.items()}  # label, schedule
     table = table.rename(columns=headings)

@@ -68,7 +68,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         parameters.check({name: parameter.value for name, parameter in declared.items()} | values, declared)
         require_names(files_of(values, declared))
     out = Path(os.path.realpath(out or source.stem))
-    _require_target(out, source.name)
+    before = _require_target(out, source.name)
     with workspace(out.parent) as work:
         folder = work / "run"
         folder.mkdir()
@@ -78,7 +78,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         results = values.get("results", declared["results"].value if "results" in declared else "results")
         page = resolved(read(folder / source.name), folder / results)
         nbformat.write(page, folder / source.name)
-        publish(folder, out)
+        publish(folder, out, before)
     return answer(page), out
 
 
@@ -96,10 +96,11 @@ def _find(notebook):
 
 
 def _require_target(out, notebook):
-    """Refuse a folder that has anything but what an earlier run of the same notebook wrote."""
-    require_ours(out)
+    """Refuse a folder that has anything but what an earlier run of the same notebook wrote; as `require_ours`."""
+    before = require_ours(out)
     if out.is_dir() and any(out.iterdir()) and not (out / notebook).is_file():
         others = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
         raise ReproduceError("out", out, f"contains {others[0]}, not {notebook}", "choose a new folder")
     if out.is_dir() and Path.cwd().is_relative_to(out):
         raise ReproduceError("out", out, "is the current folder", "choose a new folder")
+    return before

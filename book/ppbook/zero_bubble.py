@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,43 +20,25 @@ SCHEDULES = {"1f1b": "1f1b", "interleaved_1f1b": "interleaved-1f1b", "zb_1p": "z
 """From the names in the file to ours."""
 
 
-class Point(NamedTuple):
-    """A run that was measured, and the times that were profiled of it.
+def case_of(point, schedules=None):
+    """The schedule of one of `points` as it ran, its order searched for the times where it is searched.
 
     Parameters
     ----------
-    model, schedule : str
-        As in the files.
-    devices, microbatches, microbatch_size : int
-    samples_per_gpu_s, memory_gb : float
-        Measured.
-    times_s : tuple of float
-        Forward, input gradient, weight gradient and transfer, in seconds.
-    chunks : int
-        Of interleaved 1F1B.
-    held : float
-        What a weight gradient needs of a stage's activations, 32 of 34 + 5as/h bytes.
+    point : namedtuple
+    schedules : dict of str to str, optional
+        Other schedules than ran, by their names in the file.
+
+    Returns
+    -------
+    Case
     """
-
-    model: str
-    schedule: str
-    devices: int
-    microbatches: int
-    microbatch_size: int
-    samples_per_gpu_s: float
-    memory_gb: float
-    times_s: tuple
-    chunks: int
-    held: float
-
-    def case(self, schedules=None):
-        """The schedule as it ran, its order searched for the times where it is searched, or another, by its name."""
-        if self.schedule in (schedules or {}):
-            return as_case(schedules[self.schedule])
-        case = as_case(SCHEDULES[self.schedule])
-        options = {"interleaved-1f1b": {"chunks": self.chunks}, "1f1b": {}}
-        searched = {"times": tuple(round(1e3 * time, 3) for time in self.times_s), "held": round(self.held, 6)}
-        return Case(case.name, tuple(options.get(case.name, searched).items()))
+    if point.schedule in (schedules or {}):
+        return as_case(schedules[point.schedule])
+    case = as_case(SCHEDULES[point.schedule])
+    options = {"interleaved-1f1b": {"chunks": point.chunks}, "1f1b": {}}
+    searched = {"times": tuple(round(1e3 * time, 3) for time in point.times_s), "held": round(point.held, 6)}
+    return Case(case.name, tuple(options.get(case.name, searched).items()))
 
 
 @cache
@@ -66,7 +47,10 @@ def points():
 
     Returns
     -------
-    list of Point
+    list of namedtuple
+        ``model, schedule``, as in the files; ``devices, microbatches, microbatch_size``; ``samples_per_gpu_s,
+        memory_gb``, measured; ``times_s``, of a forward, input gradient, weight gradient and transfer; ``chunks`` of
+        interleaved 1F1B; and ``held``, what a weight gradient needs of a stage's activations, 32 of 34 + 5as/h bytes.
 
     Examples
     --------
@@ -80,8 +64,9 @@ def points():
     times_ms = joined[["t_forward_ms", "t_input_grad_ms", "t_weight_grad_ms", "t_comm_ms"]]
     joined["times_s"] = [*map(tuple, (times_ms * _MS).round(9).values.tolist())]
     joined["held"] = 32 / (34 + 5 * joined.heads * joined.sequence / joined.hidden)
-    columns = joined.rename(columns={"interleaved_chunks": "chunks"})[[*Point._fields]]
-    return [Point(*row) for row in columns.itertuples(index=False)]
+    columns = "model schedule devices microbatches microbatch_size samples_per_gpu_s memory_gb times_s chunks held"
+    rows = joined.rename(columns={"interleaved_chunks": "chunks"})[columns.split()]
+    return list(rows.itertuples(index=False, name="Point"))
 
 
 def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
@@ -117,7 +102,7 @@ def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
     prepare(LARGE)  # many small graphs
     frames = []
     for point in points():
-        table = built(point.case(schedules), point.devices, point.microbatches)
+        table = built(case_of(point, schedules), point.devices, point.microbatches)
         forward, input_grad, weight_grad, comm = change(point.times_s) if change else point.times_s
         costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
         systems = [replace(costs, compute_s=costs.compute_s + fixed_s) for fixed_s in np.atleast_1d(per_operation_s)]
@@ -214,7 +199,7 @@ def memories(schedules=None):
     frame = pd.DataFrame(points())[["model", "microbatches", "schedule", "memory_gb"]]
     sizes = []
     for point in points():
-        case, model = point.case(schedules), load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
+        case, model = case_of(point, schedules), load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
         stages = built(case, point.devices, point.microbatches).num_stages
         per_stage = (model.blocks + 2) // stages  # the embedding and the head take the place of a layer each
         layout = {

@@ -86,6 +86,11 @@ class Command(_Careful, click.Command):
             if str(error.remedy).startswith("give "):
                 error.remedy = re.sub(r"\w+", lambda word: options.get(word[0], word[0]), error.remedy)
             raise
+        except ModuleNotFoundError as error:
+            if not self.callback.__module__.startswith("ppbook."):
+                raise
+            remedy = "install what the book needs: pip install -e '.[book,pdf]'"
+            raise PPModelError(error.name, None, "is not installed", remedy) from None
 
 
 class Group(_Careful, click.Group):

@@ -1,6 +1,8 @@
 """Commands of the book: listed beside those of the library, and mistakes in them are one line."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from commands import ROOT, run
@@ -41,3 +43,14 @@ def test_help_names_the_books_commands(capsys):
     """In a clone they stand beside the others."""
     listed = re.findall(r"^  (\w+) {2,}\S", run(capsys, "--help")[1], re.MULTILINE)
     assert {"compare", "notebooks", "run", "reproduce", "claims", "smoke", "pdf"} <= set(listed)
+
+
+@pytest.mark.parametrize("line", ["notebooks", "run table", "reproduce", "claims", "smoke", "pdf"])
+def test_a_clone_without_the_books_packages_names_their_extras(line):
+    """Where only the library's own dependencies are installed, each command is one line with its remedy."""
+    absent = ["bs4", "filelock", "jinja2", "jupyter_client", "nbformat", "papermill", "playwright", "tqdm"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); sys.argv[1:] = {line.split()}\n"
+    code += "from ppmodel.cli.process import run; run()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert re.search(r"error: (\w+) = .*is not installed; .*\[book,pdf\]", done.stderr)[1] in absent

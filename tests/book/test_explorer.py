@@ -74,6 +74,11 @@ def said(page, text):
     page.wait_for_function("text => document.getElementById('ex-headline').textContent.includes(text)", arg=text)
 
 
+def noted(page, text):
+    """Wait until the note below the headline says something."""
+    page.wait_for_function("text => document.getElementById('ex-note').textContent.includes(text)", arg=text)
+
+
 def ranked(page):
     """The ranking, once it is that of what is chosen."""
     page.wait_for_function("document.querySelectorAll('#ex-ranking button').length > 5")
@@ -200,12 +205,45 @@ def test_a_link_restores_the_view(page):
 def test_a_broken_link_is_told(page):
     """Unknown names and sizes are said, and the rest of the link is kept; nothing of it is read as markup."""
     opened(page, "#schedule=%3Cimg%20src=x%3E&pp=7&microbatches=9&comm=-1&against=zb-h1")
-    page.wait_for_function("document.getElementById('ex-note').textContent.includes('microbatches = 9')")
-    note = page.locator("#ex-note").inner_text()
-    assert "schedule = <img src=x>" in note
-    assert "comm = -1" in note
+    for wrong in ("microbatches = 9", "schedule = <img src=x>", "comm = -1"):
+        noted(page, wrong)
     assert page.locator("#explorer-page img").count() == 0
     assert (state(page)["pp"], state(page)["against"]) == (7, "zb-h1")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "wrong"),
+    [
+        ("forward=&comm=0x10&slow_rank=", ["forward =", "comm = 0x10", "slow_rank ="]),
+        ("path=1&all=yes&microbatch=16", ["path = 1", "all = yes", "microbatch = 16"]),
+        ("pp=4&slow_rank=4&comm=0.5&comm=0.6", ["slow_rank = 4", "comm = 0.6 (given twice)"]),
+    ],
+)
+def test_nothing_of_a_link_is_dropped_or_guessed_in_silence(page, fragment, wrong):
+    """What is no decimal number, no known key, out of range or given twice is named, and takes no part."""
+    opened(page, f"#{fragment}")
+    for text in wrong:
+        noted(page, text)
+    assert state(page)["comm"] == (0.5 if "comm=0.5" in fragment else 0.1)
+    assert (state(page)["forward"], state(page)["slow_rank"], state(page)["path"]) == (1, -1, True)
+
+
+@pytest.mark.parametrize("p2p", ["overlapped", "rendezvous", "overlapped_nic"])
+def test_no_time_at_all_is_no_share(page, p2p):
+    """Where every time is 0 both schedules take 0, and nothing is a share of it."""
+    opened(page, f"#schedule=1f1b&against=gpipe&forward=0&input_grad=0&weight_grad=0&comm=0&p2p={p2p}")
+    said(page, "take the same time, 0.")
+    assert ranked(page)
+    assert "NaN" not in page.locator("#explorer-page").inner_html()
+
+
+def test_the_other_way_round_has_both_ends(page):
+    """The headline says between which transfer times the order is reversed, and claims nothing beyond the curve."""
+    case, against = "asymmetric-chimera:concat=forward-doubling", "chimera:concat=forward-doubling"
+    opened(page, link(case, 8, 8, against=against, comm=0.7, p2p="overlapped_nic")[len(PAGE) :])
+    said(page, "Above a transfer time of 0.83, as far as the curve goes, it is the other way round.")
+    opened(page, link(case, 8, 8, against=against, comm=5, p2p="overlapped_nic")[len(PAGE) :])
+    said(page, "From a transfer time of 1.3 to 3, it is the other way round.")
 
 
 def test_links_are_checked():
@@ -249,10 +287,11 @@ def test_typing_changes_the_numbers(explorer):
     explorer.locator("#ex-comm-number").fill("0.7")
     said(explorer, "Below a transfer time")
     field = explorer.locator("#ex-forward")
-    for text in ("-2", ""):
+    for text in ("", "-2"):
         field.fill(text)
         assert field.get_attribute("aria-invalid") == "true"
         assert state(explorer)["forward"] == 1
+    noted(explorer, "forward = -2 is not simulated")
     field.blur()
     assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1", None)
     explorer.locator("#ex-slow_rank").select_option("3")

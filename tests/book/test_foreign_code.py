@@ -32,7 +32,6 @@ _WORKER = "import os, signal; worker = int(open(f'/proc/{os.getppid()}/stat').re
         (f"{_WORKER}; os.kill(worker, signal.SIGSTOP)", "has not finished cell 1 after 2 s"),
         ("import sys; sys.exit(0)", "failed in cell 1: SystemExit: 0"),
         ("import os; os.write(1, b'out\\n'); os.write(2, b'odd\\n' * 9)", "wrote a warning in cell 1: odd; nothing"),
-        ("import os; os.system('echo out; echo odd >&2')", "wrote a warning in cell 1: odd; nothing"),
     ],
 )
 def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, monkeypatch, code, said):

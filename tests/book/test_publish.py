@@ -304,8 +304,8 @@ def test_nothing_is_cut_on_paper(printed, browser):
     page = browser.new_page(viewport=pdf.PAPER)
     page.emulate_media(media="print")
     page.goto(printed.as_uri())
-    page.evaluate(pdf.READY)
-    page.evaluate(pdf.FIT)
+    page.evaluate("ready()")
+    page.evaluate("fit()")
     wide = page.evaluate("""() => [...document.querySelectorAll('.print-chapter *')].filter(part =>
         part.getBoundingClientRect().right > document.body.clientWidth + 2 && !part.closest('mjx-assistive-mml'))
         .map(part => part.outerHTML.slice(0, 150))""")

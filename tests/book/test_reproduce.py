@@ -13,14 +13,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from books import notebook, tiny_book
+from books import HTML, notebook, tiny_book
 from filelock import FileLock
 from nbformat.v4 import new_markdown_cell
+from refusals import refused
 from sizes import PARAMETERS
 
 from ppbook import build, parameters
 from ppbook.build import LONGEST, _quoted, reproduce
-from ppbook.folders import LOCK, MARK, mark, publish, remove_leftovers
+from ppbook.folders import LOCK, MARK, copy_sources, mark, publish, remove_leftovers, require_ours, workspace
 from ppbook.notebooks import execute, read
 from ppbook.run import ROOT, run
 from ppmodel.cli import main
@@ -110,6 +111,23 @@ def test_what_is_added_while_a_notebook_runs_is_not_lost(tmp_path):
     with pytest.raises(ReproduceError, match=r"contains thesis.csv, which no earlier run wrote"):
         run(late, out=out)
     assert (out / "thesis.csv").exists()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_of_two_runs_into_one_folder_the_second_to_end_is_refused(tmp_path, earlier):
+    """Neither result is lost without a word, whether the folder was new or had an earlier run."""
+    out, other = tmp_path / "out", tmp_path / "other"
+    if earlier:
+        run(notebook(tmp_path, "1"), out=out)
+    publishes = f"""from pathlib import Path
+from ppbook.folders import publish, require_ours
+out, other = Path({str(out)!r}), Path({str(other)!r})
+other.mkdir()
+(other / "small.ipynb").touch()
+publish(other, out, require_ours(out))"""
+    with refused(ReproduceError, "out", "was written by another run"):
+        run(notebook(tmp_path, publishes), out=out)
+    assert (out / "small.ipynb").read_text() == ""
 
 
 def test_a_mark_that_is_none_blocks_nothing(tmp_path, capsys):
@@ -214,13 +232,36 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
         mark(tmp_path / name)
-    publish(tmp_path / "new", tmp_path / "old")
+    publish(tmp_path / "new", tmp_path / "old", require_ours(tmp_path / "old"))
     assert [path.name for path in (tmp_path / "old").glob("[!.]*")] == ["new"]
-    publish(tmp_path / "old", tmp_path / "first")
+    publish(tmp_path / "old", tmp_path / "first", None)
     assert [path.name for path in (tmp_path / "first").glob("[!.]*")] == ["new"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_read_only_sources_are_copied_to_a_folder_that_can_be_written(tmp_path):
+    """A clone that may only be read can be built from."""
+    source = tmp_path / "source" / "below"
+    source.mkdir(parents=True)
+    (source / "page.md").touch(0o444)
+    for folder in (source, source.parent):
+        folder.chmod(0o555)
+    copy_sources(source.parent, tmp_path / "copy")
+    copies = [tmp_path / "copy", *(tmp_path / "copy").rglob("*")]
+    assert len(copies) == 3
+    assert all(path.stat().st_mode & 0o200 for path in copies)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_removes_its_workspace(tmp_path, how):
+    """As after Ctrl-C, and the signal is again what it was."""
+    before = signal.getsignal(how)
+    with pytest.raises(KeyboardInterrupt), workspace(tmp_path / "out"):
+        signal.raise_signal(how)
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(how) == before
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
     """Interrupted, ended or killed: the book stays; what a killed run leaves is removed by the next."""
     notebook(tmp_path, "import time; time.sleep(60)")
@@ -277,7 +318,7 @@ def test_two_builds_are_the_same_bytes(tmp_path):
 
 @pytest.mark.long
 def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path):
-    """Killed at ten moments spread over a run, the book in place is whole each time; the next run cleans up."""
+    """Killed at six moments spread over a run, the book in place is whole each time; the next run cleans up."""
     books = []
     for value in ("old", "new"):
         sources, began = tiny_book(tmp_path / value, value), time.monotonic()
@@ -289,9 +330,9 @@ def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path):
     shutil.copytree(out / "html", tmp_path / "kept")
     chance = random.Random(2605)
     runs = []
-    for number in range(10):
+    for number in range(6):
         runs.append(killed := started(out=str(out), **sources))
-        time.sleep((number + chance.random()) / 10 * length)
+        time.sleep((number + chance.random()) / 6 * length)
         killed.send_signal(signal.SIGTERM if number % 3 == 1 else signal.SIGKILL)
         killed.wait(60)
         assert digests(out / "html") in books
@@ -427,14 +468,35 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
 
 
 def shortened(given, folder):
-    """Write the book's notebooks, at small sizes those that a system of one's own leaves as they are in the book."""
-    small = PARAMETERS | {"measured": {"systems": ["a100_layouts", "b200_simumax"]}}  # its page names runs of the first
+    """Write the book's notebooks: some in full, others that a system of one's own concerns at small sizes.
+
+    The rest computes nothing: its figures are empty, and its numbers are those of the book as built.
+    """
     folder.mkdir(parents=True)
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         whole = read(path)
         own = parameters.declared(whole)
-        if not parameters.substitutes(given, own):
-            cell = next(cell for cell in whole.cells if "parameters" in (cell.metadata.get("tags") or ()))
-            lines = [f"{key} = {value!r}  # {own[key].word}: small" for key, value in small[path.stem].items()]
-            cell.source = "\n".join([cell.source, *lines])
+        changed = parameters.substitutes(given, own)
+        cells = [cell for cell in whole.cells if cell.cell_type == "code"]
+        first, check, *others = cells
+        if not changed:
+            check.source += f"\n{_COPY.format(str(HTML / 'results'))}"
+            for cell in others:
+                if not cell.source.startswith("%%published"):
+                    cell.source = _EMPTY if "figure" in cell.metadata.get("mystnb", {}) else ""
+        elif path.stem not in IN_FULL:
+            small = {key: value for key, value in PARAMETERS[path.stem].items() if key not in changed}
+            lines = [f"{key} = {value!r}  # {own[key].word}: small" for key, value in small.items()]
+            first.source = "\n".join([first.source, *lines])
         nbformat.write(whole, folder / path.name)
+
+
+IN_FULL = ("runtime", "your-system")
+_EMPTY = "from matplotlib.figure import Figure\n\nFigure(figsize=(1, 1))"
+_COPY = """import shutil
+from pathlib import Path
+
+Path(results).mkdir(exist_ok=True)
+for path in Path({!r}).glob("*.*"):
+    if not (Path(results) / path.name).exists():
+        shutil.copy(path, results)"""

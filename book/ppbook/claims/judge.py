@@ -248,33 +248,7 @@ def judge(claims, model, setting, system=None):
     prepare(LARGE)  # thousands of small graphs, each on many systems
     rows, bench = rows_of(claims), Bench.of(model, setting, system)
     varied = assumptions(bench)
-    _simulate_ahead(rows, bench, varied)
-    return [_judge_row(row, rows, bench, varied) for row in rows]
-
-
-def _simulate_ahead(rows, bench, varied):
-    """Simulate in one go what the rows will otherwise ask for one setting and one change at a time.
-
-    Settings that differ only in hardware share a graph; they are changes of one another.
-    """
-    flips = [row.criterion for row in rows if row.criterion["quantity"] == FLIPS]
-    knobs = [{criterion["knob"]: factor} for criterion in flips for factor in criterion["factors"]]
-    sums = {criterion.get("allreduce") for criterion in flips} - {None}
-    plain, alone, turned = load_setting(ANCHORS[0]), {}, {}
-    for assumption in varied:
-        change = replace(bench, setting=assumption.setting).applied[0]
-        graph = replace(plain, **{name: getattr(assumption.setting, name) for name in STRUCTURE})
-        alone.setdefault(graph, {})[change] = None
-        turned.setdefault(graph, {})[change] = None
-        if assumption.axis not in HARDWARE:
-            for setting in (graph, *(replace(graph, allreduce=allreduce) for allreduce in sums)):
-                changes = [change, *(replace(change, **knob) for knob in knobs)]
-                turned.setdefault(setting, {}).update(dict.fromkeys(changes))
-    for row in tqdm(rows, desc="claims", leave=False, disable=None):  # all settings of a row share its costs
-        settings = turned if row.conclusion and flips else alone
-        for setting, changes in settings.items() if row.criterion["quantity"] != FLIPS else ():
-            with suppress(ScheduleError, CostError):  # what cannot be measured is reported when it is judged
-                measure(row, replace(bench, setting=setting, changes=tuple(changes)))
+    return [_judge_row(row, rows, bench, varied) for row in tqdm(rows, desc="claims", leave=False, disable=None)]
 
 
 def _judge_row(row, rows, bench, varied):
