@@ -1,5 +1,7 @@
 """Values as callers give them: one or several, as Python's own numbers or those of NumPy and pandas."""
 
+_LARGEST = 1e300
+
 
 def plain(given):
     """Turn a number of NumPy into Python's own, and an array or a Series into a list; anything else stays as it is.
@@ -11,6 +13,15 @@ def plain(given):
     (4, [0, 1], '1f1b')
     """
     return given.tolist() if hasattr(given, "tolist") else given
+
+
+def is_number(value):
+    """Whether a value is one of Python's own numbers, of ordinary size: no bool, fraction, text or NaN.
+
+    >>> is_number(1), is_number(0.5), is_number(True), is_number("1"), is_number(10**400), is_number(float("nan"))
+    (True, True, False, False, False, False)
+    """
+    return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
 
 
 def listed(given):

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "formulas": {"errors"},
     "schedules": {"errors", "files", "ops", "compiled", "kernels", "tables", "formulas", "given"},
     "specs": {"errors", "files", "given"},
-    "costs": {"errors", "ops", "compiled", "kernels", "specs"},
+    "costs": {"errors", "given", "ops", "compiled", "kernels", "specs"},
     "simulation": {"errors", "ops", "compiled", "kernels", "tables", "costs"},
     "metrics": {"errors", "ops", "compiled", "kernels", "tables", "costs", "simulation"},
     "noise": {"errors", "ops", "compiled", "kernels", "simulation", "metrics"},

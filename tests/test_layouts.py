@@ -179,7 +179,7 @@ def test_a_number_of_gpus_that_is_not_kept_is_told(capsys, command, options, sai
         (None, {"zeros": 1}, "zeros", "not a known value", "zero"),
         (None, {"tp": []}, "tp", "must have an entry", ""),
         (None, {"tp": 2.0}, "tp", "must be a whole number", ""),
-        (None, {"tp": True, "dp": False}, "dp", "must be a whole number", ""),
+        (None, {"tp": True, "dp": 2}, "tp", "must be a whole number", ""),
         (None, {"zero": 7}, "zero", "one of 0, 1, 2, 3", ""),
         (None, {"precision": "fp4"}, "precision", "one of bf16, fp8", ""),
         (None, {"sequence_parallel": 2}, "sequence_parallel", "true or false", ""),

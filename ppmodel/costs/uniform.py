@@ -5,6 +5,7 @@ import numpy as np
 from ppmodel.costs.table import LONGEST_S, SHORTEST_S, OpCosts
 from ppmodel.costs.transfers import transfer_costs
 from ppmodel.errors import CostError
+from ppmodel.given import is_number, plain
 from ppmodel.ops import OpKind
 
 _NUM_KINDS = len(OpKind)
@@ -64,18 +65,18 @@ def uniform_costs(
     """
     if backward is None and (input_grad is None or weight_grad is None):
         raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
-    backward = input_grad + weight_grad if backward is None else backward
-    input_grad = backward / 2 if input_grad is None else input_grad
-    weight_grad = backward - input_grad if weight_grad is None else weight_grad
     durations = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "optimizer": optimizer, "node_comm": node_comm,
-        "node_latency": node_latency, "pair": 0.0 if pair is None else pair,
+        "node_latency": node_latency, "pair": pair,
     }  # fmt: skip
     for name, value in durations.items():
-        if not (value == 0 or SHORTEST_S <= value <= LONGEST_S):
-            rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
-            raise CostError(name, value, rule, "pass, for example, 0.1")
+        if value is not None:
+            _require_seconds(name, value)
+    backward = input_grad + weight_grad if backward is None else backward
+    input_grad = backward / 2 if input_grad is None else input_grad
+    weight_grad = backward - input_grad if weight_grad is None else weight_grad
+    _require_seconds("weight_grad", weight_grad)
     if pair is not None and forward + backward == 0:
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
     factor = 1.0 if pair is None else pair / (forward + backward)
@@ -95,3 +96,9 @@ def uniform_costs(
         raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")
     transfers = transfer_costs(schedule, nodes, between, inside)
     return OpCosts(tables[0], *transfers, overlap_factor=factor, nics=tuple(nodes) if shared_nic else None)
+
+
+def _require_seconds(name, value):
+    if not (is_number(plain(value)) and (value == 0 or SHORTEST_S <= value <= LONGEST_S)):
+        rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
+        raise CostError(name, value, rule, "pass, for example, 0.1")

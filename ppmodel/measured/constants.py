@@ -6,12 +6,11 @@ from ppmodel.errors import PPModelError
 from ppmodel.specs import CollectiveSpec, KernelSpec, MemorySpec
 
 _SUFFIXES = ("", "_s", "_bytes")
-_AT_MOST_ONE = (
-    "compute_efficiency",
-    "memory_efficiency",
-    "collectives.node_efficiency",
-    "collectives.network_efficiency",
-)
+_BOUNDS = dict.fromkeys(
+    ("compute_efficiency", "memory_efficiency", "collectives.node_efficiency", "collectives.network_efficiency"),
+    (1e-300, 1.0),
+) | {"collectives.contention": (1.0, 1.99)}
+"""Least and most of constants for which a file allows no more; the slope of a fit is taken a little above a value."""
 
 
 def _names(block, spec):
@@ -38,12 +37,13 @@ class Constant:
         Key in the system's file, including its block.
     start : float
         Value in the starting system, in SI units; above 0.
-    most : float
-        Largest legal value.
+    least, most : float
+        Range of the fit.
     """
 
     name: str
     start: float
+    least: float
     most: float
 
 
@@ -78,7 +78,7 @@ def chosen(system, names=None):
         _require(name, kinds, system)
     wanted = [name for name, kind in kinds.items() if (name in names if names else kind != "stated")]
     values = [(name, value_of(system, name)) for name in wanted]
-    return [Constant(name, value, 1.0 if name in _AT_MOST_ONE else float("inf")) for name, value in values if value > 0]
+    return [Constant(name, value, *_BOUNDS.get(name, (1e-300, float("inf")))) for name, value in values if value > 0]
 
 
 def _require(name, fields_of_file, system):

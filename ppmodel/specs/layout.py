@@ -360,7 +360,7 @@ def as_layouts(layout=None, keywords=None, pp=None):
         if name not in layout_keywords():
             raise _unknown(name, keywords[name], layout_keywords())
     layouts = listed(layout)
-    if layouts == [None] and not given:
+    if layout is None and not given:
         return [None]
     resolved = []
     for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in layouts):
@@ -409,12 +409,13 @@ def as_layout(layout=None, keywords=None):
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
     changed = {name: value for name, value in keywords.items() if value != getattr(layout, name)}
     if not changed:
+        replace(layout, **keywords)  # refuses what is equal but no number, such as True
         return layout
     if layout.name and "name" not in changed:
         changed |= {"name": "", "title": ""}  # it is a different layout now
     if changed.keys() & {"tp", "cp", "dp", "pp"} and "gpus" not in keywords:
         changed["gpus"] = None  # the stated number no longer holds
-    return replace(layout, **changed)
+    return replace(layout, **(keywords | changed))
 
 
 def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
