@@ -283,6 +283,31 @@ def test_the_packaged_fit_is_made_again_byte_for_byte(tmp_path):
         assert one.value == (pytest.approx(other.value, rel=2e-3) if one.kind == "fitted" else other.value)
 
 
+TEXTS = [
+    "two\nerrors:\n  time: {value: 0}",
+    "\x85a\u2028b\x7f\x1b[31m",
+    'quoted " and \\ and \\n',
+    "#: {",
+    "é 😀",
+    " x ",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_title_and_names_of_files_say_nothing_else(tmp_path, text):
+    """Whatever they are, the file is read, has the same title and no key that its numbers do not give."""
+    pytest.importorskip("scipy")
+    plain = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")[:4])
+    named = tmp_path / f"{text.replace('/', '')}.csv"
+    Path(plain).rename(named)
+    more = "--constants", "compute_efficiency", "--title", text
+    assert fit(tmp_path, str(named), *more, start=STARTS["b200_simumax"]) == 0
+    found, start = load_system(tmp_path / "fitted.yaml"), load_system(STARTS["b200_simumax"])
+    assert found.title == text
+    assert [one.field for one in found.provenance] == [one.field for one in start.provenance]
+    assert named.name in sources_of(found)["compute_efficiency"]
+
+
 def test_a_second_fit_states_its_own_errors(tmp_path):
     """Those of the system that it starts from are replaced."""
     pytest.importorskip("scipy")
@@ -297,7 +322,7 @@ def test_a_fit_to_few_rows_is_not_judged(tmp_path, capsys, number, told):
     """Below five rows there are no five folds: the file states no error on unseen rows, but that as fitted."""
     pytest.importorskip("scipy")
     rows = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")[:number])
-    Path(rows).write_text(Path(rows).read_text().replace("iteration_s", "iteration_ms"))
+    Path(rows).write_text(Path(rows).read_text().replace("iteration_s", "as_measured"))
     names = ["--constants", "reserve"] if number < 5 else []
     assert fit(tmp_path, rows, *names, start="b200_simumax") == 0
     said = capsys.readouterr().out

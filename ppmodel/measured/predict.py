@@ -2,7 +2,7 @@
 
 from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
-from ppmodel.measured.rows import read_rows, run_of, system_of
+from ppmodel.measured.rows import FORMULA, read_rows, run_of, system_of
 from ppmodel.points.point import Point
 from ppmodel.points.rows import rows_of
 from ppmodel.specs import FrameworkSpec
@@ -78,8 +78,9 @@ def predict_file(rows_file, system, out):
         CSV; see `read_rows`.
     system : SystemSpec
     out : str or Path
-        The CSV file to write; the rows keep their order, and their own columns come first, unchanged. Columns of
-        `PREDICTED` that the file already has are replaced.
+        The CSV file to write; the rows keep their order, and their own columns come first. A text that a spreadsheet
+        would take for a formula gets an apostrophe in front, which `read_rows` ignores; all others are unchanged.
+        Columns of `PREDICTED` that the file already has are replaced.
 
     Returns
     -------
@@ -99,5 +100,7 @@ def predict_file(rows_file, system, out):
 
 
 def _cell(value):
-    """A value as CSV text; true and false in lower case, as in the files of measured runs."""
-    return str(value).lower() if isinstance(value, bool) else value
+    """A value as CSV text; true and false in lower case, and no text that a spreadsheet takes for a formula."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value

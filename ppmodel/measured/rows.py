@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,7 +21,8 @@ _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax
 _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _SWITCH = {"true": True, "false": False}
-
+FORMULA = re.compile(r"'*(?:[=@\t\r]|[-+](?![0-9.]+(?:[eE][-+]?[0-9]+)?$))")
+"""How a text begins that spreadsheets take for a formula, and one with apostrophes in front of that."""
 
 _OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
@@ -28,7 +30,10 @@ COLUMNS = (
     "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention",
     "schedule", *_OF_LAYOUT,
 )  # fmt: skip
-"""The columns that describe a run: its model, its schedule and its layout; a file may have others, which are kept."""
+"""The columns that describe a run: its model, its schedule and its layout.
+
+A file may have others, which are kept as notes if their names are like none that is read.
+"""
 
 FLUSHES = "flushes"
 """An optional column: how many times an iteration runs the whole pipeline; empty means 1."""
@@ -36,8 +41,15 @@ FLUSHES = "flushes"
 PRECISION = "precision"
 """An optional column: that of matrix multiplications, bf16 or fp8; empty means the framework's."""
 
+GPUS = "gpus"
+"""An optional column, which must agree with the layout."""
+
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
+
+_OTHERS = (FLUSHES, PRECISION, GPUS, *MEASURED, "status", "id", "source")
+_ALIKE = 0.8
+"""How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
 
 class MeasuredRun(NamedTuple):
@@ -82,8 +94,8 @@ def read_rows(path):
     Raises
     ------
     PPModelError
-        If the file cannot be read, a column is missing or occurs twice, or a row has the wrong number of values or a
-        number that is not above 0 in one of `MEASURED`.
+        If the file cannot be read, a column is missing, occurs twice or has nearly the name of one that is read, or a
+        row has the wrong number of values or a number that is not above 0 in one of `MEASURED`.
     """
     lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
     try:
@@ -102,6 +114,10 @@ def _require_columns(path, columns):
     for name in columns:
         if columns.count(name) > 1:
             raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
+        alike = get_close_matches(name.strip().lower(), (*COLUMNS, *_OTHERS), n=1, cutoff=_ALIKE)
+        if alike and alike[0] != name:
+            rule, remedy = f"is nearly {alike[0]}, but no column that is read", f"write {alike[0]}, or rename a note"
+            raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
     missing = [name for name in COLUMNS if name not in columns]
     if missing:
         rule = f"must have the columns {', '.join(COLUMNS)}"
@@ -112,6 +128,7 @@ def _row(path, line, columns, values):
     if len(values) != len(columns):
         rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
         raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
+    values = [text[1:] if text[:1] == "'" and FORMULA.match(text) else text for text in values]
     row = dict(zip(columns, values, strict=True))
     for name in MEASURED:
         _require_measured(name, row.get(name, ""), f"{path}:{line}")
@@ -184,7 +201,7 @@ def run_of(row, framework=None):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`, and optionally `FLUSHES` and `PRECISION`.
+        With `COLUMNS`, and optionally `FLUSHES`, `PRECISION` and `GPUS`.
     framework : FrameworkSpec, optional
         What the framework does that no column states, such as the bytes of a gradient.
 
@@ -208,11 +225,11 @@ def run_of(row, framework=None):
     framework, flushes = framework or FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
     if precision := row.get(PRECISION, "").strip().lower():
         framework = replace(framework, precision=_value(PRECISION, precision))
-    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, framework)
+    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, row.get(GPUS, "").strip(), framework)
 
 
 @lru_cache(_KEPT)
-def _run(texts, flushes, framework):
+def _run(texts, flushes, gpus, framework):
     row = dict(zip(COLUMNS, texts, strict=True))
     flushes = _value(FLUSHES, flushes)
     values = {name: _value(name, row[name]) for name in COLUMNS if name != "schedule"}
@@ -220,6 +237,7 @@ def _run(texts, flushes, framework):
         rule = f"must divide global_batch ({values['global_batch']})"
         raise PPModelError(FLUSHES, flushes, rule, "write 1, or leave it empty")
     values["global_batch"] //= flushes
+    values[GPUS] = _value(GPUS, gpus) if gpus else None
     layout, case = _layout(values, framework), _case(row["schedule"], values["chunks"])
     return MeasuredRun(case, _model(values, framework), layout, layout.microbatches, flushes)
 
@@ -277,7 +295,7 @@ def _layers(values):
 
 
 def _layout(values, framework):
-    stated = {name: values[name] for name in _OF_LAYOUT}
+    stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS)}
     stated["sequence_parallel"] &= values["tp"] > 1
     return LayoutSpec(
         **stated, layers=_layers(values), precision=framework.precision, overlap_tensor=framework.overlap_tensor,

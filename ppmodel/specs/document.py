@@ -143,10 +143,10 @@ def _parsed(text):
 
 
 class _Constructor(RoundTripConstructor):
-    """Numbers are decimal digits, possibly with a point and an exponent; anything else is text, as 1_0 and 0x10."""
+    """Numbers are decimal digits, possibly with a point and an exponent; anything else is text, as 1_0 and 010."""
 
     def construct_yaml_int(self, node):
-        return int(node.value) if re.fullmatch("[-+]?[0-9]+", node.value) else self.construct_scalar(node)
+        return int(node.value) if re.fullmatch("[-+]?(0|[1-9][0-9]*)", node.value) else self.construct_scalar(node)
 
     def construct_yaml_float(self, node):
         return self.construct_scalar(node) if "_" in node.value else super().construct_yaml_float(node)
