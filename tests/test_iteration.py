@@ -1,10 +1,11 @@
 """A whole iteration under a layout: its parts, its rates, and what it is without one."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
@@ -12,6 +13,7 @@ import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.points import MEMORY_PARTS, PARTS
+from ppmodel.specs import LayoutSpec
 
 LLAMA = {"model": "llama3_70b", "system": "dgx_h100_nodes", "microbatches": 16}
 
@@ -121,3 +123,26 @@ def test_the_chunks_of_a_layout_are_those_of_the_schedule(capsys):
         == 0
     )
     assert "16 ranks, 128 stages" in capsys.readouterr().out
+
+
+SAVING = [{"zero": 1}, {"zero": 2}, {"zero": 3}, {"recompute": "full"}, {"cp": 2}, {"cp": 4}]
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    schedule=st.sampled_from(["1f1b", "gpipe", "interleaved-1f1b", "chimera", "dualpipev", "zb-h1", "stp"]),
+    model=st.sampled_from(["llama3_8b", "gpt3_175b", "mixtral_8x7b"]),
+    system=st.sampled_from(["h100_mlperf", "a100_bigscience", "dgx_h100_nodes"]),
+    tp=st.sampled_from([1, 2, 4]), dp=st.sampled_from([1, 2, 4]), zero=st.integers(0, 2),
+    recompute=st.sampled_from(["none", "selective"]), change=st.sampled_from(SAVING),
+)  # fmt: skip
+def test_what_saves_memory_adds_none(schedule, model, system, tp, dp, zero, recompute, change):
+    """With even layers: ZeRO, context parallelism and, unless the backward is split, recomputation."""
+    layout = LayoutSpec(tp=tp, dp=dp, zero=zero, recompute=recompute, layers="even")
+    assume(change.get("zero", 3) > zero)
+    assume(not ("recompute" in change and schedule in ("zb-h1", "stp", "dualpipev")))
+    peaks = []
+    for changed in (layout, replace(layout, **change)):
+        run = pp.simulate(schedule, 4, 12, model=model, system=system, layout=changed)
+        peaks.append(run.to_dict()["peak_memory_bytes"])
+    assert peaks[1] <= peaks[0] * (1 + 1e-12)

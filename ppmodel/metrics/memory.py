@@ -277,6 +277,13 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
     Memory
         In bytes; a rank has the parameters of its stages in all replicas.
 
+    Notes
+    -----
+    With the same layers on each stage, neither ZeRO nor context parallelism adds memory. Recomputing in full
+    may, where the backward is split: between its halves, a stage holds the inputs of its dense layers and the gradients
+    of their outputs whether they are recomputed or not, and now also a block that is being recomputed. Layers that are
+    balanced depend on times: what changes these may move a layer, and its memory, to another rank.
+
     Examples
     --------
     >>> from ppmodel import build
