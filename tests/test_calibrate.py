@@ -259,7 +259,7 @@ def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
     pytest.importorskip("scipy")
     start = load_system(STARTS["a100_layouts"])
     rows = [row for row in rows_of("a100_layouts") if row["attention"] == "flash" and row["iteration_s"]][::8]
-    rows = [row | {"dp": "1", "global_batch": "32"} for row in rows if int(row["tp"]) * int(row["pp"]) <= 8]
+    rows = [row | {"dp": "1", "global_batch": "32", "gpus": ""} for row in rows if int(row["tp"]) * int(row["pp"]) <= 8]
     names = "compute_efficiency,kernels.softmax_efficiency,collectives.data_efficiency"
     assert fit(tmp_path, made(tmp_path, start, rows), "--constants", names) == 0
     found = load_system(tmp_path / "fitted.yaml")

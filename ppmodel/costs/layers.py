@@ -15,12 +15,12 @@ from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.data_parallel import Sharing, collectives_of, microbatch_data_s, sharing_of
 from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
-from ppmodel.costs.recompute import KEEPS, recompute_of, runs_again
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
 from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes
-from ppmodel.costs.work import AGAIN, INPUT_GRAD, NO_WORK, PARTS, WEIGHT_GRAD, Kernel
+from ppmodel.costs.work import AGAIN, INPUT_GRAD, NO_WORK, PARTS, WEIGHT_GRAD, Kernel, recompute_of, runs_again
 from ppmodel.errors import CostError
+from ppmodel.specs.recompute import KEEPS
 
 NUM_PHASES, NOTHING = 4, -1
 BUSY = slice(0, 2)

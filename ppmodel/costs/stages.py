@@ -8,9 +8,8 @@ import numpy as np
 from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.costs.layers import BUSY, layers_of
 from ppmodel.costs.partition import microbatch_sequences, stage_layers
-from ppmodel.costs.recompute import recompute_of
 from ppmodel.costs.transfers import hockney_s, pipeline_links
-from ppmodel.costs.work import PARTS
+from ppmodel.costs.work import PARTS, recompute_of
 from ppmodel.ops import OpKind
 
 _CUTS_KEPT = 2**8

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import NamedTuple
@@ -20,16 +20,16 @@ _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
 _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
+_NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 _SWITCH = {"true": True, "false": False}
 FORMULA = re.compile(r"'*(?:[=@\t\r]|[-+](?![0-9.]+(?:[eE][-+]?[0-9]+)?$))")
 """How a text begins that spreadsheets take for a formula, and one with apostrophes in front of that."""
 
+_OF_FRAMEWORK = tuple(field.name for field in fields(FrameworkSpec) if field.name in LayoutSpec.__dataclass_fields__)
 _OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
-COLUMNS = (
-    "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention",
-    "schedule", *_OF_LAYOUT,
-)  # fmt: skip
+_OF_MODEL = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention"
+COLUMNS = (*_OF_MODEL[:3], "layers", *_OF_MODEL[3:], "schedule", *_OF_LAYOUT)
 """The columns that describe a run: its model, its schedule and its layout.
 
 A file may have others, which are kept as notes if their names are like none that is read.
@@ -131,18 +131,11 @@ def _row(path, line, columns, values):
     values = [text[1:] if text[:1] == "'" and FORMULA.match(text) else text for text in values]
     row = dict(zip(columns, values, strict=True))
     for name in MEASURED:
-        _require_measured(name, row.get(name, ""), f"{path}:{line}")
+        text = row.get(name, "")
+        if text and not (_NUMBER.fullmatch(text) and 0 < float(text) < float("inf")):
+            rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
+            raise PPModelError(name, repr(shown(text)), rule, remedy, where=f"{path}:{line}")
     return row
-
-
-def _require_measured(name, text, where):
-    try:
-        is_known = not text or 0 < float(text) < float("inf")
-    except ValueError:
-        is_known = False
-    if not is_known:
-        rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
-        raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 
 def system_of(row, system):
@@ -238,7 +231,16 @@ def _run(texts, flushes, gpus, framework):
         raise PPModelError(FLUSHES, flushes, rule, "write 1, or leave it empty")
     values["global_batch"] //= flushes
     values[GPUS] = _value(GPUS, gpus) if gpus else None
-    layout, case = _layout(values, framework), _case(row["schedule"], values["chunks"])
+    case = Case(schedules.get(row["schedule"]).name)  # a row is data: it names a registered schedule, never a file
+    if "chunks" in case.known_options:
+        case = case.with_options({"chunks": str(values["chunks"])})
+    elif values["chunks"] != 1:
+        rule = f"is not an option of {row['schedule']}"
+        raise PPModelError("chunks", values["chunks"], rule, "write 1, or interleaved-1f1b")
+    stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS)}
+    stated["sequence_parallel"] &= values["tp"] > 1
+    stated |= {name: getattr(framework, name) for name in _OF_FRAMEWORK}
+    layout = LayoutSpec(**stated, layers=_layers(values))
     return MeasuredRun(case, _model(values, framework), layout, layout.microbatches, flushes)
 
 
@@ -255,29 +257,15 @@ def _value(name, text):
     return number
 
 
-def _case(name, chunks):
-    case = Case(schedules.get(name).name)  # a row is data: it names a registered schedule, never a file
-    if "chunks" in case.known_options:
-        return case.with_options({"chunks": str(chunks)})
-    if chunks != 1:
-        raise PPModelError("chunks", chunks, f"is not an option of {name}", "write 1, or interleaved-1f1b")
-    return case
-
-
 def _model(values, framework):
     """The model; properties without a column follow from its family: Llama with a gated MLP, GPT without."""
     gated = values["gated_mlp"]
-    heads, kv_heads = values["heads"], values["kv_heads"]
-    if heads % kv_heads:
-        raise PPModelError("kv_heads", kv_heads, f"must divide heads ({heads})", "write heads if they are not grouped")
     return ModelSpec(
-        name="row", title="", blocks=values["layers"], hidden=values["hidden"], heads=heads, kv_heads=kv_heads,
-        head_size=values["hidden"] / heads, mlp_hidden=values["mlp_hidden"], gated_mlp=gated,
-        norm="rmsnorm" if gated else "layernorm", bias=not gated, dropout=framework.dropout and not gated,
-        attention=values["attention"], recompute="none", sequence=values["sequence"],
-        vocabulary=values["vocabulary"], learned_positions=not gated, global_batch=values["global_batch"],
-        element_bytes=2, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
-        tied_embeddings=framework.tied_embeddings or not gated,
+        name="row", title="", **{name: values[name] for name in _OF_MODEL}, blocks=values["layers"],
+        head_size=values["hidden"] / values["heads"], norm="rmsnorm" if gated else "layernorm", bias=not gated,
+        dropout=framework.dropout and not gated, recompute="none", learned_positions=not gated,
+        global_batch=values["global_batch"], element_bytes=2, gradient_bytes=framework.gradient_bytes,
+        optimizer_bytes=framework.optimizer_bytes, tied_embeddings=framework.tied_embeddings or not gated,
     )  # fmt: skip
 
 
@@ -292,12 +280,3 @@ def _layers(values):
     if layers % stages == 0 or (layers + _ENDS) % stages or share < _ENDS:
         return "even"
     return (share - 1, *[share] * (stages - _ENDS), share - 1)
-
-
-def _layout(values, framework):
-    stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS)}
-    stated["sequence_parallel"] &= values["tp"] > 1
-    return LayoutSpec(
-        **stated, layers=_layers(values), precision=framework.precision, overlap_tensor=framework.overlap_tensor,
-        overlap_gradients=framework.overlap_gradients, overlap_parameters=framework.overlap_parameters,
-    )  # fmt: skip

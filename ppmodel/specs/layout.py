@@ -16,8 +16,9 @@ from ppmodel.errors import SpecificationError
 from ppmodel.given import listed, plain
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.option import LARGEST, declared
+from ppmodel.specs.recompute import KEEPS
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = tuple(KEEPS)
 """Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
 DIMENSIONS = ("tp", "cp", "ep", "dp")
