@@ -137,7 +137,8 @@ class RowGroup:
     def _rank_bytes(self, system):
         """Bytes of each rank of each row, one after another."""
         kept, between, logits, working = self.runs.bytes(system)
-        peaks = on_ranks(self.rank, len(self.fixed), self.in_flight * kept)
+        peaks = np.zeros(len(self.fixed))
+        peaks[self.rank] = self.in_flight * kept
         share = held_share(kept, between)
         for table, stages, ranks in self.mixed:
             peaks[ranks] = peak_activations(table, kept[stages], share[stages])

@@ -103,24 +103,27 @@ def _forms(spec_type):
 
 @cache
 def _checks(spec_type):
-    """What the values of a specification must be, by name."""
-    return {
-        name: TypeAdapter(form.type_of_value).validate_python
+    """The values of a specification: name, default, and what validates one."""
+    return [
+        (name, getattr(spec_type, name, None), TypeAdapter(form.type_of_value).validate_python)
         for name, form in _forms(spec_type) if not getattr(form, "is_block", False)
-    }  # fmt: skip
+    ]  # fmt: skip
 
 
 class Checked:
     """A specification, whose values are those that its file may have, whoever makes it."""
 
     def __post_init__(self):
-        for name, check in _checks(type(self)).items():
-            value, default = plain(getattr(self, name)), getattr(type(self), name, None)
-            if value == default and type(value) is type(default):
+        values = self.__dict__
+        for name, default, check in _checks(type(self)):
+            value = values[name]
+            if value is default:
                 continue
             try:
-                self.__dict__[name] = check(value)
+                values[name] = check(plain(value))
             except ValidationError as error:
+                if type(value) is type(default) and value == default:  # as a process has sent it
+                    continue
                 rule, remedy = rule_and_remedy(error.errors()[0])
                 raise SpecificationError(name, value, rule, remedy) from None
 
