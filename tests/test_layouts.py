@@ -176,6 +176,8 @@ def test_a_number_of_gpus_that_is_not_kept_is_told(capsys, command, options, sai
     [
         ("blom_176b", {}, "layout", "neither a known name", "bloom_176b"),
         ({"tq": 2}, {}, "tq", "not a known value", ""),
+        (pd.DataFrame({"tp": [1]}), {}, "layout", "neither a name nor a path", ""),
+        (None, {"tp": True}, "tp", "must be a whole number", ""),
         (None, {"zeros": 1}, "zeros", "not a known value", "zero"),
         (None, {"tp": []}, "tp", "must have an entry", ""),
         (None, {"tp": 2.0}, "tp", "must be a whole number", ""),

@@ -1,10 +1,10 @@
 """The constants of a system that can be fitted to measured rows: their names as in its file, values and bounds."""
 
-from copy import copy
 from dataclasses import dataclass, fields
 
 from ppmodel.errors import PPModelError
 from ppmodel.specs import CollectiveSpec, KernelSpec, MemorySpec
+from ppmodel.specs.entries import unchecked
 
 _SUFFIXES = ("", "_s", "_bytes")
 _BOUNDS = dict.fromkeys(
@@ -133,12 +133,5 @@ def with_values(system, values):
         block, field = _place(system, name)
         blocks.setdefault(block, {})[field] = value
     top = blocks.pop("", {})
-    inner = {block: _copied(getattr(system, block), changed) for block, changed in blocks.items()}
-    return _copied(system, top | inner)
-
-
-def _copied(specification, values):
-    """A copy with other values, unchecked: a fit makes thousands, and the slope at a bound lies beyond it."""
-    copied = copy(specification)
-    copied.__dict__.update(values)
-    return copied
+    inner = {block: unchecked(getattr(system, block), **changed) for block, changed in blocks.items()}
+    return unchecked(system, **top, **inner)

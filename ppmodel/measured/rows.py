@@ -13,6 +13,7 @@ from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case
 from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, framework_names, layout_options, with_framework
+from ppmodel.specs.entries import unchecked
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _KEPT = 2**12
@@ -200,15 +201,15 @@ def with_kernels(system, named):
     plain, forward = system.compute_efficiency, spec.attention_efficiency
     factor = spec.first_attention_factor if first_attention else 1.0
     stream = spec.fused_norm_efficiency if fused_norm else None
-    changed = replace(
+    changed = unchecked(
         spec, attention_efficiency=factor * (forward or plain),
         attention_backward_efficiency=factor * (spec.attention_backward_efficiency or forward or plain),
         stream_efficiency=stream or spec.stream_efficiency,
     )  # fmt: skip
     memory = system.memory
     if memory is not None and fused_norm:
-        memory = replace(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
-    return replace(system, kernels=changed, memory=memory)
+        memory = unchecked(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
+    return unchecked(system, kernels=changed, memory=memory)
 
 
 def run_of(row, framework=None):
