@@ -12,7 +12,7 @@ import numpy as np
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.transfers import hockney_s
 from ppmodel.errors import PPModelError
-from ppmodel.measured.constants import with_values
+from ppmodel.measured.constants import BOUNDS, with_values
 from ppmodel.specs import CollectiveSpec, LayoutSpec
 
 LEAST_SIZE = 1024
@@ -29,6 +29,11 @@ PRODUCT_CONSTANTS = {
     "fp8": ("kernels.fp8_efficiency", "kernels.fp8_half_rows", "kernels.fp8_half_width"),
 }
 """What `fit_products` fits, by precision."""
+PASSES = {
+    "copy": "memory_efficiency", "stream": "kernels.stream_efficiency", "activation": "kernels.activation_efficiency",
+    "loss": "kernels.loss_efficiency", "optimizer": "kernels.optimizer_efficiency",
+}  # fmt: skip
+"""Kernels that move memory, and the fraction of its bandwidth that they attain; stream is a normalisation."""
 _ATTENTION = "kernels.attention_efficiency", "kernels.attention_backward_efficiency", "kernels.attention_half_length"
 _LINES = {
     ("node", False): ("collectives.node_efficiency", "collectives.node_latency"),
@@ -37,7 +42,7 @@ _LINES = {
     ("network", True): ("collectives.message_efficiency", "network_latency"),
 }
 _SCALE, _FEWEST, _SPREAD = 0.1, 8, 2.0
-_TINY, _LONGEST = 1e-12, 1e6
+_FARTHEST, _LONGEST = 20.0, 1e6
 
 
 class Fit(NamedTuple):
@@ -149,8 +154,8 @@ def fit_attention(keys, is_backward, rates_flops, peak_flops):
     return _fitted(log_time, 1 / rates, start)
 
 
-def fit_bandwidth(num_bytes, seconds, bandwidth_bytes_per_s):
-    """Fit memory_efficiency to the bytes that copies read and write; those of a quarter of the largest or more count.
+def fit_bandwidth(num_bytes, seconds, bandwidth_bytes_per_s, kernel="copy"):
+    """Fit the fraction of the memory bandwidth in one of `PASSES`; sizes from a quarter of the largest on count.
 
     >>> fit_bandwidth([1e3, 1e9], [1e-3, 1e-2], 2e11)
     Fit(values={'memory_efficiency': 0.5}, rows=1, error=0.0)
@@ -158,7 +163,7 @@ def fit_bandwidth(num_bytes, seconds, bandwidth_bytes_per_s):
     num_bytes, seconds = np.asarray(num_bytes, float), np.asarray(seconds, float)
     large = 4 * num_bytes >= num_bytes.max()
     ideal = num_bytes[large] / bandwidth_bytes_per_s
-    return _fitted(lambda logs: np.log(ideal) - logs[0], seconds[large], {"memory_efficiency": 0.5})
+    return _fitted(lambda logs: np.log(ideal) - logs[0], seconds[large], {PASSES[kernel]: 0.5})
 
 
 def fit_host(seconds):
@@ -262,16 +267,21 @@ def _message_fit(rows, system, names, inside):
 
 
 def _fitted(log_time, seconds, start):
-    """Least squares for the logarithms of the constants, in the order of `start`; efficiencies are at most 1."""
+    """Least squares for the logarithms of the constants, in the order of `start`."""
     try:
         from scipy.optimize import least_squares
     except ImportError:
         remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
         raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
-    measured, most = np.log(seconds), [1.0 if name.endswith("efficiency") else _LONGEST for name in start]
+    measured, most = np.log(seconds), [1.0 if name in BOUNDS else _LONGEST for name in start]
+    first = np.log(list(start.values()))
     result = least_squares(
-        lambda logs: log_time(logs) - measured, np.log(list(start.values())), bounds=(np.log(_TINY), np.log(most)),
+        lambda logs: log_time(logs) - measured, first, bounds=(first - _FARTHEST, np.log(most)),
         loss="soft_l1", f_scale=_SCALE,
     )  # fmt: skip
-    values = dict(zip(start, np.exp(result.x).tolist(), strict=True))
-    return Fit(values, len(measured), float(np.abs(np.expm1(log_time(result.x) - measured)).mean()))
+    values = np.where(result.x > first - 0.5 * _FARTHEST, np.exp(result.x), 0.0).tolist()  # as small as not to matter
+    return Fit(
+        dict(zip(start, values, strict=True)),
+        len(measured),
+        float(np.abs(np.expm1(log_time(result.x) - measured)).mean()),
+    )

@@ -89,8 +89,8 @@ def measured_system(system, files, date):
 
 def _fits(system, files):
     """Each fit with what it is of, and the section of the files that it uses."""
-    sections = ("products", "attention", "collectives", "copies", "host")
-    products, attention, collectives, copies, host = (
+    sections = ("products", "attention", "collectives", "passes", "host")
+    products, attention, collectives, passes, host = (
         list(chain.from_iterable(getattr(timings, section) for timings in files)) for section in sections
     )
     spec, precisions = system.kernels or KernelSpec(), {product.precision for product in products}
@@ -108,8 +108,10 @@ def _fits(system, files):
         yield "products", f"products in {precision}", fit_products(m, n, k, seconds, peak, constants, half)
     if attention:
         yield "attention", "attention", fit_attention(*zip(*attention, strict=True), system.peak_compute_flops)
-    if copies:
-        yield "copies", "copies", fit_bandwidth(*zip(*copies, strict=True), system.memory_bandwidth_bytes_per_s)
+    for kernel in dict.fromkeys(row.kernel for row in passes):
+        rows = [(row.bytes, row.seconds) for row in passes if row.kernel == kernel]
+        fit = fit_bandwidth(*zip(*rows, strict=True), system.memory_bandwidth_bytes_per_s, kernel)
+        yield "passes", f"memory: {kernel}", fit
     if collectives:
         yield from (("collectives", *fit) for fit in fit_collectives(collectives, system))
     if host:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.files import parse_json, read_text
-from ppmodel.measured.kernel_fits import COLLECTIVES
+from ppmodel.measured.kernel_fits import COLLECTIVES, PASSES
 
 _TABLE_BYTES, _TRACE_BYTES = 2**25, 2**30
 _PRECISIONS = {
@@ -61,9 +61,10 @@ class Collective(NamedTuple):
     seconds: float
 
 
-class Copy(NamedTuple):
-    """Bytes read and written by a copy in memory, and its time."""
+class Pass(NamedTuple):
+    """A pass over memory by its kernel, a key of `PASSES`: the bytes that the model counts for it, and its time."""
 
+    kernel: str
     bytes: float
     seconds: float
 
@@ -75,7 +76,7 @@ class Timings(NamedTuple):
     ----------
     file : str
         Its name.
-    products, attention, collectives, copies : sequence
+    products, attention, collectives, passes : sequence
         Of the types above.
     host : sequence of float
         Seconds of launching one phase of a transformer block.
@@ -87,7 +88,7 @@ class Timings(NamedTuple):
     products: Sequence = ()
     attention: Sequence = ()
     collectives: Sequence = ()
-    copies: Sequence = ()
+    passes: Sequence = ()
     host: Sequence = ()
     device: str = ""
 
@@ -274,7 +275,7 @@ def read_probe(path):
     Parameters
     ----------
     path : str or Path
-        JSON: lists of objects, under products, attention, collectives, copies and host.
+        JSON: lists of objects, under products, attention, collectives, passes and host.
 
     Returns
     -------
@@ -289,7 +290,7 @@ def read_probe(path):
     if not isinstance(document, dict) or document.get("probe") != 1:
         _refuse("probe", "missing", "must be 1, as probe.py writes it", "name the file that probe.py wrote", path)
     sections = {}
-    for name in ("products", "attention", "collectives", "copies", "host"):
+    for name in ("products", "attention", "collectives", "passes", "host"):
         rows = document.get(name, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             _refuse(name, "no list of objects", "must be as probe.py writes it", "run probe.py again", path)
@@ -299,10 +300,15 @@ def read_probe(path):
                 _number(row, "seconds", where)) for row, where in sections["products"]
     ]  # fmt: skip
     collectives = [_probed_collective(row, where) for row, where in sections["collectives"]]
-    copies = [Copy(_number(row, "bytes", where), _number(row, "seconds", where)) for row, where in sections["copies"]]
+    passes = [_probed_pass(row, where) for row, where in sections["passes"]]
     attention = [_attention(row, where) for row, where in sections["attention"]]
     host = [_number(row, "seconds", where) for row, where in sections["host"]]
-    return Timings(Path(path).name, products, attention, collectives, copies, host, shown(document.get("device", "")))
+    return Timings(Path(path).name, products, attention, collectives, passes, host, shown(document.get("device", "")))
+
+
+def _probed_pass(row, where):
+    kernel = _word(row, "kernel", {kernel: kernel for kernel in PASSES}, where)
+    return Pass(kernel, _number(row, "bytes", where), _number(row, "seconds", where))
 
 
 def _probed_collective(row, where):
