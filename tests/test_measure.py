@@ -466,7 +466,7 @@ def test_a_cpu_takes_turns_with_itself(tmp_path):
         ({}, "probe"), ([], "probe"), ({"probe": 1}, "timings"), ({"probe": 1, "products": 3}, "products"),
         ({"probe": 1, "host": [{"seconds": -1}]}, "seconds"), ({"probe": 1, "host": [{"seconds": True}]}, "seconds"),
         ({"probe": 1, "passes": [{"kernel": "fft", "bytes": 1, "seconds": 1}]}, "kernel"),
-        ({"probe": 1, "collectives": [{"op": "all_reduce", "gpus": 3, "nodes": 2}]}, "gpus"),
+        ({"probe": 1, "collectives": [{"op": "all_reduce", "gpus": 3, "nodes": 2, "bytes": 8, "seconds": 1}]}, "gpus"),
         ({"probe": 1, "products": [{"m": 1, "n": 1, "k": 1, "precision": "bf16"}]}, "seconds"),
     ],
 )  # fmt: skip
@@ -502,3 +502,13 @@ def test_the_probe_comes_with_the_command(tmp_path):
     assert main(["measure", "--write-probe", str(path)]) == 0
     assert path.read_text() == (DATA / "templates" / "probe.py").read_text()
     compile(path.read_text(), "probe.py", "exec")
+
+
+def test_a_poor_fit_and_a_peak_that_is_too_low_are_said(tmp_path, capsys):
+    """Times in the wrong unit, or faster than the system to start from allows; the file is still legal."""
+    path, out = tmp_path / "gemm.csv", tmp_path / "mine.yaml"
+    for tflops, word in (("1e9", "limit"), ("1e-9", "units")):
+        path.write_text(f"m,n,k,tflops\n4096,4096,4096,{tflops}\n")
+        assert main(["measure", "--system", "h100", "--gemm", str(path), "--out", str(out)]) == 0
+        assert word in capsys.readouterr().out
+        assert load_system(out).compute_efficiency > 0

@@ -11,6 +11,7 @@ from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
 from ppmodel.errors import PPModelError
 
+_POOR = 0.5
 _FILES = {
     "gemm": ("FILE.csv", "Matrix products: columns m, n, k, latency_us or tflops, and optionally precision."),
     "collectives": ("FILE|OP=FILE", "Output of nccl-tests, and of which test if it does not say so."),
@@ -89,7 +90,8 @@ def _summary(measurement, start, out):
     entries = {entry.field: entry for entry in measurement.entries}
     lines = [f"{out}: {counted(sum(len(fit.values) for _, fit in measurement.fits), 'constant')} measured"]
     for label, fit in measurement.fits:
-        lines.append(f"{label}: {counted(fit.rows, 'timing')}, mean error {fit.error:.1%}")
+        poor = "  (poor: are the units right?)" if fit.error > _POOR else ""
+        lines.append(f"{label}: {counted(fit.rows, 'timing')}, mean error {fit.error:.1%}{poor}")
         for name in fit.values:
             value = entries[name].value
             text = str(value).lower() if isinstance(value, bool) else f"{value:.4g} {entries[name].unit}".strip()

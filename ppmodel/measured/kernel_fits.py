@@ -215,16 +215,14 @@ def fit_collectives(timings, system):
         if is_message:
             fit = _message_fit(rows, system, names, inside=not crosses)
         elif any(gpus > nodes > 1 for _, gpus, nodes, _, _ in rows):
-            fit = min((_collective_fit(rows, system, names, phases) for phases in (True, False)), key=_error)
+            fit = min(
+                (_collective_fit(rows, system, names, phases) for phases in (True, False)), key=lambda fit: fit.error
+            )
         else:
             fit = _collective_fit(rows, system, names)
         fits.append((f"{'messages' if is_message else 'collectives'} {'between' if crosses else 'in'} nodes", fit))
         system = with_values(system, fit.values)
     return fits
-
-
-def _error(fit):
-    return fit.error
 
 
 def _spread(rows):
@@ -246,8 +244,8 @@ def _collective_fit(rows, system, names, overlapped=None):
         for op, gpus, nodes in shapes:
             group = attained
             if system.nodes:
-                group = replace(attained, nodes=replace(system.nodes, devices_per_node=gpus // nodes))
-            lines.append(collective_line(COLLECTIVES[op], "tensor", LayoutSpec(pp=1, tp=gpus), group))
+                group = replace(attained, nodes=replace(system.nodes, devices_per_node=int(gpus // nodes)))
+            lines.append(collective_line(COLLECTIVES[op], "tensor", LayoutSpec(pp=1, tp=int(gpus)), group))
         fixed, slope = np.array(lines)[which].T
         return np.log(fixed + slope * sizes)
 
@@ -279,7 +277,8 @@ def _fitted(log_time, seconds, start):
         lambda logs: log_time(logs) - measured, first, bounds=(first - _FARTHEST, np.log(most)),
         loss="soft_l1", f_scale=_SCALE,
     )  # fmt: skip
-    values = np.where(result.x > first - 0.5 * _FARTHEST, np.exp(result.x), 0.0).tolist()  # as small as not to matter
+    may_vanish = [not name.endswith("efficiency") for name in start]
+    values = np.where(may_vanish & (result.x < first - 0.5 * _FARTHEST), 0.0, np.exp(result.x)).tolist()
     return Fit(
         dict(zip(start, values, strict=True)),
         len(measured),

@@ -94,10 +94,10 @@ def _fits(system, files):
         list(chain.from_iterable(getattr(timings, section) for timings in files)) for section in sections
     )
     spec, precisions = system.kernels or KernelSpec(), {product.precision for product in products}
-    for constants, precision in (("bf16", _first(precisions)), ("fp8", "fp8" if "fp8" in precisions else None)):
-        if precision is None:
-            continue
-        peak = system.peak_compute_flops if constants == "bf16" else system.fp8_peak_compute_flops
+    wide = [precision for precision in _SIXTEEN_BITS if precision in precisions][:1]
+    for precision in wide + ["fp8"] * ("fp8" in precisions):
+        constants = "fp8" if precision == "fp8" else "bf16"
+        peak = system.fp8_peak_compute_flops if precision == "fp8" else system.peak_compute_flops
         if peak is None:
             remedy = "add fp8_peak_compute to its file, or leave these timings out"
             raise PPModelError("precision", "fp8", f"is not supported by {system.name}", remedy)
@@ -115,8 +115,4 @@ def _fits(system, files):
     if collectives:
         yield from (("collectives", *fit) for fit in fit_collectives(collectives, system))
     if host:
-        yield "host", "launches", fit_host(host)
-
-
-def _first(precisions):
-    return next((precision for precision in _SIXTEEN_BITS if precision in precisions), None)
+        yield "host", "launches", fit_host([launch.seconds for launch in host])

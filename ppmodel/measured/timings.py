@@ -15,12 +15,13 @@ from ppmodel.files import parse_json, read_text
 from ppmodel.measured.kernel_fits import COLLECTIVES, PASSES
 
 _TABLE_BYTES, _TRACE_BYTES = 2**25, 2**30
+_LARGEST = 1e18  # above any size, time or rate
 _PRECISIONS = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "c10::Float8_e4m3fn": "fp8",
-    "bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
 } | {name: name for name in ("bf16", "fp16", "tf32", "fp32", "fp8")}  # fmt: skip
 _BYTES = {"BFloat16": 2, "Half": 2, "Float": 4, "Byte": 1, "Int": 4, "Long": 8, "Double": 8}
-_PASSES = {"forward": False, "fwd": False, "backward": True, "bwd": True}
+_WORDS = {"precision": _PRECISIONS, "kernel": {name: name for name in PASSES}, "op": {op: op for op in COLLECTIVES}}
+_DIRECTIONS = {"forward": False, "fwd": False, "backward": True, "bwd": True}
 _PRODUCTS = {"aten::mm": 0, "aten::_scaled_mm": 0, "aten::addmm": 1}
 _TRACED = {
     "allreduce": "all_reduce", "_allgather_base": "all_gather", "allgather": "all_gather",
@@ -69,6 +70,12 @@ class Pass(NamedTuple):
     seconds: float
 
 
+class Launch(NamedTuple):
+    """The time that the host takes to launch one phase of a transformer block."""
+
+    seconds: float
+
+
 class Timings(NamedTuple):
     """The timings of a file.
 
@@ -76,10 +83,8 @@ class Timings(NamedTuple):
     ----------
     file : str
         Its name.
-    products, attention, collectives, passes : sequence
+    products, attention, collectives, passes, host : sequence
         Of the types above.
-    host : sequence of float
-        Seconds of launching one phase of a transformer block.
     device : str
         The processor's name, if known; ``cpu`` for one that runs operations in the launching thread.
     """
@@ -113,9 +118,9 @@ def read_gemm_table(path):
     """
     rows = []
     for row, where in _table(path, ("m", "n", "k"), (*_SECONDS, "tflops")):
-        m, n, k = (_number(row, name, where) for name in "mnk")
-        precision = _word(row | {"precision": row.get("precision") or "bf16"}, "precision", _PRECISIONS, where)
-        rows.append(Product(m, n, k, precision, _seconds(row, 2 * m * n * k, where)))
+        flops = 2 * _number(row, "m", where) * _number(row, "n", where) * _number(row, "k", where)
+        complete = {"precision": row.get("precision") or "bf16", "seconds": _seconds(row, flops, where)}
+        rows.append(_timing(Product, row | complete, where))
     return Timings(Path(path).name, products=rows)
 
 
@@ -142,19 +147,12 @@ def read_attention_table(path):
 
 
 def _attention(row, where):
-    keys, is_backward = _number(row, "sequence", where), _word(row, "pass", _PASSES, where)
+    keys, is_backward = _number(row, "sequence", where), _word(row, "pass", _DIRECTIONS, where)
     if row.get("tflops"):
         return Attention(keys, is_backward, 1e12 * _number(row, "tflops", where))
     batch, heads, size = (_number(row, name, where) for name in ("batch", "heads", "head_size"))
-    flops = (
-        4.0
-        * _word(row, "causal", {"true": 0.5, "false": 1.0}, where)
-        * batch
-        * heads
-        * keys**2
-        * size
-        * (2.5 if is_backward else 1.0)
-    )
+    pairs = batch * heads * keys**2 * _word(row, "causal", {"true": 0.5, "false": 1.0}, where)
+    flops = (10.0 if is_backward else 4.0) * pairs * size
     return Attention(keys, is_backward, flops / _seconds(row, flops, where))
 
 
@@ -187,7 +185,7 @@ def read_nccl_tests(path, op=None):
             op, hosts, is_timed = started[1] or op, [] if is_timed else hosts, False  # after timings, another test
         elif rank := _RANK.match(line):
             hosts.append(rank[1])
-        elif re.match(r"#\s+size\s+count\s", line):
+        elif re.match(r"#\s+size\s+count\s.*\btime\b", line):
             place = line.split()[1:].index("time")
         elif re.match(r"[1-9]\d*\s+\d+\s", line):
             is_timed, values = True, line.split()
@@ -197,8 +195,9 @@ def read_nccl_tests(path, op=None):
             if len(hosts) < 2 or len(hosts) % len(set(hosts)):
                 rule = "must list two GPUs or more, as many on each node"
                 _refuse("# Rank lines", len(hosts), rule, "keep the whole output of the test", where)
-            seconds = 1e-6 * _number({"time": values[place] if place < len(values) else None}, "time", where)
-            rows.append(Collective(op, len(hosts), len(set(hosts)), float(values[0]), seconds))
+            row = {"size": values[0], "time": values[place] if place < len(values) else None}
+            size, time_us = (_number(row, name, where) for name in row)
+            rows.append(Collective(op, len(hosts), len(set(hosts)), size, 1e-6 * time_us))
     if not rows:
         _refuse("timings", "none", "must be in the output of nccl-tests", "name a file with its lines of sizes", path)
     return Timings(Path(path).name, collectives=rows)
@@ -243,7 +242,7 @@ def read_trace(path, devices_per_node=1):
                 args, first = event["args"], _PRODUCTS[event["name"]]
                 (m, k), (_, n) = args["Input Dims"][first : first + 2]
                 seconds = kernels[args["External id"]] if kernels else 1e-6 * float(event["dur"])
-                if min(m, n, k, seconds) > 0:
+                if all(0 < value < _LARGEST for value in (m, n, k, seconds)):
                     products.append(Product(m, n, k, _PRECISIONS[args["Input type"][first]], seconds))
     if not products:
         rule = "must be in the trace, with shapes and kernels"
@@ -254,12 +253,12 @@ def read_trace(path, devices_per_node=1):
 def _traced_collective(args, seconds, devices_per_node):
     """The collective of a kernel of NCCL's, if its sizes and all its ranks were recorded."""
     op = _TRACED.get(args.get("Collective name"))
-    if op is None or seconds <= 0:
+    if op is None or not 0 < seconds < _LARGEST:
         return []
     ranks = [int(rank) for rank in args["Process Group Ranks"].strip("[]").split(",")]
     num_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * _BYTES[args["dtype"]]
     nodes = len({rank // devices_per_node for rank in ranks})
-    is_even = len(ranks) == args["Group size"] > 1 and len(ranks) % nodes == 0 and num_bytes > 0
+    is_even = len(ranks) == args["Group size"] > 1 and len(ranks) % nodes == 0 and 0 < num_bytes < _LARGEST
     return [Collective(op, len(ranks), nodes, float(num_bytes), seconds)] if is_even else []
 
 
@@ -295,28 +294,20 @@ def read_probe(path):
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             _refuse(name, "no list of objects", "must be as probe.py writes it", "run probe.py again", path)
         sections[name] = [(row, f"{path}: {name} {index}") for index, row in enumerate(rows)]
-    products = [
-        Product(*(_number(row, name, where) for name in "mnk"), _word(row, "precision", _PRECISIONS, where),
-                _number(row, "seconds", where)) for row, where in sections["products"]
-    ]  # fmt: skip
-    collectives = [_probed_collective(row, where) for row, where in sections["collectives"]]
-    passes = [_probed_pass(row, where) for row, where in sections["passes"]]
+    kinds = {"products": Product, "passes": Pass, "collectives": Collective, "host": Launch}
+    read = {name: [_timing(kind, row, where) for row, where in sections[name]] for name, kind in kinds.items()}
     attention = [_attention(row, where) for row, where in sections["attention"]]
-    host = [_number(row, "seconds", where) for row, where in sections["host"]]
-    return Timings(Path(path).name, products, attention, collectives, passes, host, shown(document.get("device", "")))
+    return Timings(Path(path).name, attention=attention, device=shown(document.get("device", "")), **read)
 
 
-def _probed_pass(row, where):
-    kernel = _word(row, "kernel", {kernel: kernel for kernel in PASSES}, where)
-    return Pass(kernel, _number(row, "bytes", where), _number(row, "seconds", where))
-
-
-def _probed_collective(row, where):
-    gpus, nodes = (int(_number(row, name, where)) for name in ("gpus", "nodes"))
-    if gpus == 1 or nodes < 1 or gpus % nodes:
-        _refuse("gpus", gpus, f"must be two or more, a multiple of nodes ({nodes})", "run probe.py again", where)
-    op = _word(row, "op", {op: op for op in COLLECTIVES}, where)
-    return Collective(op, gpus, nodes, _number(row, "bytes", where), _number(row, "seconds", where))
+def _timing(kind, row, where):
+    """A timing, from numbers and words by its fields' names."""
+    read = {name: _word(row, name, _WORDS[name], where) if name in _WORDS else _number(row, name, where)
+            for name in kind._fields}  # fmt: skip
+    gpus, nodes = read.get("gpus", 2), read.get("nodes", 1)
+    if gpus == 1 or gpus % nodes or gpus % 1:
+        _refuse("gpus", gpus, f"must be two or more, a multiple of nodes ({nodes:g})", "run probe.py again", where)
+    return kind(**read)
 
 
 def _table(path, needed, times):
@@ -349,10 +340,9 @@ def _number(row, name, where):
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = 0.0
-    if isinstance(value, bool) or not 0 < number < 1e18:
-        _refuse(
-            name, "missing" if value is None else repr(value), "must be a number above 0", "write, say, 12.5", where
-        )
+    if isinstance(value, bool) or not 0 < number < _LARGEST:
+        given = "missing" if value is None else repr(value)
+        _refuse(name, given, "must be a number above 0", "write, for example, 12.5", where)
     return number
 
 
@@ -361,9 +351,8 @@ def _word(row, name, meanings, where):
     word = str(row.get(name, "missing")).strip()
     word = word if word in meanings else word.lower()
     if word not in meanings:
-        _refuse(
-            name, word, f"must be one of {', '.join(meanings)}", did_you_mean(word, meanings) or "correct it", where
-        )
+        remedy = did_you_mean(word, meanings) or "correct it"
+        _refuse(name, word, f"must be one of {', '.join(meanings)}", remedy, where)
     return meanings[word]
 
 
