@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from ppmodel import compare
 from ppmodel.cli import main
 from ppmodel.costs.collectives import Collective, collective_s
 from ppmodel.errors import PPModelError
@@ -512,3 +513,15 @@ def test_a_poor_fit_and_a_peak_that_is_too_low_are_said(tmp_path, capsys):
         assert main(["measure", "--system", "h100", "--gemm", str(path), "--out", str(out)]) == 0
         assert word in capsys.readouterr().out
         assert load_system(out).compute_efficiency > 0
+
+
+@pytest.mark.parametrize(("name", "off"), [("replicas", -0.125), ("pipeline", -0.084)])
+def test_our_own_steps_are_predicted_from_our_own_probe(tmp_path, name, off):
+    """The whole way on two cores with gloo: probe, system file, prediction, and ten steps that ran."""
+    folder, out = DATA / "reference" / "own_step", tmp_path / "own.yaml"
+    assert (
+        main(["measure", "--system", f"{folder}/base.yaml", "--probe", f"{folder}/probe.json", "--out", str(out)]) == 0
+    )
+    frame = compare("1f1b", model=folder / "model.yaml", system=out, layout=folder / f"{name}.yaml")
+    steps = json.loads((folder / "runs.json").read_text())["seconds"][name]
+    assert frame.iteration_s[0] / median(steps) - 1 == pytest.approx(off, abs=0.002)

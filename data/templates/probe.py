@@ -10,10 +10,10 @@ ppmodel measure --system h100 --probe probe.json --out mine.yaml
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import platform
-import socket
 import statistics
 import time
 import warnings
@@ -24,7 +24,7 @@ from torch.nn import functional
 
 SECTION_S = 15
 """Seconds for each kind of timing; what is left of its sizes then, the largest, is left out."""
-TIMING_S, MOST_REPEATS = 0.2, 50
+TIMING_S, MOST_REPEATS, OPERANDS = 0.2, 50, 4
 MIB = 2**20
 GPU_SIZES = {
     "rows": (1024, 2048, 4096, 8192, 16384), "widths": (1024, 2048, 4096, 8192, 16384), "passes": (8192, 4096, 32768),
@@ -89,13 +89,18 @@ def products(device, sizes, precisions):
     dtypes = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
     def product(precision, m, n, k):
-        if precision == "fp8":
-            left, right = (torch.randn(rows, k, device=device).to(torch.float8_e4m3fn) for rows in (m, n))
-            scale = torch.ones((), device=device)
-            return lambda: torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16)
-        left = torch.randn(m, k, device=device, dtype=dtypes[precision])
-        right = torch.randn(n, k, device=device, dtype=dtypes[precision])
-        return lambda: left @ right.t()
+        dtype, scale = torch.float8_e4m3fn if precision == "fp8" else dtypes[precision], torch.ones((), device=device)
+        operands = itertools.cycle(  # several, because in training those of the last product leave the cache
+            [tuple(torch.randn(rows, k, device=device).to(dtype) for rows in (m, n)) for _ in range(OPERANDS)]
+        )
+
+        def multiply():
+            left, right = next(operands)
+            if precision == "fp8":
+                return torch._scaled_mm(left, right.t(), scale, scale, out_dtype=torch.bfloat16)
+            return left @ right.t()
+
+        return multiply
 
     shapes = [(m, n, k) for m in sizes["rows"] for n in sizes["widths"] for k in sizes["widths"]]
     for m, n, k in sorted(shapes, key=lambda shape: shape[0] * shape[1] * shape[2]):
@@ -249,7 +254,7 @@ def main():
         dist.init_process_group("nccl" if is_gpu else "gloo", timeout=datetime.timedelta(minutes=5))
     result = {
         "probe": 1, "device": torch.cuda.get_device_name(device) if is_gpu else "cpu",
-        "machine": platform.processor() or platform.machine(), "host_name": socket.gethostname(),
+        "machine": platform.processor() or platform.machine(),
         "torch": torch.__version__, "threads": torch.get_num_threads(), "date": str(datetime.date.today()),
         "products": timed(products(device, sizes, precisions), device),
         "attention": timed(attention(device, sizes, dtype), device),

@@ -90,7 +90,7 @@ def _summary(measurement, start, out):
     entries = {entry.field: entry for entry in measurement.entries}
     lines = [f"{out}: {counted(sum(len(fit.values) for _, fit in measurement.fits), 'constant')} measured"]
     for label, fit in measurement.fits:
-        poor = "  (poor: are the units right?)" if fit.error > _POOR else ""
+        poor = "  (poor: are the units right, and was the machine quiet?)" if fit.error > _POOR else ""
         lines.append(f"{label}: {counted(fit.rows, 'timing')}, mean error {fit.error:.1%}{poor}")
         for name in fit.values:
             value = entries[name].value
