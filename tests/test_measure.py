@@ -352,7 +352,12 @@ def test_traces_of_a_cpu_have_no_kernels(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "field"),
-    [("{", "JSON"), ("{}", "traceEvents"), ('{"traceEvents": [1, {"args": {}}]}', "aten::mm, aten::addmm")],
+    [
+        ("{", "JSON"),
+        ("{}", "traceEvents"),
+        ('{"traceEvents": [1, {"args": {}}]}', "aten::mm, aten::addmm"),
+        ('{"traceEvents": [{"cat": "cpu_op", "name": [], "args": {}}]}', "aten::mm, aten::addmm"),
+    ],
 )
 def test_traces_that_cannot_be_used(tmp_path, text, field):
     """No JSON, no trace, or no shapes in it."""

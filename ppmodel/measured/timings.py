@@ -15,7 +15,8 @@ from ppmodel.files import parse_json, read_text
 from ppmodel.measured.kernel_fits import COLLECTIVES, PASSES
 
 _TABLE_BYTES, _TRACE_BYTES = 2**25, 2**30
-_LARGEST = 1e18  # above any size, time or rate
+_SMALLEST, _LARGEST = 1e-18, 1e18  # below and above any size, time or rate
+_MALFORMED = KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError
 _PRECISIONS = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "c10::Float8_e4m3fn": "fp8",
 } | {name: name for name in ("bf16", "fp16", "tf32", "fp32", "fp8")}  # fmt: skip
@@ -185,8 +186,8 @@ def read_nccl_tests(path, op=None):
             op, hosts, is_timed = started[1] or op, [] if is_timed else hosts, False  # after timings, another test
         elif rank := _RANK.match(line):
             hosts.append(rank[1])
-        elif re.match(r"#\s+size\s+count\s.*\btime\b", line):
-            place = line.split()[1:].index("time")
+        elif re.match(r"#\s+size\s+count\s", line):
+            place = [*line.split()[1:], "time"].index("time")
         elif re.match(r"[1-9]\d*\s+\d+\s", line):
             is_timed, values = True, line.split()
             if op not in COLLECTIVES:
@@ -232,17 +233,17 @@ def read_trace(path, devices_per_node=1):
     kernels, products, collectives = {}, [], []
     for event in events:
         if event.get("cat") == "kernel":
-            with suppress(KeyError, TypeError, ValueError):
+            with suppress(*_MALFORMED):
                 external = event["args"].get("External id")
                 kernels[external] = kernels.get(external, 0.0) + 1e-6 * float(event["dur"])
                 collectives += _traced_collective(event["args"], 1e-6 * float(event["dur"]), devices_per_node)
     for event in events:
-        if event.get("cat") == "cpu_op" and event.get("name") in _PRODUCTS:
-            with suppress(KeyError, TypeError, ValueError, IndexError):
+        if event.get("cat") == "cpu_op":
+            with suppress(*_MALFORMED):
                 args, first = event["args"], _PRODUCTS[event["name"]]
                 (m, k), (_, n) = args["Input Dims"][first : first + 2]
                 seconds = kernels[args["External id"]] if kernels else 1e-6 * float(event["dur"])
-                if all(0 < value < _LARGEST for value in (m, n, k, seconds)):
+                if all(_SMALLEST < value < _LARGEST for value in (m, n, k, seconds)):
                     products.append(Product(m, n, k, _PRECISIONS[args["Input type"][first]], seconds))
     if not products:
         rule = "must be in the trace, with shapes and kernels"
@@ -253,7 +254,7 @@ def read_trace(path, devices_per_node=1):
 def _traced_collective(args, seconds, devices_per_node):
     """The collective of a kernel of NCCL's, if its sizes and all its ranks were recorded."""
     op = _TRACED.get(args.get("Collective name"))
-    if op is None or not 0 < seconds < _LARGEST:
+    if op is None or not _SMALLEST < seconds < _LARGEST:
         return []
     ranks = [int(rank) for rank in args["Process Group Ranks"].strip("[]").split(",")]
     num_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * _BYTES[args["dtype"]]
@@ -340,7 +341,7 @@ def _number(row, name, where):
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = 0.0
-    if isinstance(value, bool) or not 0 < number < _LARGEST:
+    if isinstance(value, bool) or not _SMALLEST < number < _LARGEST:
         given = "missing" if value is None else repr(value)
         _refuse(name, given, "must be a number above 0", "write, for example, 12.5", where)
     return number
