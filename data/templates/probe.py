@@ -29,12 +29,13 @@ MIB = 2**20
 GPU_SIZES = {
     "rows": (1024, 2048, 4096, 8192, 16384), "widths": (1024, 2048, 4096, 8192, 16384), "passes": (8192, 4096, 32768),
     "heads": 32, "head_size": 128, "tokens": 16384, "sequences": (1024, 2048, 4096, 8192, 16384),
-    "copies": (64, 256, 1024), "collectives": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
+    "copies": (64, 256, 1024), "least_flops": 2e10,  # others end before the next one is launched
+    "collectives": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
 }  # fmt: skip
 CPU_SIZES = {
     "rows": (128, 256, 512, 1024, 2048), "widths": (128, 256, 512, 1024, 2048), "passes": (1024, 512, 8192),
-    "heads": 8, "head_size": 64, "tokens": 1024, "sequences": (128, 256, 512, 1024), "copies": (16, 64, 256),
-    "collectives": (0.0625, 0.25, 1, 2, 4, 8, 16, 32, 64),
+    "heads": 8, "head_size": 64, "tokens": 1024, "sequences": (128, 256, 512, 1024),
+    "copies": (16, 64, 256), "least_flops": 0, "collectives": (0.0625, 0.25, 1, 2, 4, 8, 16, 32, 64),
 }  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def seconds_of(function, device, group=None):
     if group is not None:
         repeats = repeats.to(device)
         dist.broadcast(repeats, dist.get_global_rank(group, 0), group=group)
-    batch, times = 1 if device.type == "cpu" or group is not None else 5, []
+    batch, times = 1 if device.type == "cpu" or group is not None else 10, []
     for _ in range(max(3, int(repeats) // batch)):
         if group is not None:
             dist.barrier(group)
@@ -104,7 +105,7 @@ def products(device, sizes, precisions):
 
     shapes = [(m, n, k) for m in sizes["rows"] for n in sizes["widths"] for k in sizes["widths"]]
     for m, n, k in sorted(shapes, key=lambda shape: shape[0] * shape[1] * shape[2]):
-        for precision in precisions:
+        for precision in precisions if 2 * m * n * k >= sizes["least_flops"] else ():
             row = {"m": m, "n": n, "k": k, "precision": precision}
             yield row, lambda p=precision, m=m, n=n, k=k: product(p, m, n, k)
 
