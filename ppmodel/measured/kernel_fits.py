@@ -271,7 +271,7 @@ def _fitted(log_time, seconds, start):
     except ImportError:
         remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
         raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
-    measured, most = np.log(seconds), [1.0 if name in BOUNDS else _LONGEST for name in start]
+    measured, most = np.log(seconds), [BOUNDS.get(name, (0.0, _LONGEST))[1] for name in start]
     first = np.log(list(start.values()))
     result = least_squares(
         lambda logs: log_time(logs) - measured, first, bounds=(first - _FARTHEST, np.log(most)),
