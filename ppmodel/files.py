@@ -1,8 +1,10 @@
 """The only way in for text files that a user names: regular, of limited size, in UTF-8; anything else is refused."""
 
+import gzip
 import json
 import os
 import stat
+import zlib
 from pathlib import Path
 
 from ppmodel.errors import PPModelError
@@ -29,7 +31,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     Parameters
     ----------
     path : str or Path
-        A regular file; devices, pipes and folders are refused unread.
+        A regular file; devices, pipes and folders are refused unread. One whose name ends in ``.gz`` is unpacked.
     most : int
         Size limit in bytes.
     error : type of PPModelError
@@ -59,9 +61,11 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
         if status.st_size > most:
             rule = f"has {status.st_size} bytes; at most {most} are allowed"
             raise error("file", path, rule, "shorten it, or split it into several files")
-        with open(path, "rb") as file:
+        with gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb") as file:
             raw = file.read(most + 1)
-    except (OSError, ValueError) as problem:
+        if len(raw) > most:
+            raise error("file", path, f"has more than {most} bytes, which is the limit", "shorten it")
+    except (OSError, EOFError, ValueError, zlib.error) as problem:
         if isinstance(problem, PPModelError):
             raise
         why = getattr(problem, "strerror", None) or problem

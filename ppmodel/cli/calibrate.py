@@ -17,7 +17,7 @@ _COLUMNS = {"time": "a number in iteration_s", "memory": "a number in memory_gb,
 _PRIOR = Value(
     "FLOAT", float, lambda prior: 0.001 <= prior <= 10, "must be from 0.001 to 10", "pass, for example, {option} 0.5"
 )
-_DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass, for example, {option} 2026-01-31")
+DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass, for example, {option} 2026-01-31")
 
 
 @command("calibrate")
@@ -27,9 +27,7 @@ _DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
 @click.option("--prior", type=_PRIOR, default=0.5, show_default=True, help="How far constants are expected to move.")
 @click.option("--title", help="Title of the calibrated system.")
-@click.option(
-    "--date", type=_DATE, metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today)."
-)
+@click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today).")
 def calibrate_command(rows_files, system, out, constants, prior, title, date):
     """Fit the constants of a system to measured training runs.
 

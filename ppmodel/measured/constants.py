@@ -7,7 +7,7 @@ from ppmodel.specs import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.specs.entries import unchecked
 
 _SUFFIXES = ("", "_s", "_bytes")
-_BOUNDS = dict.fromkeys(
+BOUNDS = dict.fromkeys(
     ("compute_efficiency", "memory_efficiency", "collectives.node_efficiency", "collectives.network_efficiency"),
     (1e-300, 1.0),
 ) | {"collectives.contention": (1.0, 1.99)}
@@ -80,7 +80,7 @@ def chosen(system, names=None):
         _require(name, kinds, system)
     wanted = [name for name, kind in kinds.items() if (name in names if names else kind != "stated")]
     values = [(name, value_of(system, name)) for name in wanted]
-    return [Constant(name, value, *_BOUNDS.get(name, (1e-300, float("inf")))) for name, value in values if value > 0]
+    return [Constant(name, value, *BOUNDS.get(name, (1e-300, float("inf")))) for name, value in values if value > 0]
 
 
 def _require(name, fields_of_file, system):

@@ -27,17 +27,38 @@ def system_text(calibration, title, command, date):
         Values in the order of the starting system's file; fitted values have the kind ``fitted``, with their interval,
         rows and date, and all other values stay as they are. The last block is that of `ErrorSpec`.
     """
-    lines = [f"# Made by: ppmodel {_printable(command)}"]
+    notes = []
     if calibration.fit.undetermined:
         names = ", ".join(
             f"{name} (trades off with {partner})" if partner else name
             for name, partner in calibration.fit.undetermined.items()
         )
-        left = f"Not determined by these rows, and left unchanged: {names}."
-        lines += [f"# {line}" for line in wrap(left, _WIDTH)]
+        notes = wrap(f"Not determined by these rows, and left unchanged: {names}.", _WIDTH)
+    entries = [e for e in calibration.system.provenance if not e.field.startswith("errors.")]
+    entries = [*(_as_fitted(entry, calibration, date) for entry in entries), *_errors(calibration, date)]
+    return entries_text(entries, title, command, notes)
+
+
+def entries_text(entries, title, command, notes=()):
+    """The YAML file of a system: its values one after another, those of a block together.
+
+    Parameters
+    ----------
+    entries : iterable of Provenance
+    title : str
+    command : str
+        The command that made it.
+    notes : iterable of str
+        Further lines of comment.
+
+    Returns
+    -------
+    str
+    """
+    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes)]
     lines.append(f"title: {_quoted(title)}")
-    entries, block = [e for e in calibration.system.provenance if not e.field.startswith("errors.")], ""
-    for entry in [*(_as_fitted(entry, calibration, date) for entry in entries), *_errors(calibration, date)]:
+    block = ""
+    for entry in entries:
         inside, _, key = entry.field.rpartition(".")
         if inside and inside != block:
             lines.append(f"{inside}:")

@@ -134,7 +134,7 @@ def template_names(suffix):
     Examples
     --------
     >>> template_names(".py")
-    ['my_schedule']
+    ['my_schedule', 'probe']
     """
     return sorted(path.stem for path in (DATA / "templates").rglob(f"*{suffix}"))
 

@@ -1,7 +1,7 @@
 """All attacks by category; a later one is a line here."""
 
 from . import code, documents, processes, words
-from .rooms import ROWS
+from .rooms import PRODUCTS, ROWS
 
 CATEGORIES = {
     "command line": words.lines,
@@ -10,6 +10,7 @@ CATEGORIES = {
     "YAML": documents.documents,
     "CSV": documents.tables,
     "measured rows": lambda: documents.tables(ROWS),
+    "measured products": lambda: documents.tables(PRODUCTS),
     "generators": code.generators,
     "notebooks": code.notebooks,
     "kernels": code.hostile_notebooks,

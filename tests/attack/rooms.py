@@ -39,4 +39,8 @@ TABLES = Room(
 ROWS = Room(
     _text("reference", "measured", "simumax_b200.csv"), ("predict {} --system b200 --out out.csv",), r"out\.csv"
 )
+PRODUCTS = Room(
+    "m,n,k,precision,latency_us\n4096,1024,1024,bf16,20\n2048,2048,1024,fp8,10\n",
+    ("measure --system h100 --gemm {} --out out.yaml",), r"out\.yaml",
+)  # fmt: skip
 GENERATORS = Room(_text("templates", "my_schedule.py"), (f"check {{}} {SIZE}", f"simulate {{}} {SIZE} {ON} --json"))

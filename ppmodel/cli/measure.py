@@ -1,0 +1,101 @@
+"""ppmodel measure: a system file for one's own machine, from timings of its kernels and collectives."""
+
+import datetime
+from pathlib import Path
+
+import click
+
+from ppmodel.cli.asked import refuse_target
+from ppmodel.cli.calibrate import DATE
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import counted, say
+from ppmodel.errors import PPModelError
+
+_POOR = 0.5
+_FILES = {
+    "gemm": ("FILE.csv", "Matrix products: columns m, n, k, latency_us or tflops, and optionally precision."),
+    "collectives": ("FILE|OP=FILE", "Output of nccl-tests, and of which test if it does not say so."),
+    "attention": ("FILE.csv", "Fused attention: columns sequence, pass (forward or backward) and tflops."),
+    "trace": ("FILE.json[.gz]", "Trace of one step by PyTorch's profiler with record_shapes=True."),
+    "probe": ("FILE.json", "What data/templates/probe.py wrote on the machine."),
+}
+
+
+def _inputs(function):
+    for name, (form, text) in reversed(_FILES.items()):
+        function = click.option(f"--{name}", multiple=True, metavar=form, help=f"{text} May be repeated.")(function)
+    return function
+
+
+@command("measure")
+@click.option("--system", metavar="NAME|FILE", help="The system to start from: peaks, and what is not measured.")
+@click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where to write the result.")
+@_inputs
+@click.option("--title", help="Title of the measured system.")
+@click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the values (default: today).")
+@click.option(
+    "--write-probe", type=click.Path(), metavar="FILE.py", help="Write the script probe.py, and nothing else."
+)
+def measure_command(system, out, title, date, write_probe, **files):
+    """Write a system file for your own machine.
+
+    Fits compute efficiency, half-widths of products, attention, memory bandwidth, links and host time to timings that
+    you have, or that the script probe.py takes in about two minutes:
+
+        ppmodel measure --write-probe probe.py
+
+        torchrun --nproc-per-node 8 probe.py
+
+        ppmodel measure --system h100 --probe probe.json --out mine.yaml
+
+    Peaks come from the system to start from, and so does everything that is not measured, with its kind and source.
+    """
+    from ppmodel.export import write_whole
+    from ppmodel.measured.measure import measured_system
+    from ppmodel.measured.system_file import entries_text
+    from ppmodel.specs import load_system, template_path
+
+    if write_probe is not None:
+        refuse_target("--write-probe", write_probe)
+        write_whole(write_probe, template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
+        return say(f"{write_probe}: run it with python, or with torchrun on all GPUs")
+    for option, value in (("--system", system), ("--out", out)):
+        if value is None:
+            raise PPModelError(option, None, "is missing", f"pass, for example, {option} {option[2:]}.yaml")
+    paths = [path.rpartition("=")[2] for given in files.values() for path in given]
+    refuse_target("--out", out, system, *paths)
+    if not str(out).endswith((".yaml", ".yml")):
+        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
+    start = load_system(system)
+    measurement = measured_system(start, _timings(files, start), str(date or datetime.date.today()))
+    options = " ".join(f"--{name} {Path(path).name}" for name, given in files.items() for path in given)
+    line = f"measure --system {Path(system).name} {options}"
+    write_whole(out, entries_text(measurement.entries, title or start.title, line), "--out")
+    return say(_summary(measurement, start, out))
+
+
+def _timings(files, system):
+    from ppmodel.measured import timings
+
+    room = system.nodes.devices_per_node if system.nodes else 1
+    read = {
+        "gemm": timings.read_gemm_table, "attention": timings.read_attention_table, "probe": timings.read_probe,
+        "trace": lambda path: timings.read_trace(path, room),
+        "collectives": lambda text: timings.read_nccl_tests(text.rpartition("=")[2], text.rpartition("=")[0] or None),
+    }  # fmt: skip
+    return [read[name](path) for name, given in files.items() for path in given]
+
+
+def _summary(measurement, start, out):
+    entries = {entry.field: entry for entry in measurement.entries}
+    lines = [f"{out}: {counted(sum(len(fit.values) for _, fit in measurement.fits), 'constant')} measured"]
+    for label, fit in measurement.fits:
+        poor = "  (poor: are the units right, and was the machine quiet?)" if fit.error > _POOR else ""
+        lines.append(f"{label}: {counted(fit.rows, 'timing')}, mean error {fit.error:.1%}{poor}")
+        for name in fit.values:
+            value = entries[name].value
+            text = str(value).lower() if isinstance(value, bool) else f"{value:.4g} {entries[name].unit}".strip()
+            at_limit = name.endswith("efficiency") and value == 1
+            lines.append(f"  {name:36} {text}{'  (at its limit: is the peak right?)' if at_limit else ''}")
+    lines.append(f"not measured, as in {start.name}: {', '.join(measurement.left) or 'none'}")
+    return "\n".join(lines)
