@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError, ScheduleError, SizeError, cause
 from ppmodel.given import listed, plain
+from ppmodel.kept import kept
 from ppmodel.schedules.options import option_text
 from ppmodel.tables import Schedule
 
@@ -24,7 +24,6 @@ ScheduleLike: TypeAlias = (
 )
 """Whatever a user may give as a schedule; see `build`."""
 
-_KEPT = 1024
 _TABLES = (".csv", ".txt")
 _WRITTEN = re.compile(r"(.+?)(?::([a-z_-]+=.*))?", re.DOTALL)
 
@@ -395,7 +394,7 @@ def built(case, num_ranks, num_microbatches):
     return _built(case, generate, *size)  # a schedule that is registered again is built again
 
 
-@lru_cache(_KEPT)
+@kept(lambda table: table.num_operations)
 def _built(case, _generate, num_ranks, num_microbatches):
     return generated(case, num_ranks, num_microbatches)
 

@@ -6,11 +6,12 @@ the graph; the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; a 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from ppmodel.errors import CostError, PPModelError
+from ppmodel.kept import kept
 from ppmodel.kernels.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.kernels.tables import renumbered
 from ppmodel.ops import OpKind
@@ -327,7 +328,7 @@ def graph_of(schedule, p2p="overlapped", allreduce="excluded"):
     return _kept_graph(schedule, p2p, allreduce if included else "excluded")
 
 
-_kept_graph = lru_cache(1024)(compile_graph)
+_kept_graph = kept(lambda graph: graph.schedule.num_operations)(compile_graph)
 
 
 def require_semantics(p2p, allreduce):
