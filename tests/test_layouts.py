@@ -389,8 +389,8 @@ def test_blocks_that_no_one_could_count_are_not_balanced():
     """Balancing places block by block: more than a stated number is refused at once, and divided evenly."""
     model = replace(LLAMA, blocks=10**9)
     with refused(CostError, "blocks", "must be at most 65536", 10**9, "even"):
-        pp.simulate("1f1b", 4, 8, model=model, system="dgx_h100")
-    assert pp.simulate("1f1b", 4, 8, model=model, system="dgx_h100", layers="even").makespan_s > 0
+        simulate("1f1b", 4, 8, model=model, system="dgx_h100")
+    assert simulate("1f1b", 4, 8, model=model, system="dgx_h100", layers="even").makespan_s > 0
 
 
 @given(st.sampled_from([1, 2, 3, 4]), st.integers(40, 90), weights, weights, weights.filter(bool), st.integers(0, 9))
