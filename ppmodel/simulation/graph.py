@@ -290,7 +290,8 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
         program order (the default); the NICs of its sender and its receiver, one per rank unless
         nodes share them; the sending rank; the receiving rank before the consumer starts; first
         the sender, then the receiver; sender and receiver at the same time, each waiting for the
-        other, see `rendezvous`.
+        other, see `rendezvous`. Links and NICs serve messages first come, first served; those of
+        the same time in the order that `run_events` states.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
         Whether gradient all-reduces are left out (the default), overlap the ranks' computation, or
         occupy the ranks. Overlapped ones run one after another on each rank, in the order of the
