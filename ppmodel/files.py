@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import stat
 import zlib
 from pathlib import Path
@@ -76,6 +77,35 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
         line = raw[: problem.start].count(b"\n") + 1
         shown, where = f"byte 0x{raw[problem.start]:02x}", f"{Path(path)}:{line}"
         raise error("text", shown, "is not UTF-8", "save the file as UTF-8", where=where) from None
+
+
+_ESCAPED = re.compile(r"\\(\\|[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+
+
+def escaped(text):
+    """Write a text on one line: a backslash, whatever is not printable, and spaces at its ends as in Python's strings.
+
+    Names and titles are written to files in this form, so that they can neither end their line nor look like another
+    one; `unescaped` reads them.
+
+    >>> escaped("two\\nlines, \\x85"), escaped("plain text")
+    ('two\\\\nlines,\\\\x20\\\\x85', 'plain text')
+    """
+    inner = range(len(text) - len(text.lstrip()), len(text.rstrip()))
+    return "".join(
+        char if char.isprintable() and char != "\\" and (char != " " or place in inner)
+        else "\\x20" if char == " " else char.encode("unicode_escape").decode()
+        for place, char in enumerate(text)
+    )  # fmt: skip
+
+
+def unescaped(text):
+    """Read what `escaped` has written; a backslash that begins none of its sequences stands for itself.
+
+    >>> unescaped(r"two\\nlines"), unescaped(r"C:\\Users")
+    ('two\\nlines', 'C:\\\\Users')
+    """
+    return _ESCAPED.sub(lambda match: match[0].encode().decode("unicode_escape"), text)
 
 
 def parse_json(text):

@@ -387,6 +387,14 @@ def test_balanced_layers_are_the_best_there_are(name, num_blocks, embedding, hea
     assert slowest == pytest.approx(best) or ((blocks == even).all() and slowest <= 1.03 * best)
 
 
+def test_blocks_that_no_one_could_count_are_not_balanced():
+    """Balancing places block by block: more than a stated number is refused at once, and divided evenly."""
+    model = replace(LLAMA, blocks=10**9)
+    with refused(CostError, "blocks", "must be at most 65536", 10**9, "even"):
+        simulate("1f1b", 4, 8, model=model, system="dgx_h100")
+    assert simulate("1f1b", 4, 8, model=model, system="dgx_h100", layers="even").makespan_s > 0
+
+
 @given(st.sampled_from([1, 2, 3, 4]), st.integers(40, 90), weights, weights, weights.filter(bool), st.integers(0, 9))
 def test_blocks_that_differ_are_balanced_too(chunks, num_blocks, embedding, head, dense, dense_blocks):
     """With a few dense blocks first the slowest rank is within a block of the mean, and never behind an even cut."""

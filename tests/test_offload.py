@@ -76,6 +76,19 @@ def test_longest_path_and_events_agree(case, p2p, allreduce, seed):
     assert makespans(graph, [costs, case[1]])[0] == run_graph(graph, costs).makespan_s
 
 
+@pytest.mark.parametrize("name", ["chimera", "asymmetric-chimera"])
+def test_after_a_reduction_the_copies_of_all_its_ranks_come_back(name):
+    """Where backwards follow a blocking reduction of several ranks, none of these ranks waits for ever."""
+    schedule = build(name, 8, 16)
+    random = np.random.default_rng(1)
+    costs = offloading(schedule, OpCosts(*random.uniform(0, 2, (3, 6, 8))), random)
+    graph = compile_graph(schedule, "overlapped", "blocking")
+    path, (plain, fast) = whole(run_graph(graph, costs)), both(lambda: whole(run_events(graph, costs)))
+    np.testing.assert_array_equal(plain, fast)
+    np.testing.assert_allclose(path, plain, rtol=0, atol=1e-9)
+    assert np.isfinite(run_events(graph, replace(costs, nics=tuple(range(8)))).makespan_s)
+
+
 @settings(max_examples=100, deadline=None)
 @given(seeds)
 def test_rendezvous_waits_for_copies_too(seed):

@@ -1,5 +1,6 @@
 """Figures show what they are given: every operation, every point, with units and a legend."""
 
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -557,6 +558,16 @@ def test_words_of_a_layout_have_room(size, phone):
             centre = (extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2
             around = min((box for box in rectangles if box.contains(*centre)), key=lambda box: box.width * box.height)
             assert around.x0 <= extent.x0 < extent.x1 <= around.x1, said
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_a_dollar_sign_in_a_name_is_only_that(phone):
+    """A table's name is no formula, in a figure of its own, in one of its times, and redrawn for a phone."""
+    table = replace(build("1f1b", 2, 4), name="$\\frac{1}{2$")
+    for figure in (table.plot(), pp.simulate(table, forward=1, backward=2).plot()):
+        figure = narrow(figure) if phone else figure
+        figure.draw_without_rendering()
+        assert any(table.name in text.get_text() for text in figure.findobj(Text))
 
 
 def test_a_layout_is_written_as_it_is_drawn(tmp_path):

@@ -12,6 +12,7 @@ from ppmodel.ops import OpKind
 
 _SHARES_KEPT = 2**12
 _LITTLE = 0.03
+_MOST_BALANCED = 2**16
 
 
 def check_layout(layout, model, system, schedule):
@@ -224,6 +225,9 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
         of_stages = stage_blocks(schedule, model, blocks)
     elif cut == "balanced":
+        if model.blocks > _MOST_BALANCED:
+            rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
+            raise CostError("blocks", model.blocks, rule, "choose layers: even")
         of_stages = _balanced_blocks(schedule, model, times)
     elif isinstance(cut, tuple):
         of_stages = _listed_blocks(schedule, model, cut, cut)

@@ -1,5 +1,7 @@
 """Costs given as plain numbers, as in the literature."""
 
+from numbers import Real
+
 import numpy as np
 
 from ppmodel.costs.table import LONGEST_S, SHORTEST_S, OpCosts
@@ -79,18 +81,18 @@ def uniform_costs(
     _require_seconds("weight_grad", weight_grad)
     if pair is not None and forward + backward == 0:
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
-    factor = 1.0 if pair is None else pair / (forward + backward)
+    factor = 1.0 if pair is None else float(pair / (forward + backward))
     tables = np.empty((3, _NUM_KINDS, schedule.num_stages))
-    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0))
+    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0), float)
     np.multiply(of_kinds[:, None], schedule.unit_shares, tables[0])
     for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer)):
         if seconds:
-            tables[0, kind] = seconds * schedule.stage_shares / schedule.chunks_per_rank
-    between = comm / schedule.microbatch_parts, float(latency)
+            tables[0, kind] = float(seconds) * schedule.stage_shares / schedule.chunks_per_rank
+    between = float(comm) / schedule.microbatch_parts, float(latency)
     if nodes is None:
         tables[1], tables[2] = between
         return OpCosts.stacked(tables, factor)
-    inside = node_comm / schedule.microbatch_parts, node_latency
+    inside = float(node_comm) / schedule.microbatch_parts, float(node_latency)
     if np.shape(nodes) != (schedule.num_ranks,):
         rule = f"must name the node of each rank, of {schedule.num_ranks}"
         raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")

@@ -6,7 +6,7 @@ from itertools import cycle, product
 import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import LogFormatter, StrMethodFormatter
 
 from ppmodel.plot import style
 from ppmodel.plot.names import fits_aside, name_ends
@@ -154,11 +154,19 @@ def _draw(axis, rows, x, column, looks, dash, patterns, band, semantics):
                 artist.set(markerfacecolor="white", markeredgecolor=look["color"])
 
 
+class _Plain(LogFormatter):
+    """Labels where matplotlib would put them between powers of ten, as plain numbers."""
+
+    def __call__(self, x, pos=None):
+        return f"{x:g}" if super().__call__(x, pos) else ""
+
+
 def _vertical(axis, values, zero, logarithmic):
     """The scale of a vertical axis, with a line at 0 where values are below it."""
     if logarithmic:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.yaxis.set_minor_formatter(_Plain())
     elif values.min() < 0:
         axis.axhline(0, color="black", lw=0.8)
     elif zero:

@@ -55,12 +55,13 @@ def page_width():
 
 
 def redrawn(plot):
-    """Wrap a plot function so that its figures can be redrawn by `narrow`."""
+    """Wrap a plot function so that `narrow` can redraw its figures; a dollar sign in a name or title is only that."""
 
     @wraps(plot)
     def drawn(*args, **options):
-        figure = plot(*args, **options)
-        figure.again = partial(plot, *args, **options)
+        with plt.rc_context({"text.parse_math": False}):
+            figure = plot(*args, **options)
+        figure.again = partial(drawn, *args, **options)
         return figure
 
     return drawn

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
-from ppmodel.errors import ScheduleError, SizeError
+from ppmodel.errors import PPModelError, ScheduleError, SizeError, cause
 from ppmodel.given import listed, plain
+from ppmodel.kept import kept
 from ppmodel.schedules.options import option_text
 from ppmodel.tables import Schedule
 
@@ -24,7 +24,6 @@ ScheduleLike: TypeAlias = (
 )
 """Whatever a user may give as a schedule; see `build`."""
 
-_KEPT = 1024
 _TABLES = (".csv", ".txt")
 _WRITTEN = re.compile(r"(.+?)(?::([a-z_-]+=.*))?", re.DOTALL)
 
@@ -395,7 +394,7 @@ def built(case, num_ranks, num_microbatches):
     return _built(case, generate, *size)  # a schedule that is registered again is built again
 
 
-@lru_cache(_KEPT)
+@kept(lambda table: table.num_operations)
 def _built(case, _generate, num_ranks, num_microbatches):
     return generated(case, num_ranks, num_microbatches)
 
@@ -462,8 +461,17 @@ def published_bubble_ratio(case, num_ranks, num_microbatches):
 
 
 def _ratio(case, which, num_ranks, num_microbatches):
-    formula = None if case.source is not None else getattr(schedules.get(case.name), which)
-    ratio = formula and formula(num_ranks, num_microbatches, **dict(case.options))
+    if case.source is not None:
+        return float("nan")
+    entry = schedules.get(case.name)
+    formula = getattr(entry, which)
+    try:
+        ratio = formula and formula(num_ranks, num_microbatches, **dict(case.options))
+    except Exception as error:  # anything a user's closed form may raise
+        if entry.file is None or isinstance(error, PPModelError):
+            raise
+        rule = f"fails at S = {num_ranks}, B = {num_microbatches} ({cause(error)})"
+        raise ScheduleError("closed form", case.name, rule, "fix it", where=entry.file) from error
     return float("nan") if ratio is None else ratio
 
 
