@@ -1,6 +1,5 @@
 """Costs given as plain numbers, as in the literature."""
 
-from numbers import Real
 
 import numpy as np
 
