@@ -50,6 +50,25 @@ def zigzag(num_ranks, num_microbatches):
     return pp.Schedule.from_rows("zigzag", rows)
 
 
+THREADS = """
+import sys, threading
+import ppmodel as pp
+
+def first(name):
+    start.wait()
+    getattr(pp, name)
+    frames.append(pp.compare(["1f1b", "chimera"], 4, 8, model="llama3_8b", system="dgx_h100", tp=[1, 2]))
+
+sys.setswitchinterval(1e-6)
+frames, start = [], threading.Barrier(len(pp.__all__))
+threads = [threading.Thread(target=first, args=(name,)) for name in pp.__all__]
+for run in (threading.Thread.start, threading.Thread.join):
+    for thread in threads:
+        run(thread)
+sys.exit(len(frames) != len(threads) or not all(frame.equals(frames[0]) for frame in frames))
+"""
+
+
 # ---- names and help ----------------------------------------------------------------------------------
 
 
@@ -58,6 +77,12 @@ def test_the_names_are_there_and_few():
     assert len(PUBLIC) <= 14
     assert all(getattr(pp, name) for name in PUBLIC)
     assert set(dir(pp)) == set(pp.__all__)
+
+
+def test_threads_may_load_the_library():
+    """Threads that use the names first, each another one, all get the same frame."""
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="no attribute 'simulat'"):
         pp.simulat  # noqa: B018
 
