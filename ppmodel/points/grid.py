@@ -40,6 +40,11 @@ class Grid:
     changes : tuple of Change
     change_is_column : bool
         Whether changes were asked for.
+
+    Raises
+    ------
+    CostError
+        If all-reduces are timed in the pipeline although layouts time them in the iteration.
     """
 
     cases: tuple
@@ -53,6 +58,12 @@ class Grid:
     seconds: tuple = ()
     changes: tuple = (UNCHANGED,)
     change_is_column: bool = False
+
+    def __post_init__(self):
+        contradicting = [word for word in self.allreduce if word != "excluded"]
+        if self.layouts != (None,) and contradicting:
+            rule = "cannot be combined with a layout, which reduces gradients once the pipeline has ended, or beside it"
+            raise CostError("allreduce", contradicting[0], rule, "leave it out; overlap_gradients hides reductions")
 
     @property
     def graph_shape(self):

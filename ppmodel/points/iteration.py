@@ -74,7 +74,9 @@ def _iteration(table, costs, times):
     pipeline_s, resident_s, free_s, iteration_s = times
     of_stages = costs.stages
     counts = once(table, "operations of the phases", lambda: _counts(table))
-    busy, exposed = _busy_and_exposed(table, counts, costs, of_stages.parts_s[..., 1:])
+    total_s, changed_s = of_stages.parts_s.sum(axis=2), costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]].T
+    changed = np.divide(changed_s, total_s, out=np.ones_like(total_s), where=total_s > 0)  # straggler, backward
+    busy, exposed = _busy_and_exposed(table, counts, costs, of_stages.parts_s[..., 1:] * changed[..., None])
     rank = int(busy.argmax())
     optimizer_s = float(of_stages.optimizer_s[np.nonzero(table.placement == rank)[1]].sum())
     tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
