@@ -23,6 +23,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
 @settings(max_examples=60, deadline=None)
 @given(
     schedule=st.sampled_from(pp.names()), change=st.fixed_dictionaries({}, optional=CHANGES),

@@ -204,6 +204,7 @@ def test_compare_takes_everything_that_simulate_takes():
         assert {name: run[name] for name in COLUMNS[:-1]} == {name: row[name] for name in COLUMNS[:-1]}
 
 
+@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
 @pytest.mark.parametrize("allreduce", ["excluded", "overlapped", "blocking"])
 def test_the_semantics_are_told_as_they_were_asked_for(allreduce):
     """Also of a schedule without replicas, which has no all-reduce: of a run, of a row, and under a picture."""
