@@ -11,7 +11,7 @@ from refusals import refused
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
-from ppmodel.points import MEMORY_PARTS, PARTS
+from ppmodel.points import MEMORY_PARTS, PARTS, compared
 
 LLAMA = {"model": "llama3_70b", "system": "dgx_h100_nodes", "microbatches": 16}
 
@@ -36,7 +36,7 @@ CHANGES = {
 def test_parts_sum_to_the_iteration(schedule, change, p2p, overlap, **layout):
     """Seconds by part sum to the iteration, bytes by part to the peak, none is negative, with any constants."""
     overlaps, changes = {"overlap_gradients": overlap, "overlap_parameters": overlap}, pp.Change(**change)
-    row = pp.compare(schedule, 4, p2p=p2p, changes=changes, **overlaps, **LLAMA, **layout).iloc[0]
+    _, (row,) = compared(schedule, 4, p2p=p2p, changes=changes, **overlaps, **LLAMA, **layout)
     if row["refused"] is None:  # as an order for extreme times is
         assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
         assert sum(row[name] for name in MEMORY_PARTS) == pytest.approx(row["peak_memory_bytes"], rel=1e-12)

@@ -12,7 +12,7 @@ from ppmodel.points.columns import (
     SECONDS,
     Column,
 )
-from ppmodel.points.compare import columns_of, compare, compared, simulate
+from ppmodel.points.compare import columns_of, compare, compared, frame_of, simulate
 from ppmodel.points.effect import NoEffectWarning, warn_without_effect
 from ppmodel.points.grid import Grid, as_model, as_system, resolve
 from ppmodel.points.point import Point

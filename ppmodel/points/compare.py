@@ -148,13 +148,24 @@ def compare(
     >>> frame[["label", "microbatches", "makespan_s"]].round(3).values.tolist()
     [['GPipe', 4, 21.6], ['GPipe', 8, 33.6], ['interleaved 1F1B V = 2', 4, 17.9], ['interleaved 1F1B V = 2', 8, 29.9]]
     """
-    import pandas as pd
-
     columns, rows = compared(
         schedules, pp, microbatches, model=model, system=system, layout=layout, p2p=p2p, allreduce=allreduce,
         changes=changes, **given,
     )  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+    return frame_of(columns, rows)
+
+
+def frame_of(columns, rows):
+    """The frame of rows; a column without values has the type of `COLUMNS`, as in the file of a sweep.
+
+    >>> frame_of(*compared("chimera", 5, 8, forward=1, backward=2)).nics_shared.dtype
+    dtype('O')
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=columns)
+    types, count = {str: pd.Series([""]).dtype, bool: object}, frame.count()
+    return frame.astype({entry.name: types.get(entry.type, float) for entry in COLUMNS if count.get(entry.name) == 0})
 
 
 def compared(*arguments, **given):

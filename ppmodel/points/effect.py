@@ -65,6 +65,7 @@ def warn_without_effect(points, names, rows=None):
     >>> import ppmodel as pp
     >>> size = {"pp": 4, "microbatches": 8, "model": "llama3_8b", "system": "dgx_h100"}
     >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
     ...     run = pp.simulate("1f1b", tp=2, context_exchange="all-gather", **size)
     >>> [warning.message.field for warning in caught]
     ['context_exchange']
