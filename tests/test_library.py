@@ -5,6 +5,7 @@ import json
 import pydoc
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,60 @@ def test_the_semantics_are_told_as_they_were_asked_for(allreduce):
     _, (row,) = compared("1f1b", 4, 8, allreduce=allreduce, **SECONDS)
     assert run.allreduce == run.to_dict()["allreduce"] == row["allreduce"] == allreduce
     assert run.makespan_s == pp.simulate("1f1b", 4, 8, **SECONDS).makespan_s
+
+
+class Given:
+    """No schedule: a class whose instances take no sizes."""
+
+
+ON_PAPER = {"model": "paper", "system": "dgx_h100"}
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("schedule", {"schedule": Given, **SECONDS}),
+        ("schedule", {"schedule": lambda: None, **SECONDS}),
+        ("schedule", {"schedule": "1f\0b", **SECONDS}),
+        ("file", {"schedule": "\ud800.py", **SECONDS}),
+        ("file", {"schedule": "x" * 300 + ".py", **SECONDS}),
+        ("waves", {"schedule": "hanayo:waves=1,waves=2", **SECONDS}),
+        ("model", {"model": "a\0.yaml", "system": "h100"}),
+        ("layout", {"layout": pd.DataFrame({"tp": [1]}), **ON_PAPER}),
+        ("layout", {"layout": "a\0.yaml", **ON_PAPER}),
+        ("pp", {"pp": {4}, **SECONDS}),
+        ("pp", {"pp": np.array([[4]]), **SECONDS}),
+    ],
+)
+def test_what_is_no_value_is_refused_at_the_door(field, given):
+    """By `simulate` and `compare` alike, in one line that names the argument."""
+    schedule, size = given.pop("schedule", "1f1b"), {"pp": 4, "microbatches": 8} | given
+    for simulated in (pp.simulate, pp.compare):
+        with refused(PPModelError, field):
+            simulated(schedule, **size)
+
+
+def test_fractions_are_numbers():
+    """In seconds, in changes and in layouts; a change too large for a float is refused."""
+    thirds = pp.simulate("1f1b", 4, 8, forward=Fraction(1, 3), backward=Fraction(2, 3))
+    assert thirds.makespan_s == pytest.approx(11)
+    assert pp.Change(bandwidth=Fraction(1, 2)) == pp.Change(bandwidth=0.5)
+    with refused(PPModelError, "bandwidth", "must be finite"):
+        pp.Change(bandwidth=10**400)
+    with refused(PPModelError, "forward", "must be a number"):
+        pp.simulate("1f1b", 4, 8, forward=True, backward=2)
+    with refused(PPModelError, "tp", "must be a whole number"):
+        pp.simulate("1f1b", 4, 8, tp=True, **ON_PAPER)
+
+
+def test_titles_and_names_of_files_may_be_any_text(tmp_path):
+    """A title is drawn as it is, formulas and lone surrogates, too; a file's name that cannot be is refused."""
+    run = pp.simulate("1f1b", 2, 2, **SECONDS)
+    for title in ("$\\frac{1}{2$", "\ud800", 3):
+        run.plot(title=title).savefig(tmp_path / "figure.png")
+    for name in ("\0", "\ud800"):
+        with refused(PPModelError, "trace", "cannot be the name of a file"):
+            run.to_trace(f"{tmp_path}/{name}")
 
 
 def test_compare_says_why_a_point_is_not_defined():

@@ -200,8 +200,13 @@ def resolve(
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
     in_seconds = model is None and system is None
     changed = {"changes": tuple(as_changes(changes, in_seconds)), "change_is_column": changes is not None}
-    sizes = (tuple(listed(count)) if count is not None else () for count in (pp, microbatches))
-    shared = (cases, *sizes, tuple(p2p), tuple(allreduce))
+    sizes = {"pp": pp, "microbatches": microbatches}
+    for name, counts in sizes.items():
+        sizes[name] = tuple(listed(counts)) if counts is not None else ()
+        for count in sizes[name]:
+            if isinstance(count, list | set | dict):
+                raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
+    shared = (cases, *sizes.values(), tuple(p2p), tuple(allreduce))
     if in_seconds:
         for entry in filter(None, layouts):
             field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
