@@ -196,7 +196,7 @@ def compared(*arguments, **given):
     grid = resolve(*arguments, **given)
     points = grid.points()
     rows = rows_of(points)
-    warn_without_effect(points, _names(given), rows)
+    warn_without_effect(points, _names(given), rows, level=4)
     return columns_of(grid), rows
 
 

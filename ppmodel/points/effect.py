@@ -15,6 +15,7 @@ _DEFAULTS = {"p2p": "overlapped", "allreduce": "excluded"} | {
     name: getattr(LayoutSpec, name) for name in layout_keywords() if name not in _SIZES
 }
 _ANSWER = (*NUMBERS, *column_names("iteration"))
+_SEMANTICS = {"p2p": 0, "allreduce": 1}
 _OF_MEMORY = ("offload", "offload_warm_up", "offload_chunks")
 _FEWEST, _MOST = 1, 64
 
@@ -43,7 +44,7 @@ class NoEffectWarning(UserWarning):
         return f"{self.field} = {value}: {lacking} here; leave it out"
 
 
-def warn_without_effect(points, names, rows=None):
+def warn_without_effect(points, names, rows=None, level=3):
     """Warn of each option without which all rows would be the same.
 
     Parameters
@@ -54,6 +55,8 @@ def warn_without_effect(points, names, rows=None):
         What the caller gave. An option that has several values is passed over: its rows can be compared.
     rows : sequence of dict, optional
         Of the points, if they are known.
+    level : int
+        As in `warnings.warn`: whose line is named.
 
     Warns
     -----
@@ -72,7 +75,8 @@ def warn_without_effect(points, names, rows=None):
     """
     idle = {}
     for name in sorted(_DEFAULTS.keys() & set(names)):
-        values = {_value(point, name) for point in points}
+        place = _SEMANTICS.get(name)
+        values = {getattr(point.layout, name) if place is None else point.semantics[place] for point in points}
         if len(values) == 1 and values != {_DEFAULTS[name]}:
             idle[name] = values.pop()
     if not idle:
@@ -90,21 +94,14 @@ def warn_without_effect(points, names, rows=None):
             if name in idle and any(_differ(row.get(column), other.get(column)) for column in columns):
                 del idle[name]
     for name, value in idle.items() if pairs else ():
-        warnings.warn(NoEffectWarning(name, value), stacklevel=3)
-
-
-def _value(point, name):
-    if name in ("p2p", "allreduce"):
-        return point.semantics[name == "allreduce"]
-    return getattr(point.layout, name)
+        warnings.warn(NoEffectWarning(name, value), stacklevel=level)
 
 
 def _without(point, name):
-    p2p, allreduce = point.semantics
-    if name == "p2p":
-        return replace(point, semantics=(_DEFAULTS[name], allreduce))
-    if name == "allreduce":
-        return replace(point, semantics=(p2p, _DEFAULTS[name]))
+    if name in _SEMANTICS:
+        semantics = list(point.semantics)
+        semantics[_SEMANTICS[name]] = _DEFAULTS[name]
+        return replace(point, semantics=tuple(semantics))
     return replace(point, layout=replace(point.layout, **{name: _DEFAULTS[name]}))
 
 
