@@ -10,6 +10,7 @@ from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.points import NUMBERS, NoEffectWarning, compared
 from ppmodel.points.columns import column_names
+from ppmodel.specs import template_path
 from ppmodel.specs.layout import layout_keywords
 
 LLAMA = {"model": "llama3_8b", "system": "dgx_h100"}
@@ -103,3 +104,12 @@ def test_the_command_names_them_on_standard_error(capsys):
         "note: --sequence-parallel = true: changes nothing here; leave it out",
     ]
     assert named.out.startswith("{")
+
+
+def test_a_file_beside_a_name_that_it_does_not_register_is_refused(tmp_path, capsys):
+    """It would run, and change nothing."""
+    (tmp_path / "mine.py").write_text(template_path("my_schedule", ".py").read_text())
+    assert (
+        main(f"simulate 1f1b --schedule-file {tmp_path / 'mine.py'} --pp 2 --microbatches 4 --forward 1".split()) == 2
+    )
+    assert "NAME = 1f1b: is not in" in capsys.readouterr().err
