@@ -531,3 +531,13 @@ def test_numbers_outside_the_limits_take_the_colours_at_the_ends():
     assert list(first) == list(second) != list(last)
     for text, cell in zip(axis.texts, (first, second, last), strict=True):
         assert contrast(text.get_color(), cell) > 4.5
+
+
+def test_a_logarithmic_axis_has_plain_numbers():
+    """Also over less than a decade, where matplotlib's own labels are formulas, which titles must not be."""
+    frame = pp.compare(["gpipe", "zb-v"], 4, [8, 16, 32], forward=1, backward=2)
+    figure = plot_lines(frame, "microbatches", "makespan_s", "$\\frac{1}{2$", log="y")
+    figure.draw_without_rendering()
+    axis = figure.axes[0].yaxis
+    assert {"30", "50", "100"} <= {label.get_text() for label in axis.get_ticklabels()}
+    assert not any(label.get_text() for label in axis.get_ticklabels(minor=True))
