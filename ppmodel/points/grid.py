@@ -183,7 +183,7 @@ def resolve(
     ((2, 1, 1, 2, 1, 1), 8)
     """
     cases = tuple(as_cases(schedules))
-    seconds, values = _told_seconds(given, cases)
+    seconds, values = _seconds_and_layout(given, cases)
     layouts = (None,)
     if layout is not None or values:
         from ppmodel.specs import as_layouts
@@ -255,7 +255,7 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
     return points[0]
 
 
-def _told_seconds(given, cases):
+def _seconds_and_layout(given, cases):
     """Separate seconds from values of a layout, and refuse anything else."""
     given = {name: value for name, value in given.items() if value is not None}
     seconds = {name: given.pop(name) for name in SECONDS if name in given}
