@@ -77,6 +77,9 @@ def _rules(layout, model):
     widths |= {"experts.hidden": model.experts.hidden} if model.experts else {}
     for name, width in widths.items():
         yield "tp", tp, width % tp == 0, f"must divide {name} of {model.name} ({width})", "choose a smaller tp"
+    rule = f"is the layout's; that of {model.name} is {tokens}"
+    remedy = "set it in a copy of the model's file, or choose another layout"
+    yield "sequence", layout.sequence, layout.sequence in (None, tokens), rule, remedy
     smaller, larger = sorted((model.kv_heads, tp))
     rule = f"must divide kv_heads of {model.name} ({model.kv_heads}), or be a multiple of them"
     yield "tp", tp, larger % smaller == 0, rule, "choose another tp"

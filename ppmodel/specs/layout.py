@@ -48,6 +48,8 @@ class LayoutSpec:
         the schedule's.
     chunks : int, optional
         Model chunks per rank, if the schedule has this option.
+    sequence : int, optional
+        Tokens per sequence for which the layout was chosen; only checked against the model's.
     microbatch_size : int
         Sequences per microbatch.
     global_batch : int, optional
@@ -103,6 +105,9 @@ class LayoutSpec:
     title: str = ""
     pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True, of_runs=True)
     chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
+    sequence: int | None = declared(
+        None, int, "Tokens per sequence; only checked against the model's.", of_schedule=True
+    )
     tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True, of_runs=True)
     cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True, of_runs=True)
     ep: int = declared(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True, of_runs=True)
@@ -295,7 +300,7 @@ def layout_options(column=None, of_schedule=None):
     Examples
     --------
     >>> [name for name, _ in layout_options(of_schedule=True)]
-    ['pp', 'chunks']
+    ['pp', 'chunks', 'sequence']
     """
     options = [(entry.name, entry.metadata["option"]) for entry in fields(LayoutSpec) if "option" in entry.metadata]
     return tuple(
@@ -317,7 +322,7 @@ def _checks():
 
 
 def layout_keywords():
-    """The names of the values that may be given as keywords; ranks and chunks belong to the schedule.
+    """The names of the values that may be given as keywords: all but those of the schedule and the model.
 
     Examples
     --------
@@ -399,7 +404,7 @@ def as_layout(layout=None, keywords=None):
     4
     """
     if isinstance(layout, dict):
-        names = ("name", "title", "pp", "chunks", *layout_keywords())
+        names = ("name", "title", *(name for name, _ in layout_options()))
         for name in layout:
             if name not in names:
                 raise _unknown(name, layout[name], names)
@@ -409,7 +414,10 @@ def as_layout(layout=None, keywords=None):
     elif not isinstance(layout, LayoutSpec):
         layout = load_layout(layout)
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
-    changed = {name: value for name, value in keywords.items() if value != getattr(layout, name)}
+    changed = {  # True equals 1
+        name: value for name, value in keywords.items()
+        if (value, type(value) is bool) != (getattr(layout, name), type(getattr(layout, name)) is bool)
+    }  # fmt: skip
     if not changed:
         replace(layout, **keywords)  # refuses what is equal but no number, such as True
         return layout
