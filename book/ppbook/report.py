@@ -9,11 +9,13 @@ from html import unescape
 from pathlib import Path
 
 import pandas as pd
+from IPython.display import display_markdown
 from matplotlib import pyplot
 from pandas.io.formats.style import Styler
 
 from ppbook import pictures
 from ppmodel.cli.text import columns
+from ppmodel.errors import PPModelError
 from ppmodel.points import COLUMNS
 
 _LONG_TEXT = 40
@@ -124,6 +126,70 @@ def show(table, words=None, /, numbers=None, **formats):
     styler = styler.set_properties(subset=long, **{"min-width": "14em"})
     content = table.to_csv() + repr(sorted(formats.items(), key=str))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
+
+
+def defined(frame):
+    """Leave out what is not defined at a page's parameters, and say so in one line.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `ppmodel.compare`.
+
+    Returns
+    -------
+    DataFrame
+        The rows that are not refused.
+
+    Raises
+    ------
+    PPModelError
+        If nothing is left; `ppmodel run` then ends the page with that line.
+
+    Examples
+    --------
+    >>> import ppmodel
+    >>> defined(ppmodel.compare(["gpipe", "1f1b"], 4, 8, forward=1, backward=2)).label.tolist()
+    ['GPipe', '1F1B']
+    """
+    refused = frame[frame.refused.notna()]
+    labels = ", ".join(refused.label.unique())
+    if len(refused) == len(frame):
+        reason = refused.refused.iloc[0] if len(refused) else "there are none"
+        raise PPModelError("schedules", labels, f"are not defined here: {reason}", "or choose other schedules")
+    if len(refused):
+        text = f"*Not defined, and left out: {len(refused)} of {len(frame)} points ({labels}), the first since {{}}.*"
+        display_markdown(text.format(literal(refused.refused.iloc[0])), raw=True)
+    return frame.drop(index=refused.index)
+
+
+def require_rows(rows, field):
+    """Refuse a frame without rows, of which a page has nothing to show.
+
+    Parameters
+    ----------
+    rows : DataFrame
+    field : str
+        Parameter of the page that decides which rows there are.
+
+    Returns
+    -------
+    DataFrame
+        The same.
+
+    Raises
+    ------
+    PPModelError
+        If there are none; `ppmodel run` then ends the page with that line.
+
+    Examples
+    --------
+    >>> int(require_rows(pd.DataFrame({"pp": [4, 8]}), "pp").pp.iloc[0])
+    4
+    """
+    if rows.empty:
+        raise PPModelError(field, None, "leaves nothing to show here", "choose another value")
+    return rows
 
 
 class Table(Styler):
