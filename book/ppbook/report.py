@@ -160,7 +160,9 @@ def defined(frame):
     if len(refused):
         text = f"*Not defined, and left out: {len(refused)} of {len(frame)} points ({labels}), the first since {{}}.*"
         display_markdown(text.format(literal(refused.refused.iloc[0])), raw=True)
-    return frame.drop(index=refused.index)
+    rows = frame.drop(index=refused.index)
+    counts = [column.name for column in COLUMNS if column.type is int and column.name in rows]
+    return rows.astype({name: int for name in counts if rows[name].notna().all()})  # without the gaps of the others
 
 
 def require_rows(rows, field):
