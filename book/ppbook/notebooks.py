@@ -126,9 +126,8 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
     into.mkdir(exist_ok=True)
     seconds, cells = {}, folder.parent
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells]) as pool:
-        runs = {
-            pool.submit(_timed, source, folder, values, first, partly): source for source, values in changes.items()
-        }
+        how = folder, first, partly
+        runs = {pool.submit(_timed, source, values, *how): source for source, values in changes.items()}
         try:
             for run in _as_completed(runs, cells, bar, limit):
                 notebook, seconds[runs[run].stem] = run.result()
@@ -192,8 +191,9 @@ def _isolate(folder):
 def _timed(source, values, folder, first, partly):
     """Run a notebook, with a file that says which of its cells is running."""
     began, path = perf_counter(), folder.parent / f"{source.stem}.cell"
-    at_cell = lambda number: path.write_text(str(number))  # noqa: E731
-    notebook = execute(source, folder, values, at_cell, first, ForkedKernels, partly)
+    notebook = execute(
+        source, folder, values, lambda number: path.write_text(str(number)), first, ForkedKernels, partly
+    )
     path.unlink(missing_ok=True)
     return notebook, perf_counter() - began
 
