@@ -164,6 +164,10 @@ def count_from(least):
 _A_COUNT = count_from(1)
 _MODEL = _kind(_NAME, "the name or file of a model", "paper", "models", specs.load_model)
 _SYSTEM = _kind(_NAME, "the name or file of a system", "dgx_h100", "systems", specs.load_system)
+_NODE_SYSTEM = _kind(
+    Annotated[_NAME, AfterValidator(specs.load_system)], "the name or file of a system with nodes", "a2_highgpu_8g",
+    "systems", _require_nodes,
+)  # fmt: skip
 _TABLE = "the name or file of a table", "my_table.csv", ".csv"
 
 KINDS = {
@@ -195,10 +199,8 @@ KINDS = {
     "system": _SYSTEM,
     "paper-system": _SYSTEM,
     "fitted-system": _kind(str, "the name of a system fitted to measured runs", "a100_selene", check=_require_fitted),
-    "node-system": _kind(
-        Annotated[_NAME, AfterValidator(specs.load_system)], "the name or file of a system with nodes", "a2_highgpu_8g",
-        "systems", _require_nodes,
-    ),
+    "node-system": _NODE_SYSTEM,
+    "paper-node-system": _NODE_SYSTEM,
     "layout": _kind(_NAME, "the name or file of a run layout", "bloom_176b", "layouts", specs.load_layout),
     "setting": _kind(_NAME, "the name or file of a setting", "default", "settings", load_setting),
     "table": _kind(_NAME, *_TABLE, lambda name: read_table(specs.template_path(name, ".csv"))),

@@ -165,8 +165,8 @@ def defined(frame):
         text = f"*Not defined, and left out: {len(refused)} of {len(frame)} points ({labels}), the first since {{}}.*"
         display_markdown(text.format(literal(refused.refused.iloc[0])), raw=True)
     rows = frame.drop(index=refused.index)
-    counts = [column.name for column in COLUMNS if column.type is int and column.name in rows]
-    return rows.astype({name: int for name in counts if rows[name].notna().all()})  # without the gaps of the others
+    floats = rows.select_dtypes("float").dropna(axis="columns")  # counts, too, where rows that are left out had none
+    return rows.astype({column.name: int for column in COLUMNS if column.type is int and column.name in floats})
 
 
 def require_rows(rows, field):

@@ -90,6 +90,7 @@ _NAMES = {
     "paper-system": system_names,
     "fitted-system": fitted_systems,
     "node-system": lambda: [name for name in system_names() if load_system(name).nodes],
+    "paper-node-system": lambda: [name for name in system_names() if load_system(name).nodes],
     "setting": setting_names,
     "size": lambda: ["40 GiB", "1.5 TiB"],
 }
