@@ -197,15 +197,16 @@ def check(given, parameters):
             if several or not value == default == "":
                 kind.check(name, entry)
     values = {name: parameter.value for name, parameter in parameters.items()} | given
-    beside = {parameter.each_of for parameter in parameters.values()}
-    for name, parameter in parameters.items():
-        texts = [shown(entry) for entry in values[name]] if parameter.several else []
-        twice = [text for number, text in enumerate(texts) if text in texts[:number]]
-        if twice and not parameter.each_of and name not in beside:
-            raise PPModelError(name, twice[0], "is in the list twice", "name it once")
-        if parameter.each_of in values and len(values[name]) != len(values[parameter.each_of]):
-            rule = f"must have an entry for each of {parameter.each_of} = {shown(values[parameter.each_of])}"
-            raise PPModelError(name, shown(values[name]), rule, "give both lists")
+    lists = {name: values[name] for name, parameter in parameters.items() if parameter.several}
+    beside = {parameters[name].each_of for name in lists}
+    for name, entries in lists.items():
+        each_of = parameters[name].each_of
+        twice = [entry for number, entry in enumerate(entries) if entry in entries[:number]]
+        if twice and not each_of and name not in beside:
+            raise PPModelError(name, shown(twice[0]), "is in the list twice", "name it once")
+        if each_of in lists and len(entries) != len(lists[each_of]):
+            rule = f"must have an entry for each of {each_of} = {shown(lists[each_of])}"
+            raise PPModelError(name, shown(entries), rule, "give both lists the same length")
 
 
 def check_cell(sources, values):
