@@ -14,6 +14,7 @@ from matplotlib import pyplot
 from pandas.io.formats.style import Styler
 
 from ppbook import pictures
+from ppbook.kinds import shown
 from ppmodel.cli.text import columns
 from ppmodel.errors import PPModelError
 from ppmodel.points import COLUMNS
@@ -169,14 +170,14 @@ def defined(frame):
     return rows.astype({column.name: int for column in COLUMNS if column.type is int and column.name in floats})
 
 
-def require_rows(rows, field):
+def require_rows(rows, **parameter):
     """Refuse a frame without rows, of which a page has nothing to show.
 
     Parameters
     ----------
     rows : DataFrame
-    field : str
-        Parameter of the page that decides which rows there are.
+    **parameter
+        That of the page which decides what rows there are, by its name.
 
     Returns
     -------
@@ -190,11 +191,13 @@ def require_rows(rows, field):
 
     Examples
     --------
-    >>> int(require_rows(pd.DataFrame({"pp": [4, 8]}), "pp").pp.iloc[0])
-    4
+    >>> require_rows(pd.DataFrame(), pp=4)
+    Traceback (most recent call last):
+    ppmodel.errors.PPModelError: pp = 4: leaves nothing to show here; choose another value
     """
     if rows.empty:
-        raise PPModelError(field, None, "leaves nothing to show here", "choose another value")
+        ((name, value),) = parameter.items()
+        raise PPModelError(name, shown(value), "leaves nothing to show here", "choose another value")
     return rows
 
 
