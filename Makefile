@@ -26,7 +26,7 @@ help:
 	@echo "make test   run the tests (and build the book if it is missing or out of date)"
 	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
 	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
-	@echo "make attack run all hostile inputs, which takes half an hour; the tests run a sample"
+	@echo "make attack run all hostile inputs, which takes an hour; the tests run a sample"
 	@echo "make bench  time every stage of the work, and its peers, and write the tables of the README"
 	@echo "make lint   check style and types"
 	@echo "make lock   pin the environment again (needs uv)"

@@ -23,7 +23,12 @@ def named(path, field="file", error=PPModelError):
     """
     if not isinstance(path, str | os.PathLike):
         raise error(field, repr(path), "is not the name of a file", "give its path")
-    return Path(path)
+    try:
+        if "\0" not in os.fsdecode(os.fsencode(path)):
+            return Path(path)
+    except UnicodeEncodeError:  # a lone surrogate
+        pass
+    raise error(field, path, "cannot be the name of a file", "leave out NUL and what is no character")
 
 
 def read_text(path, most=LARGEST_BYTES, error=PPModelError):

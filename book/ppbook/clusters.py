@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ppmodel.analysis.overlap import MEGATRON, compare_overlapped, hides_in_backward
+from ppmodel.errors import PPModelError
 from ppmodel.measured import is_tight
 from ppmodel.points import PARTS
 from ppmodel.specs import ModelSpec, SystemSpec
@@ -104,6 +105,11 @@ class Training(NamedTuple):
         -------
         DataFrame
             With ``room`` and ``layout``, as `room` and `layout_text` give them.
+
+        Raises
+        ------
+        PPModelError
+            If no layout fits.
         """
         frames, ways = [], ["none", "selective", "full"]
         for pp, tp, cp, _ in divisions(self.gpus, self.global_batch, *sizes):
@@ -111,7 +117,9 @@ class Training(NamedTuple):
             fits = frames[-1][frames[-1].fits].groupby("label").recompute.agg(set)
             if between := [case for case in cases if fits.get(case.label) == {"full"}]:
                 frames.append(self.compare(between, pp, tp, cp, recompute=layers))
-        rows = pd.concat(frames, ignore_index=True).query("fits")
+        rows = pd.concat(frames, ignore_index=True).query("fits") if frames else pd.DataFrame()
+        if rows.empty:
+            raise PPModelError("gpus", self.gpus, f"has no layout that fits for {self.model.name}", "try other sizes")
         return rows.assign(room=room(rows), layout=layout_text(rows))
 
 

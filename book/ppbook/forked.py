@@ -15,7 +15,7 @@ from jupyter_client.provisioning import LocalProvisioner
 
 _LOADED = [
     "ipykernel.kernelapp", "ipykernel.zmqshell", "matplotlib.pyplot", "pandas", "ppmodel.analysis",
-    "ppbook.claims", "ppbook.forked", "ppbook.parameters", "ppbook.pictures",
+    "ppbook.check", "ppbook.claims", "ppbook.forked", "ppbook.parameters", "ppbook.pictures",
     "ppbook.report", "ppmodel.kernels", "ppmodel.plot",
 ]  # fmt: skip
 """What the server imports; none of it may start a thread, or ask for the shell that only a kernel has."""

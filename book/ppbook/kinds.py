@@ -14,6 +14,7 @@ from ppmodel import schedules, specs
 from ppmodel.errors import PPModelError
 from ppmodel.export import read_table
 from ppmodel.files import read_text
+from ppmodel.measured import fitted_systems
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.schedules.options import option_text
@@ -87,6 +88,11 @@ def _require_nodes(system):
         raise ValueError(system)
 
 
+def _require_fitted(name):
+    if name not in fitted_systems():
+        raise ValueError(name)
+
+
 def _require_below(folder):
     path = PurePath(folder)
     if not folder.strip() or path.is_absolute() or ".." in path.parts:
@@ -124,7 +130,8 @@ def _require_schedule(value):
             raise PPModelError(f"{name}.{key}", shown(setting), option.rule, f"write {key} as {option.form}")
 
 
-_COUNT = Annotated[int, Field(ge=1, le=10**9)]
+_LARGEST = 10**9
+_COUNT = Annotated[int, Field(ge=1, le=_LARGEST)]
 _NAME = Annotated[str, Field(min_length=1)]
 _POSITIVE = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _NOT_NEGATIVE = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -142,16 +149,33 @@ def _choice(words):
 
 # ---- kinds ---------------------------------------------------------------------------------------
 
-_A_COUNT = _kind(_COUNT, "a whole number of at least 1", "8")
+
+def count_from(least):
+    """The kind of a count that is not smaller than a number.
+
+    >>> count_from(2).rule
+    'must be a whole number of at least 2'
+    """
+    return _kind(
+        Annotated[int, Field(ge=least, le=_LARGEST)], f"a whole number of at least {least}", str(max(8, least))
+    )
+
+
+_A_COUNT = count_from(1)
 _MODEL = _kind(_NAME, "the name or file of a model", "paper", "models", specs.load_model)
 _SYSTEM = _kind(_NAME, "the name or file of a system", "dgx_h100", "systems", specs.load_system)
+_NODE_SYSTEM = _kind(
+    Annotated[_NAME, AfterValidator(specs.load_system)], "the name or file of a system with nodes", "a2_highgpu_8g",
+    "systems", _require_nodes,
+)  # fmt: skip
 _TABLE = "the name or file of a table", "my_table.csv", ".csv"
 
 KINDS = {
     "count": _A_COUNT,
+    "even": _kind(Annotated[_COUNT, Field(multiple_of=2)], "an even number of at least 2", "8"),
     "microbatches": _A_COUNT,
     "waves": _A_COUNT,
-    "seed": _kind(Annotated[int, Field(ge=0, le=10**9)], "a whole number of at least 0", "1"),
+    "seed": _kind(Annotated[int, Field(ge=0, le=_LARGEST)], "a whole number of at least 0", "1"),
     "factor": _kind(_POSITIVE, "a number above 0, without a unit", "0.5"),
     "share": _kind(Annotated[float, Field(ge=0, le=1)], "a number from 0 to 1", "0.1"),
     "jitter": _kind(
@@ -174,10 +198,9 @@ KINDS = {
     "paper-model": _MODEL,
     "system": _SYSTEM,
     "paper-system": _SYSTEM,
-    "node-system": _kind(
-        Annotated[_NAME, AfterValidator(specs.load_system)], "the name or file of a system with nodes", "a2_highgpu_8g",
-        "systems", _require_nodes,
-    ),
+    "fitted-system": _kind(str, "the name of a system fitted to measured runs", "a100_selene", check=_require_fitted),
+    "node-system": _NODE_SYSTEM,
+    "paper-node-system": _NODE_SYSTEM,
     "layout": _kind(_NAME, "the name or file of a run layout", "bloom_176b", "layouts", specs.load_layout),
     "setting": _kind(_NAME, "the name or file of a setting", "default", "settings", load_setting),
     "table": _kind(_NAME, *_TABLE, lambda name: read_table(specs.template_path(name, ".csv"))),

@@ -9,14 +9,18 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing import active_children, get_context, parent_process
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter, time
 
 import nbformat
 from jupyter_client import AsyncKernelManager
+from nbformat.v4 import new_markdown_cell
 
 from ppbook.forked import ForkedKernels, end_with_parent
 from ppbook.parameters import declared
-from ppbook.published import as_markdown
+from ppbook.published import MAGIC, as_markdown
+from ppmodel import errors
 from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
 from ppmodel.files import read_text
 from ppmodel.specs import load_system, one_node_sizes, system_names
@@ -28,8 +32,13 @@ OWN_PAGE = "nb/your-system"
 """The page about the user's own system."""
 
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
+_WARNINGS = re.compile(r"\b\w+Warning(?=: )")
 _SAY_S, _LOOK_S, _START_S = 30, 1, 60
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_ENDS = "**The page ends here.** What follows is not defined for these parameters. {}"
+_REFUSALS = {
+    name for name, entry in vars(errors).items() if isinstance(entry, type) and issubclass(entry, PPModelError)
+}
 _SPECIFIED = {"system", "node-system", "model"}
 _WRITTEN_FOR = (
     "The text of this page was written for the paper's systems and model. Its tables and figures are for those that "
@@ -83,7 +92,7 @@ def named(place):
 # ---- many ----------------------------------------------------------------------------------------
 
 
-def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
+def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly=False):
     """Run notebooks in parallel and write them into a folder.
 
     Parameters
@@ -102,6 +111,8 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
         Time limit per cell in seconds.
     first : str, optional
         A line that each kernel runs before all cells.
+    partly : bool, optional
+        Whether a page may end where its parameters are refused; see `execute`.
 
     Returns
     -------
@@ -116,7 +127,8 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
     into.mkdir(exist_ok=True)
     seconds, cells = {}, folder.parent
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells]) as pool:
-        runs = {pool.submit(_timed, source, folder, values, first): source for source, values in changes.items()}
+        how = folder, first, partly
+        runs = {pool.submit(_timed, source, values, *how): source for source, values in changes.items()}
         try:
             for run in _as_completed(runs, cells, bar, limit):
                 notebook, seconds[runs[run].stem] = run.result()
@@ -177,10 +189,12 @@ def _isolate(folder):
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the surrounding shell prefers
 
 
-def _timed(source, folder, values, first):
+def _timed(source, values, folder, first, partly):
     """Run a notebook, with a file that says which of its cells is running."""
     began, path = perf_counter(), folder.parent / f"{source.stem}.cell"
-    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first, ForkedKernels)
+    notebook = execute(
+        source, folder, values, lambda number: path.write_text(str(number)), first, ForkedKernels, partly
+    )
     path.unlink(missing_ok=True)
     return notebook, perf_counter() - began
 
@@ -188,7 +202,7 @@ def _timed(source, folder, values, first):
 # ---- one -----------------------------------------------------------------------------------------
 
 
-def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernelManager):
+def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernelManager, partly=False):
     """Run one notebook with papermill in a folder, and remove what differs from run to run.
 
     Parameters
@@ -205,6 +219,8 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernel
         As in `execute_all`.
     kernels : type, optional
         Kernel manager that starts the kernel; jupyter's by default.
+    partly : bool, optional
+        Whether a page that has shown something may end, with one line, at a cell that refuses the given parameters.
 
     Returns
     -------
@@ -215,16 +231,20 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernel
     ReproduceError
         If a cell raises or warns, or the kernel dies.
     """
-    notebook = _run_by_papermill(source, folder, values, at_cell, first, kernels)
+    with TemporaryDirectory() as work:
+        output = Path(work, source.name) if partly and values else None
+        notebook = _run_by_papermill(source, folder, values, at_cell, first, kernels, output)
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", ()):
             rule = None
             if output.output_type == "error":  # papermill lets SystemExit pass
                 rule = f"failed in cell {number}: {output.ename}: {output.evalue}"
-            elif output.get("name") == "stderr":
+            elif output.get("name") == "stderr" and set(_WARNINGS.findall(output.text)) != {"NoEffectWarning"}:
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
             if rule:
                 raise ReproduceError("notebook", source.name, rule, KEPT)
+        if "outputs" in cell:  # a page shows what its parameters do, also those that do nothing
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     as_markdown(notebook)
     if f"nb/{source.stem}" != OWN_PAGE:
         _note_systems(notebook, values, folder)
@@ -232,7 +252,7 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernel
     return notebook
 
 
-def _run_by_papermill(source, folder, values, at_cell, first, kernels, starts=3):
+def _run_by_papermill(source, folder, values, at_cell, first, kernels, output, starts=3):
     """A kernel that dies before it answers is started again: another process may have taken a port chosen for it."""
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
@@ -247,18 +267,29 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels, starts=3)
     arguments = ["--IPKernelApp.log_level=50"] + ([f"--IPKernelApp.exec_lines={first}"] if first else [])
     try:
         return execute_notebook(
-            read(source), None, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
+            read(source), output, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
             start_timeout=_START_S, extra_arguments=arguments, on_cell_start=begun, kernel_manager_class=kernels,
         )  # fmt: skip
     except PapermillExecutionError as error:
+        if output and error.ename in _REFUSALS and (notebook := _until_refused(read(output), error.evalue)):
+            return notebook
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
         grid = "\n".join(error.traceback[1:]) if error.ename == TableError.__name__ else None
         raise ReproduceError("notebook", source.name, rule, KEPT, grid=grid or None) from None
     except Exception as error:  # anything that may happen to a process running foreign code
         if place == before and "died" in str(error) and starts > 1:
-            return _run_by_papermill(source, folder, values, at_cell, first, kernels, starts - 1)
+            return _run_by_papermill(source, folder, values, at_cell, first, kernels, output, starts - 1)
         rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
         raise ReproduceError("notebook", source.name, rule, KEPT) from None
+
+
+def _until_refused(notebook, refusal):
+    """A page up to the cell that refused its parameters, with the refusal in its place; None if it shows nothing."""
+    cells = [cell for cell in notebook.cells if "papermill-error-cell-tag" not in cell.metadata.get("tags", ())]
+    place = next(number for number, cell in enumerate(cells) if cell.metadata.get("papermill", {}).get("exception"))
+    notebook.cells = [*cells[:place], new_markdown_cell(_ENDS.format(refusal))]
+    shows = any(cell.get("outputs") for cell in cells[:place] if not cell.source.startswith(MAGIC))
+    return notebook if shows else None
 
 
 def _note_systems(notebook, values, folder):

@@ -1,7 +1,8 @@
 """The parameters cell of a notebook: each line has a name, a value, and its kind in a comment.
 
-``microbatches = [8, 16]  # count: of one iteration`` says that each entry is a count. Papermill accepts any text for
-any name; here, values are checked against their kinds before a kernel starts.
+``microbatches = [8, 16]  # count from 4: of one iteration`` says that each entry is a count of at least 4;
+``gpus = [8, 64]  # count: for each of models`` that the list is as long as another. Papermill accepts any text for any
+name; here, values are checked against their kinds before a kernel starts.
 """
 
 import ast
@@ -14,13 +15,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent
 
-from ppbook.kinds import KINDS, Kind, like, shown
+from ppbook.kinds import KINDS, Kind, count_from, like, shown
 from ppbook.published import define_magic
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.specs import load_model, load_system
 from ppmodel.specs.document import refuse_depth
 
-_COMMENT = re.compile(rb"\s*#\s*([\w-]+):")  # behind a value: its kind
+_COMMENT = re.compile(r"\s*#\s*([\w-]+)(?: from (\d{1,9}))?:(?:.*\bfor each of (\w+))?")  # behind a value: its kind
 
 
 class Parameter(NamedTuple):
@@ -36,12 +37,15 @@ class Parameter(NamedTuple):
         Kind of the value, or of each of its entries.
     several : bool
         Whether the value is a list.
+    each_of : str
+        The name of another list, for each of whose entries this one has one; empty if no comment gives one.
     """
 
     value: object
     word: str
     kind: Kind
     several: bool
+    each_of: str = ""
 
 
 # ---- the cell ------------------------------------------------------------------------------------
@@ -84,13 +88,14 @@ def _declared_in(source):
     try:
         for node in ast.parse(source).body:
             name, value = node.targets[0].id, ast.literal_eval(node.value)
-            comment = _COMMENT.match(lines[node.end_lineno - 1][node.end_col_offset :])
-            word = comment[1].decode() if comment else ""
+            comment = _COMMENT.match(lines[node.end_lineno - 1][node.end_col_offset :].decode())
+            word, least, each_of = comment.groups(default="") if comment else ("", "", "")
             if word and word not in KINDS:
                 remedy = did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
                 raise PPModelError(name, f"# {word}: ...", "is not a kind of parameter", remedy)
-            kind = KINDS[word] if word else like(value)
-            parameters[name] = Parameter(value, word, kind, isinstance(value, list) and not kind.holds(value))
+            kind = count_from(int(least)) if least else KINDS[word] if word else like(value)
+            several = isinstance(value, list) and not kind.holds(value)
+            parameters[name] = Parameter(value, word, kind, several, each_of)
     except PPModelError:
         raise
     except (AttributeError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -184,13 +189,24 @@ def check(given, parameters):
     """
     for name, value in given.items():
         _require_name(name, value, parameters)
-        default, _, kind, several = parameters[name]
+        default, _, kind, several, _ = parameters[name]
         if several and not (isinstance(value, list) and (value or not default)):
             rule = f"must be a list, with each entry {kind.rule.removeprefix('must be ')}"
             raise PPModelError(name, shown(value), rule, f"write, for example, [{kind.example}]")
         for entry in value if several else [value]:
             if several or not value == default == "":
                 kind.check(name, entry)
+    values = {name: parameter.value for name, parameter in parameters.items()} | given
+    lists = {name: values[name] for name, parameter in parameters.items() if parameter.several}
+    beside = {parameters[name].each_of for name in lists}
+    for name, entries in lists.items():
+        each_of = parameters[name].each_of
+        twice = [entry for number, entry in enumerate(entries) if entry in entries[:number]]
+        if twice and not each_of and name not in beside:
+            raise PPModelError(name, shown(twice[0]), "is in the list twice", "name it once")
+        if each_of in lists and len(entries) != len(lists[each_of]):
+            rule = f"must have an entry for each of {each_of} = {shown(lists[each_of])}"
+            raise PPModelError(name, shown(entries), rule, "give both lists the same length")
 
 
 def check_cell(sources, values):
@@ -267,7 +283,7 @@ def fitting(parameters, model):
     ranks = parameters["pp"].value if "pp" in parameters else 1
     stages = 2 * (max(ranks) if isinstance(ranks, list) else ranks)  # of one wave
     changed = {}
-    for name, (default, word, _, several) in parameters.items():
+    for name, (default, word, _, several, _) in parameters.items():
         if word not in ("microbatches", "waves"):
             continue
         sizes = default if several else range(default, 0, -1)
@@ -308,7 +324,7 @@ def substitutes(given, parameters):
     {'systems': ['mine.yaml', 'mi300x']}
     """
     changed, placed = {}, set()
-    for name, (default, word, _, several) in parameters.items():
+    for name, (default, word, _, several, _) in parameters.items():
         value = given.get({"size": "memory_limit", "node-system": "system"}.get(word, word))
         if value is None or (word == "node-system" and not load_system(value).nodes):
             continue

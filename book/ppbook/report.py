@@ -9,11 +9,14 @@ from html import unescape
 from pathlib import Path
 
 import pandas as pd
+from IPython.display import display_markdown
 from matplotlib import pyplot
 from pandas.io.formats.style import Styler
 
 from ppbook import pictures
+from ppbook.kinds import shown
 from ppmodel.cli.text import columns
+from ppmodel.errors import PPModelError
 from ppmodel.points import COLUMNS
 
 _LONG_TEXT = 40
@@ -23,6 +26,10 @@ _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _UNITS = {"s": " (s)", "bytes": " (bytes)"}
 _HEADINGS = {column.name: column.heading + _UNITS.get(column.name.rpartition("_")[2], "") for column in COLUMNS}
+_HEADINGS |= {  # of `analysis.reversals`
+    "smaller_bubble": "smaller bubble", "bubble_smaller": "bubble", "makespan_smaller_s": "T_sim (s)",
+    "bubble_faster": "its bubble", "makespan_faster_s": "its T_sim (s)", "by_network": "by the network",
+}  # fmt: skip
 
 
 def record(name, folder, figure=None, table=None, page=None, **facts):
@@ -124,6 +131,74 @@ def show(table, words=None, /, numbers=None, **formats):
     styler = styler.set_properties(subset=long, **{"min-width": "14em"})
     content = table.to_csv() + repr(sorted(formats.items(), key=str))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
+
+
+def defined(frame):
+    """Leave out what is not defined at a page's parameters, and say so in one line.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `ppmodel.compare`.
+
+    Returns
+    -------
+    DataFrame
+        The rows that are not refused.
+
+    Raises
+    ------
+    PPModelError
+        If nothing is left; `ppmodel run` then ends the page with that line.
+
+    Examples
+    --------
+    >>> import ppmodel
+    >>> defined(ppmodel.compare(["gpipe", "1f1b"], 4, 8, forward=1, backward=2)).label.tolist()
+    ['GPipe', '1F1B']
+    """
+    refused = frame[frame.refused.notna()]
+    labels = ", ".join(refused.label.unique())
+    if len(refused) == len(frame):
+        reason = refused.refused.iloc[0] if len(refused) else "there are none"
+        raise PPModelError("schedules", labels, f"are not defined here: {reason}", "or choose other schedules")
+    if len(refused):
+        text = f"*Not defined, and left out: {len(refused)} of {len(frame)} points ({labels}), the first since {{}}.*"
+        display_markdown(text.format(literal(refused.refused.iloc[0])), raw=True)
+    rows = frame.drop(index=refused.index)
+    floats = rows.select_dtypes("float").dropna(axis="columns")  # counts, too, where rows that are left out had none
+    return rows.astype({column.name: int for column in COLUMNS if column.type is int and column.name in floats})
+
+
+def require_rows(rows, **parameter):
+    """Refuse a frame without rows, of which a page has nothing to show.
+
+    Parameters
+    ----------
+    rows : DataFrame
+    **parameter
+        That of the page which decides what rows there are, by its name.
+
+    Returns
+    -------
+    DataFrame
+        The same.
+
+    Raises
+    ------
+    PPModelError
+        If there are none; `ppmodel run` then ends the page with that line.
+
+    Examples
+    --------
+    >>> require_rows(pd.DataFrame(), pp=4)
+    Traceback (most recent call last):
+    ppmodel.errors.PPModelError: pp = 4: leaves nothing to show here; choose another value
+    """
+    if rows.empty:
+        ((name, value),) = parameter.items()
+        raise PPModelError(name, shown(value), "leaves nothing to show here", "choose another value")
+    return rows
 
 
 class Table(Styler):

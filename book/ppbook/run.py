@@ -74,7 +74,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         folder.mkdir()
         brought = bring(values, declared, folder)
         with tqdm(total=1, desc="notebook", file=sys.stderr, disable=None) as bar, given_paths(values, brought):
-            execute_all({source: brought}, folder, folder, 1, bar, time_limit)
+            execute_all({source: brought}, folder, folder, 1, bar, time_limit, partly=True)
         results = values.get("results", declared["results"].value if "results" in declared else "results")
         page = resolved(read(folder / source.name), folder / results)
         nbformat.write(page, folder / source.name)

@@ -1,7 +1,5 @@
 """Costs given as plain numbers, as in the literature."""
 
-from numbers import Real
-
 import numpy as np
 
 from ppmodel.costs.table import LONGEST_S, SHORTEST_S, OpCosts

@@ -165,17 +165,14 @@ NUMBERS = column_names("result")
 ENDS = "iteration_s", "fastest_s", "slowest_s"
 """An iteration's predicted time, and the ends of the range in which it was measured to be."""
 
-PARTS = tuple(name for name in column_names("iteration") if name.endswith("_s") and name not in ENDS)
-"""The parts of an iteration's time on its most loaded rank; they sum to ``iteration_s``."""
+HEADINGS = {column.name: column.heading for column in COLUMNS}
+"""The heading of each column."""
+
+PARTS = {name: HEADINGS[name] for name in column_names("iteration") if name.endswith("_s") and name not in ENDS}
+"""The parts of an iteration's time on its most loaded rank, with their headings; they sum to ``iteration_s``."""
 
 MEMORY_PARTS = (
     "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "working_bytes", "logits_bytes",
     "buffers_bytes", "reserve_bytes",
 )  # fmt: skip
 """The parts of a GPU's memory on the most loaded rank; they sum to ``peak_memory_bytes``."""
-
-HEADINGS = {column.name: column.heading for column in COLUMNS}
-"""The heading of each column."""
-
-PARTS_CALLED = {name: HEADINGS[name] for name in PARTS}
-"""Names of `PARTS` in texts and figures."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -137,6 +138,7 @@ def _cases_of(given):
     if isinstance(given, Schedule):
         return [Case(given.name, (), given)]
     if callable(given):
+        _require_generator(given)
         registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
         return registered[:1] or [Case(getattr(given, "__name__", type(given).__name__), (), given)]
     if isinstance(given, os.PathLike):
@@ -147,6 +149,17 @@ def _cases_of(given):
         rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
         raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
     return [case.with_options(given[1]) for case in _cases_of(given[0])]
+
+
+def _require_generator(function):
+    """Refuse what cannot be called with ranks and microbatches, such as a class."""
+    try:
+        inspect.signature(function).bind(4, 8)
+    except ValueError:  # some compiled functions have no signature
+        pass
+    except TypeError as error:
+        shown, remedy = getattr(function, "__name__", repr(function)), "write a function (pp, microbatches) -> Schedule"
+        raise ScheduleError("schedule", shown, f"cannot be called with two sizes: {error}", remedy) from None
 
 
 def as_cases(given):
@@ -264,7 +277,11 @@ def cases_of_text(text):
     if options is None:
         return cases
     pairs = (part.partition("=")[::2] for part in _single(options, name))
-    texts = {key.replace("-", "_"): value for key, value in pairs}
+    texts = {}
+    for key, value in pairs:
+        if key.replace("-", "_") in texts:
+            raise ScheduleError(key, value, "is given twice", "leave out all but one")
+        texts[key.replace("-", "_")] = value
     return [case.with_options(texts) for case in cases]
 
 

@@ -161,7 +161,7 @@ def register_file(path):
     Traceback (most recent call last):
     ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
     """
-    require(Path(path).is_file(), "file", path, "is not a file", "check the path")
+    require(os.path.isfile(path), "file", path, "is not a file", "check the path")
     read_text(path, error=ScheduleError)  # refuses files larger than a person would write
     before = dict(_registry)
     try:

@@ -351,7 +351,7 @@ def _checks():
 
 
 def layout_keywords():
-    """The names of the values that may be given as keywords; ranks and chunks belong to the schedule.
+    """The names of the values that may be given as keywords: all but those of the schedule and the model.
 
     Examples
     --------
@@ -433,7 +433,7 @@ def as_layout(layout=None, keywords=None):
     4
     """
     if isinstance(layout, dict):
-        names = ("name", "title", "pp", "chunks", *layout_keywords())
+        names = ("name", "title", *(name for name, _ in layout_options()))
         for name in layout:
             if name not in names:
                 raise _unknown(name, layout[name], names)
@@ -443,7 +443,10 @@ def as_layout(layout=None, keywords=None):
     elif not isinstance(layout, LayoutSpec):
         layout = load_layout(layout)
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
-    changed = {name: value for name, value in keywords.items() if value != getattr(layout, name)}
+    changed = {  # True equals 1
+        name: value for name, value in keywords.items()
+        if (value, type(value) is bool) != (getattr(layout, name), type(getattr(layout, name)) is bool)
+    }  # fmt: skip
     if not changed:
         replace(layout, **keywords)  # refuses what is equal but no number, such as True
         return layout

@@ -1,11 +1,12 @@
 """All attacks by category; a later one is a line here."""
 
-from . import code, documents, processes, words
+from . import code, documents, legal, processes, words
 from .rooms import PRODUCTS, ROWS
 
 CATEGORIES = {
     "command line": words.lines,
     "parameters": words.parameters,
+    "legal parameters": legal.legal_parameters,
     "injection": words.injection,
     "YAML": documents.documents,
     "CSV": documents.tables,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import nbformat
+import papermill
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
@@ -11,6 +12,7 @@ from ppbook.parameters import check, declared, fitting, parse, substitutes
 from ppmodel.errors import PPModelError
 from ppmodel.specs import load_model
 
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 CELL = """
 pp = 8  # count: ranks
@@ -73,7 +75,7 @@ def test_an_unknown_kind_is_refused():
         ("schedules", "[gpipe, [chimera, {concat: direct}], [hanayo, {waves: 2}]]", None),
         ("schedules", "[[asymmetric-chimera, {split: [1, 2]}]]", None),
         ("splits", "[[1, 3]]", [[1, 3]]),
-        ("splits", f"[{'[1, 3], ' * 300}]", [[1, 3]] * 300),
+        ("splits", str([[1, back] for back in range(1, 300)]), [[1, back] for back in range(1, 300)]),
         ("p2p", "blocking", "blocking"),
         ("memory_limit", "1.5 TiB", "1.5 TiB"),
         ("memory_limit", "", ""),
@@ -157,6 +159,37 @@ def test_a_parameters_cell_holds_plain_values(source):
         own_of(source)
     with pytest.raises(PPModelError, match="is tagged 'parameters'"):
         declared(new_notebook(cells=[new_code_cell(source)]))
+
+
+def test_papermills_own_inspection_reads_less(tmp_path):
+    """Why we read the cell ourselves: it cuts a text at a sign, and takes code behind a value for part of it."""
+    source = 'url = "a#b"  # folder: of results\npp = 4  # count: ranks\nfor x in []: pass'
+    cell = new_code_cell(source, metadata={"tags": ["parameters"]})
+    path = tmp_path / "odd.ipynb"
+    nbformat.write(new_notebook(cells=[cell], metadata=KERNEL), path)
+    inspected = papermill.inspect_notebook(str(path))
+    assert inspected["url"]["default"] == '"a'
+    assert "for x in" in inspected["pp"]["default"]
+    assert own_of(source.split("\nfor")[0])["url"].value == "a#b"
+    with pytest.raises(PPModelError):
+        own_of(source)
+
+
+def test_lists_that_belong_together_are_equally_long():
+    """``for each of`` in a comment names the other list; such lists may name an entry twice, others may not."""
+    own = own_of(
+        'models = ["paper"]  # model: run\ngpus = [8]  # count: for each of models\npp = [4]  # count from 2: ranks'
+    )
+    check({"models": ["paper", "paper"], "gpus": [8, 8]}, own)
+    for values, field in (
+        ({"gpus": [8, 16]}, "gpus"),
+        ({"models": ["paper"] * 3}, "gpus"),
+        ({"pp": [4, 4]}, "pp"),
+        ({"pp": [1]}, "pp"),
+    ):
+        with pytest.raises(PPModelError) as refused:
+            check(values, own)
+        assert refused.value.field == field
 
 
 def test_a_users_system_takes_its_place():

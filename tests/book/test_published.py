@@ -16,7 +16,8 @@ p2p = "overlapped"  # p2p: what a transfer occupies
 system = "mid_cp_mid_nw"  # system: where it runs
 results = "results"  # folder: of what is recorded
 """
-CHECK = "from ppbook.parameters import check_cell\n\ncheck_cell(In, globals())"
+CHECK = "%reload_ext ppbook.check"
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 RECORD = "from ppbook.report import record\n\nrecord('small', results, gain=0.25)"
 FINDING = "GPipe wins by {{ small.gain }}, *as* $B$ grows; see {doc}`small`."
 LATER = "**Take GPipe.** A second paragraph `{a}`.\n\n- with a list"
@@ -35,10 +36,9 @@ def small(tmp_path):
         new_code_cell(f"%%published\n{LATER}\n"),
         new_markdown_cell("Always."),
     ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     path = tmp_path / "notebooks" / "small.ipynb"
     path.parent.mkdir()
-    nbformat.write(new_notebook(cells=cells, metadata=kernel), path)
+    nbformat.write(new_notebook(cells=cells, metadata=KERNEL), path)
     return path
 
 

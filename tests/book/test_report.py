@@ -110,4 +110,4 @@ def test_every_notebook_checks_its_parameters():
     for path in notebook_names().values():
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
         places = [place for place, cell in enumerate(cells) if "parameters" in cell["metadata"].get("tags", ())]
-        assert ["check_cell(In, globals())" in "".join(cells[place + 1]["source"]) for place in places] == [True], path
+        assert ["%reload_ext ppbook.check" in "".join(cells[place + 1]["source"]) for place in places] == [True], path

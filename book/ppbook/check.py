@@ -1,0 +1,17 @@
+"""The check of a notebook's parameters, as an extension of IPython: ``%reload_ext ppbook.check`` behind them.
+
+It runs again with its cell, and what it refuses is the cell's error.
+"""
+
+from ppbook.parameters import check_cell
+
+
+def load_ipython_extension(shell):
+    """Refuse parameters of the wrong kind, and define the cell magic of `published`.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        The kernel's.
+    """
+    check_cell(shell.user_ns["In"], shell.user_ns)
