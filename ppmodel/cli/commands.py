@@ -65,15 +65,17 @@ class Command(_Careful, click.Command):
     def invoke(self, ctx):
         if "time_limit" not in ctx.params:
             return self._run(ctx)
-        from ppmodel.cli import guard
+        from ppmodel.schedules.cases import split_options
+        from ppmodel.schedules.own_files import time_limit
 
-        limit, names = ctx.params.pop("time_limit"), [ctx.params["file"], *ctx.params.get("names", ())]
-        files = guard.generators([ctx.params.get("name"), *names])
-        if files:
-            return guard.apart(lambda: self._run(ctx), ", ".join(files), limit)
-        if limit is not None:
+        limit = ctx.params.pop("time_limit")
+        if limit is None:
+            return self._run(ctx)
+        given = [ctx.params.get("name"), ctx.params.get("file"), *ctx.params.get("names", ())]
+        if not any(split_options(name)[0].endswith(".py") for name in given if name):
             raise PPModelError("--time-limit", limit, "has no effect without a generator (.py)", "leave it out")
-        return self._run(ctx)
+        with time_limit(limit):
+            return self._run(ctx)
 
     def _run(self, ctx):
         try:

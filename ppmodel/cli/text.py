@@ -20,13 +20,10 @@ def plain(text, keep=""):
 
 MANY, _FIRST = 16, 8
 
-out = None
-"""The stream to print to; None means standard output."""
-
 
 def say(text, newline=True):
     """Print lines of text."""
-    click.echo(plain(text, keep="\n"), file=out, nl=newline)
+    click.echo(plain(text, keep="\n"), nl=newline)
 
 
 def say_json(value):

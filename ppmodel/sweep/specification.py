@@ -9,16 +9,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from ppmodel import specs
 from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.files import read_text
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
-from ppmodel.schedules.cases import as_case, is_file, split_options
+from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
 from ppmodel.specs.files import layout_names, model_names, system_names
 from ppmodel.specs.layout import as_layout, as_layouts
-from ppmodel.sweep.files import read
 from ppmodel.sweep.grid import Sweep
 
 _MAX_ROWS = 10**7
+_LARGEST_FILE = 2**26
 _NO_ENTRY = "must have an entry", "list at least one, or delete the key"
 _TWICE = "is listed twice", "delete one of the two"
 _FORM = "write 'key: value' or 'key: [value, ...]', as in data/templates/sweep.yaml"
@@ -193,7 +194,8 @@ def _named_cases(path, place, entry, files):
     file = path.parent / entry.file
     if not file.is_file():
         _refuse(path, ("schedules", place, "file"), entry.file, "is not a file", "check the path")
-    cases, text = read(file)
+    cases = cases_of_file(file)
+    text = cases[0].own.generate.code if cases[0].own else read_text(file, _LARGEST_FILE)
     if entry.name is not None:
         cases = [case for case in cases if case.name == entry.name]
         if not cases:

@@ -1,0 +1,328 @@
+"""Generators in users' files: the only place where code is loaded that does not come with the package.
+
+Each file runs in a process of its own (`host`), whose time and memory are limited and which ends with this one. What
+it registers is called through that process, so that a file's errors, loops, output and threads stay there. Entries
+carry the text of their file: they can be sent to other machines, and a file that is edited is another one.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections import OrderedDict
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from threading import RLock
+from time import monotonic
+
+import numpy as np
+
+from ppmodel import errors
+from ppmodel.errors import PPModelError, ScheduleError, shown
+from ppmodel.files import read_text
+from ppmodel.schedules import registry
+from ppmodel.schedules.options import Option
+from ppmodel.tables import Schedule
+
+_time_limit_s = ContextVar("time limit", default=60.0)
+_START_S, _END_S, _LONGEST_S = 60.0, 5.0, 10**6
+_LARGEST_HEAD, _LARGEST_TABLE = 2**28, 2**32
+_MOST_PRINTED, _LONGEST_PRINTED = 2**16, 1000
+_KEPT = 8
+_START = "import sys; sys.path[:] = sys.argv[1:]; from ppmodel.schedules.host import serve; serve()"
+_hosts, _lock = OrderedDict(), RLock()
+
+
+class StoppedError(ScheduleError):
+    """A file whose process did not answer in time, or ended: that says nothing about a schedule at a size."""
+
+
+@contextmanager
+def time_limit(seconds):
+    """Within the context, let files take so long to load, and their generators for one table; a minute by default."""
+    before = _time_limit_s.set(seconds)
+    try:
+        yield
+    finally:
+        _time_limit_s.reset(before)
+
+
+def register_file(path):
+    """Run a Python file that registers its own schedules, in a process of its own.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that decorates each of its generators with `schedule`; ``data/templates/my_schedule.py`` is a template.
+
+    Returns
+    -------
+    list of Entry
+        What it registers, from now on also known by name to `build`, `names` and `get` in this process.
+
+    Raises
+    ------
+    PPModelError
+        If there is no such file, it fails, takes longer than `time_limit` or registers nothing; the registry is then
+        unchanged.
+
+    Examples
+    --------
+    >>> register_file("nowhere.py")
+    Traceback (most recent call last):
+    ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
+    """
+    with suppress(OSError, ValueError):  # such a path is refused below
+        registry.require(os.path.exists(path), "file", path, "is not a file", "check the path")
+    path, code = str(path), read_text(path, error=ScheduleError)
+    try:
+        entries = [_entry(path, code, described) for described in _host(path, code).described]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, PPModelError):
+            raise
+        raise _ended(path) from None
+    registry.add(entries)
+    return entries
+
+
+def _entry(path, code, described):
+    """The `Entry` of a description by `host`; its functions are called in the file's process."""
+    name, line = described["name"], described["line"]
+
+    def remote(function, place=None):
+        return Remote(path, code, name, function, place, line)
+
+    options = tuple(
+        Option(
+            option["name"], remote("read", place), _tupled(option["default"]), option["form"], option["rule"],
+            option["help"], remote("accepts", place), _tupled(option["examples"]),
+        )
+        for place, option in enumerate(described["options"])
+    )  # fmt: skip
+    formulas = [remote(which) if described[which] else None for which in ("bubble_ratio", "published")]
+    texts = [described[field] for field in ("label", "title", "legal")]
+    others = described["searched"], described["when"], described["source"]
+    return registry.Entry(name, remote("generate"), *texts, options, *formulas, *others, file=path)
+
+
+def _tupled(value):
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A function of a user's file, called in the process that runs the file.
+
+    Parameters
+    ----------
+    path, code : str
+        The file, and its text.
+    name, function : str
+        The schedule, and the field of its `Entry`, or of the option at `place`.
+    line : int or None
+        Where the generator begins.
+    """
+
+    path: str
+    code: str
+    name: str
+    function: str
+    place: int | None
+    line: int | None
+
+    def __call__(self, *arguments, **options):
+        head, tail = _host(self.path, self.code).ask([self.name, self.function, self.place, arguments, options])
+        if self.function == "generate":
+            return self._table(head, tail, *arguments)
+        if "raised" in head:
+            raise ValueError(head["raised"])
+        value = _tupled(head.get("value"))
+        is_ratio = isinstance(value, str) and self.function in ("bubble_ratio", "published")
+        return Fraction(value) if is_ratio else value
+
+    def _table(self, head, tail, num_ranks, num_microbatches):
+        """The table that was sent, checked in full: the process may send anything."""
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        try:
+            arrays, begin = [], 0
+            for shape in head.pop("shapes"):
+                count = prod(shape)
+                arrays.append(np.frombuffer(tail, "<i4", count, begin).reshape(shape))
+                begin += 4 * count
+            columns, rank_start, placement = arrays
+            kind, stage, microbatch, replica, joined = columns
+            if placement.min() < 0 or head["num_microbatches"] < 1 or head["microbatch_parts"] < 1:
+                raise ValueError
+            table = Schedule(
+                placement=placement, kind=kind, stage=stage, microbatch=microbatch, replica=replica, joined=joined != 0,
+                rank_start=rank_start, **head,
+            )  # fmt: skip
+            if len(table.stage_shares) != table.num_stages:
+                raise ValueError
+            registry.require_made(self.name, table, num_ranks, num_microbatches, where)
+            table.validate()
+        except PPModelError as error:
+            error.where = error.where or where
+            error.why = error.why or f"at S = {num_ranks}, B = {num_microbatches}"
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError):
+            raise _ended(self.path) from None
+        return table
+
+
+# ---- the process ---------------------------------------------------------------------------------
+
+
+def _host(path, code):
+    """The process that runs a file; it is started if it is not there."""
+    with _lock:
+        host = _hosts.get((path, code))
+        if host is None or host.process.poll() is not None:
+            for key in [*_hosts][: max(0, len(_hosts) - _KEPT + 1)]:
+                _hosts.pop(key).close()
+            host = _hosts[path, code] = _Host(path, code)
+        _hosts.move_to_end((path, code))
+        return host
+
+
+def end_processes():
+    """End the processes of all files; a later call starts its own again."""
+    with _lock:
+        while _hosts:
+            _hosts.popitem()[1].close()
+
+
+def _forget():
+    """After a fork: the processes belong to the parent, and a lock that another thread held stays locked."""
+    global _hosts, _lock
+    _hosts, _lock = OrderedDict(), RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+class _Host:
+    """A process that has run a file. One thread at a time asks it.
+
+    Attributes
+    ----------
+    described : list of dict
+        What the file registers.
+    """
+
+    def __init__(self, path, code):
+        if not hasattr(os, "fork"):
+            rule = "is run in a separate process, which this system cannot fork"
+            raise ScheduleError("file", path, rule, "use Linux or macOS, or pass its function in Python")
+        self.path, self.lock, self.received, self.printed, self.left = path, RLock(), bytearray(), "", _MOST_PRINTED
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.process = subprocess.Popen([sys.executable, "-c", _START, *sys.path], process_group=0, bufsize=0, **pipes)
+        try:
+            self._answer(_START_S)
+            self.described = self.ask([path, code])[0]["entries"]
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        """End the process, and all that it has started."""
+        with self.lock:
+            with suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+                pipe.close()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_END_S)
+
+    def ask(self, request):
+        """Send a request, and wait for the answer.
+
+        Returns
+        -------
+        head : dict
+        tail : bytes
+
+        Raises
+        ------
+        PPModelError
+            What the file raises; or if it takes too long, or ends the process.
+        """
+        with self.lock:
+            try:
+                with suppress(OSError):  # it has ended
+                    self.process.stdin.write(json.dumps(request).encode() + b"\n")
+                head, tail = self._answer(_time_limit_s.get())
+            except BaseException:  # also an interruption: what it sends later is no answer to the next request
+                self.close()
+                raise
+        if "error" in head:
+            raise _raised(head, self.path)
+        return head, tail
+
+    def _answer(self, seconds):
+        """The head and the tail of an answer; what the file prints meanwhile goes to standard error."""
+        last, size, head = monotonic() + min(seconds, _LONGEST_S), None, None
+        poll, streams = select.poll(), {self.process.stdout.fileno(): False, self.process.stderr.fileno(): True}
+        for number in streams:
+            poll.register(number, select.POLLIN)
+        while size is None or len(self.received) < size:
+            left = last - monotonic()
+            ready = poll.poll(1000 * left) if left > 0 else []
+            if not ready:
+                longer = f"fix its loop, or pass, for example, --time-limit {2 * seconds:g}"
+                raise StoppedError("file", self.path, f"has not finished after {seconds:g} s", longer)
+            for number, _ in ready:
+                piece = os.read(number, 2**20)
+                if streams[number]:
+                    self._print(piece)
+                    if not piece:
+                        poll.unregister(number)
+                elif piece:
+                    self.received += piece
+                else:
+                    raise _ended(self.path)
+            if size is None and b"\n" in self.received:
+                line, _, self.received = self.received.partition(b"\n")
+                try:
+                    head, size = json.loads(line)
+                    if not (isinstance(head, dict) and type(size) is int and 0 <= size <= _LARGEST_TABLE):
+                        raise ValueError
+                except (ValueError, TypeError, RecursionError):  # the file can write to the same pipe
+                    raise _ended(self.path) from None
+            elif size is None and len(self.received) > _LARGEST_HEAD:
+                raise _ended(self.path)
+        self._print(b"\n" if self.printed else b"")
+        tail, self.received = bytes(self.received[:size]), self.received[size:]
+        return head, tail
+
+    def _print(self, piece):
+        """Print whole lines, without control characters, until it is too much."""
+        *lines, self.printed = (self.printed + piece.decode(errors="replace")).split("\n")
+        if len(self.printed) > _LONGEST_PRINTED:
+            lines, self.printed = [*lines, self.printed], ""
+        for line in lines:
+            if self.left > 0 and sys.stderr is not None:
+                with suppress(OSError, ValueError):
+                    print(shown(line, _LONGEST_PRINTED), file=sys.stderr)
+            self.left -= len(line) + 1
+
+
+def _raised(head, path):
+    """The error that an answer describes."""
+    kind, parts = getattr(errors, str(head["error"]), None), head.get("parts")
+    names = {"field", "value", "rule", "remedy", "where", "why", "grid"}
+    is_error = isinstance(kind, type) and issubclass(kind, PPModelError) and isinstance(parts, dict)
+    if not is_error or parts.keys() != names or not all(isinstance(text, str | None) for text in parts.values()):
+        return _ended(path)
+    return kind(**parts)
+
+
+def _ended(path):
+    return StoppedError("file", path, "ends the process that it runs in", "let it return a Schedule or raise an error")
