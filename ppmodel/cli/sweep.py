@@ -11,7 +11,7 @@ EXIT_INTERRUPTED = 130
 
 @command("sweep")
 @click.argument("specification", metavar="SPEC", type=click.Path())
-@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output; must end in .parquet.")
+@click.option("--out", type=arguments.Output(), required=True, metavar="FILE", help="The output; must end in .parquet.")
 @click.option("--workers", type=arguments.count(1024), metavar="N", help="Compute in N processes on this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
 @click.option(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
-from ppmodel.export.files import checked_target
+from ppmodel.files import checked_target, inputs_spared
 from ppmodel.schedules.own_files import time_limit as limited
 from ppmodel.sweep.grid import chunk_bounds
 from ppmodel.sweep.progress import counted, progress, say
@@ -108,15 +108,15 @@ def run_sweep(
     out = Path(out)
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
-    checked_target(out, "--out")
-    with limited(time_limit):
+    with limited(time_limit), inputs_spared():
         sweep = replace(load_sweep(specification, schedule_files), time_limit=time_limit)
+        checked_target(out, "--out")
     store = Store(out, sweep, chunk_bounds(sweep))
     with store.locked():
         computed = None
-        if out.exists() and not force:
-            store.require_finished()
-        else:
+        if out.exists():
+            store.require_ours(force)
+        if force or not out.exists():
             store.begin(force)
             computed = _complete(store, sweep, workers, scheduler, process_ends)
         return Summary(out, sweep.num_rows, computed, store.refused())
