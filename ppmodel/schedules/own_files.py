@@ -81,7 +81,7 @@ def register_file(path):
         registry.require(os.path.exists(path), "file", path, "is not a file", "check the path")
     path, code = str(path), read_text(path, error=ScheduleError)
     try:
-        entries = [_entry(path, code, described) for described in _host(path, code).described]
+        entries = [_entry(path, code, described) for described in _host(path, code).described()]
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, PPModelError):
             raise
@@ -179,15 +179,14 @@ class Remote:
 
 
 def _host(path, code):
-    """The process that runs a file; it is started if it is not there."""
+    """The process that runs a file, which may have to be started."""
     with _lock:
-        host = _hosts.get((path, code))
-        if host is None or host.process.poll() is not None:
-            for key in [*_hosts][: max(0, len(_hosts) - _KEPT + 1)]:
-                _hosts.pop(key).close()
-            host = _hosts[path, code] = _Host(path, code)
-        _hosts.move_to_end((path, code))
-        return host
+        host = _hosts.pop((path, code), None) or _Host(path, code)
+        _hosts[path, code] = host
+        unused = [_hosts.pop(key) for key in [*_hosts][:-_KEPT]]
+    for other in unused:
+        other.close()
+    return host
 
 
 def end_processes():
@@ -208,31 +207,33 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Host:
-    """A process that has run a file. One thread at a time asks it.
-
-    Attributes
-    ----------
-    described : list of dict
-        What the file registers.
-    """
+    """A process that runs a file, once it is asked. One thread at a time asks it."""
 
     def __init__(self, path, code):
+        self.path, self.code, self.lock, self.process, self.entries = path, code, RLock(), None, None
+
+    def described(self):
+        """What the file registers, a dict each."""
+        with self.lock:  # not a cached property, whose lock is of all threads, and stays locked after a fork
+            if self.entries is None:
+                self.entries = self._start()["entries"]
+            return self.entries
+
+    def _start(self):
+        """Start the process, and let it run the file."""
         if not hasattr(os, "fork"):
             rule = "is run in a separate process, which this system cannot fork"
-            raise ScheduleError("file", path, rule, "use Linux or macOS, or pass its function in Python")
-        self.path, self.lock, self.received, self.printed, self.left = path, RLock(), bytearray(), "", _MOST_PRINTED
+            raise ScheduleError("file", self.path, rule, "use Linux or macOS, or pass its function in Python")
+        self.received, self.printed, self.left = bytearray(), "", _MOST_PRINTED
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         self.process = subprocess.Popen([sys.executable, "-c", _START, *sys.path], process_group=0, bufsize=0, **pipes)
-        try:
-            self._answer(_START_S)
-            self.described = self.ask([path, code])[0]["entries"]
-        except BaseException:
-            self.close()
-            raise
+        return self._exchanged([self.path, self.code], _START_S)[0]
 
     def close(self):
         """End the process, and all that it has started."""
         with self.lock:
+            if self.process is None:
+                return
             with suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.kill()
@@ -240,6 +241,7 @@ class _Host:
                 pipe.close()
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_END_S)
+            self.process = None
 
     def ask(self, request):
         """Send a request, and wait for the answer.
@@ -255,13 +257,21 @@ class _Host:
             What the file raises; or if it takes too long, or ends the process.
         """
         with self.lock:
-            try:
-                with suppress(OSError):  # it has ended
-                    self.process.stdin.write(json.dumps(request).encode() + b"\n")
-                head, tail = self._answer(_time_limit_s.get())
-            except BaseException:  # also an interruption: what it sends later is no answer to the next request
-                self.close()
-                raise
+            if self.process is None:
+                self._start()
+            return self._exchanged(request)
+
+    def _exchanged(self, request, start_s=None):
+        """Send a request, the first one when the process has started; its answer."""
+        try:
+            if start_s is not None:
+                self._answer(start_s)
+            with suppress(OSError):  # it has ended
+                self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            head, tail = self._answer(_time_limit_s.get())
+        except BaseException:  # also an interruption: what it sends later is no answer to the next request
+            self.close()
+            raise
         if "error" in head:
             raise _raised(head, self.path)
         return head, tail
