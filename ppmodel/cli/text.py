@@ -50,15 +50,6 @@ def counted(number, word):
     return f"{number} {word}{'es' if word.endswith('ch') else 's'}"
 
 
-def joined(texts):
-    """Texts as a list within a sentence.
-
-    >>> joined([]), joined(["A"]), joined(["A", "B"]), joined(["A", "B", "C"])
-    ('', 'A', 'A and B', 'A, B and C')
-    """
-    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
-
-
 def numbers(values):
     """Numbers to four digits, separated by spaces.
 

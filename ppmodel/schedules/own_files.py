@@ -7,7 +7,6 @@ carry the text of their file: they can be sent to other machines, and a file tha
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,8 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from threading import RLock
-from time import monotonic
+from threading import RLock, Thread, Timer
 
 import numpy as np
 
@@ -224,24 +222,28 @@ class _Host:
         if not hasattr(os, "fork"):
             rule = "is run in a separate process, which this system cannot fork"
             raise ScheduleError("file", self.path, rule, "use Linux or macOS, or pass its function in Python")
-        self.received, self.printed, self.left = bytearray(), "", _MOST_PRINTED
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self.process = subprocess.Popen([sys.executable, "-c", _START, *sys.path], process_group=0, bufsize=0, **pipes)
+        self.process = subprocess.Popen([sys.executable, "-c", _START, *sys.path], process_group=0, **pipes)
+        self.relay = Thread(target=_print_lines, args=(self.process.stderr,), daemon=True)
+        self.relay.start()
         return self._exchanged([self.path, self.code], _START_S)[0]
 
     def close(self):
         """End the process, and all that it has started."""
         with self.lock:
-            if self.process is None:
-                return
-            with suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.kill()
-            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-                pipe.close()
-            with suppress(subprocess.TimeoutExpired):
+            if self.process is not None:
+                self._kill()
                 self.process.wait(_END_S)
-            self.process = None
+                self.relay.join(_END_S)
+                self.process.stdout.close()
+                with suppress(OSError):  # what was not sent
+                    self.process.stdin.close()
+                self.process = None
+
+    def _kill(self):
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
 
     def ask(self, request):
         """Send a request, and wait for the answer.
@@ -268,6 +270,7 @@ class _Host:
                 self._answer(start_s)
             with suppress(OSError):  # it has ended
                 self.process.stdin.write(json.dumps(request).encode() + b"\n")
+                self.process.stdin.flush()
             head, tail = self._answer(_time_limit_s.get())
         except BaseException:  # also an interruption: what it sends later is no answer to the next request
             self.close()
@@ -277,51 +280,33 @@ class _Host:
         return head, tail
 
     def _answer(self, seconds):
-        """The head and the tail of an answer; what the file prints meanwhile goes to standard error."""
-        last, size, head = monotonic() + min(seconds, _LONGEST_S), None, None
-        poll, streams = select.poll(), {self.process.stdout.fileno(): False, self.process.stderr.fileno(): True}
-        for number in streams:
-            poll.register(number, select.POLLIN)
-        while size is None or len(self.received) < size:
-            left = last - monotonic()
-            ready = poll.poll(1000 * left) if left > 0 else []
-            if not ready:
+        """The head and the tail of an answer."""
+        late = Timer(min(seconds, _LONGEST_S), self._kill)
+        late.daemon = True
+        late.start()
+        try:
+            head, size = json.loads(self.process.stdout.readline(_LARGEST_HEAD))
+            tail = self.process.stdout.read(min(size, _LARGEST_TABLE))
+            if not isinstance(head, dict) or len(tail) != size:
+                raise ValueError
+        except (ValueError, TypeError, RecursionError):  # it has ended; or the file has written to the same pipe
+            if late.finished.is_set():
                 longer = f"fix its loop, or pass, for example, --time-limit {2 * seconds:g}"
-                raise StoppedError("file", self.path, f"has not finished after {seconds:g} s", longer)
-            for number, _ in ready:
-                piece = os.read(number, 2**20)
-                if streams[number]:
-                    self._print(piece)
-                    if not piece:
-                        poll.unregister(number)
-                elif piece:
-                    self.received += piece
-                else:
-                    raise _ended(self.path)
-            if size is None and b"\n" in self.received:
-                line, _, self.received = self.received.partition(b"\n")
-                try:
-                    head, size = json.loads(line)
-                    if not (isinstance(head, dict) and type(size) is int and 0 <= size <= _LARGEST_TABLE):
-                        raise ValueError
-                except (ValueError, TypeError, RecursionError):  # the file can write to the same pipe
-                    raise _ended(self.path) from None
-            elif size is None and len(self.received) > _LARGEST_HEAD:
-                raise _ended(self.path)
-        self._print(b"\n" if self.printed else b"")
-        tail, self.received = bytes(self.received[:size]), self.received[size:]
+                raise StoppedError("file", self.path, f"has not finished after {seconds:g} s", longer) from None
+            raise _ended(self.path) from None
+        finally:
+            late.cancel()
         return head, tail
 
-    def _print(self, piece):
-        """Print whole lines, without control characters, until it is too much."""
-        *lines, self.printed = (self.printed + piece.decode(errors="replace")).split("\n")
-        if len(self.printed) > _LONGEST_PRINTED:
-            lines, self.printed = [*lines, self.printed], ""
-        for line in lines:
-            if self.left > 0 and sys.stderr is not None:
-                with suppress(OSError, ValueError):
-                    print(shown(line, _LONGEST_PRINTED), file=sys.stderr)
-            self.left -= len(line) + 1
+
+def _print_lines(stream):
+    """Print what a file prints, without control characters, until it is too much."""
+    left = _MOST_PRINTED
+    with stream:
+        while line := stream.readline(_LONGEST_PRINTED):
+            if (left := left - len(line)) > 0:
+                with suppress(OSError, ValueError, AttributeError):
+                    print(shown(line.decode(errors="replace").rstrip("\n"), _LONGEST_PRINTED), file=sys.stderr)
 
 
 def _raised(head, path):
