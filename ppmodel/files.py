@@ -133,7 +133,7 @@ def checked_target(path, field):
         write-protected, or it is not to be replaced: see `inputs_spared`, and files that come with the package.
     """
     given = named(path, field)
-    path, spared = Path(os.path.abspath(given)), {*(_spared.get() or ()), *_opened(0)}
+    path = Path(os.path.abspath(given))
     if _is_stream(path):
         return path
     rule, remedy = None, "name another file"
@@ -148,7 +148,7 @@ def checked_target(path, field):
     else:
         if not stat.S_ISREG(status.st_mode):
             rule = "exists but is not a file"
-        elif (status.st_dev, status.st_ino) in spared:
+        elif (status.st_dev, status.st_ino) in (_spared.get() or ()) or _is_same(0, status):
             rule = "is what this command reads"
         elif path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):
             rule, remedy = "is a file that was redirected", "name the file itself"
@@ -161,15 +161,6 @@ def checked_target(path, field):
     return path
 
 
-def _opened(*numbers):
-    """Device and inode of the regular files among standard input (0), output (1) and error (2)."""
-    for number in numbers:
-        with suppress(OSError):
-            status = os.fstat(number)
-            if stat.S_ISREG(status.st_mode):
-                yield status.st_dev, status.st_ino
-
-
 def _is_stream(path):
     """Whether a path leads to a device or pipe of the process, or to the file that its output or errors go to."""
     try:
@@ -177,8 +168,25 @@ def _is_stream(path):
     except OSError:
         return False
     if stat.S_ISREG(status.st_mode):
-        return (status.st_dev, status.st_ino) in _opened(1, 2)
+        return _is_same(1, status) or _is_same(2, status)
     return path.is_relative_to("/dev") or path.is_relative_to("/proc")
+
+
+def _add_to_stream(path, text):
+    """Write to a stream; to our own through its own descriptor, so that nothing is written over."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    status = os.stat(path)
+    ours = [number for number in (1, 2) if _is_same(number, status)]
+    with open(os.dup(ours[0]) if ours else path, "a", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        file.write(text)
+
+
+def _is_same(number, status):
+    try:
+        return os.path.samestat(os.fstat(number), status)
+    except OSError:
+        return False
 
 
 def write_whole(path, text, field):
@@ -198,16 +206,12 @@ def write_whole(path, text, field):
         If it cannot be written.
     """
     path = checked_target(path, field)
-    if _is_stream(path):  # what a shell has redirected is added to, not replaced
-        try:
-            if sys.stdout is not None:
-                sys.stdout.flush()
-            with open(path, "a", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                file.write(text)
-        except OSError as error:
-            rule = f"cannot be written ({error.strerror})"
-            raise PPModelError(field, path, rule, "name another file") from None
-        return
+    try:
+        if _is_stream(path):
+            _add_to_stream(path, text)
+            return
+    except OSError as error:
+        raise PPModelError(field, path, f"cannot be written ({error.strerror})", "name another file") from None
     under_way = path.with_name(f".ppmodel-{token_hex(8)}.tmp")
     try:
         try:  # a file without a name until it is complete: if a signal ends the process, nothing is left

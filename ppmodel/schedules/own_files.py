@@ -75,8 +75,7 @@ def register_file(path):
     Traceback (most recent call last):
     ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
     """
-    with suppress(OSError, ValueError):  # such a path is refused below
-        registry.require(os.path.exists(path), "file", path, "is not a file", "check the path")
+    registry.require(os.path.isfile(path), "file", path, "is not a file", "check the path")
     path, code = str(path), read_text(path, error=ScheduleError)
     try:
         entries = [_entry(path, code, described) for described in _host(path, code).described()]
