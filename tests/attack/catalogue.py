@@ -1,6 +1,6 @@
 """All attacks by category; a later one is a line here."""
 
-from . import code, documents, processes, words
+from . import code, documents, doors, processes, words
 from .rooms import ROWS
 
 CATEGORIES = {
@@ -19,6 +19,7 @@ CATEGORIES = {
     "kills": processes.kills,
     "concurrency": processes.concurrency,
     "tampering": processes.tampering,
+    "doors": doors.doors,
 }
 """Each a function that yields attacks, the same ones every time."""
 
