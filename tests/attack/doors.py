@@ -102,7 +102,8 @@ def streams():
         yield Attack(
             "doors", f"{line} {stream}, {how}", [*line.split(), stream], FILES | {"log": "kept\n", "given": "given\n"},
             prepare=lambda work: (work / "link").symlink_to("/dev/stdout"), begin=_streams(how), fresh=True,
-            writes="log", keeps="log", holds=lambda work, _: _kept(work), seconds=60, loud=stream in ("/dev/stderr", "/dev/fd/2"),
+            writes="log", keeps="log", holds=lambda work, _: _kept(work), seconds=60,
+            loud=stream in ("/dev/stderr", "/dev/fd/2"),
         )  # fmt: skip
 
 
