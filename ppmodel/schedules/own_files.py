@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from threading import RLock, Thread, Timer
+from threading import Event, RLock, Thread, Timer
 
 import numpy as np
 
@@ -232,7 +232,8 @@ class _Host:
         with self.lock:
             if self.process is not None:
                 self._kill()
-                self.process.wait(_END_S)
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(_END_S)
                 self.relay.join(_END_S)
                 self.process.stdout.close()
                 with suppress(OSError):  # what was not sent
@@ -240,9 +241,10 @@ class _Host:
                 self.process = None
 
     def _kill(self):
-        with suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.kill()
+        if (process := self.process) is not None:  # it may have ended meanwhile
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
 
     def ask(self, request):
         """Send a request, and wait for the answer.
@@ -280,21 +282,22 @@ class _Host:
 
     def _answer(self, seconds):
         """The head and the tail of an answer."""
-        late = Timer(min(seconds, _LONGEST_S), self._kill)
-        late.daemon = True
-        late.start()
+        is_late = Event()  # before the pipe is closed; a timer says that it has finished only after that
+        timer = Timer(min(seconds, _LONGEST_S), lambda: (is_late.set(), self._kill()))
+        timer.daemon = True
+        timer.start()
         try:
             head, size = json.loads(self.process.stdout.readline(_LARGEST_HEAD))
             tail = self.process.stdout.read(min(size, _LARGEST_TABLE))
             if not isinstance(head, dict) or len(tail) != size:
                 raise ValueError
         except (ValueError, TypeError, RecursionError):  # it has ended; or the file has written to the same pipe
-            if late.finished.is_set():
+            if is_late.is_set():
                 longer = f"fix its loop, or pass, for example, --time-limit {2 * seconds:g}"
                 raise StoppedError("file", self.path, f"has not finished after {seconds:g} s", longer) from None
             raise _ended(self.path) from None
         finally:
-            late.cancel()
+            timer.cancel()
         return head, tail
 
 
