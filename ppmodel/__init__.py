@@ -7,6 +7,7 @@
 """
 
 from importlib import import_module
+from threading import RLock
 
 TYPE_CHECKING = False  # type checkers know this name; importing it from typing takes 8 ms
 if TYPE_CHECKING:
@@ -35,14 +36,16 @@ _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C be
     "read_table": "ppmodel.export", "simulate": "ppmodel.points.compare",
 }  # fmt: skip
 
+_loading = RLock()
 
-def __getattr__(name):
+
+def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LATER[name]), name)
-    globals()[name] = value
+    with _loading:  # a package imports its modules, and a module its package: two threads would wait for each other
+        value = globals()[name] = getattr(import_module(_LATER[name]), name)
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(__all__)

@@ -6,6 +6,7 @@ what a command reads nor what comes with the package, and is added to streams.
 
 import json
 import os
+import re
 import stat
 import sys
 from contextlib import contextmanager, suppress
@@ -35,12 +36,11 @@ def named(path, field="file", error=PPModelError):
     if not isinstance(path, str | os.PathLike):
         raise error(field, repr(path), "is not the name of a file", "give its path")
     try:
-        is_name = b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:
-        is_name = False
-    if not is_name:
-        raise error(field, ascii(str(path)), "is not the name of a file", "give its path")
-    return Path(path)
+        if "\0" not in os.fsdecode(os.fsencode(path)):
+            return Path(path)
+    except UnicodeEncodeError:  # a lone surrogate
+        pass
+    raise error(field, path, "cannot be the name of a file", "leave out NUL and what is no character")
 
 
 @contextmanager
@@ -234,6 +234,35 @@ def write_whole(path, text, field):
     finally:
         with suppress(OSError):
             under_way.unlink()
+
+
+_ESCAPED = re.compile(r"\\(\\|[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+
+
+def escaped(text):
+    """Write a text on one line: a backslash, whatever is not printable, and spaces at its ends as in Python's strings.
+
+    Names and titles are written to files in this form, so that they can neither end their line nor look like another
+    one; `unescaped` reads them.
+
+    >>> escaped("two\\nlines, \\x85"), escaped("plain text")
+    ('two\\\\nlines,\\\\x20\\\\x85', 'plain text')
+    """
+    inner = range(len(text) - len(text.lstrip()), len(text.rstrip()))
+    return "".join(
+        char if char.isprintable() and char != "\\" and (char != " " or place in inner)
+        else "\\x20" if char == " " else char.encode("unicode_escape").decode()
+        for place, char in enumerate(text)
+    )  # fmt: skip
+
+
+def unescaped(text):
+    """Read what `escaped` has written; a backslash that begins none of its sequences stands for itself.
+
+    >>> unescaped(r"two\\nlines"), unescaped(r"C:\\Users")
+    ('two\\nlines', 'C:\\\\Users')
+    """
+    return _ESCAPED.sub(lambda match: match[0].encode().decode("unicode_escape"), text)
 
 
 def parse_json(text):

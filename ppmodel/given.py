@@ -1,16 +1,36 @@
 """Values as callers give them: one or several, as Python's own numbers or those of NumPy and pandas."""
 
+from contextlib import suppress
+from fractions import Fraction
+
+_LARGEST = 1e300
+
 
 def plain(given):
-    """Turn a number of NumPy into Python's own, and an array or a Series into a list; anything else stays as it is.
+    """Turn a number of NumPy, or a fraction, into Python's own, and an array or a Series into a list.
+
+    Anything else stays as it is.
 
     Examples
     --------
     >>> import numpy as np
-    >>> plain(np.int64(4)), plain(np.arange(2)), plain("1f1b")
-    (4, [0, 1], '1f1b')
+    >>> plain(np.int64(4)), plain(np.arange(2)), plain(Fraction(1, 2)), plain("1f1b")
+    (4, [0, 1], 0.5, '1f1b')
     """
-    return given.tolist() if hasattr(given, "tolist") else given
+    if hasattr(given, "tolist"):
+        return given.tolist()
+    with suppress(OverflowError):  # the caller's rule refuses what no number holds
+        return float(given) if isinstance(given, Fraction) else given
+    return given
+
+
+def is_number(value):
+    """Whether a value is one of Python's own numbers, of ordinary size: no bool, fraction, text or NaN.
+
+    >>> is_number(1), is_number(0.5), is_number(True), is_number("1"), is_number(10**400), is_number(float("nan"))
+    (True, True, False, False, False, False)
+    """
+    return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
 
 
 def listed(given):

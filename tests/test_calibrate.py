@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from test_predict import ROW, write
 
 from ppmodel.cli import main
@@ -15,6 +17,8 @@ from ppmodel.measured import is_tight, memory_errors, predicted, read_rows
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
+from ppmodel.schedules import names
+from ppmodel.schedules.cases import Case
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
@@ -50,26 +54,54 @@ def test_batches_are_the_twin_of_predictions(name):
         assert held / 1e9 == pytest.approx([one["predicted_memory_gb"] for one in alone], rel=1e-12)
 
 
-ZERO_2 = ROW | {"zero": "2"}
-ODD = [
-    ZERO_2,
-    ROW | {"flushes": "2"},
-    ROW | {"zero": "3"},
-    ROW | {"schedule": "zb-h1", "chunks": "1"},
-    ROW | {"recompute": "selective"},
-]
+@st.composite
+def legal_rows(draw, schedule):
+    """Random rows of a schedule; most of them can be predicted."""
+    sizes = {name: draw(st.sampled_from(values)) for name, values in {
+        "tp": (1, 2, 4), "cp": (1, 2), "dp": (1, 2), "pp": (2, 4), "zero": (0, 1, 2, 3), "microbatch_size": (1, 2),
+        "flushes": (1, 1, 2),
+    }.items()}  # fmt: skip
+    words = {name: draw(st.sampled_from(values)) for name, values in {
+        "sequence_parallel": ("true", "false"), "recompute": ("none", "selective", "full"),
+        "attention": ("flash", "unfused", "unfused-fused-softmax"), "gated_mlp": ("true", "false"),
+    }.items()}  # fmt: skip
+    chunks = "2" if "chunks" in Case(schedule).known_options else "1"
+    batch = sizes["dp"] * sizes["microbatch_size"] * sizes["flushes"] * draw(st.sampled_from((sizes["pp"], 12)))
+    numbers = {name: str(size) for name, size in sizes.items()}
+    return ROW | words | numbers | {"schedule": schedule, "chunks": chunks, "global_batch": str(batch)}
 
 
-@pytest.mark.parametrize("row", ODD, ids=["zero 2", "flushes", "zero 3", "halves", "selective"])
-@pytest.mark.parametrize("overlaps", [False, True])
-def test_batches_know_what_the_measured_files_lack(row, overlaps):
-    """Gradients and weights that are shared out, backwards in halves, attention recomputed alone, hidden traffic."""
-    start = load_system(STARTS["a100_layouts"])
+@pytest.mark.parametrize("schedule", names())
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(data=st.data(), overlaps=st.booleans(), name=st.sampled_from(["a100_layouts", "h100_mlperf"]))
+def test_calibrations_fit_the_model_that_predicts(schedule, data, overlaps, name):
+    """Whatever the schedule and the row, time and memory to be fitted are those of `predict`."""
+    start = load_system(STARTS[name])
     switches = dict.fromkeys(("overlap_tensor", "overlap_gradients", "overlap_parameters"), overlaps)
     system = replace(start, framework=replace(start.framework, **switches))
+    row = data.draw(legal_rows(schedule))
     alone = predicted(row, system)
+    assume(alone["refused"] is None)
     assert Batch([row], system).seconds([system])[0, 0] == pytest.approx(alone["predicted_iteration_s"], rel=1e-12)
     assert Batch([row], system).bytes([system])[0, 0] / 1e9 == pytest.approx(alone["predicted_memory_gb"], rel=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["chimera", "dualpipe", "dualpipev", "stp", "combined-1f1b", "zb-2p"])
+def test_what_predict_writes_returns_its_constants(tmp_path, schedule):
+    """Rows whose measurements are predictions are fitted by the constants that predicted them."""
+    pytest.importorskip("scipy")
+    start, true = load_system(STARTS["a100_layouts"]), {"compute_efficiency": 0.55, "memory.activation_factor": 1.5}
+    system, rows = with_values(start, true), []
+    chunks = {"chunks": "2" if "chunks" in Case(schedule).known_options else "1"}
+    for tp, batch, recompute in (("1", "24", "none"), ("2", "32", "none"), ("4", "24", "full"), ("2", "24", "none")):
+        row = ROW | chunks | {"schedule": schedule, "tp": tp, "global_batch": batch, "recompute": recompute}
+        numbers = predicted(row, system)
+        seconds, size = (repr(float(numbers[f"predicted_{name}"])) for name in ("iteration_s", "memory_gb"))
+        rows.append(row | {"iteration_s": seconds, "memory_gb": size})
+    assert fit(tmp_path, write(tmp_path / "rows.csv", *rows), "--prior", "1", "--constants", ",".join(true)) == 0
+    found = load_system(tmp_path / "fitted.yaml")
+    for name, value in true.items():
+        assert value_of(found, name) == pytest.approx(value, rel=2e-3)
 
 
 # ---- what the packaged systems state -------------------------------------------------------------
@@ -227,7 +259,7 @@ def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
     pytest.importorskip("scipy")
     start = load_system(STARTS["a100_layouts"])
     rows = [row for row in rows_of("a100_layouts") if row["attention"] == "flash" and row["iteration_s"]][::8]
-    rows = [row | {"dp": "1", "global_batch": "32"} for row in rows if int(row["tp"]) * int(row["pp"]) <= 8]
+    rows = [row | {"dp": "1", "global_batch": "32", "gpus": ""} for row in rows if int(row["tp"]) * int(row["pp"]) <= 8]
     names = "compute_efficiency,kernels.softmax_efficiency,collectives.data_efficiency"
     assert fit(tmp_path, made(tmp_path, start, rows), "--constants", names) == 0
     found = load_system(tmp_path / "fitted.yaml")
@@ -251,6 +283,31 @@ def test_the_packaged_fit_is_made_again_byte_for_byte(tmp_path):
         assert one.value == (pytest.approx(other.value, rel=2e-3) if one.kind == "fitted" else other.value)
 
 
+TEXTS = [
+    "two\nerrors:\n  time: {value: 0}",
+    "\x85a\u2028b\x7f\x1b[31m",
+    'quoted " and \\ and \\n',
+    "#: {",
+    "é 😀",
+    " x ",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_title_and_names_of_files_say_nothing_else(tmp_path, text):
+    """Whatever they are, the file is read, has the same title and no key that its numbers do not give."""
+    pytest.importorskip("scipy")
+    plain = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")[:4])
+    named = tmp_path / f"{text.replace('/', '')}.csv"
+    Path(plain).rename(named)
+    more = "--constants", "compute_efficiency", "--title", text
+    assert fit(tmp_path, str(named), *more, start=STARTS["b200_simumax"]) == 0
+    found, start = load_system(tmp_path / "fitted.yaml"), load_system(STARTS["b200_simumax"])
+    assert found.title == text
+    assert [one.field for one in found.provenance] == [one.field for one in start.provenance]
+    assert named.name in sources_of(found)["compute_efficiency"]
+
+
 def test_a_second_fit_states_its_own_errors(tmp_path):
     """Those of the system that it starts from are replaced."""
     pytest.importorskip("scipy")
@@ -265,7 +322,7 @@ def test_a_fit_to_few_rows_is_not_judged(tmp_path, capsys, number, told):
     """Below five rows there are no five folds: the file states no error on unseen rows, but that as fitted."""
     pytest.importorskip("scipy")
     rows = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")[:number])
-    Path(rows).write_text(Path(rows).read_text().replace("iteration_s", "iteration_ms"))
+    Path(rows).write_text(Path(rows).read_text().replace("iteration_s", "as_measured"))
     names = ["--constants", "reserve"] if number < 5 else []
     assert fit(tmp_path, rows, *names, start="b200_simumax") == 0
     said = capsys.readouterr().out

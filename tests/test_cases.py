@@ -7,7 +7,22 @@ import pytest
 from refusals import refused
 
 from ppmodel.errors import ScheduleError
+from ppmodel.schedules import cases
 from ppmodel.schedules.cases import formula_bubble_ratio, legal_cases, published_bubble_ratio
+from ppmodel.simulation import graph, graph_of
+
+
+def test_as_much_is_kept_as_is_worth_its_memory(monkeypatch):
+    """Recent tables and graphs, up to a number of operations together; the last one whatever its size."""
+    monkeypatch.setattr("ppmodel.kept.MOST_OPERATIONS", 2000)
+    cases._built.cache_clear()
+    graph._kept_graph.cache_clear()
+    for count in (30, 40, 10, 50, 200, 10):
+        graph_of(cases.built(cases.as_case("1f1b"), 8, count))
+        tables, graphs = cases._built.results.values(), graph._kept_graph.results.values()
+        for operations in ([table.num_operations for table in tables], [of.schedule.num_operations for of in graphs]):
+            assert operations[-1] == 16 * count
+            assert sum(operations) <= 2000 or len(operations) == 1
 
 
 def test_a_misspelt_name_is_not_left_out():

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -324,6 +325,16 @@ def test_an_overlapped_pair_has_a_cost_of_its_own():
             uniform_costs(schedule, *wrong[:2], pair=wrong[2])
     alone = parse_table("0F0&0F1 0B0 0B1")
     assert run_graph(compile_graph(alone), uniform_costs(alone, 1, 2, pair=1)).makespan_s == 6
+
+
+@pytest.mark.parametrize(
+    "seconds", [True, 10**400, "1", Fraction(1, 2), float("nan"), -1], ids=lambda value: str(value)[:9]
+)
+@pytest.mark.parametrize("name", ["forward", "backward", "comm"])
+def test_seconds_are_ordinary_numbers(name, seconds):
+    """No switch, text, fraction, NaN, or number without an end."""
+    with refused(CostError, name):
+        uniform_costs(build("1f1b", 2, 4), **({"forward": 1, "backward": 2} | {name: seconds}))
 
 
 def test_a_loss_head_makes_the_last_stage_the_slowest():

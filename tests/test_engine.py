@@ -8,9 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
-from twin import end_times, link_times, rendezvous_times
+from twin import end_times, queue_times, rendezvous_times
 
 from ppmodel import Schedule, build
+from ppmodel.compiled import using
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, PPModelError, TableError
 from ppmodel.export import parse_table
@@ -115,10 +116,48 @@ def test_ranks_that_wait_in_a_circle_are_shown(run, name):
     assert all(line.count(">") == 1 for line in lines)
 
 
+def order_of(timeline):
+    """The operations in the order by which ties are broken."""
+    return [timeline.graph.schedule.op(index) for index in timeline.graph.index.tolist()]
+
+
+@st.composite
+def queueing_cases(draw):
+    """A case on links or on NICs that ranks share, most often with costs of half seconds, which make ties."""
+    schedule, costs = draw(cases() | random_cases())
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    p2p, nics = (
+        draw(st.sampled_from(["overlapped", "overlapped_nic"])),
+        random.integers(0, 3, schedule.num_ranks).tolist(),
+    )
+    if draw(st.booleans()):
+        nics = range(schedule.num_ranks) if p2p == "overlapped_nic" else None
+    if draw(st.sampled_from([True, True, False])):
+        names = "compute_s", "occupancy_s", "latency_s"
+        halves = {name: np.round(2 * getattr(costs, name)) / 2 for name in names}
+        costs = replace(costs, **halves, overlap_factor=1.0, pairs=None)
+    return schedule, replace(costs, nics=nics and tuple(nics)), p2p
+
+
+@settings(max_examples=300)
+@given(queueing_cases(), allreduces, st.booleans())
+def test_ties_at_links_and_nics_are_broken_by_the_written_rule(case, allreduce, compiled):
+    """The event queue, plain and compiled, and a simulator that knows only rows, places and the rule."""
+    schedule, costs, p2p = case
+    with using(compiled):
+        timeline = run_events(compile_graph(schedule, p2p, allreduce), costs)
+    times = queue_times(schedule, costs, order_of(timeline), allreduce)
+    for column, times_s in zip(("end_s", "sent_s", "arrived_s"), times, strict=True):
+        expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
+        np.testing.assert_allclose(getattr(timeline, column), expected, rtol=0, atol=1e-9, equal_nan=True)
+
+
 def assert_like_twin(schedule, costs, p2p, allreduce="excluded"):
     timeline = run_graph(compile_graph(schedule, p2p, allreduce), costs)
-    holds = (p2p, allreduce) == ("overlapped", "overlapped_links")
-    ends = link_times(schedule, costs) if holds else end_times(schedule, costs, p2p, allreduce=allreduce)
+    holds, order = (p2p, allreduce) == ("overlapped", "overlapped_links"), order_of(timeline)
+    ends = (
+        queue_times(schedule, costs, order, allreduce)[0] if holds else end_times(schedule, costs, p2p, None, allreduce)
+    )
     expected = [ends.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
     np.testing.assert_allclose(timeline.end_s, expected, rtol=0, atol=1e-9, equal_nan=True)
 

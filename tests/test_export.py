@@ -216,6 +216,46 @@ def test_what_a_notebook_shows_is_bounded_and_escaped():
     assert "deadlock" in stuck._repr_html_()
 
 
+@given(st.text(max_size=20), st.sampled_from(["text", "csv"]))
+def test_any_name_is_read_as_it_was_written(name, form):
+    """Ends of lines, control characters, marks of comments and spaces: the same name, and no other key."""
+    table = replace(build("interleaved-1f1b", 2, 2), name=name)
+    text = write_table(table, form)
+    assert len(text.splitlines()) == len(write_table(build("1f1b", 1, 1), form).splitlines()) + 1
+    read = parse_table(text)
+    assert (read.name, read.rows(), read.num_microbatches) == (name, table.rows(), 2)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["stage_share: 1", "Stage_shares: 1", "stage shares: 1", "microbatchs: 1", "microbatches = 1", "letter: B"],
+)
+def test_a_comment_that_is_nearly_a_key_is_refused(comment):
+    """It would have no effect; other comments are the reader's own."""
+    with refused(TableError, "comment", "would be ignored", remedy="did you mean"):
+        parse_table(f"# {comment}\n0F0 0B0")
+    assert parse_table("# mine, of Monday: the first\n0F0 0B0").num_microbatches == 1
+
+
+def test_comments_that_contradict_each_other_are_refused():
+    """Twice the same is once."""
+    with refused(TableError, "microbatches", "contradicts line 1", where="2"):
+        parse_table("# microbatches: 2\n# microbatches: 1\n0F0 0B0")
+    assert parse_table("# microbatches: 1\n# microbatches: 1\n0F0 0B0").num_microbatches == 1
+
+
+@pytest.mark.parametrize("number", ["1_0", "１", "9" * 400, "9" * 5000, "-1", "1.5", ""])
+def test_a_size_in_a_comment_is_written_in_digits(number):
+    """A few ASCII digits, and nothing else that Python takes for a number."""
+    with refused(TableError, "microbatches", "must be a positive number"):
+        parse_table(f"# microbatches: {number}\n0F0 0B0")
+
+
+def test_ranks_may_be_numbered_with_zeros_in_front():
+    """As spreadsheets write them."""
+    assert parse_table("rank,0,1,2,3\n00,0F0,,,0B0\n01,,1F0,1B0,").num_ranks == 2
+
+
 # ---- PyTorch's form ------------------------------------------------------------------------------
 
 

@@ -1,37 +1,56 @@
 """A whole iteration under a layout: its parts, its rates, and what it is without one."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
-from ppmodel.points import MEMORY_PARTS, PARTS
+from ppmodel.points import MEMORY_PARTS, PARTS, compared
+from ppmodel.specs import LayoutSpec
 
 LLAMA = {"model": "llama3_70b", "system": "dgx_h100_nodes", "microbatches": 16}
 
 
-@settings(max_examples=40, deadline=None)
+EXTREME = st.sampled_from([1e-4, 0.03, 1.0, 50.0, 1e4])
+CHANGES = {
+    "bandwidth": EXTREME, "latency": EXTREME, "compute": EXTREME, "memory": EXTREME, "straggler": EXTREME,
+    "backward": EXTREME, "collectives": EXTREME, "overlap": EXTREME, "network": st.booleans(),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
+@settings(max_examples=60, deadline=None)
 @given(
-    schedule=st.sampled_from(["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "chimera", "dualpipe", "stp"]),
+    schedule=st.sampled_from(pp.names()), change=st.fixed_dictionaries({}, optional=CHANGES),
     tp=st.sampled_from([1, 2, 8]), dp=st.integers(1, 4), cp=st.sampled_from([1, 2]), zero=st.integers(0, 3),
     sequence_parallel=st.booleans(), overlap=st.booleans(), recompute=st.sampled_from(["none", "selective", "full"]),
     p2p=st.sampled_from(["latency", "overlapped", "blocking_recv", "blocking"]),
 )  # fmt: skip
-def test_parts_sum_to_the_iteration(schedule, p2p, overlap, **layout):
-    """Seconds by part sum to the iteration, bytes by part to the peak, and none is negative."""
-    row = pp.simulate(
-        schedule, 4, p2p=p2p, overlap_gradients=overlap, overlap_parameters=overlap, **LLAMA, **layout
-    ).to_dict()
-    assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
-    assert sum(row[name] for name in MEMORY_PARTS) == pytest.approx(row["peak_memory_bytes"], rel=1e-12)
-    assert min(row[name] for name in PARTS) >= -1e-9 * row["iteration_s"]
-    assert row["iteration_s"] >= row["makespan_s"]
+@example(schedule="dualpipe", change={"backward": 0.01}, tp=8, dp=2, cp=1, zero=3, sequence_parallel=False,
+         overlap=False, recompute="full", p2p="blocking")  # fmt: skip
+def test_parts_sum_to_the_iteration(schedule, change, p2p, overlap, **layout):
+    """Seconds by part sum to the iteration, bytes by part to the peak, none is negative, with any constants."""
+    overlaps, changes = {"overlap_gradients": overlap, "overlap_parameters": overlap}, pp.Change(**change)
+    _, (row,) = compared(schedule, 4, p2p=p2p, changes=changes, **overlaps, **LLAMA, **layout)
+    if row["refused"] is None:  # as an order for extreme times is
+        assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
+        assert sum(row[name] for name in MEMORY_PARTS) == pytest.approx(row["peak_memory_bytes"], rel=1e-12)
+        assert min(row[name] for name in PARTS) >= -1e-9 * row["iteration_s"]
+        assert row["iteration_s"] >= row["makespan_s"]
+
+
+@pytest.mark.parametrize("allreduce", ["overlapped", "blocking", "overlapped_links"])
+def test_a_layout_reduces_gradients_after_the_pipeline(allreduce):
+    """Beside a layout, all-reduces in the pipeline are refused: the iteration would be shorter than its pipeline."""
+    with refused(PPModelError, "allreduce", "cannot be combined with a layout"):
+        pp.compare(["chimera", "dualpipe"], 4, allreduce=["excluded", allreduce], tp=4, overlap_gradients=True, **LLAMA)
 
 
 @pytest.mark.parametrize("schedule", ["dualpipe", "stp"])
@@ -121,3 +140,26 @@ def test_the_chunks_of_a_layout_are_those_of_the_schedule(capsys):
         == 0
     )
     assert "16 ranks, 128 stages" in capsys.readouterr().out
+
+
+SAVING = [{"zero": 1}, {"zero": 2}, {"zero": 3}, {"recompute": "full"}, {"cp": 2}, {"cp": 4}]
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    schedule=st.sampled_from(["1f1b", "gpipe", "interleaved-1f1b", "chimera", "dualpipev", "zb-h1", "stp"]),
+    model=st.sampled_from(["llama3_8b", "gpt3_175b", "mixtral_8x7b"]),
+    system=st.sampled_from(["h100_mlperf", "a100_bigscience", "dgx_h100_nodes"]),
+    tp=st.sampled_from([1, 2, 4]), dp=st.sampled_from([1, 2, 4]), zero=st.integers(0, 2),
+    recompute=st.sampled_from(["none", "selective"]), change=st.sampled_from(SAVING),
+)  # fmt: skip
+def test_what_saves_memory_adds_none(schedule, model, system, tp, dp, zero, recompute, change):
+    """With even layers: ZeRO, context parallelism and, unless the backward is split, recomputation."""
+    layout = LayoutSpec(tp=tp, dp=dp, zero=zero, recompute=recompute, layers="even")
+    assume(change.get("zero", 3) > zero)
+    assume(not ("recompute" in change and schedule in ("zb-h1", "stp", "dualpipev")))
+    peaks = []
+    for changed in (layout, replace(layout, **change)):
+        run = pp.simulate(schedule, 4, 12, model=model, system=system, layout=changed)
+        peaks.append(run.to_dict()["peak_memory_bytes"])
+    assert peaks[1] <= peaks[0] * (1 + 1e-12)

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -18,12 +20,12 @@ from strategies import allreduces, cases, is_legal, legal_sizes, p2ps, random_ca
 
 from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
 from ppmodel.compiled import Loop, using
-from ppmodel.costs import OpCosts, uniform_costs
+from ppmodel.costs import Offload, OpCosts, uniform_costs
 from ppmodel.costs.units import Unit, cell_streams
 from ppmodel.errors import TableError
 from ppmodel.kernels.rounds import rounds
 from ppmodel.metrics import peak_activations
-from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
+from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph
 from ppmodel.tables import brief
 
 GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "group_start", "num_links")
@@ -260,12 +262,77 @@ def test_a_loop_is_compiled_once_plain_work_took_as_long(monkeypatch):
     assert [cold.compiled(size) for size in (10, compiled.LARGE, compiled.LARGE)] == [None, None, "compiled"]
 
 
-def all_loops():
-    """The loops of `ppmodel.kernels` that plain code calls; those that only loops call have a leading underscore."""
+def all_loops(private=False):
+    """The loops of `ppmodel.kernels` that plain code calls, or also those that only loops call, with an underscore."""
     for module in iter_modules(kernels.__path__, "ppmodel.kernels."):
         for value in vars(import_module(module.name)).values():
-            if isinstance(value, Loop) and value.__module__ == module.name and not value.__name__.startswith("_"):
+            of_module = isinstance(value, Loop) and value.__module__ == module.name
+            if of_module and (private or not value.__name__.startswith("_")):
                 yield value
+
+
+def poison(shape, dtype=float, **_):
+    """In place of `np.empty`: NaN, the largest integer or True everywhere."""
+    dtype = np.dtype(dtype)
+    return np.full(shape, np.iinfo(dtype).max if dtype.kind in "iu" else dtype.type(np.nan), dtype)
+
+
+INTERPRETED = SimpleNamespace(**vars(np) | dict.fromkeys(("uint8", "int32", "uint32", "int64", "uint64"), int))
+INTERPRETED.empty = poison
+"""NumPy for loops that the interpreter runs as they would be compiled, with integers that never wrap around."""
+
+
+@contextmanager
+def on_poisoned_buffers():
+    """All loops run in the interpreter, as lists or arrays, whichever they take, and every new buffer is dirty."""
+    with pytest.MonkeyPatch.context() as patch, using(True):
+        patch.setattr(numba, "njit", lambda function=None, **_: function or (lambda plain: plain))
+        patch.setattr(np, "empty", poison)
+        loops = list(all_loops(private=True))
+        for loop in loops:
+            patch.delitem(loop.__dict__, "dispatcher", raising=False)
+            if any(loop.filled):  # runs on lists, too
+                loop.__dict__["dispatcher"] = partial(run_on_lists, loop)
+            module = sys.modules[loop.__module__]
+            for name, replacement in (("np", INTERPRETED), ("space", lambda *given: poison(given[1], type(given[0])))):
+                if hasattr(module, name):
+                    patch.setattr(module, name, replacement)
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.__dict__.pop("dispatcher", None)
+
+
+def run_on_lists(loop, *arguments):
+    with using(False):
+        return loop.run(0, *arguments)
+
+
+@settings(max_examples=50)
+@given(cases() | random_cases(), st.sampled_from(P2P), allreduces, st.integers(0, 2**32 - 1))
+def test_nothing_is_read_that_was_not_written(case, p2p, allreduce, seed):
+    """Buffers full of NaN and huge integers give what fresh memory gives: dependencies, times, numbers of a table."""
+    random = np.random.default_rng(seed)
+    shape = 2, case[0].num_replicas, case[0].num_stages
+    weights = random.uniform(0, 1, shape[2])
+    offload = Offload(np.ones(shape), random.uniform(0, 3, shape)) if seed % 2 else None
+    costs = replace(case[1], offload=offload)
+
+    def numbers():
+        table = again(case[0])
+        graph = compile_graph(table, p2p, allreduce)
+        with suppress(TableError):  # a deadlock
+            yield from (all_times(run_graph(graph, costs)) for _ in range(2))
+            yield makespans(graph, [costs, case[1]])
+        yield from (table.overlaps, table.class_counts, table.slots(1, 2), *table.dependencies)
+        yield from (brief(table), peak_activations(table), peak_activations(table, weights, 0.3))
+
+    with using(True):
+        expected = list(numbers())
+    with on_poisoned_buffers():
+        for fresh, dirty in zip(expected, numbers(), strict=True):
+            np.testing.assert_array_equal(fresh, dirty)
 
 
 def test_each_kernel_is_compiled_once():

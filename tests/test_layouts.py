@@ -127,7 +127,7 @@ def test_the_template_is_a_layout_with_every_key():
 def test_every_field_of_a_layout_is_a_keyword():
     """But what the schedule says itself, and the names."""
     own = {field.name for field in fields(LayoutSpec)}
-    assert set(layout_keywords()) == own - {"name", "title", "pp", "chunks", "provenance"}
+    assert set(layout_keywords()) == own - {"name", "title", "pp", "chunks", "sequence", "provenance"}
 
 
 @pytest.mark.parametrize("name", layout_names())
@@ -176,10 +176,12 @@ def test_a_number_of_gpus_that_is_not_kept_is_told(capsys, command, options, sai
     [
         ("blom_176b", {}, "layout", "neither a known name", "bloom_176b"),
         ({"tq": 2}, {}, "tq", "not a known value", ""),
+        (pd.DataFrame({"tp": [1]}), {}, "layout", "neither a name nor a path", ""),
+        (None, {"tp": True}, "tp", "must be a whole number", ""),
         (None, {"zeros": 1}, "zeros", "not a known value", "zero"),
         (None, {"tp": []}, "tp", "must have an entry", ""),
         (None, {"tp": 2.0}, "tp", "must be a whole number", ""),
-        (None, {"tp": True, "dp": False}, "dp", "must be a whole number", ""),
+        (None, {"tp": True, "dp": 2}, "tp", "must be a whole number", ""),
         (None, {"zero": 7}, "zero", "one of 0, 1, 2, 3", ""),
         (None, {"precision": "fp4"}, "precision", "one of bf16, fp8", ""),
         (None, {"sequence_parallel": 2}, "sequence_parallel", "true or false", ""),
@@ -385,6 +387,14 @@ def test_balanced_layers_are_the_best_there_are(name, num_blocks, embedding, hea
     assert slowest == pytest.approx(best) or ((blocks == even).all() and slowest <= 1.03 * best)
 
 
+def test_blocks_that_no_one_could_count_are_not_balanced():
+    """Balancing places block by block: more than a stated number is refused at once, and divided evenly."""
+    model = replace(LLAMA, blocks=10**9)
+    with refused(CostError, "blocks", "must be at most 65536", 10**9, "even"):
+        simulate("1f1b", 4, 8, model=model, system="dgx_h100")
+    assert simulate("1f1b", 4, 8, model=model, system="dgx_h100", layers="even").makespan_s > 0
+
+
 @given(st.sampled_from([1, 2, 3, 4]), st.integers(40, 90), weights, weights, weights.filter(bool), st.integers(0, 9))
 def test_blocks_that_differ_are_balanced_too(chunks, num_blocks, embedding, head, dense, dense_blocks):
     """With a few dense blocks first the slowest rank is within a block of the mean, and never behind an even cut."""
@@ -443,3 +453,11 @@ def test_a_grid_of_layouts_keeps_those_that_miss_the_number_of_gpus():
     assert len(frame) == 24
     assert (frame.refused.isna() == (gpus == 8)).all()
     assert frame.refused[gpus != 8].str.startswith("gpus = 8: must be tp").all()
+
+
+def test_a_layout_for_long_sequences_takes_no_others():
+    """Its file says for how many tokens it was chosen; a model with others is refused, one with these is not."""
+    model, on = load_model("llama3_405b"), {"system": "h100", "layout": "llama3_405b_128k"}
+    with refused(PPModelError, "sequence", "that of llama3_405b is 8192", value=131072):
+        simulate("interleaved-1f1b", model=model, **on)
+    assert simulate("interleaved-1f1b", model=replace(model, sequence=131072), **on).layout.sequence == 131072

@@ -5,6 +5,7 @@ import json
 import pydoc
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,25 @@ def zigzag(num_ranks, num_microbatches):
     return pp.Schedule.from_rows("zigzag", rows)
 
 
+THREADS = """
+import sys, threading
+import ppmodel as pp
+
+def first(name):
+    start.wait()
+    getattr(pp, name)
+    frames.append(pp.compare(["1f1b", "chimera"], 4, 8, model="llama3_8b", system="dgx_h100", tp=[1, 2]))
+
+sys.setswitchinterval(1e-6)
+frames, start = [], threading.Barrier(len(pp.__all__))
+threads = [threading.Thread(target=first, args=(name,)) for name in pp.__all__]
+for run in (threading.Thread.start, threading.Thread.join):
+    for thread in threads:
+        run(thread)
+sys.exit(len(frames) != len(threads) or not all(frame.equals(frames[0]) for frame in frames))
+"""
+
+
 # ---- names and help ----------------------------------------------------------------------------------
 
 
@@ -58,6 +78,12 @@ def test_the_names_are_there_and_few():
     assert len(PUBLIC) <= 14
     assert all(getattr(pp, name) for name in PUBLIC)
     assert set(dir(pp)) == set(pp.__all__)
+
+
+def test_threads_may_load_the_library():
+    """Threads that use the names first, each another one, all get the same frame."""
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="no attribute 'simulat'"):
         pp.simulat  # noqa: B018
 
@@ -176,9 +202,10 @@ def test_compare_takes_everything_that_simulate_takes():
     points = [(case, p2p) for case in cases for p2p in ("overlapped", "blocking")]
     for (case, p2p), row in zip(points, frame.to_dict("records"), strict=True):
         run = pp.simulate(case, 4, 8, p2p=p2p, **ON).to_dict()
-        assert {name: run[name] for name in COLUMNS[:-1]} == {name: row[name] for name in COLUMNS[:-1]}
+        assert {name: run[name] for name in COLUMNS[:-2]} == {name: row[name] for name in COLUMNS[:-2]}
 
 
+@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
 @pytest.mark.parametrize("allreduce", ["excluded", "overlapped", "blocking"])
 def test_the_semantics_are_told_as_they_were_asked_for(allreduce):
     """Also of a schedule without replicas, which has no all-reduce: of a run, of a row, and under a picture."""
@@ -186,6 +213,60 @@ def test_the_semantics_are_told_as_they_were_asked_for(allreduce):
     _, (row,) = compared("1f1b", 4, 8, allreduce=allreduce, **SECONDS)
     assert run.allreduce == run.to_dict()["allreduce"] == row["allreduce"] == allreduce
     assert run.makespan_s == pp.simulate("1f1b", 4, 8, **SECONDS).makespan_s
+
+
+class Given:
+    """No schedule: a class whose instances take no sizes."""
+
+
+ON_PAPER = {"model": "paper", "system": "dgx_h100"}
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("schedule", {"schedule": Given, **SECONDS}),
+        ("schedule", {"schedule": lambda: None, **SECONDS}),
+        ("schedule", {"schedule": "1f\0b", **SECONDS}),
+        ("file", {"schedule": "\ud800.py", **SECONDS}),
+        ("file", {"schedule": "x" * 300 + ".py", **SECONDS}),
+        ("waves", {"schedule": "hanayo:waves=1,waves=2", **SECONDS}),
+        ("model", {"model": "a\0.yaml", "system": "h100"}),
+        ("layout", {"layout": pd.DataFrame({"tp": [1]}), **ON_PAPER}),
+        ("layout", {"layout": "a\0.yaml", **ON_PAPER}),
+        ("pp", {"pp": {4}, **SECONDS}),
+        ("pp", {"pp": np.array([[4]]), **SECONDS}),
+    ],
+)
+def test_what_is_no_value_is_refused_at_the_door(field, given):
+    """By `simulate` and `compare` alike, in one line that names the argument."""
+    schedule, size = given.pop("schedule", "1f1b"), {"pp": 4, "microbatches": 8} | given
+    for simulated in (pp.simulate, pp.compare):
+        with refused(PPModelError, field):
+            simulated(schedule, **size)
+
+
+def test_fractions_are_numbers():
+    """In seconds, in changes and in layouts; a change too large for a float is refused."""
+    thirds = pp.simulate("1f1b", 4, 8, forward=Fraction(1, 3), backward=Fraction(2, 3))
+    assert thirds.makespan_s == pytest.approx(11)
+    assert pp.Change(bandwidth=Fraction(1, 2)) == pp.Change(bandwidth=0.5)
+    with refused(PPModelError, "bandwidth", "must be finite"):
+        pp.Change(bandwidth=10**400)
+    with refused(PPModelError, "forward", "must be a number"):
+        pp.simulate("1f1b", 4, 8, forward=True, backward=2)
+    with refused(PPModelError, "tp", "must be a whole number"):
+        pp.simulate("1f1b", 4, 8, tp=True, **ON_PAPER)
+
+
+def test_titles_and_names_of_files_may_be_any_text(tmp_path):
+    """A title is drawn as it is, formulas and lone surrogates, too; a file's name that cannot be is refused."""
+    run = pp.simulate("1f1b", 2, 2, **SECONDS)
+    for title in ("$\\frac{1}{2$", "\ud800", 3):
+        run.plot(title=title).savefig(tmp_path / "figure.png")
+    for name in ("\0", "\ud800"):
+        with refused(PPModelError, "trace", "cannot be the name of a file"):
+            run.to_trace(f"{tmp_path}/{name}")
 
 
 def test_compare_says_why_a_point_is_not_defined():

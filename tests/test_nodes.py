@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from networks import model_for, nodes_like, placed
 from refusals import refused
 from strategies import allreduces, p2ps, schedules
-from twin import nic_times
 
 from ppmodel import build, compare
 from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
@@ -193,16 +192,6 @@ def on_nics(draw, **sizes):
     shape = (6, schedule.num_replicas, schedule.num_stages)
     tables = [random.uniform(0.1, top, shape) for top in (2.0, 2.0, 1.0)]
     return schedule, nics, OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
-
-
-@given(on_nics())
-def test_shared_nics_agree_with_a_twin(case):
-    """A simulator that knows only rows, links and nics gives the same ends, departures and arrivals."""
-    schedule, nics, costs = case
-    timeline = run_graph(compile_graph(schedule), replace(costs, nics=nics))
-    for column, times_s in zip(("end_s", "sent_s", "arrived_s"), nic_times(schedule, costs, nics), strict=True):
-        expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
-        np.testing.assert_allclose(getattr(timeline, column), expected, rtol=0, atol=1e-9, equal_nan=True)
 
 
 @given(on_nics())

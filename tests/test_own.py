@@ -12,7 +12,7 @@ from ppmodel.specs import template_path
 
 MISTAKES = {
     "missing_operation": ("2B3 is missing from the table", [(2, "2F3")]),
-    "deadlock": ("0B0 waits for 1B0", [(0, "0B0"), (1, "1F3"), (2, "2F3"), (3, "3F3")]),
+    "deadlock": ("0B0 waits for 1B0", [(0, "0B0"), (1, "1F3")]),
     "wrong_rank": ("3F4 is misplaced", [(2, "3F4")]),
 }
 

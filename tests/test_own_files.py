@@ -80,6 +80,15 @@ def test_the_remedies_mend_the_tables():
             "option",
             "no parameter of the generator",
         ),
+        (
+            "from ppmodel.schedules.registry import Option, schedule\n\n"
+            "@schedule('mine', label='', title='', legal='', options=[Option.count('node', 4, 'N', '')],\n"
+            "          bubble_ratio=lambda s, b: 0)\n"
+            "def mine(s, b, node=4): pass",
+            ":4",
+            "option",
+            "no parameter of the closed form",
+        ),
     ],
 )
 def test_a_file_that_registers_nothing_good_is_refused(tmp_path, text, line, field, rule):

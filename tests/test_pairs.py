@@ -330,6 +330,7 @@ def test_input_is_gathered_again_under_the_input_gradient_of_its_product(llama, 
     assert found.forward_s == exposed.forward_s
 
 
+@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
 def test_parts_of_an_iteration_shrink_with_its_cells(llama):
     """Computing stays what it is, tensor parallelism exposes less by what the cells save, and all sums up."""
     import ppmodel as pp

@@ -1,5 +1,6 @@
 """Figures show what they are given: every operation, every point, with units and a legend."""
 
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -24,7 +25,6 @@ from ppmodel.plot import (
     narrow,
     plot_bars,
     plot_heatmap,
-    plot_layout,
     plot_lines,
     plot_parts,
     plot_ranges,
@@ -33,13 +33,12 @@ from ppmodel.plot import (
     plot_timelines,
     style_of,
 )
-from ppmodel.plot.layout import EDGE_COLOURS
 from ppmodel.plot.names import kept_apart
 from ppmodel.plot.palette import contrast
 from ppmodel.plot.style import log_ticks
 from ppmodel.plot.themes import GROUND, ON_DARK, ON_LIGHT
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import LayoutSpec, load_model, load_system
+from ppmodel.specs import load_model, load_system
 from ppmodel.tables import FAMILIES, family
 
 SYSTEMS = ["mid_cp_slow_nw", "mid_cp_mid_nw"]
@@ -524,58 +523,14 @@ def test_panels_with_a_line_each_name_it_themselves(frame):
     assert not any(axis.texts for axis in figure.axes)
 
 
-def drawn_layout(ranks, tp, dp):
-    """A layout of equal stages, with edges on every rank."""
-    edges = [
-        {"group": group, "rank": rank, "size": "9.99 GiB" if group == "data" else "999 MiB"}
-        for group, size in {"tensor": tp, "pipeline": ranks, "data": dp}.items()
-        for rank in range(ranks)
-        if size > 1
-    ]
-    cuts = {"1F1B: 1 stage per rank": 1, "interleaved 1F1B: 2 chunks per rank": 2}
-    stages = {name: [(16, stage % ranks) for stage in range(chunks * ranks)] for name, chunks in cuts.items()}
-    words = {group: f"Between these, {group}: " + "many bytes per layer and microbatch, " * 4 for group in EDGE_COLOURS}
-    layout, edges = LayoutSpec(pp=ranks, tp=tp, dp=dp), pd.DataFrame(edges)
-    return plot_layout(layout, stages, edges, words, "title", "context", devices_per_node=8)
-
-
-@pytest.mark.parametrize("size", [(4, 8, 2), (2, 1, 1), (8, 16, 128)])
 @pytest.mark.parametrize("phone", [False, True])
-def test_words_of_a_layout_have_room(size, phone):
-    """None lies on another or leaves the figure; each box of a stage or GPU contains its own."""
-    figure = drawn_layout(*size)
-    figure = narrow(figure) if phone else figure
-    figure.draw_without_rendering()
-    (axis,) = figure.axes
-    words = [(text.get_text(), Text.get_window_extent(text)) for text in axis.texts if text.get_text()]
-    for (one, first), (other, second) in combinations(words, 2):
-        assert not first.overlaps(second), (one, other)
-    rectangles = [box.get_window_extent() for box in boxes(axis)]
-    for said, extent in words:
-        assert axis.bbox.x0 - 1 <= extent.x0 < extent.x1 <= axis.bbox.x1 + 1, said
-        if said.isdigit() or said.startswith("stage"):
-            centre = (extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2
-            around = min((box for box in rectangles if box.contains(*centre)), key=lambda box: box.width * box.height)
-            assert around.x0 <= extent.x0 < extent.x1 <= around.x1, said
-
-
-def test_a_layout_is_written_as_it_is_drawn(tmp_path):
-    """Twice, without a warning that nothing lays it out, and in one place."""
-    figure = drawn_layout(4, 8, 2)
-    before = figure.axes[0].get_position().bounds
-    for name in ("first.png", "second.svg"):
-        figure.savefig(tmp_path / name, bbox_inches="tight")
-    figure.draw_without_rendering()
-    assert figure.axes[0].get_position().bounds == before
-
-
-def test_a_layout_numbers_its_gpus():
-    """As Megatron-LM does: tensor groups, then replicas, then ranks; a node of eight GPUs by its number."""
-    words = [text.get_text() for text in drawn_layout(4, 8, 2).axes[0].texts]
-    assert sorted(int(word) for word in words if word.isdigit()) == list(range(64))
-    assert [word for word in words if word.startswith("node")] == [f"node {n}" for n in (0, 2, 4, 6, 1, 3, 5, 7)]
-    assert sum(word == "999 MiB" for word in words) == 2 * 4 + 2 * 3
-    assert sum(word == "9.99 GiB" for word in words) == 4
+def test_a_dollar_sign_in_a_name_is_only_that(phone):
+    """A table's name is no formula, in a figure of its own, in one of its times, and redrawn for a phone."""
+    table = replace(build("1f1b", 2, 4), name="$\\frac{1}{2$")
+    for figure in (table.plot(), pp.simulate(table, forward=1, backward=2).plot()):
+        figure = narrow(figure) if phone else figure
+        figure.draw_without_rendering()
+        assert any(table.name in text.get_text() for text in figure.findobj(Text))
 
 
 def test_numbers_outside_the_limits_take_the_colours_at_the_ends():
@@ -587,3 +542,13 @@ def test_numbers_outside_the_limits_take_the_colours_at_the_ends():
     assert list(first) == list(second) != list(last)
     for text, cell in zip(axis.texts, (first, second, last), strict=True):
         assert contrast(text.get_color(), cell) > 4.5
+
+
+def test_a_logarithmic_axis_has_plain_numbers():
+    """Also over less than a decade, where matplotlib's own labels are formulas, which titles must not be."""
+    frame = pp.compare(["gpipe", "zb-v"], 4, [8, 16, 32], forward=1, backward=2)
+    figure = plot_lines(frame, "microbatches", "makespan_s", "$\\frac{1}{2$", log="y")
+    figure.draw_without_rendering()
+    axis = figure.axes[0].yaxis
+    assert {"30", "50", "100"} <= {label.get_text() for label in axis.get_ticklabels()}
+    assert not any(label.get_text() for label in axis.get_ticklabels(minor=True))

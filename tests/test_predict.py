@@ -140,3 +140,37 @@ def test_a_row_never_runs_or_opens_a_file(tmp_path, monkeypatch, name):
     done = predicted(row | {"schedule": name}, load_system("a100"))
     assert done["refused"].startswith("schedule = ")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("Precision", "precision"), ("precison", "precision"), ("precision ", "precision"), ("Flushes", "flushes"),
+    ("Status", "status"), ("memory_GB", "memory_gb"), ("memory_gib", "memory_gb"), ("iteration_ms", "iteration_s"),
+    ("GPUs", "gpus"),
+])  # fmt: skip
+def test_a_column_nearly_right_is_refused(tmp_path, name, meant):
+    """A misspelt column would be ignored; what is like no column that is read is a note."""
+    with refused(PPModelError, "column", remedy=f"write {meant}"):
+        read_rows(write(tmp_path / "rows.csv", ROW | {name: "fp8"}))
+    assert read_rows(write(tmp_path / "rows.csv", ROW | {"weather": "fp8"}))[1][0]["weather"] == "fp8"
+
+
+def test_gpus_agree_with_the_layout():
+    """A cell of 4,096 GPUs on a run of 16 refuses its row; the right number, or none, changes nothing."""
+    plain, right, empty = (predicted(ROW | more, SYSTEM) for more in ({}, {"gpus": "16"}, {"gpus": ""}))
+    assert plain == right == empty
+    assert predicted(ROW | {"gpus": "4096"}, SYSTEM)["refused"].startswith("gpus = 4096")
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "@sum", "+cmd|' /C calc'!A0", "-a", "'=1", "'quoted", "-1.5", "\u2028", "a\nb"]
+)
+def test_no_cell_becomes_a_formula(tmp_path, text):
+    """What is written is read again as it was, and begins no formula."""
+    rows, out = write(tmp_path / "rows.csv", ROW | {"id": text}), tmp_path / "out.csv"
+    assert main(["predict", rows, "--system", "dgx_h100_nodes", "--out", str(out)]) == 0
+    with open(out, encoding="utf-8", newline="") as file:
+        written = next(csv.DictReader(file))["id"]
+    assert written[:1] not in {"=", "@", "+"}
+    if text == "'=1":
+        return  # the apostrophe of such an input is one of ours
+    assert read_rows(out)[1][0]["id"] == text

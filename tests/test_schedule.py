@@ -1,12 +1,15 @@
 """The table: complete, in order, and refused with the cell marked where it is not."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from refusals import refused
 from strategies import schedules
+from twin import needs
 
 from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.errors import PPModelError, ScheduleError, TableError
@@ -128,6 +131,53 @@ def test_a_cell_that_is_no_operation_is_told_as_it_is_written(cell):
     """Letters for kinds, fractions, numbers out of range, and other things."""
     with refused(TableError, value=repr(cell), rule="is not an Op"):
         Schedule.from_rows("broken", [["0F0", cell, "0B0"]])
+
+
+WAIT = re.compile(r"(\S+) waits for (\S+?)(?:, behind (\S+) on rank (\d+))?")
+
+
+@settings(max_examples=300)
+@given(schedules(max_stages=4, max_microbatches=4), st.integers(0, 2**32 - 1))
+def test_a_deadlock_is_told_by_a_shortest_cycle_of_true_waits(schedule, seed):
+    """In a table whose cells were shuffled, each operation named needs the next one, or one that stands behind it."""
+    random, rows = np.random.default_rng(seed), [list(row) for row in schedule.rows()]
+    for _ in range(random.integers(1, 4)):
+        row = rows[random.integers(len(rows))]
+        first, second = random.integers(len(row), size=2)
+        row[first], row[second] = row[second], row[first]
+    try:
+        sizes = {name: getattr(schedule, name) for name in ("num_microbatches", "microbatch_parts", "stage_shares")}
+        Schedule.from_rows("shuffled", rows, **sizes)
+        assume(False)
+    except TableError as problem:
+        error = problem
+    reasons = (error.why or "").removeprefix("a deadlock, ").split("; ")
+    assume("deadlock" in (error.why or "") and "and so on" not in reasons)
+    place = {op: (rank, slot) for rank, row in enumerate(rows) for slot, cell in enumerate(row) for op in cell}
+    split = {op._replace(kind=OpKind.B) for op in place if op.kind == OpKind.I}
+    waits = [WAIT.fullmatch(reason).groups() for reason in reasons]
+    for (op, needed, behind, rank), (following, *_) in zip(waits, waits[1:] + waits[:1], strict=True):
+        op, needed, following = (Op.parse(text) for text in (op, needed, following))
+        if op.kind == OpKind.R:
+            assert needed.kind == OpKind.R or needed.stage == op.stage
+        else:
+            assert needed == needs(op, schedule.num_stages - 1, split)
+        if behind is not None:
+            head = Op.parse(behind)
+            assert place[head][0] == place[needed][0] == place[following][0] == int(rank)
+            assert place[head][1] < place[needed][1]
+            assert place[head] == place[following]
+    if len(reasons) > 1:  # no operation of a shorter cycle: none waits for its own row
+        assert len({place[Op.parse(op)][0] for op, *_ in waits}) == len(waits)
+    assert (error.field, str(error.value)) == (f"rank {place[Op.parse(waits[0][0])][0]}", waits[0][0])
+
+
+@pytest.mark.parametrize("text", ["0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n2F0 2B0 2B1 2F1"])
+def test_a_deadlock_in_one_row_blames_no_other_row(text):
+    """A backward before its own forward: rank 0 waits for it, too, but only rank 2 is named and marked."""
+    with refused(TableError, "rank 2", "2B1 waits for 2F1", "2B1") as caught:
+        Schedule.from_rows("stuck", rows(text))
+    assert [row for row, _ in caught.value.grid.marks] == [2]
 
 
 def test_the_failing_cell_is_marked():

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from refusals import refused
 from ruamel.yaml import YAML
 
-from ppmodel.errors import SpecificationError
+from ppmodel import simulate
+from ppmodel.errors import CostError, SpecificationError
 from ppmodel.specs import (
     DATA,
     PLACEMENTS,
@@ -266,3 +267,47 @@ def test_models_are_listed():
     """Every file of the folder is a model that loads under its name."""
     assert {"bloom_176b", "deepseek_v3", "gpt3_175b", "llama3_405b", "mixtral_8x7b", "paper"} <= set(model_names())
     assert [load_model(name).name for name in model_names()] == sorted(model_names())
+
+
+STRANGE = [True, 10**400, "1", "1_0", float("nan"), -1, {}, [1]]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=lambda value: str(value)[:9])
+@pytest.mark.parametrize(
+    ("specification", "field"),
+    [
+        ("a100", "peak_compute_flops"), ("a100", "memory_latency_s"), ("a100.kernels", "product_half_rows"),
+        ("a100.collectives", "data_sharing"), ("llama3_8b", "hidden"), ("llama3_8b", "gradient_bytes"),
+    ],
+)  # fmt: skip
+def test_callers_give_numbers_that_a_file_could(specification, field, value):
+    """Whoever makes a specification: no switch, text, NaN, number without an end or below zero."""
+    name, _, block = specification.partition(".")
+    whole = load_model(name) if name in model_names() else load_system(name)
+    with refused(SpecificationError, field):
+        replace(getattr(whole, block) if block else whole, **{field: value})
+
+
+@pytest.mark.parametrize("written", ["1_0", "１", "0x10", "4,096", "9" * 400, "true", "1e400"])
+def test_numbers_of_files_are_plain_digits(tmp_path, written):
+    """What only some readers take for a number is none."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(GOOD.read_text().replace("{value: 50, unit: GB/s", "{value: " + written + ", unit: GB/s"))
+    with refused(SpecificationError, "network_bandwidth.value", where=str(path)):
+        load_system(path)
+
+
+@pytest.mark.parametrize(
+    "constants",
+    [{"host_exponent": 0.1, "block_host_s": 1e30}, {"weight_grad_efficiency": 1e-30, "product_half_rows": 1e30}],
+)
+def test_constants_never_keep_a_model_from_ending(constants):
+    """Times without measure are refused before layers are balanced by them."""
+    system = load_system("a100")
+    system = replace(system, kernels=replace(system.kernels, **constants))
+    with refused(CostError):
+        simulate("1f1b", 4, 8, model="llama3_8b", system=system, dp=2, zero=3)
+    with refused(SpecificationError, "host_exponent"):
+        replace(system.kernels, host_exponent=0.0005)
+    with refused(SpecificationError, "data_sharing"):
+        replace(system.collectives, data_sharing=400)

@@ -224,17 +224,32 @@ def beside_ends(schedule, costs, rows, source, end):
     return ends
 
 
-def link_times(schedule, costs, nics=None):
-    """When each operation ends where reductions hold the links of their ranks, or their NICs' outgoing sides.
+def queue_times(schedule, costs, order, allreduce="excluded"):
+    """When each operation ends, and when its message is sent and there, where messages queue at links or NICs.
 
-    Of all that can happen next, the soonest does; costs must leave no ties. A place serves one after the other.
+    Of all that can happen next, the soonest does. What happens at the same time follows the rule of `run_events`: cells
+    and reductions end, links and sides of NICs become free, messages arrive, reductions ask for their places; and of
+    each of these, in the order of the operations, `order`. After each event, whatever can start does. A place serves
+    what comes first; a message between NICs passes both at once unless it must wait at the second. Reductions that
+    hold links occupy those of their ranks, or their NICs' outgoing sides.
     """
     rows, home, source, receiver = in_plain_words(schedule)
-    ranks = len(rows)
-    rows = with_reductions(schedule, rows, source, "overlapped")
-    links = {(home[op], there) for op, there in receiver.items()}
-    busy, coming, there, end = [None] * len(rows), [], set(), {}
+    ranks, nics = len(rows), costs.nics
+    rows = with_reductions(schedule, rows, source, allreduce)
+    shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
+    compute, occupied, late = (table.reshape(shape) for table in costs.by_class(schedule.num_replicas))
+    links = sorted({(home[op], taker) for op, taker in receiver.items()})
+    position = {op: place for place, op in enumerate(order)}
+    busy, coming, sent, there, end = [None] * len(rows), [], {}, {}, {}
     queue, served, asked, ready = {}, {}, set(), {}
+
+    def of(table, op):
+        return table[op.kind, op.replica, op.stage]
+
+    def comes(when, what, ops, *which):
+        """Plan an event of an operation, or of several that it concerns."""
+        kind = ("end", "free", "there", "ask").index(what)
+        coming.append((when, kind, min(position[op] for op in ops), *which, what, ops))
 
     def path(op):
         """The places that a message passes, one after the other."""
@@ -242,142 +257,96 @@ def link_times(schedule, costs, nics=None):
         apart = nics is not None and nics[link[0]] != nics[link[1]]
         return [("out", nics[link[0]]), ("in", nics[link[1]])] if apart else [link]
 
-    def held(stage):
-        """The places of a reduction."""
-        for d, row in enumerate(rows[ranks:]):
-            if not row or row[0][0].stage != stage:
-                continue
-            yield from (link for link in links if link[0] == d and (nics is None or nics[link[0]] == nics[link[1]]))
-            if nics is not None:
-                yield "out", nics[d]
+    def held(ops):
+        """The places of a reduction, rank by rank."""
+        places = []
+        for rank in sorted(schedule.placement[op.replica, op.stage] for op in ops):
+            places += [link for link in links if link[0] == rank and (nics is None or nics[rank] == nics[link[1]])]
+            places += [("out", nics[rank])] if nics is not None else []
+        return list(dict.fromkeys(places)) if allreduce == "overlapped_links" else []
 
     def serve(place):
         if place in served or not queue.get(place):
             return
         what = served[place] = queue[place].pop(0)
-        if isinstance(what, int):
+        if isinstance(what, tuple) and what in ready:
             ready[what].remove(place)
-            start_reduction(what)
+            reduce(what)
             return
-        coming.append((now + costs.occupancy_s[what.kind, what.stage], "through", (place, what)))
-        if place == path(what)[0] and len(path(what)) == 2:
+        side = path(what).index(place)
+        if side == 0:
+            sent[what] = now
+        comes(now + of(occupied, what), "free", [what], side)
+        if side == 0 and len(path(what)) == 2:
             queue.setdefault(path(what)[1], []).append(what)
             serve(path(what)[1])
 
-    def start_reduction(stage):
-        if not ready[stage]:
-            coming.append((now + costs.compute_s[R, stage], "reduced", stage))
+    def reduce(ops):
+        if not ready[ops]:
+            comes(now + max(of(compute, op) for op in ops), "end", ops)
 
     def start():
-        """Start the cells that can, and let the reductions that can queue."""
-        for d, row in enumerate(rows[:ranks]):
-            wants = [source[op] for op in row[0]] if row else []
-            if row and busy[d] is None and all(s is None or s in (there if home[s] != d else end) for s in wants):
-                busy[d] = row.pop(0)
-                duration = sum(costs.compute_s[op.kind, op.stage] for op in busy[d])
-                coming.append((now + duration * shorter(busy[d], costs), "ended", d))
-        heads = [row[0][0] for row in rows[ranks:] if row and source[row[0][0]] in end]
-        for stage in {op.stage for op in heads} - asked:
-            if sum(op.stage == stage for op in heads) == schedule.num_replicas:
-                asked.add(stage)
-                coming.append((now, "asked", stage))
+        """Start the cells that can, and let the reductions that can ask for their places."""
+        heads = {}
+        for rank, row in enumerate(rows):
+            if not row or busy[rank] is not None:
+                continue
+            wants = [source[op] for op in row[0]]
+            inputs = (there if s in receiver and rank < ranks and home[s] != rank else end for s in wants)
+            if not all(s is None or s in arrived for s, arrived in zip(wants, inputs, strict=True)):
+                continue
+            if row[0][0].kind == R:
+                heads.setdefault(row[0][0].stage, []).append(row[0][0])
+                continue
+            busy[rank] = row.pop(0)
+            comes(now + sum(of(compute, op) for op in busy[rank]) * shorter(busy[rank], costs), "end", busy[rank])
+        for ops in map(tuple, heads.values()):
+            if len(ops) == schedule.num_replicas and ops not in asked:
+                asked.add(ops)
+                ready[ops] = held(ops)
+                if ready[ops]:
+                    comes(now, "ask", ops)
+                else:
+                    reduce(ops)
+                for rank, row in enumerate(rows):
+                    if row and row[0][0] in ops:
+                        busy[rank] = row.pop(0)
 
     now = 0.0
     start()
     while coming:
-        event = min(coming, key=lambda one: (one[0], one[1] == "asked"))
-        coming.remove(event)
-        now, what, which = event
-        if what == "ended":
-            cell, busy[which] = busy[which], None
-            end |= dict.fromkeys(cell, now)
-            for op in (op for op in cell if op in receiver):
-                queue.setdefault(path(op)[0], []).append(op)
-                serve(path(op)[0])
-        elif what == "through":
-            place, op = which
-            del served[place]
-            if place == path(op)[-1]:
-                coming.append((now + costs.latency_s[op.kind, op.stage], "there", op))
-            serve(place)
-        elif what == "there":
-            there.add(which)
-        elif what == "asked":
-            ready[which] = set(held(which))
-            for place in list(ready[which]):
-                queue.setdefault(place, []).append(which)
-            for place in list(ready[which]) or [None]:
-                serve(place) if place else start_reduction(which)
-        else:
-            places = set(held(which))
-            for row in rows[ranks:]:
-                if row and row[0][0].stage == which:
-                    end[row.pop(0)[0]] = now
+        coming.sort(key=lambda event: event[:-2])
+        *_, what, ops = event = coming.pop(0)
+        now = event[0]
+        if what == "end":
+            end |= dict.fromkeys(ops, now)
+            for rank, cell in enumerate(busy):
+                busy[rank] = None if cell is not None and cell[0] in ops else cell
+            places = held(ops) if ops[0].kind == R else []
             for place in places:
                 del served[place]
             for place in places:
                 serve(place)
+            for op in (op for op in ops if op in receiver):
+                queue.setdefault(path(op)[0], []).append(op)
+                serve(path(op)[0])
+        elif what == "free":
+            (op,), place = ops, path(ops[0])[event[3]]
+            del served[place]
+            if place == path(op)[-1]:
+                comes(now + of(late, op), "there", [op])
+            serve(place)
+        elif what == "there":
+            there[ops[0]] = now
+        else:
+            places = list(ready[ops])
+            for place in places:
+                queue.setdefault(place, []).append(ops)
+            for place in places:
+                serve(place)
         start()
     assert not any(rows), "deadlock"
-    return end | step_ends(schedule, costs, max(end.values()), {})
-
-
-def nic_times(schedule, costs, nics):
-    """When each computing operation ends, and when its message is sent and there, with shared nics; by operation.
-
-    What ends first is sent first: inside a node over the link of its pair of ranks; else at its turn by the sender's
-    nic. From then on it waits for its turn at the receiver's nic, and passes both at once if it need not wait.
-    """
-    rows, home, source, receiver = in_plain_words(schedule)
-    shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
-    compute, occupied, late = (
-        {op: table.reshape(shape)[op.kind, op.replica, op.stage] for op in home}
-        for table in costs.by_class(schedule.num_replicas)
-    )
-    clock, running, free = [0.0] * len(rows), [None] * len(rows), {}
-    end, sent, there, leaving = {}, {}, {}, {}
-
-    def through(place, op, now):
-        """When a place that serves one message after the other begins to serve this one."""
-        begins = max(now, free.get(place, 0.0))
-        free[place] = begins + occupied[op]
-        return begins
-
-    def start(rank):
-        cell = rows[rank][0]
-        wanted = [source[op] for op in cell if source[op] is not None]
-        inputs = [there.get(s) if home[s] != rank else end.get(s) for s in wanted]
-        if None not in inputs:
-            duration = sum(compute[op] for op in cell) * shorter(cell, costs)
-            clock[rank] = max([clock[rank], *inputs]) + duration
-            running[rank] = rows[rank].pop(0)
-
-    def finish(rank, now):
-        for op in running[rank]:
-            end[op] = now
-            if op in receiver:
-                pair = (rank, receiver[op])
-                apart = nics[pair[0]] != nics[pair[1]]
-                sent[op] = through(("out", nics[rank]) if apart else pair, op, now)
-                if apart:
-                    leaving[op] = sent[op]
-                else:
-                    there[op] = sent[op] + occupied[op] + late[op]
-        running[rank] = None
-
-    while any(rows) or any(running):
-        for rank, row in enumerate(rows):
-            if row and not running[rank]:
-                start(rank)
-        soonest = [(clock[rank], rank) for rank, cell in enumerate(running) if cell]
-        op = min(leaving, key=leaving.get, default=None)
-        assert soonest or leaving, "deadlock"
-        if op is not None and (not soonest or leaving[op] <= min(soonest)[0]):
-            there[op] = through(("in", nics[receiver[op]]), op, leaving.pop(op)) + occupied[op] + late[op]
-        else:
-            now, rank = min(soonest)
-            finish(rank, now)
-    return end, sent, there
+    return end | step_ends(schedule, costs, max(end.values()), {}), sent, there
 
 
 def roofline_s(work, system):

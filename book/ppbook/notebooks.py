@@ -28,6 +28,7 @@ OWN_PAGE = "nb/your-system"
 """The page about the user's own system."""
 
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
+_WARNINGS = re.compile(r"\b\w+Warning(?=: )")
 _SAY_S, _LOOK_S, _START_S = 30, 1, 60
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SPECIFIED = {"system", "node-system", "model"}
@@ -221,10 +222,12 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernel
             rule = None
             if output.output_type == "error":  # papermill lets SystemExit pass
                 rule = f"failed in cell {number}: {output.ename}: {output.evalue}"
-            elif output.get("name") == "stderr":
+            elif output.get("name") == "stderr" and set(_WARNINGS.findall(output.text)) != {"NoEffectWarning"}:
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
             if rule:
                 raise ReproduceError("notebook", source.name, rule, KEPT)
+        if "outputs" in cell:  # a page shows what its parameters do, also those that do nothing
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     as_markdown(notebook)
     if f"nb/{source.stem}" != OWN_PAGE:
         _note_systems(notebook, values, folder)

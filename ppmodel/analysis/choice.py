@@ -1,5 +1,7 @@
 """The schedule to choose under a memory limit."""
 
+import pandas as pd
+
 from ppmodel.noise import TIE
 
 CHOICES = ("fastest that fits", "next schedule that fits", "fastest of all", "least memory")
@@ -32,8 +34,6 @@ def recommended(frame, limit_bytes=None, time="makespan_s"):
     >>> recommended(frame, 1e12)[["choice", "label"]].values.tolist()
     [['fastest that fits', '1F1B'], ['fastest of all', '1F1B'], ['least memory', '1F1B']]
     """
-    import pandas as pd
-
     chosen = [frame[:0].assign(choice="")]
     for _, candidates in frame.dropna(subset=time).groupby("pp", sort=False):
         fits = candidates[

@@ -4,8 +4,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from ppmodel import schedules
 from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
 from ppmodel.schedules.cases import as_case, legal_cases
 from ppmodel.tables import Schedule, layout
@@ -65,8 +65,6 @@ def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan")
     >>> rows[["label", "time", "order_time", "free_time"]].values.tolist()
     [['1F1B', 15.0, 15.0, 13.0], ['ZB-1p', 13.0, 13.0, 13.0]]
     """
-    import pandas as pd
-
     entries, solved, rows = list(_entries(cases, pp, microbatches, comm)), {}, []
     for entry in entries:
         row = {
@@ -81,22 +79,15 @@ def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan")
 
 
 def _entries(cases, num_ranks, num_microbatches, comm):
-    shown = [as_case(case) for case in cases]
-    for case in shown:
-        for _, table in legal_cases([_for_times(case, comm)], num_ranks, num_microbatches):
+    for case in [as_case(case) for case in cases]:
+        options = () if "times" in dict(case.options) else set(case.known_options) & {"times"}
+        searched = case.with_options(dict.fromkeys(options, (1, 1, 1, comm)))
+        for _, table in legal_cases([searched], num_ranks, num_microbatches):
             if table.microbatch_parts > 1 or np.ptp(table.stage_shares):
                 continue  # only orders of equal stages are compared
             unfused = {f"{case.label} unfused": table.unfused()} if table.overlaps.any() else {}
             for label, order in ({case.label: table} | unfused).items():
                 yield _Entry(label, order, Fraction(str(comm)), peak_of(order), is_whole(order))
-
-
-def _for_times(case, comm):
-    """The case, with the times at hand if its order is searched for."""
-    searched = case.source is None and any(option.name == "times" for option in schedules.get(case.name).options)
-    if not searched or "times" in dict(case.options):
-        return case
-    return case._replace(options=(("times", (1, 1, 1, comm)), *case.options))
 
 
 def _answer(solved, entries, problem, work, objective):
@@ -106,15 +97,11 @@ def _answer(solved, entries, problem, work, objective):
         at_hand = [entry.schedule for entry in entries] + [
             optimum.schedule for _, optimum in solved.values() if optimum
         ]
-        hint = _fastest(at_hand, problem, objective) if work else None
+        # of the given schedules that solve the problem, the fastest; ties go to the first
+        fitting = [schedule for schedule in at_hand if work and schedule is not None and answers(schedule, problem)]
+        hint = min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)
         solved[key] = bounds(problem, objective).best, solve(problem, objective, hint, work) if work else None
     return solved[key]
-
-
-def _fastest(at_hand, problem, objective):
-    """The fastest of the given schedules that solves a problem; ties go to the first; None if none does."""
-    fitting = [schedule for schedule in at_hand if schedule is not None and answers(schedule, problem)]
-    return min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)
 
 
 def _columns(step, time, least, optimum):

@@ -1,6 +1,7 @@
 """Comparisons between rows of a frame: times relative to a baseline, the fastest at each point, reversals."""
 
 import numpy as np
+import pandas as pd
 
 from ppmodel.analysis.orders import reversed_pairs
 from ppmodel.errors import PPModelError
@@ -94,8 +95,6 @@ def winners(frame):
     >>> winners(frame)[["comm", "label", "lead"]].round(3).values.tolist()
     [[0, 'ZB-H1', 0.222], [1, 'GPipe', 0.051]]
     """
-    import pandas as pd
-
     by, rows = points_of(frame), []
     for point, group in frame.dropna(subset="makespan_s").groupby(by, sort=False):
         fastest = group.makespan_s.min()
@@ -135,8 +134,6 @@ def reversals(frame):
     >>> reversals(frame)[["smaller_bubble", "faster"]].values.tolist()
     [['Chimera', 'GPipe']]
     """
-    import pandas as pd
-
     by, rows = points_of(frame), []
     frame = frame.dropna(subset="makespan_s")
     without = "without_network_s" if "without_network_s" in frame else "makespan_s"

@@ -6,7 +6,7 @@ import pandas as pd
 
 from ppmodel import schedules
 from ppmodel.ops import OpKind
-from ppmodel.points import compare
+from ppmodel.points import columns_of, frame_of, resolve, rows_of
 from ppmodel.schedules.cases import as_case
 
 MEGATRON = "Megatron-LM's"
@@ -93,5 +93,6 @@ def compare_overlapped(cases, pp, overlap=MEGATRON, *, tp, **given):
         if tp > 1 and overlap == MEGATRON and not whole:
             switches = {"overlap_backward": False}
         if group:
-            frames.append(compare(group, pp, tp=tp, **given, **switches))
+            grid = resolve(group, pp, tp=tp, **given, **switches)
+            frames.append(frame_of(columns_of(grid), rows_of(grid.points())))  # no switch is the caller's choice
     return pd.concat(frames, ignore_index=True)

@@ -1,5 +1,7 @@
 """Schedules at several levels: published formula, table, simulation without a network and with it."""
 
+import pandas as pd
+
 from ppmodel.analysis import orders
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent
@@ -48,8 +50,6 @@ def levels(schedules, sizes, **options):
     >>> frame[["label", "published_bubble_ratio", "table_bubble_ratio", "idle_ratio"]].round(3).values.tolist()
     [['1F1B', 0.304, 0.304, 0.342], ['Chimera', 0.158, 0.273, 0.305]]
     """
-    import pandas as pd
-
     sizes = list(sizes)
     for pp, _ in sizes:
         if pp < 2:
@@ -63,8 +63,6 @@ def levels(schedules, sizes, **options):
 
 
 def _at_size(schedules, size, options):
-    import pandas as pd
-
     frame = compare(schedules, *size, changes=[UNCHANGED, WITHOUT_NETWORK], **options)
     frame = frame[frame.refused.isna()].drop(columns="refused")
     silent = frame.change == repr(WITHOUT_NETWORK)
@@ -100,8 +98,6 @@ def agreement(frame, clear=0.01):
         for schedules with a published one; the number of pairs reversed by time, those among them reversed by the
         network, and the clear ones among these.
     """
-    import pandas as pd
-
     rows = []
     for point, group in frame.groupby(_POINT, sort=False):
         by_table = orders.every_two(orders.order_of_bubbles, group.table_bubble_ratio)
@@ -193,8 +189,6 @@ def fronts(frame, by=("system", "pp")):
     >>> fronts(frame).set_index("label").front.to_dict()
     {'GPipe': False, '1F1B': True, 'ZB-H2': True}
     """
-    import pandas as pd
-
     groups = []
     for _, group in frame.groupby(list(by), sort=False):
         both = group.makespan_s.to_numpy(), group.peak_memory_bytes.to_numpy()

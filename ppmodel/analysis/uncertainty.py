@@ -2,6 +2,8 @@
 
 from itertools import chain, groupby, product
 
+import pandas as pd
+
 from ppmodel.errors import BlocksError, PPModelError
 from ppmodel.given import listed
 from ppmodel.noise import QUANTILES, TIE, Comparison, distribution, noisy_makespans_on, probability_faster
@@ -61,8 +63,6 @@ def compare_runs(
     >>> frame[["label", "winner", "beats_winner"]].values.tolist()
     [['GPipe', 'GPipe', nan], ['1F1B', 'GPipe', 0.72]]
     """
-    import pandas as pd
-
     systems, model, seeds = list(map(as_system, listed(system))), as_model(model), all_seeds(seeds)
     rows = [[] for _ in systems]
     for count, noise in product(listed(microbatches), listed(noises)):

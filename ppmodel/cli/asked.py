@@ -67,7 +67,9 @@ def asked_case(name, file, options):
     if name is not None:
         if cases and cases[0].source is not None:
             raise PPModelError("NAME", name, f"cannot be combined with the table {file}", "leave out one of the two")
-        cases = cases_of_text(name)
+        registered, cases = {case.name for case in cases}, cases_of_text(name)
+        if registered and cases[0].name not in registered:
+            raise PPModelError("NAME", name, f"is not in {file}, which has no effect", "leave out one of the two")
     if len(cases) > 1:
         rule = f"registers several schedules: {', '.join(case.name for case in cases)}"
         raise PPModelError("file", file or name, rule, "name one of them, and pass the file with --schedule-file")

@@ -1,13 +1,14 @@
 """Finds commands and parses their arguments: modules load on demand, options are given once, errors come with hints."""
 
 import re
+import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 
 import click
 
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, shown
 
 _MODULES = {
     **dict.fromkeys(("schedules", "models", "systems", "layouts", "columns"), "ppmodel.cli.listing"),
@@ -90,10 +91,13 @@ class Command(_Careful, click.Command):
             return self._run(ctx)
 
     def _run(self, ctx):
+        options = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", UserWarning)
+                warnings.showwarning = lambda message, *_: _note(message, options)
+                return super().invoke(ctx)
         except PPModelError as error:
-            options = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
             typed = error.value is None or ctx.params.get(error.field) is not None or error.field == "out"
             if error.where is None and error.field != "file" and typed:  # a file may be given without its option
                 error.field = options.get(error.field, error.field)
@@ -105,6 +109,13 @@ class Command(_Careful, click.Command):
                 raise
             remedy = "install what the book needs: pip install -e '.[book,pdf]'"
             raise PPModelError(error.name, None, "is not installed", remedy) from None
+
+
+def _note(warning, options):
+    """Print a warning as a line on standard error."""
+    field = getattr(warning, "field", None)
+    text = str(warning) if field is None else str(warning).replace(field, options.get(field, field), 1)
+    click.echo(f"note: {shown(text)}", err=True)
 
 
 class Group(_Careful, click.Group):

@@ -5,7 +5,7 @@ import click
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import asked_costs, gpus_not_kept
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say, say_json
+from ppmodel.cli.text import counted, say, say_json
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import cases_of_file, cases_of_text, require_one_each
 from ppmodel.specs.layout import layout_keywords
@@ -33,7 +33,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     """
     from ppmodel.cli.ranked import csv_cell, ranked, ranked_text
     from ppmodel.export import write_rows
-    from ppmodel.points import compared
+    from ppmodel.points import as_model, compared
 
     costs = asked_costs(given)
     cases = _cases(names, file)
@@ -44,7 +44,12 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "--csv", csv_cell)
-    say_json(rows) if as_json else say(ranked_text(pairs, gpus_not_kept(costs, rows[0].get("gpus"))))
+    if "model" in costs and "tp" not in columns:  # a microbatch is the model's share of its global batch
+        sequences = as_model(costs["model"]).global_batch // rows[0]["microbatches"]
+        remark = f"; microbatches of {counted(sequences, 'sequence')}"
+    else:
+        remark = gpus_not_kept(costs, rows[0].get("gpus"))
+    say_json(rows) if as_json else say(ranked_text(pairs, remark))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 

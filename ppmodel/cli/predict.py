@@ -20,9 +20,10 @@ def predict_command(rows_file, system, out):
     gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero,
     recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
     unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 if the schedule has no such
-    option. Two columns are optional: flushes, how many times an iteration runs the whole pipeline, and precision, bf16
-    or fp8. What is empty there, and what no column says, is as in the block framework of the system's file. Other
-    columns are copied unchanged.
+    option. Three columns are optional: flushes, how many times an iteration runs the whole pipeline; precision, bf16 or
+    fp8; and gpus, which must be pp x tp x cp x dp. What is empty there, and what no column says, is as in the block
+    framework of the system's file. Other columns are notes and copied, unless their names are nearly those of columns
+    that are read.
 
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
     GPU), predicted_fits, predicted_mfu, and refused, the reason if a row has no prediction.

@@ -41,15 +41,15 @@ def time_of(row):
     return row.get("iteration_s", row["makespan_s"])
 
 
-def ranked_text(pairs, not_kept=""):
+def ranked_text(pairs, remark=""):
     """Format what ``compare`` prints.
 
     Parameters
     ----------
     pairs : list of (int or None, dict)
         From `ranked`; all at the same size, under the same semantics.
-    not_kept : str
-        What to add about the layout.
+    remark : str
+        What to add about the layout or, without one, about the model.
 
     Returns
     -------
@@ -64,7 +64,8 @@ def ranked_text(pairs, not_kept=""):
     size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
     lines = [f"{size}; transfers {first['p2p']}{allreduce}{model}"]
     if has_layout:
-        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES) + not_kept)
+        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
+    lines[-1] += remark
     defined = [(place, row) for place, row in pairs if place is not None]
     if defined:
         fastest = defined[0][1]

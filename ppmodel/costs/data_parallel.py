@@ -105,8 +105,12 @@ def persistent_bytes(stages, model, layout):
     >>> [round(float(part[1]) / 1e9, 1) for part in parts]
     [4.3, 8.6, 12.8]
     """
-    sharing = sharing_of(model, layout)
     parameters = stages.parameters - stages.expert_parameters, stages.expert_parameters
+    return sharded_bytes(parameters, sharing_of(model, layout))
+
+
+def sharded_bytes(parameters, sharing):
+    """Bytes of weights, gradients and optimizer state that a GPU keeps; see `persistent_bytes`."""
     widths = {
         SHARED_WEIGHTS: sharing.weight_bytes, SHARED_GRADIENTS: sharing.gradient_bytes,
         SHARED_OPTIMIZER: sharing.optimizer_bytes,

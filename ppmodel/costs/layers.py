@@ -15,10 +15,12 @@ from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.data_parallel import Sharing, collectives_of, microbatch_data_s, sharing_of
 from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
-from ppmodel.costs.recompute import KEEPS, recompute_of, runs_again
 from ppmodel.costs.roofline import Kernels, kernels_s
+from ppmodel.costs.table import LONGEST_S
 from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes
-from ppmodel.costs.work import AGAIN, INPUT_GRAD, NO_WORK, PARTS, WEIGHT_GRAD, Kernel
+from ppmodel.costs.work import AGAIN, INPUT_GRAD, NO_WORK, PARTS, WEIGHT_GRAD, Kernel, recompute_of, runs_again
+from ppmodel.errors import CostError
+from ppmodel.specs.recompute import KEEPS
 
 NUM_PHASES, NOTHING = 4, -1
 BUSY = slice(0, 2)
@@ -296,6 +298,7 @@ def layers_of(model, sequences, system, layout=None):
     return layer_costs(layer_work(model, sequences, layout), system)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused at the end
 def layer_costs(work, system):
     """Compute the seconds and bytes of layers on a system.
 
@@ -336,6 +339,9 @@ def layer_costs(work, system):
         busy_s = seconds[..., BUSY].sum(axis=2).T
         parameters = work.sizes.parameters.T
         seconds[..., PARTS.index("data")] += microbatch_data_s(parameters, busy_s, work.sharing, lines).T
+    if not seconds.max(initial=0.0) <= LONGEST_S:  # also NaN, with which no layers could be balanced
+        rule = f"make a layer take more than {LONGEST_S:g} seconds"
+        raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
     return costs
 
 

@@ -12,6 +12,7 @@ from ppmodel.ops import OpKind
 
 _SHARES_KEPT = 2**12
 _LITTLE = 0.03
+_MOST_BALANCED = 2**16
 
 
 def check_layout(layout, model, system, schedule):
@@ -76,6 +77,9 @@ def _rules(layout, model):
     widths |= {"experts.hidden": model.experts.hidden} if model.experts else {}
     for name, width in widths.items():
         yield "tp", tp, width % tp == 0, f"must divide {name} of {model.name} ({width})", "choose a smaller tp"
+    rule = f"is the layout's; that of {model.name} is {tokens}"
+    remedy = "set it in a copy of the model's file, or choose another layout"
+    yield "sequence", layout.sequence, layout.sequence in (None, tokens), rule, remedy
     smaller, larger = sorted((model.kv_heads, tp))
     rule = f"must divide kv_heads of {model.name} ({model.kv_heads}), or be a multiple of them"
     yield "tp", tp, larger % smaller == 0, rule, "choose another tp"
@@ -224,6 +228,9 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
         of_stages = stage_blocks(schedule, model, blocks)
     elif cut == "balanced":
+        if model.blocks > _MOST_BALANCED:
+            rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
+            raise CostError("blocks", model.blocks, rule, "choose layers: even")
         of_stages = _balanced_blocks(schedule, model, times)
     elif isinstance(cut, tuple):
         of_stages = _listed_blocks(schedule, model, cut, cut)

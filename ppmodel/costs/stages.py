@@ -8,9 +8,8 @@ import numpy as np
 from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.costs.layers import BUSY, layers_of
 from ppmodel.costs.partition import microbatch_sequences, stage_layers
-from ppmodel.costs.recompute import recompute_of
 from ppmodel.costs.transfers import hockney_s, pipeline_links
-from ppmodel.costs.work import PARTS
+from ppmodel.costs.work import PARTS, recompute_of
 from ppmodel.ops import OpKind
 
 _CUTS_KEPT = 2**8
@@ -123,9 +122,7 @@ def stages(schedule, model, system, blocks=None, layout=None):
             layers.stages.clear()
         counts = layer_counts(layers.work, cut, recompute_of(model, layout))
         parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
-        kept, between, logits = summed(layers.bytes[:, :3], counts).T
-        working, none = largest(layers.bytes[:, 3], counts), np.zeros(len(counts))
-        columns = (kept, between, logits, working, dense + experts, experts, none, none, none)
+        columns = (*stage_bytes(layers.bytes, counts), dense + experts, experts, *np.zeros((3, len(counts))))
         layers.stages[key] = Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns)
     of_microbatch = layers.stages[key]
     if layout is None:
@@ -193,9 +190,23 @@ def summed(columns, counts, index=None):
     return total
 
 
-def largest(column, counts, index=None):
-    """The largest value of the layers that occur in each stage, shape (num_stages,)."""
-    return (column[slice(None) if index is None else index] * (counts > 0)).max(axis=1)
+def stage_bytes(layers, counts, index=None):
+    """Bytes of stages: activations, weight gradients, logits and working memory, as in `Stages`.
+
+    Parameters
+    ----------
+    layers : ndarray of float, shape (num_layers, 4)
+        From `layers.layer_bytes`.
+    counts, index
+        As in `stage_parts_s`.
+
+    Returns
+    -------
+    ndarray of float, shape (4, num_stages)
+    """
+    kept = summed(layers[:, :3], counts, index).T
+    working = (layers[:, 3][slice(None) if index is None else index] * (counts > 0)).max(axis=1)
+    return np.array([*kept, working])
 
 
 class StepWork(NamedTuple):

@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ppmodel.costs.recompute import runs_again
 from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations
+from ppmodel.costs.work import runs_again
 
 _KEPT = 2**10
 

@@ -91,9 +91,18 @@ def transfer_costs(schedule, nodes, between, inside):
         tables = np.empty((2, _NUM_KINDS, schedule.num_stages))
         tables[0], tables[1] = between
         return tables[0], tables[1]
+    return over_links(*link_kinds(schedule, nodes), between, inside)
+
+
+def link_kinds(schedule, nodes):
+    """Whether a transfer leaves its rank, and whether it stays within a node: each (6, num_replicas, num_stages)."""
     sender, receiver = schedule.placement, receivers(schedule)
-    same = np.asarray(nodes)[receiver] == np.asarray(nodes)[sender]
-    return tuple(np.where(receiver == sender, 0.0, np.where(same, *pair)) for pair in zip(inside, between, strict=True))
+    return receiver != sender, np.asarray(nodes)[receiver] == np.asarray(nodes)[sender]
+
+
+def over_links(leaves, within, between, inside):
+    """Occupancy and latency of transfers, from those on both links; 0 for those that do not leave their rank."""
+    return tuple(np.where(leaves, np.where(within, *pair), 0.0) for pair in zip(inside, between, strict=True))
 
 
 def receivers(schedule):

@@ -259,10 +259,10 @@ def _in_context(model, share, heads, core):
     (Liu et al., 2023); otherwise they are gathered before each pass, and gradients are reduced and scattered
     (Grattafiori et al., 2024, section 3.3.2).
     """
-    if share.cp == 1:
+    if share.layout.cp == 1:
         return core
     volume = model.element_bytes * share.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)
-    if share.context_exchange == "ring":
+    if share.layout.context_exchange == "ring":
         forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
         return [exchange("ring of keys and values", forward, backward, core=core[0].core), *core]
     whole, parts = Collective("all-gather", "context", volume), Collective("reduce-scatter", "context", volume)
@@ -273,22 +273,22 @@ def _in_context(model, share, heads, core):
 def _traffic(model, share, heads):
     """Numbers of elements: queries, a GPU's own keys, the keys that its queries attend to, and scores."""
     query, key = share.tokens * heads.queries * heads.size, share.tokens * heads.keys * heads.size
-    scores = share.sequences * heads.queries * model.sequence**2 / share.cp
-    return query, key, key * share.cp, scores
+    scores = share.sequences * heads.queries * model.sequence**2 / share.layout.cp
+    return query, key, key * share.layout.cp, scores
 
 
 def _fused(model, share, heads):
     """One kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022)."""
     width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
     value = heads.value_size / heads.size
-    scores *= _CAUSAL_HALF if share.causal else 1.0
+    scores *= _CAUSAL_HALF if share.layout.causal else 1.0
     flops = 2.0 * scores * heads.size
     statistics = 4.0 * share.tokens * heads.queries
     core = Work((1 + value) * flops + 5.0 * scores, width * (1 + value) * (query + met) + statistics)
     moved = width * 2 * (1 + value) * (query + met) + statistics
     gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
     saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
-    shape = share.sequences * heads.queries, model.sequence / share.cp, model.sequence, heads.size
+    shape = share.sequences * heads.queries, model.sequence / share.layout.cp, model.sequence, heads.size
     kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
     return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, **kernel)]
 
@@ -377,15 +377,14 @@ def expert_operations(model, share):
     part of the tokens, and the copies that its tensor group has received are gathered there. Without it, every GPU of
     the group sends all tokens, and f and g are outside.
     """
-    experts, outside = model.experts, not share.sequence_parallel
+    experts, outside = model.experts, not share.splits_stream
     shared = experts.shared * experts.hidden
     copies = share.stream * experts.experts_per_token
     moved = model.element_bytes * (share.stream + copies) * model.hidden
     copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
     sent = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))
-    outward, back = (
-        [exchange(f"all-to-all {way} experts", sent, input_grad=sent)] if share.ep > 1 else [] for way in ("to", "from")
-    )
+    exchanges = [exchange(f"all-to-all {way} experts", sent, input_grad=sent) for way in ("to", "from")]
+    outward, back = ([entry] if share.layout.ep > 1 else [] for entry in exchanges)
     return [
         *_router(model, share),
         *(mlp_operations(model, share, shared, "shared experts", shares_input=True) if shared else []),
@@ -412,9 +411,9 @@ def _router(model, share):
 def _of_experts(model, share):
     """The experts of one GPU on the copies of its tensor group."""
     experts, copies = model.experts, share.tokens * model.experts.experts_per_token
-    count = experts.number / share.ep
+    count = experts.number / share.layout.ep
     operations = _products(model, copies, experts.hidden / share.tp, "experts", count=count, experts=True)
-    if not share.sequence_parallel:
+    if not share.splits_stream:
         return operations
     volume = float(model.element_bytes * copies * model.hidden)
     whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)

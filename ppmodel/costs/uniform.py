@@ -5,6 +5,7 @@ import numpy as np
 from ppmodel.costs.table import LONGEST_S, SHORTEST_S, OpCosts
 from ppmodel.costs.transfers import transfer_costs
 from ppmodel.errors import CostError
+from ppmodel.given import is_number, plain
 from ppmodel.ops import OpKind
 
 _NUM_KINDS = len(OpKind)
@@ -64,34 +65,40 @@ def uniform_costs(
     """
     if backward is None and (input_grad is None or weight_grad is None):
         raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
-    backward = input_grad + weight_grad if backward is None else backward
-    input_grad = backward / 2 if input_grad is None else input_grad
-    weight_grad = backward - input_grad if weight_grad is None else weight_grad
     durations = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "optimizer": optimizer, "node_comm": node_comm,
-        "node_latency": node_latency, "pair": 0.0 if pair is None else pair,
+        "node_latency": node_latency, "pair": pair,
     }  # fmt: skip
     for name, value in durations.items():
-        if not (value == 0 or SHORTEST_S <= value <= LONGEST_S):
-            rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
-            raise CostError(name, value, rule, "pass, for example, 0.1")
+        if value is not None:
+            _require_seconds(name, value)
+    backward = input_grad + weight_grad if backward is None else backward
+    input_grad = backward / 2 if input_grad is None else input_grad
+    weight_grad = backward - input_grad if weight_grad is None else weight_grad
+    _require_seconds("weight_grad", weight_grad)
     if pair is not None and forward + backward == 0:
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
-    factor = 1.0 if pair is None else pair / (forward + backward)
+    factor = 1.0 if pair is None else float(pair / (forward + backward))
     tables = np.empty((3, _NUM_KINDS, schedule.num_stages))
-    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0))
+    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0), float)
     np.multiply(of_kinds[:, None], schedule.unit_shares, tables[0])
     for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer)):
         if seconds:
-            tables[0, kind] = seconds * schedule.stage_shares / schedule.chunks_per_rank
-    between = comm / schedule.microbatch_parts, float(latency)
+            tables[0, kind] = float(seconds) * schedule.stage_shares / schedule.chunks_per_rank
+    between = float(comm) / schedule.microbatch_parts, float(latency)
     if nodes is None:
         tables[1], tables[2] = between
         return OpCosts.stacked(tables, factor)
-    inside = node_comm / schedule.microbatch_parts, node_latency
+    inside = float(node_comm) / schedule.microbatch_parts, float(node_latency)
     if np.shape(nodes) != (schedule.num_ranks,):
         rule = f"must name the node of each rank, of {schedule.num_ranks}"
         raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")
     transfers = transfer_costs(schedule, nodes, between, inside)
     return OpCosts(tables[0], *transfers, overlap_factor=factor, nics=tuple(nodes) if shared_nic else None)
+
+
+def _require_seconds(name, value):
+    if not (is_number(plain(value)) and (value == 0 or SHORTEST_S <= value <= LONGEST_S)):
+        rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
+        raise CostError(name, value, rule, "pass, for example, 0.1")

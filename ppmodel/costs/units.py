@@ -14,8 +14,9 @@ from itertools import accumulate, chain, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
-from ppmodel.costs.unit_order import START, after, best_order, finished
+from ppmodel.costs.unit_order import best_order
 from ppmodel.errors import CostError
+from ppmodel.kernels.units import START, after
 
 ORDERS = ("alternating", "best")
 """In which order the units of two operations run in a cell; see `cell_duration`."""
@@ -151,7 +152,7 @@ def cell_streams(first, second=(), order="alternating", contention=1.0):
     state, compute, pieces, issued = START, [], [], []
     for item in _cell(first, second, order, contention)[0]:
         waits_for, compute_s, comm_s, *of, field = item
-        wait, now = state[2 + waits_for], after(state, item, contention)
+        wait, now = state[2 + waits_for], after(state, *item[:3], contention)
         begin = state[0] + wait
         pieces += [(state[0], wait, 1.0), (begin, min(compute_s, state[1] - wait), contention)]
         if compute_s:
@@ -276,5 +277,5 @@ def _timed(items, contention):
     """The items, and the seconds from the first item to the end of both streams."""
     state = START
     for item in items:
-        state = after(state, item, contention)
-    return items, finished(state)
+        state = after(state, *item[:3], contention)
+    return items, state[0] + state[1]

@@ -4,6 +4,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ppmodel.costs.collectives import Collective
+from ppmodel.specs.layout import LayoutSpec
+from ppmodel.specs.recompute import KEEPS
 
 
 class Work(NamedTuple):
@@ -130,37 +132,44 @@ class Share(NamedTuple):
         Its tokens, bs/cp; products that are split over tp see all of them.
     stream : float
         Tokens that norms, dropout and residuals see: bs/cp, or bs/(cp tp) with sequence parallelism.
-    tp, cp, ep : int
-        Sizes of the layout.
-    sequence_parallel : bool
-        Whether `stream` is only a part of `tokens`.
-    causal : bool
-        Whether fused attention skips the masked half of the scores.
-    context_exchange : {"ring", "all-gather"}
-        How keys and values get to the other GPUs of a context group.
+    layout : LayoutSpec
+        Whatever else operations depend on.
     """
 
     sequences: float
     tokens: float
     stream: float
-    tp: int = 1
-    cp: int = 1
-    ep: int = 1
-    sequence_parallel: bool = False
-    causal: bool = False
-    context_exchange: str = "ring"
+    layout: LayoutSpec
+
+    @property
+    def tp(self):
+        """GPUs of a tensor group."""
+        return self.layout.tp
+
+    @property
+    def splits_stream(self):
+        """Whether `stream` is only a part of `tokens`."""
+        return self.layout.sequence_parallel and self.layout.tp > 1
 
 
 def share_of(model, sequences, layout=None):
     """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
+    layout = layout or LayoutSpec(causal=False)
     tokens = sequences * model.sequence
-    if layout is None:
-        return Share(sequences, tokens, tokens)
-    tokens /= layout.cp
-    split = layout.sequence_parallel and layout.tp > 1
-    stream = tokens / layout.tp if split else tokens
-    sizes = layout.tp, layout.cp, layout.ep
-    return Share(sequences, tokens, stream, *sizes, split, layout.causal, layout.context_exchange)
+    tokens = tokens / layout.cp if layout.cp > 1 else tokens
+    share = Share(sequences, tokens, tokens, layout)
+    return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
+
+
+def runs_again(operation, recompute):
+    """Whether an operation's forward runs again before its backward."""
+    keeps = KEEPS[recompute]
+    return not (keeps.core if operation.core else keeps.saved)
+
+
+def recompute_of(model, layout=None):
+    """The name of a model's recomputation or, if only some blocks of a stage are recomputed fully, their number."""
+    return model.recompute if layout is None or layout.recompute is None else layout.recompute
 
 
 def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, experts=False):
@@ -243,7 +252,7 @@ def gather(place, model, share, size, users, *, beside=0):
     if share.tp == 1:
         return users
     volume = float(model.element_bytes * share.tokens * (size + beside))
-    if not share.sequence_parallel:
+    if not share.splits_stream:
         return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
     whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
     again = Collective("all-gather", "tensor", float(model.element_bytes * share.tokens * size))
@@ -261,7 +270,7 @@ def reduce(place, model, share):
     if share.tp == 1:
         return []
     volume = float(model.element_bytes * share.tokens * model.hidden)
-    if not share.sequence_parallel:
+    if not share.splits_stream:
         return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
     whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
     return [exchange(f"leave {place}", parts, input_grad=whole)]

@@ -9,14 +9,15 @@ says which letters a file may use.
 
 import csv
 import os
+import re
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.errors import TableError
+from ppmodel.errors import TableError, did_you_mean
 from ppmodel.export import pytorch
 from ppmodel.export.letters import MEANINGS, ZERO_BUBBLE, convention
-from ppmodel.files import named, read_text
+from ppmodel.files import escaped, named, read_text, unescaped
 from ppmodel.ops import OpKind
 from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 
@@ -24,6 +25,8 @@ _VERSION = "ppmodel table 1"
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
 _SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}
+_KEYS = ("letters", "schedule", *_SIZES)
+_NOTE = re.compile(r"[\s#]*([^:=]+?)\s*([:=])\s*(.*?)\s*")
 _LETTERS = (
     "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
     "~ goes on, . idle, & as one"
@@ -93,7 +96,7 @@ def write_table(schedule, form="text", **slots):
         return pytorch.write(schedule)
     grid = schedule.table(**slots)
     letters = _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
-    lines = [f"# {_VERSION}", f"# letters: {letters}", f"# schedule: {schedule.name}"]
+    lines = [f"# {_VERSION}", f"# letters: {letters}", f"# schedule: {escaped(schedule.name)}"]
     lines += [f"# microbatches: {schedule.num_microbatches}"]
     if schedule.microbatch_parts > 1:
         lines += [f"# microbatch_parts: {schedule.microbatch_parts}"]
@@ -211,11 +214,7 @@ def _parse(text, name):
     notes, lines = {}, []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("#"):
-            key, _, value = line.lstrip("# ").partition(":")
-            notes[key.strip()] = (number, value.strip())
-            if key.startswith("ppmodel table") and key.strip() != _VERSION:
-                rule, remedy = f"is not {_VERSION!r}", "write the table again"
-                raise TableError("version", key.strip(), rule, remedy, where=number)
+            _read_note(line, number, notes)
         elif line.strip(" ,\t"):
             lines.append((number, line))
     if not lines:
@@ -238,7 +237,8 @@ def _parse(text, name):
     letters = convention(notes.get("letters"), lines)
     cells, slots, extras = _read_cells(rows, letters, slotted)
     try:
-        schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
+        name = unescaped(notes["schedule"][1]) if "schedule" in notes else name
+        schedule = Schedule.from_rows(name, cells, **_sizes(notes))
     except TableError as error:
         if letters == ZERO_BUBBLE:
             translated = "in our letters, I is the file's B, and B is its BW"
@@ -252,6 +252,21 @@ def _parse(text, name):
     return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
 
 
+def _read_note(line, number, notes):
+    """Add a comment line to the notes if it gives a key; other comments are the reader's own, unless nearly a key."""
+    notes["comment"] = text = line.strip("# \t")
+    if text.startswith("ppmodel table") and text != _VERSION:
+        raise TableError("version", text, f"is not {_VERSION!r}", "write the table again", where=number)
+    key, sign, value = match.groups() if (match := _NOTE.fullmatch(line)) else ("", "", "")
+    if key in _KEYS and sign == ":":
+        if notes.setdefault(key, (number, value))[1] != value:
+            rule = f"contradicts line {notes[key][0]}, which says {notes[key][1]}"
+            raise TableError(key, value, rule, "delete one of the comments", where=number)
+    elif meant := did_you_mean(re.sub(r"[\s_-]+", "_", key), _KEYS):
+        rule = "is not a key of a table, and would be ignored"
+        raise TableError("comment", key, rule, f"{meant} Write # key: value", where=number)
+
+
 def _by_rank(header, *rows):
     """Sort the rows by the rank in their first cell; the header must number the slots."""
     number, (_, *slots) = header
@@ -259,13 +274,14 @@ def _by_rank(header, *rows):
         rule = "must number the slots 0, 1, 2, ..."
         raise TableError("header", ",".join(slots), rule, "fix or delete the first row", where=number)
     ranks = {str(rank): None for rank in range(len(rows))}
-    for number, (rank, *cells) in rows:
+    for number, (written, *cells) in rows:
+        rank = written.lstrip("0") or "0"
         if any(cells[len(slots) :]):
             field, rule = f"row of rank {rank}", f"is longer than the header, which has {len(slots)} slots"
             raise TableError(field, f"{len(cells)} cells", rule, "lengthen the header", where=number)
         if ranks.get(rank, rank) is not None:
             rule = f"must number the rows from 0 to {len(rows) - 1}, each once"
-            raise TableError("rank", rank, rule, "fix the first column", where=number)
+            raise TableError("rank", written, rule, "fix the first column", where=number)
         ranks[rank] = number, cells
     return list(ranks.values())
 
@@ -302,13 +318,19 @@ def _sizes(notes):
     for key in [key for key in _SIZES if key in notes]:
         number, value = notes[key]
         try:
-            size = np.array(value.split(), float) if key == "stage_shares" else int(value)
+            size = np.array(value.split(), float) if key == "stage_shares" else _count(value)
         except ValueError:
             size = 0
         if not np.size(size) or not (0 < np.min(size) <= np.max(size) < np.inf):
             raise TableError(key, value, "must be a positive number", "fix the comment", where=number)
         sizes[_SIZES[key]] = size
     return sizes
+
+
+def _count(text):
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ValueError
+    return int(text)
 
 
 def _check_slots(schedule, begin, end):

@@ -131,18 +131,19 @@ def events(
                 if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1
-            if copies is not None:  # copies back in start with the next cell
-                here = stream[first]
-                following = programs[head[here]] if head[here] < program_end[here] else group
-                for done in range(group_start[following], group_start[following + 1]):
-                    for place in range(fetch_start[done], fetch_start[done + 1] if following != group else 0):
-                        forward = fetch[place]
-                        copied[2][forward] = max(now, copied[1][forward], in_free[here])
-                        copied[3][forward] = in_free[here] = copied[2][forward] + seconds[forward]
-                        back[forward] = copied[3][forward] <= now
-                        if not back[forward]:
-                            new_when[num_new], new_key[num_new] = copied[3][forward], (_BACK << _KIND) + 2 * forward
-                            num_new += 1
+            if copies is not None:  # copies back in start with the next cell, after a reduction that of each rank
+                for ended in range(first, last if reduces[op] else first + 1):
+                    here = stream[ended]
+                    following = programs[head[here]] if head[here] < program_end[here] else group
+                    for done in range(group_start[following], group_start[following + 1]):
+                        for place in range(fetch_start[done], fetch_start[done + 1] if following != group else 0):
+                            forward = fetch[place]
+                            copied[2][forward] = max(now, copied[1][forward], in_free[here])
+                            copied[3][forward] = in_free[here] = copied[2][forward] + seconds[forward]
+                            back[forward] = copied[3][forward] <= now
+                            if not back[forward]:
+                                new_when[num_new], new_key[num_new] = copied[3][forward], (_BACK << _KIND) + 2 * forward
+                                num_new += 1
             if holds and reduces[op]:  # it releases its places
                 for done in range(first, last):
                     here = stream[done] - num_streams // 2

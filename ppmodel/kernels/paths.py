@@ -112,9 +112,11 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                 elif receives and not sends:
                     there[give, 0], cost[give, 0] = end, occupancy[class_, 0] + latency[class_, 0]
                 else:
-                    there[give, 0] = end + occupancy[class_, 0] + latency[class_, 0]
+                    arrival = end + occupancy[class_, 0] + latency[class_, 0]
+                    there[give, 0] = arrival
                     if sends:
-                        free[stream, 0] = there[give, 0]
+                        free[stream, 0] = arrival
+                    if receives:
                         cost[give, 0] = occupancy[class_, 0] + latency[class_, 0]
             if rows[row, KEEP]:
                 there[rows[row, KEEP], 0] = end

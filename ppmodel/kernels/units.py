@@ -1,155 +1,87 @@
-"""The order of two operations that ends their cell first: the twin of `costs.unit_order._search`."""
+"""The order of two operations of a cell, item by item, that ends the cell first.
 
-import numpy as np
+The state after some items is a tuple: the time at which their kernels end, the seconds of work still queued on the
+communication stream, and how much of that each kind of item waits for.
+"""
 
-from ppmodel.compiled import loop
+from ppmodel.compiled import filled, inlined, loop
 
-_STATE = 6
+START = (0.0,) * 6
+"""The state before the first item."""
+
+_FIRST = (*START, -1.0)
+
+
+@inlined
+def after(state, waits_for, compute, comm, contention):
+    """The state after an item: what it waits for, seconds of its kernels and of the collective that it issues.
+
+    >>> state = after(START, 0, 2.0, 1.0, 1.0)
+    >>> state, after(state, 1, 2.0, 1.0, 1.5)
+    ((2.0, 1.0, 1.0, 0.0, 0.0, 0.0), (4.5, 1.0, 0.0, 1.0, 0.0, 0.0))
+    """
+    wait, ahead = state[2 + waits_for], state[1]
+    beside = min(compute, ahead - wait)
+    time, done = state[0] + (wait + beside * contention + (compute - beside)), wait + beside
+    ahead = ahead - done + comm
+    first, second, third, fourth = state[2] - done, state[3] - done, state[4] - done, state[5] - done
+    return (
+        time,
+        ahead,
+        ahead if comm and waits_for == 0 else first if first > 0.0 else 0.0,
+        ahead if comm and waits_for == 1 else second if second > 0.0 else 0.0,
+        ahead if comm and waits_for == 2 else third if third > 0.0 else 0.0,
+        ahead if comm and waits_for == 3 else fourth if fourth > 0.0 else 0.0,
+    )
 
 
 @loop
 def unit_order(ours, theirs, our_rest, their_rest, contention, enough):
-    """Whose turn it is, item by item; empty if no order takes less than `enough`.
+    """Whose turn it is, item by item, in the order that ends first; empty if none takes less than `enough`.
 
-    Each operation is given as what its items wait for and their seconds of kernels and collectives, and as the seconds
-    left from each item on.
+    Each operation is given as what its items wait for, their seconds of kernels and of collectives, and as both seconds
+    from each item on. After i items of one and j of the other, the states kept are those that no other state matches or
+    beats in every respect and from which the cell can still become as short. With each stands what it came from: twice
+    the number of the previous state, plus whose turn it was.
     """
-    num_ours, num_theirs = len(ours[0]), len(theirs[0])
-    above, row = np.empty((64, _STATE)), np.empty((64, _STATE))
-    above_start, row_start = np.zeros(num_theirs + 2, np.int64), np.zeros(num_theirs + 2, np.int64)
-    came = np.empty(1024, np.int64)  # for every state kept: twice the previous state, plus whose turn it was
-    front, from_where = np.empty((64, _STATE)), np.empty(64, np.int64)
-    above_first, row_first = 0, 0  # the number of the first state of each row
-    state = np.empty(_STATE)
+    our_kinds, our_compute, our_comm = ours
+    their_kinds, their_compute, their_comm = theirs
+    our_compute_rest, our_comm_rest = our_rest
+    their_compute_rest, their_comm_rest = their_rest
+    num_ours, num_theirs = len(our_kinds), len(their_kinds)
+    came, row, row_first, row_start = [-1][:0], [_FIRST][:0], 0, filled(0, num_theirs + 2)
     for i in range(num_ours + 1):
-        above, row, above_start, row_start = row, above, row_start, above_start
-        above_first, row_first = row_first, row_first + above_start[num_theirs + 1]
-        filled = 0
+        above, above_first, above_start = row, row_first, row_start
+        row, row_first, row_start = [_FIRST][:0], len(came), filled(0, num_theirs + 2)
         for j in range(num_theirs + 1):
-            row_start[j], kept = filled, 0
-            compute, comm = our_rest[i, 0] + their_rest[j, 0], our_rest[i, 1] + their_rest[j, 1]
-            if i == 0 and j == 0:
-                state[:] = 0.0
-                front, from_where, kept = _offer(front, from_where, kept, state, -1, compute, comm, contention, enough)
-            if i:
-                own, seconds = ours[0][i - 1], ours[1]
-                for index in range(above_start[j], above_start[j + 1]):
-                    _after(above, index, own, seconds[i - 1, 0], seconds[i - 1, 1], contention, state)
-                    before = 2 * (above_first + index)
-                    front, from_where, kept = _offer(
-                        front, from_where, kept, state, before, compute, comm, contention, enough
-                    )
-            if j:
-                own, seconds = theirs[0][j - 1], theirs[1]
-                for index in range(row_start[j - 1], row_start[j]):
-                    _after(row, index, own, seconds[j - 1, 0], seconds[j - 1, 1], contention, state)
-                    before = 2 * (row_first + index) + 1
-                    front, from_where, kept = _offer(
-                        front, from_where, kept, state, before, compute, comm, contention, enough
-                    )
-            _sort(front, from_where, kept)
-            row, came = _room(row, filled + kept), _room_for(came, row_first + filled + kept)
-            row[filled : filled + kept] = front[:kept]
-            came[row_first + filled : row_first + filled + kept] = from_where[:kept]
-            filled += kept
-            row_start[j + 1] = filled
-    best, first, last = -1, row_start[num_theirs], row_start[num_theirs + 1]
-    for index in range(first, last):
-        if best < 0 or row[index, 0] + row[index, 1] < row[best, 0] + row[best, 1]:
-            best = index
-    if best < 0:
-        return np.empty(0, np.int64)
-    turns, state_number = np.empty(num_ours + num_theirs, np.int64), row_first + best
+            compute, comm = our_compute_rest[i] + their_compute_rest[j], our_comm_rest[i] + their_comm_rest[j]
+            reached = [_FIRST] if i == j == 0 else [_FIRST][:0]
+            for at in range(above_start[j], above_start[j + 1] if i else 0):
+                state = after(above[at], our_kinds[i - 1], our_compute[i - 1], our_comm[i - 1], contention)
+                reached.append((*state, 2.0 * (above_first + at)))
+            for at in range(row_start[j - 1], row_start[j] if j else 0):
+                state = after(row[at], their_kinds[j - 1], their_compute[j - 1], their_comm[j - 1], contention)
+                reached.append((*state, 2.0 * (row_first + at) + 1))
+            reached.sort()
+            for state in reached:
+                ahead = state[1] + comm
+                least = max(compute, ahead) + (contention - 1) * min(compute, ahead)  # if nothing waits
+                kept = state[0] + least < enough
+                for at in range(row_start[j], len(row) if kept else 0):
+                    other = row[at]  # not later, since they are sorted
+                    beaten = other[1] <= state[1] and other[2] <= state[2] and other[3] <= state[3]
+                    if beaten and other[4] <= state[4] and other[5] <= state[5]:
+                        kept = False
+                        break
+                if kept:
+                    row.append(state)
+                    came.append(int(state[6]))
+            row_start[j + 1] = len(row)
+    best = -1
+    for at in range(row_start[num_theirs], row_start[num_theirs + 1]):
+        if best < 0 or row[at][0] + row[at][1] < row[best][0] + row[best][1]:
+            best = at
+    turns, number = filled(0, num_ours + num_theirs if best >= 0 else 0), row_first + best
     for place in range(len(turns) - 1, -1, -1):
-        turns[place] = came[state_number] % 2
-        state_number = came[state_number] // 2
+        turns[place], number = came[number] % 2, came[number] // 2
     return turns
-
-
-@loop
-def _after(states, index, own, compute, comm, contention, new):
-    wait = states[index, 2 + own]
-    beside = min(compute, states[index, 1] - wait)
-    done = wait + beside
-    new[0] = states[index, 0] + (wait + beside * contention + (compute - beside))
-    new[1] = states[index, 1] - done
-    for place in range(2, _STATE):
-        left = states[index, place]
-        new[place] = left - done if left > done else 0.0
-    if comm:
-        new[1] += comm
-        new[2 + own] = new[1]
-
-
-@loop
-def _offer(front, from_where, kept, state, before, compute, comm, contention, enough):
-    """Keep a state and drop those that it dominates, unless it is too late or itself dominated."""
-    ahead = state[1] + comm
-    if not state[0] + (max(compute, ahead) + (contention - 1) * min(compute, ahead)) < enough:
-        return front, from_where, kept
-    for other in range(kept):
-        place = 0
-        while place < _STATE and front[other, place] <= state[place]:
-            place += 1
-        if place == _STATE:
-            return front, from_where, kept
-    left = 0
-    for other in range(kept):
-        place = 0
-        while place < _STATE and state[place] <= front[other, place]:
-            place += 1
-        if place < _STATE:
-            _copy(front, from_where, other, left)
-            left += 1
-    front, from_where = _room(front, left + 1), _room_for(from_where, left + 1)
-    front[left] = state
-    from_where[left] = before
-    return front, from_where, left + 1
-
-
-@loop
-def _copy(front, from_where, source, target):
-    if source != target:
-        for place in range(_STATE):
-            front[target, place] = front[source, place]
-        from_where[target] = from_where[source]
-
-
-@loop
-def _sort(front, from_where, kept):
-    """Sort in ascending order."""
-    state = np.empty(_STATE)
-    for place in range(1, kept):
-        state[:] = front[place]
-        before, at = from_where[place], place
-        while at and _below(state, front, at - 1):
-            _copy(front, from_where, at - 1, at)
-            at -= 1
-        front[at] = state
-        from_where[at] = before
-
-
-@loop
-def _below(state, front, other):
-    for place in range(_STATE):
-        if state[place] != front[other, place]:
-            return state[place] < front[other, place]
-    return False
-
-
-@loop
-def _room(states, needed):
-    if needed <= len(states):
-        return states
-    more = np.empty((2 * needed, _STATE))
-    more[: len(states)] = states
-    return more
-
-
-@loop
-def _room_for(numbers, needed):
-    if needed <= len(numbers):
-        return numbers
-    more = np.empty(2 * needed, np.int64)
-    more[: len(numbers)] = numbers
-    return more

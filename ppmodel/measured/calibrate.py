@@ -221,14 +221,17 @@ class MeasuredRows:
                 self.rows.append(row)
                 self.files.append(Path(file).name)
                 self.where.append(f"{Path(file).name}, row {row.get('id') or number}")
-        for row, where in zip(self.rows, self.where, strict=True):
-            _require_status(row.get("status", ""), where)
-        timed = [place for place, row in enumerate(self.rows) if _is_measured(row, "iteration_s")]
-        limited = {file for file, row in zip(self.files, self.rows, strict=True) if row.get("status") == "oom"}
+        statuses = [row.get("status", "") for row in self.rows]
+        for status, where in zip(statuses, self.where, strict=True):
+            if status and status not in STATUS:
+                near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
+                rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", f"write {(*near, 'one of them')[0]}"
+                raise PPModelError("status", shown(status), rule, remedy, where=where)
+        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s")]
+        limited = {file for file, status in zip(self.files, statuses, strict=True) if status == "oom"}
         sized = [
-            place for place, (file, row) in enumerate(zip(self.files, self.rows, strict=True))
-            if _is_measured(row, "memory_gb") or row.get("status") == "oom"
-            or (file in limited and row.get("status") == "measured")
+            place for place, (file, status) in enumerate(zip(self.files, statuses, strict=True))
+            if self.rows[place].get("memory_gb") or status == "oom" or (file in limited and status == "measured")
         ]  # fmt: skip
         if not timed and not sized:
             rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
@@ -250,7 +253,7 @@ class MeasuredRows:
                 rule, remedy = f"cannot be predicted: {refused}", "fix it, or leave it out"
                 raise PPModelError("row", "refused", rule, remedy, where=self.where[place])
         for file, name in product(dict.fromkeys(self.files), _SCALES):
-            of_file = [p for p in places if self.files[p] == file and _is_measured(self.rows[p], name)]
+            of_file = [p for p in places if self.files[p] == file and self.rows[p].get(name)]
             ratios = [float(self.rows[p][name]) / predictions[p][f"predicted_{name}"] for p in of_file]
             ratio = float(np.median(ratios or [1.0]))
             if not 1 / _FARTHEST <= ratio <= _FARTHEST:
@@ -259,21 +262,6 @@ class MeasuredRows:
                 rule = f"is in the median {ratio:.3g} times what {self.system.name} predicts, too far to be fitted"
                 other = f", not {_SCALES[name][scale]}" if is_near else ", or start from a system that is nearer"
                 raise PPModelError(name, self.rows[of_file[0]][name], rule, f"write {_UNITS[name]}{other}", where=file)
-
-
-def _require_status(status, where):
-    if status and status not in STATUS:
-        near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
-        remedy = f"write {near[0]}" if near else "choose one of them"
-        rule = f"must be one of {', '.join(STATUS)}, or empty"
-        raise PPModelError("status", shown(status), rule, remedy, where=where)
-
-
-def _is_measured(row, name):
-    try:
-        return 0 < float(row.get(name) or 0) < float("inf")
-    except ValueError:
-        return False
 
 
 def equal_weights(files):
@@ -295,8 +283,7 @@ class Data:
     def __init__(self, rows, files, system):
         self.rows, self.files, self.system, self.batch = rows, files, system, Batch(rows, system)
         self.weights, self.names = equal_weights(files.tolist()), list(dict.fromkeys(files.tolist()))
-        numbers = [float(row[self.column]) if _is_measured(row, self.column) else np.nan for row in rows]
-        self.measured = self.unit * np.array(numbers)
+        self.measured = self.unit * np.array([float(row.get(self.column) or "nan") for row in rows])
 
     def predicted(self, points):
         """Predictions for several dicts of constants, shape (len(points), num_rows)."""

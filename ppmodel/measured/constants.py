@@ -1,17 +1,17 @@
 """The constants of a system that can be fitted to measured rows: their names as in its file, values and bounds."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from ppmodel.errors import PPModelError
 from ppmodel.specs import CollectiveSpec, KernelSpec, MemorySpec
+from ppmodel.specs.entries import unchecked
 
 _SUFFIXES = ("", "_s", "_bytes")
-_AT_MOST_ONE = (
-    "compute_efficiency",
-    "memory_efficiency",
-    "collectives.node_efficiency",
-    "collectives.network_efficiency",
-)
+_BOUNDS = dict.fromkeys(
+    ("compute_efficiency", "memory_efficiency", "collectives.node_efficiency", "collectives.network_efficiency"),
+    (1e-300, 1.0),
+) | {"collectives.contention": (1.0, 1.99)}
+"""Least and most of constants for which a file allows no more; the slope of a fit is taken a little above a value."""
 
 
 def _names(block, spec):
@@ -38,12 +38,13 @@ class Constant:
         Key in the system's file, including its block.
     start : float
         Value in the starting system, in SI units; above 0.
-    most : float
-        Largest legal value.
+    least, most : float
+        Range of the fit.
     """
 
     name: str
     start: float
+    least: float
     most: float
 
 
@@ -78,7 +79,7 @@ def chosen(system, names=None):
         _require(name, kinds, system)
     wanted = [name for name, kind in kinds.items() if (name in names if names else kind != "stated")]
     values = [(name, value_of(system, name)) for name in wanted]
-    return [Constant(name, value, 1.0 if name in _AT_MOST_ONE else float("inf")) for name, value in values if value > 0]
+    return [Constant(name, value, *_BOUNDS.get(name, (1e-300, float("inf")))) for name, value in values if value > 0]
 
 
 def _require(name, fields_of_file, system):
@@ -131,5 +132,5 @@ def with_values(system, values):
         block, field = _place(system, name)
         blocks.setdefault(block, {})[field] = value
     top = blocks.pop("", {})
-    inner = {block: replace(getattr(system, block), **changed) for block, changed in blocks.items()}
-    return replace(system, **top, **inner)
+    inner = {block: unchecked(getattr(system, block), **changed) for block, changed in blocks.items()}
+    return unchecked(system, **top, **inner)

@@ -98,6 +98,7 @@ def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
         remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
         raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
     centre = np.log([constant.start for constant in problem.constants])
+    least = np.maximum(centre - _FARTHEST, np.log([constant.least for constant in problem.constants]))
     most = np.minimum(centre + _FARTHEST, np.log([constant.most for constant in problem.constants]))
     weight, last = problem.scale / problem.prior, {}
 
@@ -113,7 +114,7 @@ def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
         lambda point: np.concatenate([evaluated(point)[0], weight * (point - centre)]),
         np.minimum(centre if start is None else start, most - _STEP),
         lambda point: np.vstack([evaluated(point)[1], weight * np.eye(len(point))]),
-        bounds=(centre - _FARTHEST, np.maximum(most, centre - _FARTHEST + _STEP)), loss="soft_l1",
+        bounds=(least, np.maximum(most, least + _STEP)), loss="soft_l1",
         f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=tolerance, xtol=tolerance,
     )  # fmt: skip
 

@@ -1,12 +1,13 @@
 """Systems with the same kind of device fitted together: shared constants, and constants that each has of its own."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import SCALE, equal_weights, fitted_values
-from ppmodel.measured.constants import TIME, Constant, chosen, value_of, with_values
+from ppmodel.measured.constants import TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Problem, refitted
 from ppmodel.specs import SystemSpec
 
@@ -75,10 +76,10 @@ def fitted_together(sources, shared, prior=0.5):
     for source, fit in zip(sources, fits, strict=True):
         for constant in chosen(source.start, list(fit)):
             name = name_in(source, constant.name)
-            constants[name] = Constant(name, constant.start, constant.most)
+            constants[name] = replace(constant, name=name)
     for name in shared:  # starts at the geometric mean of the systems' values
         mean = float(np.exp(np.mean([np.log(value_of(source.system, name)) for source in sources])))
-        constants[name], values[name] = Constant(name, mean, constants[name].most), mean
+        constants[name], values[name] = replace(constants[name], start=mean), mean
     problem = Problem(
         list(constants.values()), lambda points: weights * np.log(seconds(points) / measured), SCALE, prior
     )

@@ -1,15 +1,16 @@
 """Predictions of the model for rows of training runs."""
 
-from ppmodel.errors import NO_MEMORY, PPModelError
+from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
-from ppmodel.measured.rows import read_rows, run_of, system_of
-from ppmodel.points import simulate
+from ppmodel.measured.rows import FORMULA, read_rows, run_of, system_of
+from ppmodel.points.point import Point
+from ppmodel.points.rows import rows_of
 from ppmodel.specs import FrameworkSpec
 
 PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")
 """The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes."""
 
-_GB = 1e9
+GB = 1e9
 
 
 def predicted(row, system):
@@ -26,23 +27,46 @@ def predicted(row, system):
     dict
         A value for each of `PREDICTED`; if the row is refused, ``refused`` says why and the other values are None.
     """
-    framework, system = system.framework or FrameworkSpec(), system_of(row, system)
     try:
-        run = run_of(row, framework)
-        size = run.layout.pp, run.num_microbatches
-        numbers = simulate(
-            run.case, *size, model=run.model, system=system, layout=run.layout, p2p=framework.p2p
-        ).to_dict()
-    except (PPModelError, MemoryError) as error:
-        refused = str(NO_MEMORY if isinstance(error, MemoryError) else error)
-        return dict.fromkeys(PREDICTED) | {"refused": refused}
-    seconds, flops = numbers["iteration_s"], numbers["iteration_s"] * numbers["model_flops_utilization"]
-    if run.flushes > 1:
-        seconds += (run.flushes - 1) * numbers["makespan_s"]
-    return {
-        "predicted_iteration_s": seconds, "predicted_memory_gb": numbers["peak_memory_bytes"] / _GB,
-        "predicted_fits": numbers["fits"], "predicted_mfu": run.flushes * flops / seconds, "refused": None,
-    }  # fmt: skip
+        run = run_of(row, system.framework)
+    except PPModelError as error:
+        return dict.fromkeys(PREDICTED) | {"refused": str(error)}
+    return predictions(run, [point_of(run, system_of(row, system))])[0]
+
+
+def point_of(run, system):
+    """The `Point` of a `MeasuredRun` on a system, with the kernels that its row names."""
+    size, p2p = (run.layout.pp, run.num_microbatches), (system.framework or FrameworkSpec()).p2p
+    return Point(run.case, size, (p2p, "excluded"), model=run.model, system=system, layout=run.layout)
+
+
+def predictions(run, points):
+    """Predict a run on several systems.
+
+    Parameters
+    ----------
+    run : MeasuredRun
+    points : sequence of Point
+        From `point_of`.
+
+    Returns
+    -------
+    list of dict
+        As `predicted`, for each point.
+    """
+    predictions = []
+    for numbers in rows_of(points):
+        if numbers["refused"] is not None:
+            predictions.append(dict.fromkeys(PREDICTED) | {"refused": numbers["refused"]})
+            continue
+        seconds, flops = numbers["iteration_s"], numbers["iteration_s"] * numbers["model_flops_utilization"]
+        if run.flushes > 1:
+            seconds += (run.flushes - 1) * numbers["makespan_s"]
+        predictions.append({
+            "predicted_iteration_s": seconds, "predicted_memory_gb": numbers["peak_memory_bytes"] / GB,
+            "predicted_fits": numbers["fits"], "predicted_mfu": run.flushes * flops / seconds, "refused": None,
+        })  # fmt: skip
+    return predictions
 
 
 def predict_file(rows_file, system, out):
@@ -54,8 +78,9 @@ def predict_file(rows_file, system, out):
         CSV; see `read_rows`.
     system : SystemSpec
     out : str or Path
-        The CSV file to write; the rows keep their order, and their own columns come first, unchanged. Columns of
-        `PREDICTED` that the file already has are replaced.
+        The CSV file to write; the rows keep their order, and their own columns come first. A text that a spreadsheet
+        would take for a formula gets an apostrophe in front, which `read_rows` ignores; all others are unchanged.
+        Columns of `PREDICTED` that the file already has are replaced.
 
     Returns
     -------
@@ -75,5 +100,7 @@ def predict_file(rows_file, system, out):
 
 
 def _cell(value):
-    """A value as CSV text; true and false in lower case, as in the files of measured runs."""
-    return str(value).lower() if isinstance(value, bool) else value
+    """A value as CSV text; true and false in lower case, and no text that a spreadsheet takes for a formula."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value

@@ -3,7 +3,8 @@
 import csv
 import io
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case
 from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, layout_options
+from ppmodel.specs.entries import unchecked
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _KEPT = 2**12
@@ -19,16 +21,20 @@ _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
 _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
+_NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 _SWITCH = {"true": True, "false": False}
+FORMULA = re.compile(r"'*(?:[=@\t\r]|[-+](?![0-9.]+(?:[eE][-+]?[0-9]+)?$))")
+"""How a text begins that spreadsheets take for a formula, and one with apostrophes in front of that."""
 
-
+_OF_FRAMEWORK = tuple(field.name for field in fields(FrameworkSpec) if field.name in LayoutSpec.__dataclass_fields__)
 _OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
-COLUMNS = (
-    "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention",
-    "schedule", *_OF_LAYOUT,
-)  # fmt: skip
-"""The columns that describe a run: its model, its schedule and its layout; a file may have others, which are kept."""
+_OF_MODEL = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention"
+COLUMNS = (*_OF_MODEL[:3], "layers", *_OF_MODEL[3:], "schedule", *_OF_LAYOUT)
+"""The columns that describe a run: its model, its schedule and its layout.
+
+A file may have others, which are kept as notes if their names are like none that is read.
+"""
 
 FLUSHES = "flushes"
 """An optional column: how many times an iteration runs the whole pipeline; empty means 1."""
@@ -36,8 +42,15 @@ FLUSHES = "flushes"
 PRECISION = "precision"
 """An optional column: that of matrix multiplications, bf16 or fp8; empty means the framework's."""
 
+GPUS = "gpus"
+"""An optional column, which must agree with the layout."""
+
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
+
+_OTHERS = (FLUSHES, PRECISION, GPUS, *MEASURED, "status", "id", "source")
+_ALIKE = 0.8
+"""How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
 
 class MeasuredRun(NamedTuple):
@@ -82,8 +95,8 @@ def read_rows(path):
     Raises
     ------
     PPModelError
-        If the file cannot be read, a column is missing or occurs twice, or a row has the wrong number of values or a
-        number that is not above 0 in one of `MEASURED`.
+        If the file cannot be read, a column is missing, occurs twice or has nearly the name of one that is read, or a
+        row has the wrong number of values or a number that is not above 0 in one of `MEASURED`.
     """
     lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
     try:
@@ -102,6 +115,10 @@ def _require_columns(path, columns):
     for name in columns:
         if columns.count(name) > 1:
             raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
+        alike = get_close_matches(name.strip().lower(), (*COLUMNS, *_OTHERS), n=1, cutoff=_ALIKE)
+        if alike and alike[0] != name:
+            rule, remedy = f"is nearly {alike[0]}, but no column that is read", f"write {alike[0]}, or rename a note"
+            raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
     missing = [name for name in COLUMNS if name not in columns]
     if missing:
         rule = f"must have the columns {', '.join(COLUMNS)}"
@@ -112,20 +129,14 @@ def _row(path, line, columns, values):
     if len(values) != len(columns):
         rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
         raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
+    values = [text[1:] if text[:1] == "'" and FORMULA.match(text) else text for text in values]
     row = dict(zip(columns, values, strict=True))
     for name in MEASURED:
-        _require_measured(name, row.get(name, ""), f"{path}:{line}")
+        text = row.get(name, "")
+        if text and not (_NUMBER.fullmatch(text) and 0 < float(text) < float("inf")):
+            rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
+            raise PPModelError(name, repr(shown(text)), rule, remedy, where=f"{path}:{line}")
     return row
-
-
-def _require_measured(name, text, where):
-    try:
-        is_known = not text or 0 < float(text) < float("inf")
-    except ValueError:
-        is_known = False
-    if not is_known:
-        rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
-        raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 
 def system_of(row, system):
@@ -167,15 +178,15 @@ def with_kernels(system, named):
     plain, forward = system.compute_efficiency, spec.attention_efficiency
     factor = spec.first_attention_factor if first_attention else 1.0
     stream = spec.fused_norm_efficiency if fused_norm else None
-    changed = replace(
+    changed = unchecked(
         spec, attention_efficiency=factor * (forward or plain),
         attention_backward_efficiency=factor * (spec.attention_backward_efficiency or forward or plain),
         stream_efficiency=stream or spec.stream_efficiency,
     )  # fmt: skip
     memory = system.memory
     if memory is not None and fused_norm:
-        memory = replace(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
-    return replace(system, kernels=changed, memory=memory)
+        memory = unchecked(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
+    return unchecked(system, kernels=changed, memory=memory)
 
 
 def run_of(row, framework=None):
@@ -184,7 +195,7 @@ def run_of(row, framework=None):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`, and optionally `FLUSHES` and `PRECISION`.
+        With `COLUMNS`, and optionally `FLUSHES`, `PRECISION` and `GPUS`.
     framework : FrameworkSpec, optional
         What the framework does that no column states, such as the bytes of a gradient.
 
@@ -208,11 +219,11 @@ def run_of(row, framework=None):
     framework, flushes = framework or FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
     if precision := row.get(PRECISION, "").strip().lower():
         framework = replace(framework, precision=_value(PRECISION, precision))
-    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, framework)
+    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, row.get(GPUS, "").strip(), framework)
 
 
 @lru_cache(_KEPT)
-def _run(texts, flushes, framework):
+def _run(texts, flushes, gpus, framework):
     row = dict(zip(COLUMNS, texts, strict=True))
     flushes = _value(FLUSHES, flushes)
     values = {name: _value(name, row[name]) for name in COLUMNS if name != "schedule"}
@@ -220,7 +231,17 @@ def _run(texts, flushes, framework):
         rule = f"must divide global_batch ({values['global_batch']})"
         raise PPModelError(FLUSHES, flushes, rule, "write 1, or leave it empty")
     values["global_batch"] //= flushes
-    layout, case = _layout(values, framework), _case(row["schedule"], values["chunks"])
+    values[GPUS] = _value(GPUS, gpus) if gpus else None
+    case = Case(schedules.get(row["schedule"]).name)  # a row is data: it names a registered schedule, never a file
+    if "chunks" in case.known_options:
+        case = case.with_options({"chunks": str(values["chunks"])})
+    elif values["chunks"] != 1:
+        rule = f"is not an option of {row['schedule']}"
+        raise PPModelError("chunks", values["chunks"], rule, "write 1, or interleaved-1f1b")
+    stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS)}
+    stated["sequence_parallel"] &= values["tp"] > 1
+    stated |= {name: getattr(framework, name) for name in _OF_FRAMEWORK}
+    layout = LayoutSpec(**stated, layers=_layers(values))
     return MeasuredRun(case, _model(values, framework), layout, layout.microbatches, flushes)
 
 
@@ -237,29 +258,15 @@ def _value(name, text):
     return number
 
 
-def _case(name, chunks):
-    case = Case(schedules.get(name).name)  # a row is data: it names a registered schedule, never a file
-    if "chunks" in case.known_options:
-        return case.with_options({"chunks": str(chunks)})
-    if chunks != 1:
-        raise PPModelError("chunks", chunks, f"is not an option of {name}", "write 1, or interleaved-1f1b")
-    return case
-
-
 def _model(values, framework):
     """The model; properties without a column follow from its family: Llama with a gated MLP, GPT without."""
     gated = values["gated_mlp"]
-    heads, kv_heads = values["heads"], values["kv_heads"]
-    if heads % kv_heads:
-        raise PPModelError("kv_heads", kv_heads, f"must divide heads ({heads})", "write heads if they are not grouped")
     return ModelSpec(
-        name="row", title="", blocks=values["layers"], hidden=values["hidden"], heads=heads, kv_heads=kv_heads,
-        head_size=values["hidden"] / heads, mlp_hidden=values["mlp_hidden"], gated_mlp=gated,
-        norm="rmsnorm" if gated else "layernorm", bias=not gated, dropout=framework.dropout and not gated,
-        attention=values["attention"], recompute="none", sequence=values["sequence"],
-        vocabulary=values["vocabulary"], learned_positions=not gated, global_batch=values["global_batch"],
-        element_bytes=2, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
-        tied_embeddings=framework.tied_embeddings or not gated,
+        name="row", title="", **{name: values[name] for name in _OF_MODEL}, blocks=values["layers"],
+        head_size=values["hidden"] / values["heads"], norm="rmsnorm" if gated else "layernorm", bias=not gated,
+        dropout=framework.dropout and not gated, recompute="none", learned_positions=not gated,
+        global_batch=values["global_batch"], element_bytes=2, gradient_bytes=framework.gradient_bytes,
+        optimizer_bytes=framework.optimizer_bytes, tied_embeddings=framework.tied_embeddings or not gated,
     )  # fmt: skip
 
 
@@ -274,12 +281,3 @@ def _layers(values):
     if layers % stages == 0 or (layers + _ENDS) % stages or share < _ENDS:
         return "even"
     return (share - 1, *[share] * (stages - _ENDS), share - 1)
-
-
-def _layout(values, framework):
-    stated = {name: values[name] for name in _OF_LAYOUT}
-    stated["sequence_parallel"] &= values["tp"] > 1
-    return LayoutSpec(
-        **stated, layers=_layers(values), precision=framework.precision, overlap_tensor=framework.overlap_tensor,
-        overlap_gradients=framework.overlap_gradients, overlap_parameters=framework.overlap_parameters,
-    )  # fmt: skip

@@ -27,7 +27,7 @@ def system_text(calibration, title, command, date):
         Values in the order of the starting system's file; fitted values have the kind ``fitted``, with their interval,
         rows and date, and all other values stay as they are. The last block is that of `ErrorSpec`.
     """
-    lines = [f"# Made by: ppmodel {command}"]
+    lines = [f"# Made by: ppmodel {_printable(command)}"]
     if calibration.fit.undetermined:
         names = ", ".join(
             f"{name} (trades off with {partner})" if partner else name
@@ -35,7 +35,7 @@ def system_text(calibration, title, command, date):
         )
         left = f"Not determined by these rows, and left unchanged: {names}."
         lines += [f"# {line}" for line in wrap(left, _WIDTH)]
-    lines.append(f"title: {json.dumps(title, ensure_ascii=False)}")
+    lines.append(f"title: {_quoted(title)}")
     entries, block = [e for e in calibration.system.provenance if not e.field.startswith("errors.")], ""
     for entry in [*(_as_fitted(entry, calibration, date) for entry in entries), *_errors(calibration, date)]:
         inside, _, key = entry.field.rpartition(".")
@@ -46,9 +46,18 @@ def system_text(calibration, title, command, date):
         unit = f" unit: {entry.unit}," if entry.unit else ""
         lines += [
             f"{indent}{key}:", f"{indent}  {{value: {json.dumps(value)},{unit} kind: {entry.kind},",
-            f"{indent}   source: {json.dumps(entry.source, ensure_ascii=False)}}}",
+            f"{indent}   source: {_quoted(entry.source)}}}",
         ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text):
+    """A text in quotes, on one line, as YAML reads it back."""
+    return _printable(json.dumps(text, ensure_ascii=False))
+
+
+def _printable(text):
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _as_fitted(entry, calibration, date):

@@ -120,8 +120,12 @@ def activation_bytes(stages):
     >>> kept.shape, bool((held < 1).all())
     ((4,), True)
     """
-    kept, between = stages.activation_bytes, stages.weight_grad_bytes
-    return kept, np.divide(between, kept, out=np.zeros(len(kept)), where=kept > 0)  # a stage may be empty
+    return stages.activation_bytes, held_share(stages.activation_bytes, stages.weight_grad_bytes)
+
+
+def held_share(kept, between):
+    """The fraction of what stages keep of a microbatch that they keep between the halves of its backward."""
+    return np.divide(between, kept, out=np.zeros(len(kept)), where=kept > 0)  # a stage may be empty
 
 
 class Memory(NamedTuple):
@@ -273,6 +277,13 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
     Memory
         In bytes; a rank has the parameters of its stages in all replicas.
 
+    Notes
+    -----
+    With the same layers on each stage, neither ZeRO nor context parallelism adds memory. Recomputing in full
+    may, where the backward is split: between its halves, a stage holds the inputs of its dense layers and the gradients
+    of their outputs whether they are recomputed or not, and now also a block that is being recomputed. Layers that are
+    balanced depend on times: what changes these may move a layer, and its memory, to another rank.
+
     Examples
     --------
     >>> from ppmodel import build
@@ -288,21 +299,26 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
     else:
         peak = peak_activations(schedule, *activation_bytes(stages))
     if layout is None:
-        parameters = _on_ranks(schedule, stages.parameters)
+        parameters = on_ranks(schedule.placement, schedule.num_ranks, stages.parameters)
         widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
         return Memory(peak, *(parameters * width for width in widths))
     columns = persistent_bytes(stages, model, layout)
-    kept = [_on_ranks(schedule, column) for column in columns]
+    ranks, num_ranks = schedule.placement, schedule.num_ranks
+    kept = [on_ranks(ranks, num_ranks, column) for column in columns]
     largest = stages.working_bytes, stages.logits_bytes
-    working, logits = (_on_ranks(schedule, column, np.maximum) for column in largest)
+    working, logits = (on_ranks(ranks, num_ranks, column, np.maximum) for column in largest)
     buffers = np.full(schedule.num_ranks, buffer_bytes(schedule, model, layout))
     reserve = np.full(schedule.num_ranks, system.reserve_bytes if system else 0.0)
     return Memory(peak, *kept, working, logits, buffers, reserve)
 
 
-def _on_ranks(schedule, of_stages, combine=np.add):
-    """Values of stages, summed on the ranks that have them, in all replicas."""
-    total = np.zeros(schedule.num_ranks)
-    for homes in schedule.placement:
+def on_ranks(placement, num_ranks, of_stages, combine=np.add):
+    """Values of stages, summed or otherwise combined on the ranks that have them, in all replicas.
+
+    >>> on_ranks(np.array([[0, 1, 0]]), 2, np.array([1.0, 2.0, 4.0])).tolist()
+    [5.0, 2.0]
+    """
+    total = np.zeros((num_ranks, *of_stages.shape[1:]))
+    for homes in np.atleast_2d(placement):
         combine.at(total, homes, of_stages)
     return total

@@ -2,7 +2,6 @@
 
 from ppmodel.plot.bars import plot_bars, plot_parts
 from ppmodel.plot.heatmap import plot_heatmap
-from ppmodel.plot.layout import plot_layout
 from ppmodel.plot.lines import plot_lines
 from ppmodel.plot.palette import family_styles, style_of
 from ppmodel.plot.ranges import plot_ranges

@@ -14,6 +14,7 @@ _WIDEST = 1.15  # page widths
 _MANY = 20  # rows: from here on, columns are named above them too
 _FILLED = 0.86  # of a cell, by the widest number
 _SIZE = 8  # points of a number, at most
+_SIGNED_0 = r"^[+-]+(?=[0.%]*$)"  # the sign of a number that rounds to 0
 _APART = 4  # pixels between names of columns
 _NAME = 15  # letters of a row's name that leave room for cells on a phone, and columns that need them
 
@@ -66,7 +67,8 @@ def plot_heatmap(
     """
     style.require_points(frame, [value, *filter(None, (text, framed))], x, y, panel)
     form, names = form or ("{:.0%}" if style.is_ratio(value) else "{:.3g}"), names or {}
-    frame = frame.assign(written=frame[text] if text else [_written(form, number) for number in frame[value]])
+    written = frame[text] if text else frame[value].map(form.format).str.replace(_SIGNED_0, "", regex=True)
+    frame = frame.assign(written=written)
     panels, bare = style.panels_of(frame, panel), not frame.written.astype(bool).any()
     rows, columns = list(dict.fromkeys(frame[y])), list(dict.fromkeys(frame[x]))
     row_names, column_names = ([str(names.get(key, key)) for key in keys] for keys in (rows, columns))
@@ -139,12 +141,6 @@ def _fit_text(figure, axes, names, at_top):
             axis.set_xticks(places, [name.replace("\n", " ") for name in names], **turned)
             for tick in axis.xaxis.get_major_ticks():
                 tick.label2.set_ha("left")
-
-
-def _written(form, number):
-    """Format a number; one that rounds to 0 has no sign."""
-    text = form.format(number)
-    return text if text.strip("+-0.%") else text.lstrip("+-")
 
 
 def _norm(values, limits, centre, log):

@@ -6,7 +6,6 @@ from itertools import cycle, product
 import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
-from matplotlib.ticker import StrMethodFormatter
 
 from ppmodel.plot import style
 from ppmodel.plot.names import fits_aside, name_ends
@@ -15,6 +14,7 @@ from ppmodel.plot.palette import style_of
 _COUNTS = ("microbatches", "pp")
 _NARROW = 5  # a factor within which an axis stays linear
 _FEW = 6  # values that all have a tick
+_MOST_TICKS = 7  # of a logarithmic vertical axis
 _PATTERNS = ((), (1.1, 1.6), (5, 2), (6, 1.6, 1.2, 1.6))  # points on and off; solid is empty
 _LIMITS = ((), (6, 2), (1, 2))
 
@@ -158,7 +158,7 @@ def _vertical(axis, values, zero, logarithmic):
     """The scale of a vertical axis, with a line at 0 where values are below it."""
     if logarithmic:
         axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        style.log_axis(axis.yaxis, style.log_ticks(*axis.get_ylim(), _MOST_TICKS))
     elif values.min() < 0:
         axis.axhline(0, color="black", lw=0.8)
     elif zero:

@@ -39,7 +39,7 @@ sns.set_theme(
         "figure.dpi": 150, "savefig.dpi": 150, "savefig.bbox": "tight", "svg.hashsalt": "ppmodel",
         "figure.constrained_layout.use": True, "axes.spines.top": False, "axes.spines.right": False,
         "axes.edgecolor": ".6", "axes.titlelocation": "left", "axes.titlesize": 9.5, "grid.color": ".89",
-        "grid.linewidth": 0.7, "legend.frameon": False,
+        "grid.linewidth": 0.7, "legend.frameon": False, "text.parse_math": False,
     },
 )  # fmt: skip
 
@@ -55,12 +55,12 @@ def page_width():
 
 
 def redrawn(plot):
-    """Wrap a plot function so that its figures can be redrawn by `narrow`."""
+    """Wrap a plot function so that `narrow` can redraw its figures."""
 
     @wraps(plot)
     def drawn(*args, **options):
         figure = plot(*args, **options)
-        figure.again = partial(plot, *args, **options)
+        figure.again = partial(drawn, *args, **options)
         return figure
 
     return drawn
@@ -91,7 +91,7 @@ def titled(figure, title, context):
 
     The message is kept as ``figure.point``, for a page's alternative text.
     """
-    letters = figure.get_figwidth() * 72
+    letters, title = figure.get_figwidth() * 72, str(title).encode(errors="backslashreplace").decode()
     message, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
     figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color=".35")
     figure.text(0.008, 1.0, message, ha="left", va="bottom", fontsize=11.5, fontweight="bold")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -95,7 +95,7 @@ class Change:
                 continue
             if isinstance(value, bool) or not isinstance(value, Real):
                 raise PPModelError(name, repr(value), "must be a number", "ppmodel.compare takes a list of changes")
-            if not (math.isfinite(value) and holds(value)):
+            if not (abs(value) <= sys.float_info.max and holds(value)):
                 raise PPModelError(name, value, rule, remedy)
         for name in _SWITCHES:
             if not isinstance(value := getattr(self, name), bool):

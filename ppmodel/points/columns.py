@@ -159,17 +159,14 @@ COORDINATES = column_names("schedule", "system")
 NUMBERS = column_names("result")
 """The columns with the results of a point."""
 
-PARTS = tuple(name for name in column_names("iteration") if name.endswith("_s") and name != "iteration_s")
-"""The parts of an iteration's time on its most loaded rank; they sum to ``iteration_s``."""
+HEADINGS = {column.name: column.heading for column in COLUMNS}
+"""The heading of each column."""
+
+PARTS = {name: HEADINGS[name] for name in column_names("iteration") if name.endswith("_s") and name != "iteration_s"}
+"""The parts of an iteration's time on its most loaded rank, with their headings; they sum to ``iteration_s``."""
 
 MEMORY_PARTS = (
     "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "working_bytes", "logits_bytes",
     "buffers_bytes", "reserve_bytes",
 )  # fmt: skip
 """The parts of a GPU's memory on the most loaded rank; they sum to ``peak_memory_bytes``."""
-
-HEADINGS = {column.name: column.heading for column in COLUMNS}
-"""The heading of each column."""
-
-PARTS_CALLED = {name: HEADINGS[name] for name in PARTS}
-"""Names of `PARTS` in texts and figures."""

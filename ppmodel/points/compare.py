@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppmodel.points.columns import COLUMNS, SECONDS
+from ppmodel.points.effect import warn_without_effect
 from ppmodel.points.grid import resolve, resolve_point
 from ppmodel.points.rows import rows_of
 
@@ -71,6 +72,11 @@ def simulate(
     PPModelError
         If an argument is illegal; the message names field, value, rule and remedy.
 
+    Warns
+    -----
+    NoEffectWarning
+        For each value of the layout that changes nothing.
+
     Examples
     --------
     >>> import ppmodel as pp
@@ -84,7 +90,9 @@ def simulate(
     semantics = {"p2p": p2p, "allreduce": allreduce}
     point = resolve_point(schedule, pp, microbatches, model=model, system=system, layout=layout, **semantics, **given)
     point.require_effect()
-    return point.run()
+    run = point.run()
+    warn_without_effect([point], _names({"layout": layout} | given))
+    return run
 
 
 def compare(
@@ -128,6 +136,11 @@ def compare(
     PPModelError
         If an argument is illegal in every combination: an unknown name, a broken file, a misspelt word.
 
+    Warns
+    -----
+    NoEffectWarning
+        For each single value of the layouts that changes nothing in any row.
+
     Examples
     --------
     >>> import ppmodel as pp
@@ -135,13 +148,24 @@ def compare(
     >>> frame[["label", "microbatches", "makespan_s"]].round(3).values.tolist()
     [['GPipe', 4, 21.6], ['GPipe', 8, 33.6], ['interleaved 1F1B V = 2', 4, 17.9], ['interleaved 1F1B V = 2', 8, 29.9]]
     """
-    import pandas as pd
-
     columns, rows = compared(
         schedules, pp, microbatches, model=model, system=system, layout=layout, p2p=p2p, allreduce=allreduce,
         changes=changes, **given,
     )  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+    return frame_of(columns, rows)
+
+
+def frame_of(columns, rows):
+    """The frame of rows; a column without values has the type of `COLUMNS`, as in the file of a sweep.
+
+    >>> frame_of(*compared("chimera", 5, 8, forward=1, backward=2)).nics_shared.dtype
+    dtype('O')
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=columns)
+    types, count = {str: pd.Series([""]).dtype, bool: object}, frame.count()
+    return frame.astype({entry.name: types.get(entry.type, float) for entry in COLUMNS if count.get(entry.name) == 0})
 
 
 def compared(*arguments, **given):
@@ -170,7 +194,16 @@ def compared(*arguments, **given):
     (['schedule', 'options', 'label'], 33.0)
     """
     grid = resolve(*arguments, **given)
-    return columns_of(grid), rows_of(grid.points())
+    points = grid.points()
+    rows = rows_of(points)
+    warn_without_effect(points, _names(given), rows, level=4)
+    return columns_of(grid), rows
+
+
+def _names(given):
+    """What a caller gave by name, in a layout's dictionary, too."""
+    layout = given.get("layout")
+    return {"p2p", "allreduce", *given, *(layout if isinstance(layout, dict) else ())}
 
 
 def columns_of(grid):

@@ -40,6 +40,11 @@ class Grid:
     changes : tuple of Change
     change_is_column : bool
         Whether changes were asked for.
+
+    Raises
+    ------
+    CostError
+        If all-reduces are timed in the pipeline although layouts time them in the iteration.
     """
 
     cases: tuple
@@ -53,6 +58,12 @@ class Grid:
     seconds: tuple = ()
     changes: tuple = (UNCHANGED,)
     change_is_column: bool = False
+
+    def __post_init__(self):
+        contradicting = [word for word in self.allreduce if word != "excluded"]
+        if self.layouts != (None,) and contradicting:
+            rule = "cannot be combined with a layout, which reduces gradients once the pipeline has ended, or beside it"
+            raise CostError("allreduce", contradicting[0], rule, "leave it out; overlap_gradients hides reductions")
 
     @property
     def graph_shape(self):
@@ -172,7 +183,7 @@ def resolve(
     ((2, 1, 1, 2, 1, 1), 8)
     """
     cases = tuple(as_cases(schedules))
-    seconds, values = _told_seconds(given, cases)
+    seconds, values = _seconds_and_layout(given, cases)
     layouts = (None,)
     if layout is not None or values:
         from ppmodel.specs import as_layouts
@@ -189,8 +200,13 @@ def resolve(
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
     in_seconds = model is None and system is None
     changed = {"changes": tuple(as_changes(changes, in_seconds)), "change_is_column": changes is not None}
-    sizes = (tuple(listed(count)) if count is not None else () for count in (pp, microbatches))
-    shared = (cases, *sizes, tuple(p2p), tuple(allreduce))
+    sizes = {"pp": pp, "microbatches": microbatches}
+    for name, counts in sizes.items():
+        sizes[name] = tuple(listed(counts)) if counts is not None else ()
+        for count in sizes[name]:
+            if isinstance(count, list | set | dict):
+                raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
+    shared = (cases, *sizes.values(), tuple(p2p), tuple(allreduce))
     if in_seconds:
         for entry in filter(None, layouts):
             field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
@@ -239,7 +255,7 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
     return points[0]
 
 
-def _told_seconds(given, cases):
+def _seconds_and_layout(given, cases):
     """Separate seconds from values of a layout, and refuse anything else."""
     given = {name: value for name, value in given.items() if value is not None}
     seconds = {name: given.pop(name) for name in SECONDS if name in given}

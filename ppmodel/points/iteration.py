@@ -12,6 +12,7 @@ from ppmodel.points.point import once
 from ppmodel.simulation import graph_of, makespans, run_graph
 
 _LEAST_S = 1e-30
+_TRANSFERS = "occupancy_s", "latency_s"
 _COUNTED = {OpKind.F: (0,), OpKind.B: (1, 2), OpKind.I: (1,), OpKind.W: (2,)}
 
 
@@ -60,7 +61,8 @@ def iterations_of(graph, points, costs, makespans_s):
     resident_s = np.array(makespans_s, dtype=float)
     if offloaded := [place for place, entry in enumerate(costs) if entry.offload]:
         resident_s[offloaded] = makespans(graph, [resident[place] for place in offloaded])
-    free_s = makespans(graph, [_without_transfers(entry) for entry in resident])
+    free = [replace(entry, **dict.fromkeys(_TRANSFERS, 0 * entry.occupancy_s), nics=None) for entry in resident]
+    free_s = makespans(graph, free)
     whole_s = np.empty(len(points))
     for is_hidden in (False, True):
         places = [n for n, point in enumerate(points) if point.complete_layout.overlap_gradients is is_hidden]
@@ -74,7 +76,9 @@ def _iteration(table, costs, times):
     pipeline_s, resident_s, free_s, iteration_s = times
     of_stages = costs.stages
     counts = once(table, "operations of the phases", lambda: _counts(table))
-    busy, exposed = _busy_and_exposed(table, counts, costs, of_stages.parts_s[..., 1:])
+    total_s, changed_s = of_stages.parts_s.sum(axis=2), costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]].T
+    changed = np.divide(changed_s, total_s, out=np.ones_like(total_s), where=total_s > 0)  # straggler, backward
+    busy, exposed = _busy_and_exposed(table, counts, costs, of_stages.parts_s[..., 1:] * changed[..., None])
     rank = int(busy.argmax())
     optimizer_s = float(of_stages.optimizer_s[np.nonzero(table.placement == rank)[1]].sum())
     tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
@@ -134,11 +138,6 @@ def step_graph(graph, overlaps_gradients):
     return graph_of(whole, graph.p2p, "overlapped" if overlaps_gradients else "blocking")
 
 
-def _without_transfers(costs):
-    none = np.zeros_like(costs.occupancy_s)
-    return replace(costs, occupancy_s=none, latency_s=none, nics=None)
-
-
 def _counts(table):
     """Count the forwards and backward halves of each stage on each rank, shape (num_ranks, 3, num_stages)."""
     counts = np.zeros((table.num_ranks, 3, table.num_stages))
@@ -174,15 +173,13 @@ def _hidden(table, saved, parts_s):
     places = table.rank[in_pairs] * np.int64(len(keys)) + table.pairs.of[in_pairs]
     places, number, members = np.unique(places, return_inverse=True, return_counts=True)
     of_rank, of_pair = np.divmod(places, max(len(keys), 1))
-    exposed = np.array([_exposed_in(key, parts_s) for key in keys]).reshape(-1, parts_s.shape[-1])[of_pair]
+    exposed = [  # by the two operations of a pair on their own
+        parts_s[first, 0] + sum(parts_s[second, phase] for phase in _COUNTED[OpKind(other)])
+        for _, first, other, second in keys
+    ]
+    exposed = np.array(exposed).reshape(-1, parts_s.shape[-1])[of_pair]
     exposed *= members[:, None] / 2
     whole = exposed.sum(axis=1)
     share = np.minimum(np.bincount(number, saved[in_pairs], len(places)), whole) / np.maximum(whole, _LEAST_S)
     np.add.at(hidden, of_rank, share[:, None] * exposed)
     return hidden
-
-
-def _exposed_in(key, parts_s):
-    """What the two operations of a pair expose on their own."""
-    _, first, other, second = key
-    return parts_s[first, 0] + sum(parts_s[second, phase] for phase in _COUNTED[OpKind(other)])

@@ -1,7 +1,6 @@
 """Orders found by search (zb-1p, zb-2p), for the times and the held fraction of a point."""
 
 from ppmodel.compiled import prepare
-from ppmodel.costs import stages
 from ppmodel.errors import CostError
 from ppmodel.metrics import activation_bytes
 from ppmodel.ops import OpKind
@@ -71,10 +70,11 @@ def ordered_case(point):
     if not missing:
         return case
     table, texts = built(case, *point.size), {}
+    costs = point.with_network().costs_of(table)
     if "times" in missing:
-        texts["times"] = _times(case, table, point.with_network().costs_of(table))
+        texts["times"] = _times(case, table, costs)
     if "held" in missing and point.model is not None:
-        kept, share = activation_bytes(stages(table, point.model, point.system, layout=point.layout_of(table)))
+        kept, share = activation_bytes(costs.stages)
         total = kept.sum()
         texts["held"] = f"{(kept * share).sum() / total:.4g}" if total else "1"
     return case.with_options(texts)

@@ -194,7 +194,7 @@ def seconds_costs(table, allreduce, seconds):
         If one is missing.
     """
     for name, value in seconds.items():
-        if not isinstance(value, Real):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise CostError(name, repr(value), "must be a number of seconds", "ppmodel.compare takes several")
     if allreduce != "excluded" and "reduction" not in seconds and (table.num_replicas > 1 or table.reduces):
         raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")

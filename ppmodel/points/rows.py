@@ -1,7 +1,7 @@
 """From points to rows. Points that share a graph are evaluated together; the topology is part of their costs."""
 
 from ppmodel import metrics
-from ppmodel.costs import comm_over_forward, imbalance, stages
+from ppmodel.costs import comm_over_forward, imbalance
 from ppmodel.errors import NO_MEMORY, PPModelError
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for, prepare_search
@@ -187,10 +187,10 @@ def memory_columns(point):
 
     They are the same on all systems, unless layers are balanced by their times.
     """
-    table, model, system = point.table, point.model, point.system
+    table, model, system = point.table, point.model, point.changed_system
 
     def compute():
-        of_stages = stages(table, model, system)
+        of_stages = point.costs.stages
         of_ranks = metrics.memory(table, model, of_stages)
         fullest = of_ranks.total.argmax()
         seconds = of_stages.forward_s + of_stages.input_grad_s + of_stages.weight_grad_s

@@ -58,6 +58,8 @@ class Run:
     <Run ZB-V: pp=4, microbatches=8: 26.8 s, 10.4 % idle, peak 4 microbatches>
     >>> round(run.makespan_s, 1), run.messages
     (26.8, 96)
+    >>> pp.simulate("zb-v", 4, 8, model="llama3_8b", system="h100", tp=8)
+    <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.3684 s, MFU 32.5 %>
     """
 
     point: Point
@@ -76,10 +78,12 @@ class Run:
         self.model, self.system, self.layout = point.model, point.changed_system, point.complete_layout
 
     def __repr__(self) -> str:
-        return (
-            f"<Run {self.point.case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}: "
-            f"{self.makespan_s:.4g} s, {self.idle_ratio:.1%} idle, peak {self.peak_activations:.4g} microbatches>"
-        ).replace("%", " %")
+        size = f"{self.point.case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}"
+        if self.layout is None:
+            idle, peak = f"{100 * self.idle_ratio:.1f} % idle", f"peak {self.peak_activations:.4g} microbatches"
+            return f"<Run {size}: {self.makespan_s:.4g} s, {idle}, {peak}>"
+        gpus, mfu = self.layout.gpus, self.to_dict()["model_flops_utilization"]
+        return f"<Run {size}, {gpus} GPUs: iteration {self.iteration_s:.4g} s, MFU {100 * mfu:.1f} %>"
 
     @property
     def ordered_for(self) -> str | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import listed, plain
+from ppmodel.kept import kept
 from ppmodel.schedules.options import option_text
 from ppmodel.tables import Schedule
 
@@ -24,7 +25,6 @@ ScheduleLike: TypeAlias = (
 )
 """Whatever a user may give as a schedule; see `build`."""
 
-_KEPT = 1024
 _TABLES = (".csv", ".txt")
 _WRITTEN = re.compile(r"(.+?)(?::([a-z_-]+=.*))?", re.DOTALL)
 
@@ -147,6 +147,7 @@ def _cases_of(given):
     if isinstance(given, Schedule):
         return [Case(given.name, (), given)]
     if callable(given):
+        _require_generator(given)
         registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
         return registered[:1] or [Case(getattr(given, "__name__", type(given).__name__), (), given)]
     if isinstance(given, os.PathLike):
@@ -157,6 +158,17 @@ def _cases_of(given):
         rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
         raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
     return [case.with_options(given[1]) for case in _cases_of(given[0])]
+
+
+def _require_generator(function):
+    """Refuse what cannot be called with ranks and microbatches, such as a class."""
+    try:
+        inspect.signature(function).bind(4, 8)
+    except ValueError:  # some compiled functions have no signature
+        pass
+    except TypeError as error:
+        shown, remedy = getattr(function, "__name__", repr(function)), "write a function (pp, microbatches) -> Schedule"
+        raise ScheduleError("schedule", shown, f"cannot be called with two sizes: {error}", remedy) from None
 
 
 def as_cases(given):
@@ -275,7 +287,11 @@ def cases_of_text(text):
     if options is None:
         return cases
     pairs = (part.partition("=")[::2] for part in _single(options, name))
-    texts = {key.replace("-", "_"): value for key, value in pairs}
+    texts = {}
+    for key, value in pairs:
+        if key.replace("-", "_") in texts:
+            raise ScheduleError(key, value, "is given twice", "leave out all but one")
+        texts[key.replace("-", "_")] = value
     return [case.with_options(texts) for case in cases]
 
 
@@ -408,7 +424,7 @@ def built(case, num_ranks, num_microbatches):
     return _built(case, generate, *size)  # a schedule that is registered again is built again
 
 
-@lru_cache(_KEPT)
+@kept(lambda table: table.num_operations)
 def _built(case, _generate, num_ranks, num_microbatches):
     return generated(case, num_ranks, num_microbatches)
 

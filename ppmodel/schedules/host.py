@@ -119,8 +119,8 @@ def _called(path, name, function, place, arguments, options):
     except BaseException as error:
         if place is not None:  # a text that is no value
             return {"raised": cause(error)}, b""
-        rule = f"fails in {function} ({cause(error)})"
-        raise ScheduleError("generator", name, rule, "fix the line", where=_line(error, path)) from None
+        rule = f"fails at S = {arguments[0]}, B = {arguments[1]} ({cause(error)})"
+        raise ScheduleError("closed form", name, rule, "fix it", where=_line(error, path) or path) from None
     return {"value": str(value) if isinstance(value, Fraction) else value}, b""
 
 

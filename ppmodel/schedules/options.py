@@ -1,5 +1,6 @@
 """The options of schedules: what they are called, which values are legal, and how these are written."""
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ class Option(NamedTuple):
         >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
         3
         """
-        return cls(name, int, default, form, COUNTED, help, is_count, examples)
+        return cls(name, _digits, default, form, COUNTED, help, is_count, examples)
 
     def parse(self, text):
         """Convert text to a value.
@@ -93,6 +94,11 @@ def option_text(value):
     ('1:2', 'direct')
     """
     return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _digits(text):
+    """The number of decimal digits, without signs, spaces or underscores."""
+    return int(text) if re.fullmatch("[0-9]{1,10}", text) else 0
 
 
 COUNTED = "must be a whole number of at least 1"

@@ -85,8 +85,10 @@ def schedule(
 
     def register(generate):
         _require_free(name, generate)
-        _require_parameters(generate, options)
         authors = published if callable(published) else bubble_ratio if published else None
+        for function in (generate, bubble_ratio, authors):
+            if function is not None:
+                _require_parameters(function, options, "the generator" if function is generate else "the closed form")
         settings = (label, title, legal, tuple(options), bubble_ratio, authors, searched, when, source)
         _registry[name] = Entry(name, generate, *settings)
         return generate
@@ -103,14 +105,17 @@ def _require_free(name, generate):
         raise ScheduleError("schedule", name, rule, remedy, where=_place_of(generate))
 
 
-def _require_parameters(generate, options):
-    """Refuse an option that a generator has no parameter for."""
-    parameters = signature(generate).parameters
+def _require_parameters(function, options, which):
+    """Refuse an option that a generator, or a closed form, has no parameter for."""
+    try:
+        parameters = signature(function).parameters
+    except (TypeError, ValueError):
+        raise ScheduleError(which, repr(function), "is not a function with parameters", "write one") from None
     for option in () if Parameter.VAR_KEYWORD in (parameter.kind for parameter in parameters.values()) else options:
         if option.name not in parameters:
-            rule = "is an option, but no parameter of the generator"
+            rule = f"is an option, but no parameter of {which}"
             remedy = f"its parameters: {', '.join(parameters)}"
-            raise ScheduleError("option", repr(option.name), rule, remedy, where=_place_of(generate))
+            raise ScheduleError("option", repr(option.name), rule, remedy, where=_place_of(function))
 
 
 def _place_of(generate):

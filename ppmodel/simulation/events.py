@@ -12,7 +12,8 @@ def run_events(graph, costs, factors=None):
     serve messages in order of arrival. The queue orders events by time; events at the same time are ordered by kind
     (operations that end, links and NICs that become free, arrivals, messages taken in, messages sent, reductions that
     reach their links, results sent before their cell ends, copies that are back), and those of one kind by their
-    operation's position in the graph. Under ``rendezvous``, where nothing queues, it is `run_graph`.
+    operation's position in the graph. Since queues serve first come, first served, less work may take longer where NICs
+    are shared or reductions occupy links (Graham, 1969). Under ``rendezvous``, where nothing queues, it is `run_graph`.
 
     Parameters
     ----------

@@ -6,11 +6,12 @@ the graph; the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; a 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from ppmodel.errors import CostError, PPModelError
+from ppmodel.kept import kept
 from ppmodel.kernels.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.kernels.tables import renumbered
 from ppmodel.ops import OpKind
@@ -289,7 +290,8 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
         program order (the default); the NICs of its sender and its receiver, one per rank unless
         nodes share them; the sending rank; the receiving rank before the consumer starts; first
         the sender, then the receiver; sender and receiver at the same time, each waiting for the
-        other, see `rendezvous`.
+        other, see `rendezvous`. Links and NICs serve messages first come, first served; those of
+        the same time in the order that `run_events` states.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
         Whether gradient all-reduces are left out (the default), overlap the ranks' computation, or
         occupy the ranks. Overlapped ones run one after another on each rank, in the order of the
@@ -327,7 +329,7 @@ def graph_of(schedule, p2p="overlapped", allreduce="excluded"):
     return _kept_graph(schedule, p2p, allreduce if included else "excluded")
 
 
-_kept_graph = lru_cache(1024)(compile_graph)
+_kept_graph = kept(lambda graph: graph.schedule.num_operations)(compile_graph)
 
 
 def require_semantics(p2p, allreduce):

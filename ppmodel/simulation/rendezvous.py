@@ -13,8 +13,7 @@ from ppmodel.errors import TableError
 from ppmodel.kernels.rendezvous import BATCH, LEFT, PHASE, rendezvous
 from ppmodel.simulation.checks import durations, filled_timeline
 from ppmodel.tables import NO_OPERATION
-
-_MOST_SHOWN = 6
+from ppmodel.tables.validation import limited, shortest_cycle
 
 
 def rendezvous_timeline(graph, costs, factors=None):
@@ -49,12 +48,8 @@ def rendezvous_timeline(graph, costs, factors=None):
 
 def _refuse_deadlock(graph, deadlock):
     waits = {stream: deadlock.wait(stream) for stream in deadlock.stuck}
-    path, at = [], deadlock.stuck[0]
-    while at not in path:
-        path.append(at)
-        at = waits[at][2]
-    circle = path[path.index(at) :]
-    reasons = [waits[stream][1] for stream in circle[:_MOST_SHOWN]] + ["and so on"] * (len(circle) > _MOST_SHOWN)
+    circle = shortest_cycle({stream: [other] for stream, (_, _, other) in waits.items()})
+    reasons = limited([waits[stream][1] for stream in circle])
     schedule, first = graph.schedule, graph.index[waits[circle[0]][0]]
     marked = [int(graph.index[waits[stream][0]]) for stream in deadlock.stuck]
     remedy = "reorder the marked cells, where the ranks wait, or choose another p2p"

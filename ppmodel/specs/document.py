@@ -7,6 +7,7 @@ from typing import get_args
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.errors import SpecificationError
@@ -136,7 +137,23 @@ def _read_yaml(path, form=None):
 def _parsed(text):
     """The document of a text, which nobody changes; a study reads the same few files again and again."""
     refuse_depth(text)
-    return YAML().load(text)
+    yaml = YAML()
+    yaml.Constructor = _Constructor
+    return yaml.load(text)
+
+
+class _Constructor(RoundTripConstructor):
+    """Numbers are decimal digits, possibly with a point and an exponent; anything else is text, as 1_0 and 010."""
+
+    def construct_yaml_int(self, node):
+        return int(node.value) if re.fullmatch("[-+]?(0|[1-9][0-9]*)", node.value) else self.construct_scalar(node)
+
+    def construct_yaml_float(self, node):
+        return self.construct_scalar(node) if "_" in node.value else super().construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _Constructor.add_constructor(f"tag:yaml.org,2002:{_kind}", getattr(_Constructor, f"construct_yaml_{_kind}"))
 
 
 def refuse_depth(text):
@@ -179,8 +196,7 @@ def _first_mistake(problems, document, path, file_type, form):
     value = problem["input"]
     if isinstance(value, bool | str | dict | list):  # as the file would write it
         value = str(value).lower() if isinstance(value, bool) else repr(value)
-    rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
-    rule, remedy = rule.replace("Input should be", "must be"), form
+    rule, remedy = rule_and_remedy(problem)[0], form
     match problem["type"]:
         case "missing":
             value, rule, remedy = "nothing", "is missing", f"add the key {key}"
@@ -200,10 +216,16 @@ def _first_mistake(problems, document, path, file_type, form):
             keys = [field.alias or key for key, field in _form_at(file_type, parents).model_fields.items()]
             rule = "is not a known key"
             remedy = meant_key(key, keys, parents) or f"delete it; the keys are {', '.join(keys)}"
-        case kind if parents:
-            remedy = _REMEDIES.get(kind, "fix the value").format(**problem.get("ctx", {}))
-            remedy = (list_text(problem["input"]) if isinstance(key, int) else "") or remedy
+        case _ if parents:
+            remedy = (list_text(problem["input"]) if isinstance(key, int) else "") or rule_and_remedy(problem)[1]
     return SpecificationError(name, value, rule, remedy, where=f"{path}:{line}")
+
+
+def rule_and_remedy(problem):
+    """What one of pydantic's problems says of a value: the rule that it breaks, and what mends it."""
+    rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
+    remedy = _REMEDIES.get(problem["type"], "fix the value").format(**problem.get("ctx", {}))
+    return rule.replace("Input should be", "must be"), remedy
 
 
 def _form_at(file_type, location):

@@ -1,14 +1,16 @@
 """Entries of specification files: a value, its unit and the kind of its source. The only place that converts to SI."""
 
 import re
+from copy import copy
 from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.document import place_in, read_document
+from ppmodel.given import plain
+from ppmodel.specs.document import place_in, read_document, rule_and_remedy
 from ppmodel.specs.files import specification_path
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
@@ -32,16 +34,18 @@ class Sourced(BaseModel):
     kind: Kind
     source: Annotated[str, Field(min_length=1)]
     si_suffix: ClassVar = ""
+    type_of_value: ClassVar
 
 
-def entry(value, *units):
+def entry(value, *units, of_callers=None):
     """The form of an entry in a specification's file, as an annotation of its field.
 
-    The entry has a value and, if that has a dimension, one of the units given; the SI unit comes first.
+    The entry has a value and, if that has a dimension, one of the units given; the SI unit comes first. Callers from
+    Python may give more than files where `of_callers` says so.
     """
     unit = {"unit": (Literal[units], ...)} if units else {}
     form = create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
-    form.si_suffix = _SI_SUFFIX[units[0]] if units else ""
+    form.si_suffix, form.type_of_value = _SI_SUFFIX[units[0]] if units else "", of_callers or value
     return form
 
 
@@ -54,11 +58,13 @@ Rate = Annotated[float, entry(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")]
 Bandwidth = Annotated[float, entry(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")]
 Time = Annotated[float, entry(_NotNegative, "s", "ms", "us", "ns")]
 Size = Annotated[float, entry(_Positive, *_SIZES)]
-Efficiency = Annotated[float, entry(_number(gt=0, le=1))]
+Efficiency = Annotated[float, entry(_number(gt=0, le=1), of_callers=_Positive)]
 Share = Annotated[float, entry(_number(ge=0, le=1))]
 Slowdown = Annotated[float, entry(_number(ge=1, le=2))]
 Number = Annotated[float, entry(_Positive)]
 NumberOrZero = Annotated[float, entry(_NotNegative)]
+Exponent = Annotated[float, entry(_number(ge=0.1, le=1e3))]
+Power = Annotated[float, entry(_number(ge=0, le=25))]
 Whole = Annotated[int, entry(Annotated[int, Field(ge=1, le=10**9, strict=True)])]
 WholeOrZero = Annotated[int, entry(Annotated[int, Field(ge=0, le=10**9, strict=True)])]
 Switch = Annotated[bool, entry(Annotated[bool, Field(strict=True)])]
@@ -76,21 +82,58 @@ class _Form(BaseModel):
 @cache
 def file_form(spec_type):
     """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
-    hints = get_type_hints(spec_type, include_extras=True)
-    keys = {"title": (str, ...)} if "title" in hints else {}
+    keys = {"title": (str, ...)} if "title" in spec_type.__dataclass_fields__ else {}
     for field in fields(spec_type):
         if option := field.metadata.get("option"):
             # the layout itself refuses what is neither a word nor a number
             kind = Any if option.words and option.type is int else option.pydantic_type()
             keys[field.name] = (entry(kind), field.default)
-    for name, hint in hints.items():
-        for part in (hint, *get_args(hint)):
-            for form in getattr(part, "__metadata__", ()):
-                key = name.removesuffix(getattr(form, "si_suffix", ""))
-                keys[key] = (form, getattr(spec_type, name, ...))
+    for name, form in _forms(spec_type):
+        keys[name.removesuffix(getattr(form, "si_suffix", ""))] = (form, getattr(spec_type, name, ...))
     form = create_model(f"{spec_type.__name__}File", __base__=_Form, **keys)
     form.specification = spec_type
     return form
+
+
+def _forms(spec_type):
+    """The names of a specification's fields that are entries or blocks of its file, with their forms."""
+    for name, hint in get_type_hints(spec_type, include_extras=True).items():
+        for part in (hint, *get_args(hint)):
+            yield from ((name, form) for form in getattr(part, "__metadata__", ()))
+
+
+@cache
+def _checks(spec_type):
+    """The values of a specification: name, default, and what validates one."""
+    return [
+        (name, getattr(spec_type, name, None), TypeAdapter(form.type_of_value).validate_python)
+        for name, form in _forms(spec_type) if not getattr(form, "is_block", False)
+    ]  # fmt: skip
+
+
+class Checked:
+    """A specification, whose values are those that its file may have, whoever makes it."""
+
+    def __post_init__(self):
+        values = self.__dict__
+        for name, default, check in _checks(type(self)):
+            value = values[name]
+            if value is default:
+                continue
+            try:
+                values[name] = check(plain(value))
+            except ValidationError as error:
+                if type(value) is type(default) and value == default:  # as a process has sent it
+                    continue
+                rule, remedy = rule_and_remedy(error.errors()[0])
+                raise SpecificationError(name, value, rule, remedy) from None
+
+
+def unchecked(specification, **values):
+    """A copy with other values, for fits, which make thousands, and whose slopes at a bound take values beyond it."""
+    copied = copy(specification)
+    copied.__dict__.update(values)
+    return copied
 
 
 def to_unit(value, unit):

@@ -5,11 +5,11 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ppmodel.specs.entries import Number, Switch, Transfers, entry, file_form
+from ppmodel.specs.entries import Checked, Number, Switch, Transfers, entry, file_form
 
 
 @dataclass(frozen=True)
-class FrameworkSpec:
+class FrameworkSpec(Checked):
     """What a training framework does that rows of measured runs do not say.
 
     Parameters

@@ -5,11 +5,11 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass
 from typing import Annotated
 
-from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Slowdown, Time, file_form
+from ppmodel.specs.entries import Checked, Efficiency, Exponent, Number, NumberOrZero, Power, Slowdown, Time, file_form
 
 
 @dataclass(frozen=True)
-class KernelSpec:
+class KernelSpec(Checked):
     """What kernels attain compared to the plain roofline, and the time the host takes; the defaults change nothing.
 
     Fitted fractions may exceed 1: a kernel then moves less data than the model counts.
@@ -44,7 +44,7 @@ class KernelSpec:
         Additional seconds if softmax and mask are separate kernels: in unfused attention that Megatron-LM's fused
         softmax rejects because the number of heads of all sequences on a GPU is not a multiple of four.
     host_exponent : float
-        A phase takes (device^p + host^p)^(1/p): the larger p, the better the two overlap.
+        A phase takes (device^p + host^p)^(1/p): the larger p, the better the two overlap; with 1, they take turns.
     stage_overhead_s, iteration_overhead_s : float
         Fixed cost in seconds of a stage's forward or backward, and of an iteration.
     """
@@ -66,13 +66,13 @@ class KernelSpec:
     block_host_s: Time = 0.0
     tensor_host_s: Time = 0.0
     softmax_host_s: Time = 0.0
-    host_exponent: Number = 4.0
+    host_exponent: Exponent = 4.0
     stage_overhead_s: Time = 0.0
     iteration_overhead_s: Time = 0.0
 
 
 @dataclass(frozen=True)
-class CollectiveSpec:
+class CollectiveSpec(Checked):
     """What collectives and messages attain on the links of a system; the defaults leave the links as they are.
 
     Parameters
@@ -99,8 +99,8 @@ class CollectiveSpec:
     network_efficiency: Efficiency = 1.0
     data_efficiency: Number | None = None
     message_efficiency: Number | None = None
-    data_congestion: NumberOrZero = 0.0
-    data_sharing: NumberOrZero = 1.0
+    data_congestion: Power = 0.0
+    data_sharing: Power = 1.0
     message_overhead_s: Time = 0.0
     node_latency_s: Time | None = None
     network_latency_s: Time | None = None
@@ -108,7 +108,7 @@ class CollectiveSpec:
 
 
 @dataclass(frozen=True)
-class MemorySpec:
+class MemorySpec(Checked):
     """How the memory that frameworks use differs from what a model needs; the defaults change nothing.
 
     Parameters

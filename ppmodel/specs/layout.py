@@ -16,8 +16,9 @@ from ppmodel.errors import SpecificationError
 from ppmodel.given import listed, plain
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.option import LARGEST, declared
+from ppmodel.specs.recompute import KEEPS
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = tuple(KEEPS)
 """Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
 DIMENSIONS = ("tp", "cp", "ep", "dp")
@@ -47,6 +48,8 @@ class LayoutSpec:
         the schedule's.
     chunks : int, optional
         Model chunks per rank, if the schedule has this option.
+    sequence : int, optional
+        Tokens per sequence for which the layout was chosen; only checked against the model's.
     microbatch_size : int
         Sequences per microbatch.
     global_batch : int, optional
@@ -69,7 +72,8 @@ class LayoutSpec:
         Whether the framework hides, respectively: tensor-parallel collectives under adjacent GEMMs; those of the
         backward as Megatron-LM does, sums of input gradients under the weight gradients of the same layers, and input
         gathered for weight gradients under input gradients; gradient reduction under the backward; and the gathering of
-        parameters under the forward.
+        parameters under the forward. Hiding tensor-parallel collectives can cost up to a percent in cells of two
+        operations, whose collectives run under each other's kernels anyway.
     pairing : {"alternating", "best"}
         The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
     hand_on : {"at_end", "when_ready"}
@@ -101,6 +105,9 @@ class LayoutSpec:
     title: str = ""
     pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True, of_runs=True)
     chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
+    sequence: int | None = declared(
+        None, int, "Tokens per sequence; only checked against the model's.", of_schedule=True
+    )
     tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True, of_runs=True)
     cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True, of_runs=True)
     ep: int = declared(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True, of_runs=True)
@@ -293,7 +300,7 @@ def layout_options(column=None, of_schedule=None):
     Examples
     --------
     >>> [name for name, _ in layout_options(of_schedule=True)]
-    ['pp', 'chunks']
+    ['pp', 'chunks', 'sequence']
     """
     options = [(entry.name, entry.metadata["option"]) for entry in fields(LayoutSpec) if "option" in entry.metadata]
     return tuple(
@@ -315,7 +322,7 @@ def _checks():
 
 
 def layout_keywords():
-    """The names of the values that may be given as keywords; ranks and chunks belong to the schedule.
+    """The names of the values that may be given as keywords: all but those of the schedule and the model.
 
     Examples
     --------
@@ -360,7 +367,7 @@ def as_layouts(layout=None, keywords=None, pp=None):
         if name not in layout_keywords():
             raise _unknown(name, keywords[name], layout_keywords())
     layouts = listed(layout)
-    if layouts == [None] and not given:
+    if layout is None and not given:
         return [None]
     resolved = []
     for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in layouts):
@@ -397,7 +404,7 @@ def as_layout(layout=None, keywords=None):
     4
     """
     if isinstance(layout, dict):
-        names = ("name", "title", "pp", "chunks", *layout_keywords())
+        names = ("name", "title", *(name for name, _ in layout_options()))
         for name in layout:
             if name not in names:
                 raise _unknown(name, layout[name], names)
@@ -407,14 +414,18 @@ def as_layout(layout=None, keywords=None):
     elif not isinstance(layout, LayoutSpec):
         layout = load_layout(layout)
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
-    changed = {name: value for name, value in keywords.items() if value != getattr(layout, name)}
+    changed = {  # True equals 1
+        name: value for name, value in keywords.items()
+        if (value, type(value) is bool) != (getattr(layout, name), type(getattr(layout, name)) is bool)
+    }  # fmt: skip
     if not changed:
+        replace(layout, **keywords)  # refuses what is equal but no number, such as True
         return layout
     if layout.name and "name" not in changed:
         changed |= {"name": "", "title": ""}  # it is a different layout now
     if changed.keys() & {"tp", "cp", "dp", "pp"} and "gpus" not in keywords:
         changed["gpus"] = None  # the stated number no longer holds
-    return replace(layout, **changed)
+    return replace(layout, **(keywords | changed))
 
 
 def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:

@@ -7,12 +7,22 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Number, Provenance, Switch, Whole, WholeOrZero, entry, file_form, load_specification
+from ppmodel.specs.entries import (
+    Checked,
+    Number,
+    Provenance,
+    Switch,
+    Whole,
+    WholeOrZero,
+    entry,
+    file_form,
+    load_specification,
+)
 from ppmodel.specs.layout import RECOMPUTE
 
 
 @dataclass(frozen=True)
-class ExpertSpec:
+class ExpertSpec(Checked):
     """A mixture of experts that replaces the MLP.
 
     Parameters
@@ -39,13 +49,14 @@ class ExpertSpec:
     dense_layers: WholeOrZero
 
     def __post_init__(self):
+        super().__post_init__()
         if self.experts_per_token > self.number:
             rule = f"must be at most experts.number ({self.number})"
             raise SpecificationError("experts.experts_per_token", self.experts_per_token, rule, "write a smaller one")
 
 
 @dataclass(frozen=True)
-class LatentAttentionSpec:
+class LatentAttentionSpec(Checked):
     """Multi-head latent attention (DeepSeek-AI, 2024): queries, keys and values pass through low-rank latents.
 
     Parameters
@@ -75,7 +86,7 @@ _LatentAttention = Annotated[LatentAttentionSpec | None, file_form(LatentAttenti
 
 
 @dataclass(frozen=True)
-class ModelSpec:
+class ModelSpec(Checked):
     """A transformer, its training batch and its precision.
 
     Parameters
@@ -153,6 +164,7 @@ class ModelSpec:
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
+        super().__post_init__()
         if self.heads % self.kv_heads:
             rule = f"must divide heads ({self.heads})"
             remedy = f"write the number of groups, a divisor of {self.heads}; {self.heads} if heads are not grouped"

@@ -22,7 +22,7 @@ class Option(NamedTuple):
     column : bool
         Whether frames have a column for it.
     of_schedule : bool
-        Whether the schedule has the value, too: it is then no keyword and no option.
+        Whether the schedule or the model has the value, too: it is then no keyword and no option.
     of_runs : bool
         Whether rows of measured runs state it.
     """

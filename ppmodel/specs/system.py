@@ -8,6 +8,7 @@ from typing import Annotated
 
 from ppmodel.specs.entries import (
     Bandwidth,
+    Checked,
     Efficiency,
     NumberOrZero,
     Provenance,
@@ -24,7 +25,7 @@ from ppmodel.specs.topology import Nodes
 
 
 @dataclass(frozen=True)
-class ErrorSpec:
+class ErrorSpec(Checked):
     """How far off a fitted system is, on measured runs that a fit to the other runs had not seen.
 
     `ppmodel calibrate` writes these entries; their sources have the errors on each file of runs. Of several files, the
@@ -48,7 +49,7 @@ Errors = Annotated[ErrorSpec | None, file_form(ErrorSpec)]
 
 
 @dataclass(frozen=True)
-class SystemSpec:
+class SystemSpec(Checked):
     """One device and its network link, in SI units, and nodes if ranks share them.
 
     Parameters

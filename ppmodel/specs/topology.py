@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry, file_form
+from ppmodel.specs.entries import Bandwidth, Checked, Switch, Time, Whole, entry, file_form
 from ppmodel.specs.option import LARGEST
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
@@ -21,7 +21,7 @@ _Placement = Annotated[str | tuple, entry(Any)]  # checked below, for files and 
 
 
 @dataclass(frozen=True)
-class NodeSpec:
+class NodeSpec(Checked):
     """Which ranks share a node, and what connects them, in SI units.
 
     Parameters
@@ -58,6 +58,7 @@ class NodeSpec:
     placement: _Placement
 
     def __post_init__(self):
+        super().__post_init__()
         nodes = self.placement
         if nodes in PLACEMENTS:
             most = _PAIR if nodes == "folded" else 1

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ppmodel import specs
-from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.files import read_text
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
@@ -135,9 +135,11 @@ def load_sweep(path, schedule_files=()):
     models = _specifications(path, "models", form.models, specs.load_model, model_names())
     noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
-    sweep = Sweep(
-        cases, **lists, systems=systems, models=models, layouts=layouts, noises=noises, seeds=seeds, files=files
-    )
+    loops = {"systems": systems, "models": models, "layouts": layouts, "noises": noises, "seeds": seeds}
+    try:
+        sweep = Sweep(cases, **lists, **loops, files=files)
+    except CostError as error:
+        _refuse(path, (error.field,), error.value, error.rule, error.remedy)
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
         raise SpecificationError("rows", sweep.num_rows, rule, "split the sweep into several files", where=str(path))

@@ -13,7 +13,7 @@ from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
 if TYPE_CHECKING:
     from ppmodel.tables.schedule import Schedule
 
-_MOST_PLACES = 2**26
+_MOST_PLACES, _MOST_SHOWN = 2**26, 6
 _CALLED = {OpKind.R: "reductions", OpKind.O: "optimizer steps"}
 
 
@@ -169,17 +169,65 @@ def _refuse_within_cell(schedule):
 
 
 def refuse_deadlock(schedule, dependencies, level):
-    source, group = dependencies.source, dependencies.group
+    """Refuse a table whose ranks wait for each other, by the shortest cycle among them."""
     stuck = np.flatnonzero(level == NO_OPERATION)
-    heads = [int(stuck[schedule.rank[stuck] == rank][0]) for rank in np.unique(schedule.rank[stuck])]
-    together = {head: np.flatnonzero(group == group[head]) for head in heads}
-    waits = [
-        (op, source[op])
-        for head in heads
-        for op in together[head]
-        if schedule.rank[op] == schedule.rank[head] and source[op] != NO_OPERATION and level[source[op]] == NO_OPERATION
-    ]
-    waits += [(head, op) for head in heads for op in together[head] if schedule.rank[op] != schedule.rank[head]]
-    head, needed = waits[0]
-    rule, why = f"waits for {schedule.op(needed)}", f"a deadlock, {schedule.op(needed)} waits for it in turn"
-    _refuse(schedule, head, rule, "reorder the marked cells, the first of each row that can never start", heads, why)
+    ranks, first = np.unique(schedule.rank[stuck], return_index=True)
+    heads = dict(zip(ranks.tolist(), stuck[first].tolist(), strict=True))  # the first operations that never start
+    waits = {}  # of each rank: the rank that it waits for, with its own operation and the one that this needs
+    for rank, head in heads.items():
+        waits[rank] = {}
+        for op in np.flatnonzero(dependencies.group == dependencies.group[head]).tolist():
+            needed = dependencies.source[op]
+            if schedule.rank[op] != rank:  # a reduction of several ranks
+                waits[rank].setdefault(int(schedule.rank[op]), (head, op))
+            elif needed != NO_OPERATION and level[needed] == NO_OPERATION:
+                waits[rank].setdefault(int(schedule.rank[needed]), (op, int(needed)))
+    cycle = shortest_cycle(waits)
+    steps, reasons = zip(cycle, (*cycle[1:], cycle[0]), strict=True), []
+    for op, needed in (waits[rank][other] for rank, other in steps):
+        head = heads[schedule.rank[needed]]
+        after = f", behind {schedule.op(head)} on rank {schedule.rank[needed]}"
+        same = dependencies.group[needed] == dependencies.group[head]
+        reasons.append(f"{schedule.op(op)} waits for {schedule.op(needed)}{'' if same else after}")
+    why = f"a deadlock, {'; '.join(limited(reasons))}"
+    op, needed = waits[cycle[0]][cycle[1 % len(cycle)]]
+    remedy = "reorder the marked cells, which can never start"
+    _refuse(schedule, op, f"waits for {schedule.op(needed)}", remedy, [heads[rank] for rank in cycle], why)
+
+
+def shortest_cycle(waits):
+    """Find a shortest cycle among ranks that wait for each other, by breadth-first searches.
+
+    Parameters
+    ----------
+    waits : dict of int to collection of int
+        For each rank, those that it waits for; at least one cycle.
+
+    Returns
+    -------
+    list of int
+        Each waits for the next, and the last for the first, which is the lowest.
+
+    Examples
+    --------
+    >>> shortest_cycle({0: [1], 1: [0, 2], 2: [2]}), shortest_cycle({0: [1], 1: [2], 2: [1]})
+    ([2], [1, 2])
+    """
+    best = []
+    for begin in sorted(waits):
+        before, frontier, length = {}, [begin], 1
+        while frontier and begin not in before and (not best or length < len(best)):
+            reached = {other: rank for rank in frontier for other in waits[rank] if other not in before}
+            before |= reached
+            frontier, length = list(reached), length + 1
+        if begin in before:
+            best = [begin]
+            while before[best[-1]] != begin:
+                best.append(before[best[-1]])
+            best[1:] = best[:0:-1]
+    return best
+
+
+def limited(reasons):
+    """At most six reasons, with a mark that there are more."""
+    return [*reasons[:_MOST_SHOWN], *["and so on"] * (len(reasons) > _MOST_SHOWN)]

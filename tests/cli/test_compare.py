@@ -94,3 +94,10 @@ def test_a_pairs_seconds_are_for_those_that_have_pairs(capsys):
     )
     assert plain["1f1b"] == paired["1f1b"]
     assert plain["dualpipe"] > paired["dualpipe"]
+
+
+def test_a_model_without_a_layout_says_how_large_its_microbatches_are(capsys):
+    """Memory that does not fit is that of a microbatch of many sequences: its share of the model's global batch."""
+    code, printed, _ = run(capsys, "compare 1f1b --pp 4 --microbatches 64 --model llama3_8b --system dgx_h100")
+    assert code == 0
+    assert "microbatches of 8 sequences" in printed.splitlines()[0]

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 from sweeps import PLAIN, SHORT, run
 
+import ppmodel
 from ppmodel.errors import SweepError
 from ppmodel.points.columns import column_names
 from ppmodel.specs import DATA
@@ -207,3 +208,14 @@ def test_the_time_left_counts_what_this_run_has_done(monkeypatch):
         advance(20)
         advance(20)
     assert log.getvalue() == "940 of 1000 rows (94 %), 00:45 left\n"
+
+
+@pytest.mark.parametrize("name", ["gpipe", "chimera"])
+def test_the_table_and_compare_have_the_same_types(file, tmp_path, name):
+    """Also of columns without a value: no row is refused, or every one is."""
+    run_sweep(
+        file(f"schedules: {name}\npp: 5\nmicrobatches: 10\nsystems: dgx_h100\nmodels: paper\n"),
+        tmp_path / "out.parquet",
+    )
+    frame = ppmodel.compare(name, 5, 10, system="dgx_h100", model="paper")
+    assert frame.dtypes.to_dict() == parquet.read_table(tmp_path / "out.parquet").to_pandas().dtypes.to_dict()

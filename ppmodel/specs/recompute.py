@@ -1,7 +1,4 @@
-"""Ways to recompute: what a layer keeps of its activations, and which forwards run again.
-
-A new way is one entry of `KEEPS`, and its name in the specification of a model.
-"""
+"""Ways to recompute: what a layer keeps of its activations. A new way is one entry of `KEEPS`."""
 
 from typing import NamedTuple
 
@@ -26,14 +23,3 @@ class Keeps(NamedTuple):
 
 KEEPS = {"none": Keeps(1.0, 1.0, 0.0), "selective": Keeps(1.0, 0.0, 0.0), "full": Keeps(0.0, 0.0, 1.0)}
 """By the name of the recomputation."""
-
-
-def runs_again(operation, recompute):
-    """Whether an operation's forward runs again before its backward."""
-    keeps = KEEPS[recompute]
-    return not (keeps.core if operation.core else keeps.saved)
-
-
-def recompute_of(model, layout=None):
-    """The name of a model's recomputation or, if only some blocks of a stage are recomputed fully, their number."""
-    return model.recompute if layout is None or layout.recompute is None else layout.recompute

@@ -1,0 +1,51 @@
+"""Recent results of a function, as many as fit into a number of operations."""
+
+from collections import OrderedDict
+from functools import wraps
+from threading import Lock
+
+MOST_OPERATIONS, MOST_RESULTS = 2**22, 1024
+"""Limits of what is kept of one function. A table takes 21 bytes per operation; with dependencies, graph and
+instructions about 150, so that what is kept of large tables stays below a gigabyte."""
+
+
+def kept(num_operations):
+    """Keep recent results of a function, like `functools.lru_cache`, but as many as are worth their memory.
+
+    The most recent result is kept whatever its size.
+
+    Parameters
+    ----------
+    num_operations : callable
+        The operations of a result.
+
+    Examples
+    --------
+    >>> squares = kept(lambda square: square)(lambda number: number * number)
+    >>> squares(2000), squares(3), list(squares.results)
+    (4000000, 9, [(2000,), (3,)])
+    >>> squares(1000), list(squares.results)
+    (1000000, [(3,), (1000,)])
+    """
+
+    def keep(function):
+        results, lock = OrderedDict(), Lock()
+
+        @wraps(function)
+        def recent(*key):
+            with lock:
+                if key in results:
+                    results.move_to_end(key)
+                    return results[key]
+            made = function(*key)
+            with lock:
+                results[key] = made
+                total = sum(map(num_operations, results.values()))
+                while len(results) > 1 and (total > MOST_OPERATIONS or len(results) > MOST_RESULTS):
+                    total -= num_operations(results.popitem(last=False)[1])
+            return made
+
+        recent.results, recent.cache_clear = results, results.clear
+        return recent
+
+    return keep

@@ -1,0 +1,110 @@
+"""Options that change nothing: found by computing points again without them, and named in a warning."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from math import isclose
+
+from ppmodel.points.columns import NUMBERS, column_names
+from ppmodel.points.rows import rows_of
+from ppmodel.specs.layout import DIMENSIONS, LayoutSpec, layout_keywords
+
+_SIZES = {*DIMENSIONS, "gpus", "microbatch_size", "global_batch"}  # they change every answer, or are checked
+_DEFAULTS = {"p2p": "overlapped", "allreduce": "excluded"} | {
+    name: getattr(LayoutSpec, name) for name in layout_keywords() if name not in _SIZES
+}
+_ANSWER = (*NUMBERS, *column_names("iteration"))
+_SEMANTICS = {"p2p": 0, "allreduce": 1}
+_OF_MEMORY = ("offload", "offload_warm_up", "offload_chunks")
+_FEWEST, _MOST = 1, 64
+
+
+class NoEffectWarning(UserWarning):
+    """An option that changes no number of an answer, or offloading that saves no memory.
+
+    Parameters
+    ----------
+    field : str
+    value : object
+
+    Examples
+    --------
+    >>> print(NoEffectWarning("zero", 3))
+    zero = 3: changes nothing here; leave it out
+    """
+
+    def __init__(self, field: str, value: object) -> None:
+        self.field, self.value = field, value
+        super().__init__(field, value)
+
+    def __str__(self) -> str:
+        lacking = "saves no memory" if self.field in _OF_MEMORY else "changes nothing"
+        value = "true" if self.value is True else "false" if self.value is False else self.value
+        return f"{self.field} = {value}: {lacking} here; leave it out"
+
+
+def warn_without_effect(points, names, rows=None, level=3):
+    """Warn of each option without which all rows would be the same.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Of many, 64 are tried, from the whole grid.
+    names : iterable of str
+        What the caller gave. An option that has several values is passed over: its rows can be compared.
+    rows : sequence of dict, optional
+        Of the points, if they are known.
+    level : int
+        As in `warnings.warn`: whose line is named.
+
+    Warns
+    -----
+    NoEffectWarning
+        For each.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> size = {"pp": 4, "microbatches": 8, "model": "llama3_8b", "system": "dgx_h100"}
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     run = pp.simulate("1f1b", tp=2, context_exchange="all-gather", **size)
+    >>> [warning.message.field for warning in caught]
+    ['context_exchange']
+    """
+    idle = {}
+    for name in sorted(_DEFAULTS.keys() & set(names)):
+        place = _SEMANTICS.get(name)
+        values = {getattr(point.layout, name) if place is None else point.semantics[place] for point in points}
+        if len(values) == 1 and values != {_DEFAULTS[name]}:
+            idle[name] = values.pop()
+    if not idle:
+        return
+    rows = rows_of(points) if rows is None else rows
+    pairs = [(point, row) for point, row in zip(points, rows, strict=True) if row["refused"] is None]
+    if any(row["messages"] and row["comm_over_forward"] for _, row in pairs):
+        idle.pop("p2p", None)  # a choice that happens to make no difference is not one in vain
+    for count in (_FEWEST, _MOST) if pairs else ():  # nearly every option shows at once what it does
+        places = sorted({max(place * len(pairs) // count, 1) - 1 for place in range(1, count + 1)})
+        tried = [(name, *pairs[place]) for name in idle for place in places]
+        without = rows_of([_without(point, name) for name, point, _ in tried])
+        for (name, _, row), other in zip(tried, without, strict=True):
+            columns = ("peak_memory_bytes",) if name in _OF_MEMORY else _ANSWER
+            if name in idle and any(_differ(row.get(column), other.get(column)) for column in columns):
+                del idle[name]
+    for name, value in idle.items() if pairs else ():
+        warnings.warn(NoEffectWarning(name, value), stacklevel=level)
+
+
+def _without(point, name):
+    if name in _SEMANTICS:
+        semantics = list(point.semantics)
+        semantics[_SEMANTICS[name]] = _DEFAULTS[name]
+        return replace(point, semantics=tuple(semantics))
+    return replace(point, layout=replace(point.layout, **{name: _DEFAULTS[name]}))
+
+
+def _differ(value, other):
+    are_numbers = isinstance(value, float) and isinstance(other, float)
+    return not isclose(value, other, rel_tol=1e-9) if are_numbers else value != other

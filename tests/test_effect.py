@@ -1,0 +1,115 @@
+"""Options that change nothing: each changes the answer, is refused, or is named."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import ppmodel as pp
+from ppmodel.cli import main
+from ppmodel.errors import PPModelError
+from ppmodel.points import NUMBERS, NoEffectWarning, compared
+from ppmodel.points.columns import column_names
+from ppmodel.specs import template_path
+from ppmodel.specs.layout import layout_keywords
+
+LLAMA = {"model": "llama3_8b", "system": "dgx_h100"}
+LARGE = {"model": "llama3_70b", "system": "dgx_h100_nodes"}
+BASES = {
+    "plain": ("1f1b", LLAMA | {"layout": {}}),
+    "one rank": ("gpipe", LLAMA | {"pp": 1, "layout": {}}),
+    "tensor": ("1f1b", LLAMA | {"tp": 8}),
+    "context": ("interleaved-1f1b", LLAMA | {"tp": 2, "cp": 2}),
+    "data": ("zb-h1", LLAMA | {"dp": 4}),
+    "sharded": ("gpipe", LLAMA | {"tp": 2, "dp": 4, "zero": 3}),
+    "pairs": ("stp", LLAMA | {"tp": 4}),
+    "experts": ("dualpipe", {"model": "deepseek_v3", "system": "dgx_h100_nodes", "ep": 8, "dp": 8}),
+    "replicas": ("chimera", LARGE | {"tp": 4, "dp": 2}),
+}
+OPTIONS = {
+    "tp": 2, "cp": 2, "ep": 2, "dp": 2, "gpus": 64, "microbatch_size": 2, "global_batch": 48, "sequence_parallel": True,
+    "zero": 2, "recompute": "full", "precision": "fp8", "causal": False, "context_exchange": "all-gather",
+    "overlap_tensor": True, "overlap_backward": True, "overlap_gradients": True, "overlap_parameters": True,
+    "pairing": "best", "hand_on": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
+    "layers": "even", "p2p": "blocking", "allreduce": "blocking",
+}  # fmt: skip
+
+
+def answer(schedule, given):
+    """The numbers of a row, what was named as without effect, and whether it is refused."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            _, (row,) = compared(schedule, **{"pp": 4, "microbatches": 16} | given)
+        except PPModelError:
+            return {}, set(), True
+    numbers = {name: row.get(name) for name in (*NUMBERS, *column_names("iteration"))}
+    return numbers, {warning.message.field for warning in caught}, row["refused"] is not None
+
+
+def test_every_option_is_tried():
+    """Those of a layout, and the semantics."""
+    assert set(OPTIONS) == {*layout_keywords(), "p2p", "allreduce"}
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_an_option_changes_the_answer_is_refused_or_is_named(base):
+    """No option is taken in silence; what is named changes nothing, unless it is to save memory."""
+    schedule, given = BASES[base]
+    before, idle, refused = answer(schedule, given)
+    assert not refused
+    assert not idle
+    for name, value in OPTIONS.items():
+        if name == "global_batch":
+            value *= given.get("dp", 1)
+        if given.get(name) == value:
+            continue
+        after, named, refused = answer(schedule, given | {name: value})
+        pairs = [(before[key], after[key]) for key in before] if not refused else []
+        differs = any(left != right and not np.isclose(left or 0, right or 0, rtol=1e-9) for left, right in pairs)
+        assert refused or differs or name in named, name
+        assert not (differs and name in named) or name.startswith("offload"), name
+
+
+def test_a_grid_names_an_option_once():
+    """An option that matters to one of many points is not named; a list of values never is."""
+    size = {"microbatches": 8, **LLAMA}
+    pp.compare(["gpipe", "1f1b"], [2, 4], tp=[1, 2], sequence_parallel=True, **size)
+    pp.compare("1f1b", 4, sequence_parallel=[False, True], **size)
+    with pytest.warns(NoEffectWarning) as caught:
+        frame = pp.compare(["gpipe", "1f1b"], [2, 4], dp=[1, 2], layout={"sequence_parallel": True}, **size)
+    assert [str(warning.message) for warning in caught] == [
+        "sequence_parallel = true: changes nothing here; leave it out"
+    ]
+    assert len(frame) == 8
+
+
+def test_offloading_that_saves_nothing_is_named():
+    """It costs time: the most loaded rank has nothing to copy, or copies while memory is fullest."""
+    with pytest.warns(NoEffectWarning, match="offload = 0.5: saves no memory"):
+        run = pp.simulate("chimera", 4, 16, offload=0.5, tp=4, dp=2, **LARGE)
+    assert run.iteration.parts["offload_s"] >= 0
+
+
+def test_the_command_names_them_on_standard_error(capsys):
+    """By the option as typed, without a mark in what a pipe reads."""
+    command = "simulate 1f1b --pp 4 --microbatches 8 --model llama3_8b --system dgx_h100 --json"
+    assert main(command.split()) == 0
+    plain = capsys.readouterr()
+    assert main(f"{command} --tp 1 --sequence-parallel --context-exchange all-gather".split()) == 0
+    named = capsys.readouterr()
+    assert plain.err == ""
+    assert named.err.splitlines() == [
+        "note: --context-exchange = all-gather: changes nothing here; leave it out",
+        "note: --sequence-parallel = true: changes nothing here; leave it out",
+    ]
+    assert named.out.startswith("{")
+
+
+def test_a_file_beside_a_name_that_it_does_not_register_is_refused(tmp_path, capsys):
+    """It would run, and change nothing."""
+    (tmp_path / "mine.py").write_text(template_path("my_schedule", ".py").read_text())
+    assert (
+        main(f"simulate 1f1b --schedule-file {tmp_path / 'mine.py'} --pp 2 --microbatches 4 --forward 1".split()) == 2
+    )
+    assert "NAME = 1f1b: is not in" in capsys.readouterr().err
