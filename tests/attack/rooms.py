@@ -37,6 +37,8 @@ TABLES = Room(
     _text("templates", "my_table.csv"), ("check {}", f"simulate {{}} {ON} --json", "table {} --format pytorch")
 )
 ROWS = Room(
-    _text("reference", "measured", "simumax_b200.csv"), ("predict {} --system b200 --out out.csv",), r"out\.csv"
+    _text("reference", "measured", "simumax_b200.csv"),
+    ("predict {} --system b200 --out out.csv", "calibrate {} --system b200 --constants host_overhead --out out.yaml"),
+    r"out\.(csv|yaml)",
 )
 GENERATORS = Room(_text("templates", "my_schedule.py"), (f"check {{}} {SIZE}", f"simulate {{}} {SIZE} {ON} --json"))
