@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from contextlib import suppress
 
 EXIT_INTERRUPTED = 130
@@ -15,6 +16,10 @@ def _interrupted(*_):
 
 def run():
     """Run the command line, and end the process."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: what is opened next must not take its place
+            with suppress(OSError):
+                setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, closefd=False))  # noqa: SIM115 - to the end
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless it is ignored
         signal.signal(signal.SIGINT, _interrupted)
     from ppmodel.cli import run

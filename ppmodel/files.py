@@ -1,14 +1,28 @@
-"""The only way in for text files that a user names: regular, of limited size, in UTF-8; anything else is refused."""
+"""The only way in and out for files that a user names.
+
+What is read is regular, of limited size and in UTF-8. What is written is complete or not there at all, replaces neither
+what a command reads nor what comes with the package, and is added to streams.
+"""
 
 import gzip
 import json
 import os
 import re
 import stat
+import sys
 import zlib
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
+from secrets import token_hex
 
 from ppmodel.errors import PPModelError
+
+_PACKAGED = Path(__file__).parent / "data"
+DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1] / "data"
+"""The folder of the specifications that come with the package."""
+
+_spared = ContextVar("device and inode of files that are not replaced", default=None)
 
 LARGEST_BYTES = 2**20
 """Size limit of Python files; real ones have a few thousand bytes."""
@@ -29,6 +43,24 @@ def named(path, field="file", error=PPModelError):
     except UnicodeEncodeError:  # a lone surrogate
         pass
     raise error(field, path, "cannot be the name of a file", "leave out NUL and what is no character")
+
+
+@contextmanager
+def inputs_spared():
+    """Within the context, no output replaces a file that was read there, or given to `spare`, under any name."""
+    before = _spared.set(set(_spared.get() or ()))
+    try:
+        yield
+    finally:
+        _spared.reset(before)
+
+
+def spare(path):
+    """Let no output replace a file, if there is one at the path; see `inputs_spared`."""
+    with suppress(OSError, ValueError):
+        status = os.stat(path)
+        if _spared.get() is not None:
+            _spared.get().add((status.st_dev, status.st_ino))
 
 
 def read_text(path, most=LARGEST_BYTES, error=PPModelError):
@@ -60,6 +92,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     ppmodel.errors.PPModelError: file = nowhere.yaml: cannot be read (No such file or directory); check the path
     """
     named(path, error=error)
+    spare(path)
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
@@ -82,6 +115,129 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
         line = raw[: problem.start].count(b"\n") + 1
         shown, where = f"byte 0x{raw[problem.start]:02x}", f"{Path(path)}:{line}"
         raise error("text", shown, "is not UTF-8", "save the file as UTF-8", where=where) from None
+
+
+def checked_target(path, field):
+    """Check the path of a file to be written.
+
+    Parameters
+    ----------
+    path, field
+        As in `write_whole`.
+
+    Returns
+    -------
+    Path
+        With links followed; a stream of a process, such as ``/dev/stdout``, as it is given.
+
+    Raises
+    ------
+    PPModelError
+        If it is not named by a path, its folder does not exist, it is neither a regular file nor a stream, it is
+        write-protected, or it is not to be replaced: see `inputs_spared`, and files that come with the package.
+    """
+    given = named(path, field)
+    path = Path(os.path.abspath(given))
+    if _is_stream(path):
+        return path
+    rule, remedy = None, "name another file"
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        path = Path(os.path.realpath(path))
+        if not os.path.isdir(path.parent):
+            rule, remedy = f"is in {path.parent}, which is no folder", "create it, or name another file"
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+    else:
+        if not stat.S_ISREG(status.st_mode):
+            rule = "exists but is not a file"
+        elif (status.st_dev, status.st_ino) in (_spared.get() or ()) or _is_same(0, status):
+            rule = "is what this command reads"
+        elif path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):
+            rule, remedy = "is a file that was redirected", "name the file itself"
+        elif (path := Path(os.path.realpath(path))).is_relative_to(os.path.realpath(DATA)):
+            rule = "comes with the package"
+        elif not os.access(path, os.W_OK):
+            rule = "is write-protected"
+    if rule:
+        raise PPModelError(field, given, rule, remedy)
+    return path
+
+
+def _is_stream(path):
+    """Whether a path leads to a device or pipe of the process, or to the file that its output or errors go to."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    if stat.S_ISREG(status.st_mode):
+        return _is_same(1, status) or _is_same(2, status)
+    return path.is_relative_to("/dev") or path.is_relative_to("/proc")
+
+
+def _add_to_stream(path, text):
+    """Write to a stream; to our own through its own descriptor, so that nothing is written over."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    status = os.stat(path)
+    ours = [number for number in (1, 2) if _is_same(number, status)]
+    with open(os.dup(ours[0]) if ours else path, "a", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        file.write(text)
+
+
+def _is_same(number, status):
+    try:
+        return os.path.samestat(os.fstat(number), status)
+    except OSError:
+        return False
+
+
+def write_whole(path, text, field):
+    """Write a text file; if anything fails, an existing file stays as it was.
+
+    Parameters
+    ----------
+    path : str or Path
+        Its folder must exist; an existing file is replaced, and keeps its mode.
+    text : str
+    field : str
+        Name of the file in error messages.
+
+    Raises
+    ------
+    PPModelError
+        If it cannot be written.
+    """
+    path = checked_target(path, field)
+    try:
+        if _is_stream(path):
+            _add_to_stream(path, text)
+            return
+    except OSError as error:
+        raise PPModelError(field, path, f"cannot be written ({error.strerror})", "name another file") from None
+    under_way = path.with_name(f".ppmodel-{token_hex(8)}.tmp")
+    try:
+        try:  # a file without a name until it is complete: if a signal ends the process, nothing is left
+            number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        except (AttributeError, OSError):  # a system, or a file system, without such files
+            under_way.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+            with suppress(FileNotFoundError):
+                os.chmod(under_way, stat.S_IMODE(os.stat(path).st_mode))
+        else:
+            with open(number, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                file.write(text)
+                file.flush()
+                with suppress(FileNotFoundError):
+                    os.fchmod(number, stat.S_IMODE(os.stat(path).st_mode))
+                os.link(f"/proc/self/fd/{number}", under_way, src_dir_fd=number, follow_symlinks=True)
+        os.replace(under_way, path)
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+        raise PPModelError(field, path, rule, "free some space, or name another file") from None
+    finally:
+        with suppress(OSError):
+            under_way.unlink()
 
 
 _ESCAPED = re.compile(r"\\(\\|[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")

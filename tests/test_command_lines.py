@@ -121,9 +121,9 @@ from ppmodel.schedules.registry import schedule
 def answered(line):
     # write where the answer of the process apart is written
     frame = sys._getframe()
-    while "end" not in frame.f_locals:
+    while "answers" not in frame.f_locals:
         frame = frame.f_back
-    os.write(frame.f_locals["end"], line)
+    os.write(frame.f_locals["answers"], line)
 
 @schedule("mine", label="m", title="t", legal="any")
 def mine(s, b):
@@ -142,8 +142,11 @@ DEADLY = [
     "sys.stdout.close()", "os.fork()", "os.fork() or time.sleep(100)",
     "threading.Thread(target=time.sleep, args=(100,)).start()", "sys.setrecursionlimit(10**9); mine(s, b)",
     "sys.modules.clear()", "sys.stdout = None", "return None", "return 5", "return build('1f1b', s + 1, b)",
-    "return mine", "del builtins.print", "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); time.sleep(100)",
-    "os.setsid()", "raise SystemExit(None)", "answered(b'[1, 2, 3, 4]\\n')", "answered(b'[\"\", 9, null, null]\\n')",
+    "return mine", "del builtins.print",
+    "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); time.sleep(100)",
+    "os.setsid()", "raise SystemExit(None)", "answered(b'[1, 2, 3, 4]\\n')", "answered(b'[{}, 9]\\n')",
+    "answered(b'[{\"error\": \"PPModelError\", \"parts\": 5}, 0]\\n')", "answered(b'[{}, 1e9]\\n')",
+    "answered(b'[{\"shapes\": [[5, 1], [2], [1, 1]], \"num_microbatches\": \"x\"}, 32]\\n' + b'x' * 32)",
     "answered(b'[' * 5000 + b'\\n')", "answered(b'5\\n')", "while True: answered(b'x' * 2**16)",
 ]  # fmt: skip
 AT_ONCE = [

@@ -18,7 +18,7 @@ from ppmodel.specs import DATA, template_path
 @pytest.fixture
 def generated():
     """Name of the template's generator, registered."""
-    return register_file(template_path("my_schedule", ".py"))[0]
+    return register_file(template_path("my_schedule", ".py"))[0].name
 
 
 @pytest.fixture
@@ -105,15 +105,15 @@ def test_a_file_may_be_registered_again(generated, tmp_path):
     """The file of a schedule that is registered already, changed, moved or copied, takes its place."""
     copy = tmp_path / "my_schedule.py"
     copy.write_text(template_path("my_schedule", ".py").read_text().replace("node-aware 1F1B", "mine"))
-    assert register_file(copy) == [generated]
+    assert [entry.name for entry in register_file(copy)] == [generated]
     assert registry.get(generated).label == "mine"
-    assert register_file(shutil.copy(copy, tmp_path / "node_1f1b.py")) == [generated]
+    with refused(ScheduleError, "schedule", "my_schedule.py", where="my_schedule.py"):
+        as_cases([template_path("my_schedule", ".py"), copy])
+    assert register_file(shutil.copy(copy, tmp_path / "node_1f1b.py"))[0].name == generated
     other = tmp_path / "other.py"
     other.write_text(copy.read_text().replace("node == 0", "node == 1"))
     with refused(ScheduleError, "schedule", "is also the name", where="other.py:13"):
         register_file(other)
-    with refused(ScheduleError, "schedule", "my_schedule.py", where="my_schedule.py"):
-        as_cases([template_path("my_schedule", ".py"), copy])
 
 
 GENERATOR_MISTAKES = {
@@ -133,9 +133,9 @@ def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
     (good, bad), line, field, rule = GENERATOR_MISTAKES[mistake]
     path = tmp_path / "mine.py"
     path.write_text(template_path("my_schedule", ".py").read_text().replace(good, bad))
-    (name,) = register_file(path)
+    (entry,) = register_file(path)
     with refused(PPModelError, field, rule, where=f"{path}{line}") as caught:
-        build(name, 4, 8)
+        build(entry.name, 4, 8)
     assert (">" in str(caught.value.grid)) == (mistake == "an operation")
 
 

@@ -119,13 +119,6 @@ def test_a_broken_file_is_refused(tmp_path, text, field):
         read_rows(path)
 
 
-def test_the_input_is_not_overwritten(tmp_path, capsys):
-    """The output cannot be what is read."""
-    rows = write(tmp_path / "rows.csv", ROW)
-    assert main(["predict", rows, "--system", "dgx_h100_nodes", "--out", rows]) == 2
-    assert "--out" in capsys.readouterr().err
-
-
 def test_predictions_hold_in_a_fresh_process(tmp_path):
     """The command prints where it wrote, and ends with 0."""
     rows, out = write(tmp_path / "rows.csv", ROW), tmp_path / "out.csv"

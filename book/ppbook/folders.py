@@ -130,7 +130,7 @@ def workspace(out):
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
         raise ReproduceError("out", out, rule, "choose a writable folder") from None
-    ends = signal.SIGTERM, signal.SIGHUP  # as Ctrl-C: what is temporary is removed
+    ends = signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT  # as Ctrl-C: what is temporary is removed
     handlers = [signal.signal(number, signal.default_int_handler) for number in ends]
     try:
         with temporary as work, FileLock(Path(work, LOCK)):

@@ -49,6 +49,10 @@ class Value(click.ParamType):
         return self.name
 
 
+class Output(click.Path):
+    """A file to be written. `commands.Command` checks it before the command runs."""
+
+
 def seconds(smallest="0 or more"):
     """A finite number of seconds."""
     least = 0 if smallest == "0 or more" else math.nextafter(0, 1)

@@ -1,10 +1,8 @@
-"""What the arguments ask for: a schedule by name or file, and outputs that replace nothing of the user's."""
-
-import os
+"""What the arguments ask for: a schedule by name or file, costs and sizes."""
 
 from ppmodel.cli.arguments import SECONDS
 from ppmodel.errors import PPModelError
-from ppmodel.schedules.cases import cases_of_file, cases_of_text, split_options
+from ppmodel.schedules.cases import cases_of_file, cases_of_text
 from ppmodel.specs.layout import layout_keywords
 
 
@@ -99,25 +97,6 @@ def asked_size(case, pp, microbatches):
         if case.size is None and value is None:
             raise PPModelError(option, None, "is missing", f"pass, for example, {option} 8")
     return case.size or (pp, microbatches)
-
-
-def refuse_target(option, target, *inputs):
-    """Refuse an output path that cannot be written, or that the same command reads.
-
-    Raises
-    ------
-    PPModelError
-        Also if the path is empty.
-    """
-    from ppmodel.export.files import checked_target
-
-    if not target:
-        raise PPModelError(option, repr(target), "must be the name of a file", f"pass, for example, {option} out")
-    checked_target(target, option)
-    for argument in filter(None, inputs):
-        for path in (argument, split_options(argument)[0]):  # a schedule's file may have options
-            if os.path.exists(path) and os.path.exists(target) and os.path.samefile(path, target):
-                raise PPModelError(option, target, "is what this command reads", "name another file")
 
 
 def require_folder(out):

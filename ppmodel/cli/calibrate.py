@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from ppmodel.cli.arguments import Value
-from ppmodel.cli.asked import refuse_target
+from ppmodel.cli.arguments import Output, Value
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
 from ppmodel.errors import PPModelError
@@ -23,7 +22,7 @@ DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass,
 @command("calibrate")
 @click.argument("rows_files", metavar="ROWS.csv...", nargs=-1, required=True)
 @click.option("--system", metavar="NAME|FILE", required=True, help="The system to start from.")
-@click.option("--out", type=click.Path(), metavar="FILE.yaml", required=True, help="Where to write the result.")
+@click.option("--out", type=Output(), metavar="FILE.yaml", required=True, help="Where to write the result.")
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
 @click.option("--prior", type=_PRIOR, default=0.5, show_default=True, help="How far constants are expected to move.")
 @click.option("--title", help="Title of the calibrated system.")
@@ -42,7 +41,6 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
     from ppmodel.measured.system_file import system_text
     from ppmodel.specs import load_system
 
-    refuse_target("--out", out, system, *rows_files)
     if not str(out).endswith((".yaml", ".yml")):
         raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
     start = load_system(system)

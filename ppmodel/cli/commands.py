@@ -64,17 +64,31 @@ class Command(_Careful, click.Command):
     """A command whose errors name options as the user types them."""
 
     def invoke(self, ctx):
-        if "time_limit" not in ctx.params:
-            return self._run(ctx)
-        from ppmodel.cli import guard
+        from ppmodel.cli.arguments import Output
+        from ppmodel.files import checked_target, inputs_spared, spare
+        from ppmodel.schedules.cases import split_options
+        from ppmodel.schedules.own_files import time_limit
 
-        limit, names = ctx.params.pop("time_limit"), [ctx.params["file"], *ctx.params.get("names", ())]
-        files = guard.generators([ctx.params.get("name"), *names])
-        if files:
-            return guard.apart(lambda: self._run(ctx), ", ".join(files), limit)
-        if limit is not None:
+        texts, outputs = [], {}
+        for param in self.params:
+            value = ctx.params.get(param.name)
+            if isinstance(param.type, Output):
+                outputs[param.opts[0]] = value
+            else:
+                texts += [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
+        files = {*texts, *(split_options(text)[0] for text in texts)}  # a schedule's file may have options
+        limit = ctx.params.pop("time_limit", None)
+        if limit is not None and not any(file.endswith(".py") for file in files):
             raise PPModelError("--time-limit", limit, "has no effect without a generator (.py)", "leave it out")
-        return self._run(ctx)
+        with inputs_spared(), time_limit(limit or 60.0):
+            for file in files:
+                spare(file)
+            for option, target in outputs.items():
+                if target == "":
+                    raise PPModelError(option, repr(target), "must name a file", f"pass, for example, {option} out")
+                if target is not None:
+                    checked_target(target, option)
+            return self._run(ctx)
 
     def _run(self, ctx):
         options = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}

@@ -3,7 +3,7 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_costs, gpus_not_kept, refuse_target
+from ppmodel.cli.asked import asked_costs, gpus_not_kept
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say, say_json
 from ppmodel.errors import PPModelError
@@ -19,7 +19,7 @@ EXIT_ALL_REFUSED = 1
 @arguments.sizes
 @arguments.run
 @arguments.json_option("Print one JSON array with an object for each schedule.")
-@click.option("--csv", "csv_file", type=click.Path(), metavar="FILE", help="Also write the rows to a CSV file.")
+@click.option("--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the rows to a CSV file.")
 def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):
     """Simulate schedules side by side, and rank them by time.
 
@@ -36,10 +36,6 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     from ppmodel.points import as_model, compared
 
     costs = asked_costs(given)
-    if csv_file is not None:
-        refuse_target(
-            "--csv", csv_file, file, *(costs.get(key) for key in ("model", "system", "framework", "layout")), *names
-        )
     cases = _cases(names, file)
     if not {"layout", *layout_keywords()} & costs.keys():
         pp, microbatches = _size(cases, pp, microbatches)

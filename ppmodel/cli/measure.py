@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from ppmodel.cli.asked import refuse_target
+from ppmodel.cli.arguments import Output
 from ppmodel.cli.calibrate import DATE
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
@@ -29,13 +29,11 @@ def _inputs(function):
 
 @command("measure")
 @click.option("--system", metavar="NAME|FILE", help="The system to start from: peaks, and what is not measured.")
-@click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where to write the result.")
+@click.option("--out", type=Output(), metavar="FILE.yaml", help="Where to write the result.")
 @_inputs
 @click.option("--title", help="Title of the measured system.")
 @click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the values (default: today).")
-@click.option(
-    "--write-probe", type=click.Path(), metavar="FILE.py", help="Write the script probe.py, and nothing else."
-)
+@click.option("--write-probe", type=Output(), metavar="FILE.py", help="Write the script probe.py, and nothing else.")
 def measure_command(system, out, title, date, write_probe, **files):
     """Write a system file for your own machine.
 
@@ -50,20 +48,17 @@ def measure_command(system, out, title, date, write_probe, **files):
 
     Peaks come from the system to start from, and so does everything that is not measured, with its kind and source.
     """
-    from ppmodel.export import write_whole
+    from ppmodel.files import write_whole
     from ppmodel.measured.measure import measured_system
     from ppmodel.measured.system_file import entries_text
     from ppmodel.specs import load_system, template_path
 
     if write_probe is not None:
-        refuse_target("--write-probe", write_probe)
         write_whole(write_probe, template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
         return say(f"{write_probe}: run it with python, or with torchrun on all GPUs")
     for option, value in (("--system", system), ("--out", out)):
         if value is None:
             raise PPModelError(option, None, "is missing", f"pass, for example, {option} {option[2:]}.yaml")
-    paths = [path.rpartition("=")[2] for given in files.values() for path in given]
-    refuse_target("--out", out, system, *paths)
     if not str(out).endswith((".yaml", ".yml")):
         raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
     start = load_system(system)

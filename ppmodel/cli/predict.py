@@ -2,7 +2,7 @@
 
 import click
 
-from ppmodel.cli.asked import refuse_target
+from ppmodel.cli.arguments import Output
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
 
@@ -13,7 +13,7 @@ EXIT_ALL_REFUSED = 1
 @click.argument("rows_file", metavar="ROWS.csv")
 @click.option("--system", metavar="NAME|FILE", required=True, help="The system to predict for.")
 @click.option("--framework", metavar="NAME|FILE", help="The training framework of all rows (default: see below).")
-@click.option("--out", type=click.Path(), metavar="FILE.csv", required=True, help="Where to write the predictions.")
+@click.option("--out", type=Output(), metavar="FILE.csv", required=True, help="Where to write the predictions.")
 def predict_command(rows_file, system, framework, out):
     """Predict iteration time, memory and utilization of training runs.
 
@@ -36,7 +36,6 @@ def predict_command(rows_file, system, framework, out):
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_framework, load_system
 
-    refuse_target("--out", out, rows_file, system, framework)
     rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework))
     refused = [row for row in rows if row["refused"] is not None]
     say(_summary(rows, refused, out))

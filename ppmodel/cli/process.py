@@ -13,6 +13,7 @@ from ppmodel import __version__
 from ppmodel.cli.commands import Group
 from ppmodel.cli.text import plain, say
 from ppmodel.errors import LONGEST_LINE, NO_MEMORY, PPModelError, shown
+from ppmodel.schedules.own_files import end_processes
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -69,6 +70,8 @@ def main(argv=None):
         return _refused(f"output = {place}: cannot be written ({why}); free some space, or write elsewhere")
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
+    finally:
+        end_processes()
 
 
 def _refused(message, grid=None, prefix="error: "):

@@ -3,7 +3,7 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case, asked_costs, asked_size, gpus_not_kept, refuse_target
+from ppmodel.cli.asked import asked_case, asked_costs, asked_size, gpus_not_kept
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 
@@ -14,7 +14,9 @@ from ppmodel.cli.text import say, say_json
 @arguments.sizes
 @arguments.schedule_options
 @arguments.run
-@click.option("--trace", type=click.Path(), metavar="FILE", help="Also write a trace for Perfetto or chrome://tracing.")
+@click.option(
+    "--trace", type=arguments.Output(), metavar="FILE", help="Also write a trace for Perfetto or chrome://tracing."
+)
 @arguments.json_option("Print one JSON object.")
 def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_json, **others):
     """Simulate one iteration of a schedule with communication.
@@ -32,10 +34,6 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     from ppmodel.points import simulate
 
     costs = asked_costs(others)
-    if trace is not None:
-        refuse_target(
-            "--trace", trace, name, file, *(costs.get(key) for key in ("model", "system", "framework", "layout"))
-        )
     case = asked_case(name, file, others)
     if case.size is not None:
         pp, microbatches = asked_size(case, pp, microbatches)

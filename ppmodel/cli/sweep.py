@@ -1,22 +1,17 @@
 """ppmodel sweep: compute a grid of points into a file."""
 
-from contextlib import suppress
-
 import click
 
-from ppmodel import schedules
-from ppmodel.cli import arguments, guard
+from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
-from ppmodel.errors import PPModelError
-from ppmodel.schedules.cases import built
 
 EXIT_INTERRUPTED = 130
 
 
 @command("sweep")
 @click.argument("specification", metavar="SPEC", type=click.Path())
-@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output; must end in .parquet.")
+@click.option("--out", type=arguments.Output(), required=True, metavar="FILE", help="The output; must end in .parquet.")
 @click.option("--workers", type=arguments.count(1024), metavar="N", help="Compute in N processes on this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
 @click.option(
@@ -27,8 +22,16 @@ EXIT_INTERRUPTED = 130
     metavar="FILE",
     help="Your own schedule, in addition to those in SPEC: a generator (.py) or a table (.csv); may be repeated.",
 )
+@click.option(
+    "--time-limit",
+    "seconds",
+    type=arguments.seconds("above 0"),
+    default=60,
+    show_default=True,
+    help="Stop your own generator after this long for one table.",
+)
 @click.option("--force", is_flag=True, help="Replace the output, or the unfinished parts, of another sweep.")
-def sweep_command(specification, out, workers, scheduler, files, force):
+def sweep_command(specification, out, workers, scheduler, files, seconds, force):
     """Compute a grid of points, one row each; the same command resumes an interrupted sweep.
 
     SPEC is a YAML file; copy data/templates/sweep.yaml, which explains the keys.
@@ -36,29 +39,17 @@ def sweep_command(specification, out, workers, scheduler, files, force):
     Exit codes: 0 the output is complete; 1 it is complete, but every row is refused; 2 the command, the file or the
     cluster is refused, or rows cannot be computed; 130 interrupted.
     """
-    from ppmodel.files import read_text
     from ppmodel.sweep import SweepStopped, run_sweep
 
-    if ".py" in " ".join([*files, read_text(specification)]):
-        guard.apart(lambda: _try_generators(specification, files), specification)
     try:
-        done = run_sweep(specification, out, workers, scheduler, force, process_ends=True, schedule_files=files)
+        done = run_sweep(
+            specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds
+        )
     except SweepStopped as stopped:
         click.echo(stopped, err=True)
         return EXIT_INTERRUPTED
     say(_summary(done))
     return 1 if done.refused.rows == done.rows else 0
-
-
-def _try_generators(specification, files):
-    """Load the user's generators and call each once, in a process where any failure ends in one line."""
-    from ppmodel.sweep import load_sweep
-
-    sweep = load_sweep(specification, files)
-    for case in sweep.cases:
-        if case.source is None and schedules.get(case.name).file:
-            with suppress(PPModelError):  # a size it does not support becomes a refused row
-                built(case, *(min(sizes) for sizes in sweep.sizes(case, sweep.layouts[0])))
 
 
 def _summary(done):

@@ -20,13 +20,10 @@ def plain(text, keep=""):
 
 MANY, _FIRST = 16, 8
 
-out = None
-"""The stream to print to; None means standard output."""
-
 
 def say(text, newline=True):
     """Print lines of text."""
-    click.echo(plain(text, keep="\n"), file=out, nl=newline)
+    click.echo(plain(text, keep="\n"), nl=newline)
 
 
 def say_json(value):
@@ -51,15 +48,6 @@ def counted(number, word):
     if number == 1:
         return f"{number} {word}"
     return f"{number} {word}{'es' if word.endswith('ch') else 's'}"
-
-
-def joined(texts):
-    """Texts as a list within a sentence.
-
-    >>> joined([]), joined(["A"]), joined(["A", "B"]), joined(["A", "B", "C"])
-    ('', 'A', 'A and B', 'A, B and C')
-    """
-    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
 
 def numbers(values):

@@ -19,7 +19,7 @@ import numpy as np
 
 from ppmodel import __version__
 from ppmodel.errors import PPModelError
-from ppmodel.export.files import checked_target, write_whole
+from ppmodel.files import checked_target, write_whole
 from ppmodel.metrics import activation_bytes, activations_in_use, offloaded_levels
 from ppmodel.ops import NO_MICROBATCH, OpKind
 

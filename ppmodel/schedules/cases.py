@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
-from ppmodel.errors import PPModelError, ScheduleError, SizeError, cause
+from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import listed, plain
 from ppmodel.kept import kept
 from ppmodel.schedules.options import option_text
@@ -40,16 +40,25 @@ class Case(NamedTuple):
         Options that differ from the defaults; hashable.
     source : Schedule or callable, optional
         The table, or a function of ranks and microbatches that returns one; by default, the registered generator.
+    own : Entry, optional
+        The generator of a user's file, whatever its name stands for by now.
     """
 
     name: str
     options: tuple = ()
     source: Schedule | Callable | None = None
+    own: schedules.registry.Entry | None = None
+
+    @property
+    def entry(self):
+        """The `Entry` of a generator."""
+        return self.own or schedules.get(self.name)
 
     @property
     def label(self):
         """The name in figures and tables."""
-        return label(self.name, dict(self.options)) if self.name in schedules.names() else self.name
+        is_registered = self.own is not None or self.name in schedules.names()
+        return _label(self.entry, dict(self.options)) if is_registered else self.name
 
     @property
     def size(self):
@@ -59,7 +68,7 @@ class Case(NamedTuple):
     @property
     def known_options(self):
         """The available options by name; none for a table or a function."""
-        return {} if self.source is not None else {option.name: option for option in schedules.get(self.name).options}
+        return {} if self.source is not None else {option.name: option for option in self.entry.options}
 
     def with_options(self, given):
         """Add options.
@@ -122,7 +131,7 @@ def as_case(given):
     Examples
     --------
     >>> as_case(["asymmetric-chimera", {"split": [1, 2]}])
-    Case(name='asymmetric-chimera', options=(('split', (1, 2)),), source=None)
+    Case(name='asymmetric-chimera', options=(('split', (1, 2)),), source=None, own=None)
     """
     cases = _cases_of(given)
     if len(cases) > 1:
@@ -201,7 +210,7 @@ def require_one_each(first, cases):
     """
     for case in cases:
         if case.source is None:
-            entry = schedules.get(case.name)
+            entry = case.entry
             before = first.setdefault(case.name, entry)
             if _identity(before) != _identity(entry):
                 rule = f"is also the name of a schedule in {before.file}"
@@ -211,7 +220,8 @@ def require_one_each(first, cases):
 
 def _identity(entry):
     """What a copy of a generator shares with it."""
-    return entry.label, entry.title, getattr(entry.generate, "__code__", entry.generate)
+    code = entry.generate.code if entry.file is not None else getattr(entry.generate, "__code__", entry.generate)
+    return entry.label, entry.title, code
 
 
 def _is_pair(given):
@@ -224,7 +234,7 @@ def cases_of_file(path):
     Parameters
     ----------
     path : str or Path
-        A generator ending in ``.py``, which runs with all rights of the caller; or a table, in our format or PyTorch's.
+        A generator ending in ``.py``, which runs in a process of its own; or a table, in our format or PyTorch's.
 
     Returns
     -------
@@ -243,7 +253,7 @@ def cases_of_file(path):
     [(4, 8)]
     """
     if str(path).endswith(".py"):
-        return [Case(name) for name in schedules.register_file(path)]
+        return [Case(entry.name, own=entry) for entry in schedules.register_file(path)]
     from ppmodel.export import read_table
 
     return _cases_of(read_table(path))
@@ -331,7 +341,10 @@ def label(name, options=None):
     >>> label("hanayo", {"waves": 2}), label("asymmetric-chimera", {"split": (1, 2)})
     ('Hanayo W = 2', 'asymmetric Chimera 1:2')
     """
-    entry = schedules.get(name)
+    return _label(schedules.get(name), options)
+
+
+def _label(entry, options=None):
     forms = {option.name: option.form for option in entry.options}
     parts = [entry.label]
     for key, value in (options or {}).items():
@@ -407,7 +420,7 @@ def built(case, num_ranks, num_microbatches):
         If the schedule is not defined at this size, or the table has a different size.
     """
     size = schedules.registry.require_counts(pp=num_ranks, microbatches=num_microbatches)  # 8.0 would be found as 8
-    generate = schedules.get(case.name).generate if case.source is None else None
+    generate = case.entry.generate if case.source is None else None
     return _built(case, generate, *size)  # a schedule that is registered again is built again
 
 
@@ -419,7 +432,7 @@ def _built(case, _generate, num_ranks, num_microbatches):
 def generated(case, num_ranks, num_microbatches):
     """As `built`, without keeping the table."""
     if case.source is None:
-        return schedules.build(case.name, num_ranks, num_microbatches, **dict(case.options))
+        return schedules.registry.build_entry(case.entry, num_ranks, num_microbatches, **dict(case.options))
     if case.size is None:
         made = case.source(num_ranks, num_microbatches)
         schedules.registry.require_made(case.name, made, num_ranks, num_microbatches)
@@ -478,17 +491,8 @@ def published_bubble_ratio(case, num_ranks, num_microbatches):
 
 
 def _ratio(case, which, num_ranks, num_microbatches):
-    if case.source is not None:
-        return float("nan")
-    entry = schedules.get(case.name)
-    formula = getattr(entry, which)
-    try:
-        ratio = formula and formula(num_ranks, num_microbatches, **dict(case.options))
-    except Exception as error:  # anything a user's closed form may raise
-        if entry.file is None or isinstance(error, PPModelError):
-            raise
-        rule = f"fails at S = {num_ranks}, B = {num_microbatches} ({cause(error)})"
-        raise ScheduleError("closed form", case.name, rule, "fix it", where=entry.file) from error
+    formula = None if case.source is not None else getattr(case.entry, which)
+    ratio = formula and formula(num_ranks, num_microbatches, **dict(case.options))
     return float("nan") if ratio is None else ratio
 
 

@@ -5,12 +5,9 @@ import re
 from collections.abc import Callable
 from inspect import Parameter, signature
 from pathlib import Path
-from runpy import run_path
-from traceback import extract_tb
 from typing import NamedTuple
 
-from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError, cause, did_you_mean
-from ppmodel.files import read_text
+from ppmodel.errors import ScheduleError, SizeError, did_you_mean
 from ppmodel.given import plain
 from ppmodel.schedules.options import COUNTED, Option, is_count
 from ppmodel.tables import Schedule
@@ -52,7 +49,7 @@ class Entry(NamedTuple):
     source : str
         The publication, as a key in the book's bibliography; empty if unpublished.
     file : str or None
-        The user's file that registered it; errors in its generator name the line.
+        The user's file that registered it; its functions are called in the process that runs the file.
     """
 
     name: str
@@ -103,7 +100,7 @@ def _require_free(name, generate):
     """Refuse the name of another schedule, unless this is the same generator again."""
     other = _registry[name].generate if name in _registry else generate
     if not _same(other, generate):
-        owner = "that comes with the project" if _registry[name].file is None else f"in {_place_of(other)}"
+        owner = f"in {_registry[name].file}" if _registry[name].file else "that comes with the project"
         rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
         raise ScheduleError("schedule", name, rule, remedy, where=_place_of(generate))
 
@@ -136,59 +133,25 @@ def _same(one, other):
     return len(files) == 1 or codes[0] == codes[1]
 
 
-def register_file(path):
-    """Run a Python file that registers its own schedules.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file that decorates each of its generators with `schedule`; ``data/templates/my_schedule.py`` is a template.
-        It runs with all rights of the caller.
-
-    Returns
-    -------
-    list of str
-        The names it registered, from now on known to `build`, `names` and `get` in this process.
+def add(entries):
+    """Make the entries of a user's file known by name; an earlier version or a copy of the file is replaced.
 
     Raises
     ------
-    PPModelError
-        If there is no such file, it fails, or it registers nothing; the registry is then unchanged.
-
-    Examples
-    --------
-    >>> register_file("nowhere.py")
-    Traceback (most recent call last):
-    ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
+    ScheduleError
+        If another generator has one of these names.
     """
-    require(os.path.isfile(path), "file", path, "is not a file", "check the path")
-    read_text(path, error=ScheduleError)  # refuses files larger than a person would write
-    before = dict(_registry)
-    try:
-        run_path(str(path))
-        registered = [name for name, entry in _registry.items() if before.get(name) is not entry]
-        require(registered, "file", path, "registers no schedule", "write @schedule(...) above its generator")
-    except PPModelError:
-        _restore(before)
-        raise
-    except (Exception, SystemExit) as error:  # anything a user's file may raise
-        _restore(before)
-        rule = f"cannot be run ({cause(error)})"
-        raise ScheduleError("file", path, rule, "fix it", where=_line_of(error, path)) from error
-    _registry.update({name: _registry[name]._replace(file=str(path)) for name in registered})
-    return registered
-
-
-def _restore(entries):
-    _registry.clear()
-    _registry.update(entries)
-
-
-def _line_of(error, path):
-    """The last line of a file that an error passed through."""
-    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
-    lines += [error.lineno] if isinstance(error, SyntaxError) else []
-    return f"{path}:{lines[-1]}" if lines else None
+    for entry in entries:
+        other = _registry.get(entry.name, entry)
+        is_copy = other.file is not None and (
+            Path(other.file).name == Path(entry.file).name or other.generate.code == entry.generate.code
+        )
+        if other is not entry and not is_copy:
+            owner = "that comes with the project" if other.file is None else f"in {other.file}"
+            rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
+            where = f"{entry.file}:{entry.generate.line}"
+            raise ScheduleError("schedule", entry.name, rule, remedy, where=where)
+    _registry.update({entry.name: entry for entry in entries})
 
 
 def names() -> list[str]:
@@ -254,7 +217,12 @@ def build(name, num_ranks, num_microbatches, **options):
     >>> build("hanayo", 4, 4, waves=2)
     <Schedule hanayo: pp=4, microbatches=4, stages=16, operations=128>
     """
-    entry = get(name)
+    return build_entry(get(name), num_ranks, num_microbatches, **options)
+
+
+def build_entry(entry, num_ranks, num_microbatches, **options):
+    """As `build`, with an `Entry` in place of a name."""
+    name = entry.name
     num_ranks, num_microbatches = require_counts(pp=num_ranks, microbatches=num_microbatches)
     require_size(num_ranks, num_microbatches)
     options_by_name = {option.name: option for option in entry.options} if options else {}
@@ -262,8 +230,7 @@ def build(name, num_ranks, num_microbatches, **options):
         listed = ", ".join(sorted(options_by_name)) or "none"
         require(option in options_by_name, option, value, f"is not an option of {name}", f"its options: {listed}")
         options_by_name[option].check(value)
-    generate = entry.generate if entry.file is None else _guarded(entry)
-    return generate(num_ranks, num_microbatches, **options)
+    return entry.generate(num_ranks, num_microbatches, **options)
 
 
 def small(name):
@@ -285,30 +252,6 @@ def small(name):
         except SizeError:
             continue
     raise ScheduleError("schedule", name, "is not legal at any small size", f"relax its rule: {get(name).legal}")
-
-
-def _guarded(entry):
-    """Wrap a user's generator: report any failure in one line, with the place in the file and the size."""
-
-    def generate(num_ranks, num_microbatches, **options):
-        size = f"at S = {num_ranks}, B = {num_microbatches}"
-        try:
-            made = entry.generate(num_ranks, num_microbatches, **options)
-        except TableError as error:
-            error.where = error.where or _line_of(error, entry.file)
-            error.why = f"{error.why}; {size}" if error.why else size
-            raise
-        except PPModelError:  # the generator itself refuses a size or an option
-            raise
-        except (Exception, SystemExit) as error:  # anything a user's generator may raise
-            rule, where = f"fails {size} ({cause(error)})", _line_of(error, entry.file)
-            raise ScheduleError("generator", entry.name, rule, "fix the line", where=where) from error
-        code = getattr(entry.generate, "__code__", None)
-        where = f"{entry.file}:{code.co_firstlineno}" if code and code.co_filename == entry.file else entry.file
-        require_made(entry.name, made, num_ranks, num_microbatches, where)
-        return made
-
-    return generate
 
 
 def require_made(name, made, num_ranks, num_microbatches, where=None):

@@ -4,10 +4,7 @@ import os
 from pathlib import Path
 
 from ppmodel.errors import SpecificationError, did_you_mean
-
-_PACKAGED = Path(__file__).parents[1] / "data"
-DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "data"
-"""The folder of the specifications that come with the package."""
+from ppmodel.files import DATA
 
 
 def system_names():

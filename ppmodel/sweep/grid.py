@@ -34,11 +34,14 @@ class Sweep(Grid):
         Consecutive ranges.
     files : tuple of (str, str)
         Name and text of each file with users' schedules.
+    time_limit : float
+        Seconds that a user's generator may take for a table.
     """
 
     noises: tuple = ()
     seeds: tuple = ()
     files: tuple = ()
+    time_limit: float = 60.0
 
     @property
     def num_runs(self):
@@ -81,7 +84,7 @@ class Sweep(Grid):
         -------
         dict
         """
-        others = ("seconds", "changes", "change_is_column")  # a sweep has none
+        others = ("seconds", "changes", "change_is_column", "time_limit")  # a sweep has none, or its rows are the same
         names = [field.name for field in fields(self) if field.name not in others]
         values = {name: [_plain(entry) for entry in getattr(self, name)] for name in names}
         values["cases"] = [{"schedule": case.name, **dict(case.options)} for case in self.cases]

@@ -14,9 +14,13 @@ from ppmodel.points import columns_of as grid_columns
 from ppmodel.points.columns import column_names
 from ppmodel.points.rows import time_columns
 from ppmodel.schedules.cases import generated
+from ppmodel.schedules.own_files import StoppedError, time_limit
 from ppmodel.simulation import compile_graph
-from ppmodel.sweep import files
 from ppmodel.sweep.versions import versions
+
+
+class _StoppedFileError(Exception):
+    """Carries a `StoppedError` past those who turn errors into refused rows."""
 
 
 def columns_of(sweep):
@@ -71,8 +75,10 @@ def compute_rows(sweep, first, last, wanted=None):
     if wanted not in (None, versions()):
         raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
     try:
-        with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
+        with time_limit(sweep.time_limit), np.errstate(over="ignore"):  # a makespan that overflows refuses its row
             rows = list(_rows(sweep, first, last))
+    except _StoppedFileError as stopped:
+        raise stopped.args[0] from None
     except Exception as error:
         full = isinstance(error, MemoryError)
         remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"
@@ -85,8 +91,6 @@ def compute_rows(sweep, first, last, wanted=None):
 
 
 def _rows(sweep, first, last):
-    for file in sweep.files:
-        files.register(*file)
     cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
     prepare(2 * round(cells) * sweep.num_rows)
     table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
@@ -111,6 +115,8 @@ def _graph_rows(sweep, number, first, last, table_of):
     def graph_of(case, size, semantics):
         try:
             return compile_graph(table_of(case, *size), *semantics)
+        except StoppedError as error:  # a slow machine must not decide what a row says
+            raise _StoppedFileError(error) from error
         except PPModelError as error:  # a user's file may be elsewhere on each machine
             error.where = error.where and Path(error.where).name
             raise

@@ -4,12 +4,14 @@ import os
 import signal
 import threading
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
-from ppmodel.export.files import checked_target
+from ppmodel.files import checked_target, inputs_spared
+from ppmodel.schedules.own_files import time_limit as limited
 from ppmodel.sweep.grid import chunk_bounds
 from ppmodel.sweep.progress import counted, progress, say
 from ppmodel.sweep.runners import run_here, run_on_workers, run_with_scheduler
@@ -46,7 +48,16 @@ class SweepStopped(KeyboardInterrupt):
     """A sweep stopped by its user; the text says how far it got."""
 
 
-def run_sweep(specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=()):
+def run_sweep(
+    specification,
+    out,
+    workers=None,
+    scheduler=None,
+    force=False,
+    process_ends=False,
+    schedule_files=(),
+    time_limit=60.0,
+):
     """Compute a sweep, or the part of it that is missing, and write it.
 
     Parameters
@@ -69,6 +80,8 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, pro
         anything that does not stop within 20 seconds, such as a hanging connection, is abandoned; all parts are intact.
     schedule_files : sequence of str or Path
         Your own generators and tables, in addition to the schedules in the specification.
+    time_limit : float
+        Seconds that a generator of yours may take to load, and for each table.
 
     Returns
     -------
@@ -95,14 +108,15 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, pro
     out = Path(out)
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
-    checked_target(out, "--out")
-    sweep = load_sweep(specification, schedule_files)
+    with limited(time_limit), inputs_spared():
+        sweep = replace(load_sweep(specification, schedule_files), time_limit=time_limit)
+        checked_target(out, "--out")
     store = Store(out, sweep, chunk_bounds(sweep))
     with store.locked():
         computed = None
-        if out.exists() and not force:
-            store.require_finished()
-        else:
+        if out.exists():
+            store.require_ours(force)
+        if force or not out.exists():
             store.begin(force)
             computed = _complete(store, sweep, workers, scheduler, process_ends)
         return Summary(out, sweep.num_rows, computed, store.refused())

@@ -9,17 +9,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from ppmodel import specs
 from ppmodel.errors import CostError, PPModelError, SpecificationError
+from ppmodel.files import read_text
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.points.grid import transfers_of
-from ppmodel.schedules.cases import as_case, is_file, split_options
+from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
 from ppmodel.specs.files import framework_names, layout_names, model_names, system_names
 from ppmodel.specs.layout import as_layout, as_layouts
-from ppmodel.sweep.files import read
 from ppmodel.sweep.grid import Sweep
 
+_ARGUMENT = "--schedule-file"
 _MAX_ROWS = 10**7
+_LARGEST_FILE = 2**26
 _NO_ENTRY = "must have an entry", "list at least one, or delete the key"
 _TWICE = "is listed twice", "delete one of the two"
 _FORM = "write 'key: value' or 'key: [value, ...]', as in data/templates/sweep.yaml"
@@ -149,8 +151,9 @@ def load_sweep(path, schedule_files=()):
 
 
 def _refuse(path, location, value, rule, remedy):
-    name = ".".join(map(str, location))
-    raise SpecificationError(name, value, rule, remedy, where=place_in(path, *location))
+    if location[0] == _ARGUMENT:
+        raise SpecificationError(_ARGUMENT, value, rule, remedy)
+    raise SpecificationError(".".join(map(str, location)), value, rule, remedy, where=place_in(path, *location))
 
 
 def _require_entries(path, key, entries):
@@ -173,51 +176,52 @@ def _cases(path, form, schedule_files):
     cases, seen, files = [], set(), {}
     entries = [*form.schedules, *(_Schedule(file=str(Path(file).absolute())) for file in schedule_files)]
     for place, entry in enumerate(entries):
-        for named in _named_cases(path, place, entry, files):
-            for case in _with_options(path, place, named, entry.model_extra):
+        location = ("schedules", place) if place < len(form.schedules) else (_ARGUMENT,)
+        for named in _named_cases(path, location, entry, files):
+            for case in _with_options(path, location, named, entry.model_extra):
                 defaults = {name: option.default for name, option in case.known_options.items()}
                 keys = {(case.name, case.options), (case.name, frozenset((defaults | dict(case.options)).items()))}
                 if keys & seen:
-                    _refuse(path, ("schedules", place), case.name, "is listed twice with the same options", _TWICE[1])
+                    _refuse(path, location, case.name, "is listed twice with the same options", _TWICE[1])
                 seen |= keys
                 cases.append(case)
     return tuple(cases), tuple(sorted(files.items()))
 
 
-def _named_cases(path, place, entry, files):
+def _named_cases(path, location, entry, files):
     """What an entry names: a registered schedule, or all schedules in the user's own file."""
     if entry.file is None:
         if entry.name is None:
-            _refuse(path, ("schedules", place, "name"), "nothing", "is missing", "add the key name, or file")
+            _refuse(path, (*location, "name"), "nothing", "is missing", "add the key name, or file")
         if is_file(name := split_options(entry.name)[0]):
             remedy = f"write {{file: {name}}}"
-            _refuse(path, ("schedules", place, "name"), entry.name, "names a file, not a schedule", remedy)
+            _refuse(path, (*location, "name"), entry.name, "names a file, not a schedule", remedy)
         try:
             return [as_case(entry.name)]
         except PPModelError as error:
-            _refuse(path, ("schedules", place), entry.name, error.rule, list_text(entry.name) or error.remedy)
+            _refuse(path, location, entry.name, error.rule, list_text(entry.name) or error.remedy)
     file = path.parent / entry.file
     if not file.is_file():
-        _refuse(path, ("schedules", place, "file"), entry.file, "is not a file", "check the path")
-    cases, text = read(file)
+        _refuse(path, (*location, "file"), entry.file, "is not a file", "check the path")
+    cases = cases_of_file(file)
+    text = cases[0].own.generate.code if cases[0].own else read_text(file, _LARGEST_FILE)
     if entry.name is not None:
         cases = [case for case in cases if case.name == entry.name]
         if not cases:
-            _refuse(path, ("schedules", place, "name"), entry.name, f"is not in {entry.file}", "leave it out")
+            _refuse(path, (*location, "name"), entry.name, f"is not in {entry.file}", "leave it out")
     if files.setdefault(file.name, text) != text:
-        _refuse(path, ("schedules", place, "file"), entry.file, "has the same name as another", "rename one of them")
+        _refuse(path, (*location, "file"), entry.file, "has the same name as another", "rename one of them")
     return cases
 
 
-def _with_options(path, place, case, given):
+def _with_options(path, location, case, given):
     """A case with every combination of the values of its options."""
     options, values = case.known_options, []
     for key, value in given.items():
-        location = ("schedules", place, key)
         if key not in options:
             remedy = f"its options: {', '.join(options) or 'none'}"
-            _refuse(path, location, value, f"is not an option of {case.name}", remedy)
-        values.append(_option_values(path, location, value, options[key]))
+            _refuse(path, (*location, key), value, f"is not an option of {case.name}", remedy)
+        values.append(_option_values(path, (*location, key), value, options[key]))
     return [case._replace(options=tuple(zip(given, combination, strict=True))) for combination in product(*values)]
 
 

@@ -8,9 +8,11 @@ that was changed, or that takes the place of another, counts as missing.
 import json
 import os
 import re
+import stat
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from operator import itemgetter
+from secrets import token_hex
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
@@ -20,9 +22,10 @@ from ppmodel.sweep.versions import versions
 
 _ROWS_PER_GROUP = 2**16
 _RECORD_KEY = b"ppmodel_sweep"
-_RECORD, _LOCK, _PARTS, _UNDER_WAY = "sweep.json", "lock", "part-*.parquet", "*.tmp"
+_RECORD, _LOCK, _PARTS, _UNDER_WAY = "sweep.json", "lock", "part-*.parquet", ".ppmodel-*.tmp"
 _PART = re.compile(r"part-(\d{6,9})-[0-9a-f]{16}\.parquet")
-_OURS = re.compile(rf"{_PART.pattern}|part-\d{{6,9}}-[0-9a-f]{{16}}\.tmp|(sweep|output-0)\.tmp|sweep\.json|lock")
+_OURS_ALONE = re.compile(r"lock|\.ppmodel-[0-9a-f-]+\.tmp")  # by their names, also without a record
+_OURS = re.compile(rf"{_OURS_ALONE.pattern}|{_PART.pattern}|sweep\.json")
 _FIELDS = {"cases": "schedules", "noises": "noise", "files": "files of schedules"}
 
 
@@ -80,8 +83,9 @@ class Store:
             if self.folder.is_symlink():
                 raise SweepError("parts", self.folder, "are a link", remedy)
             self.folder.mkdir(exist_ok=True)
+            names = self._names()
             for path in sorted(self.folder.iterdir()):
-                ours = _OURS.fullmatch(path.name) and not path.is_symlink() and path.is_file()
+                ours = names.fullmatch(path.name) and not path.is_symlink() and path.is_file()
                 if not ours or (path.name == _LOCK and path.stat().st_size):  # a lock is empty
                     raise SweepError("parts", self.folder, f"contain another file ({path.name})", remedy)
             lock = FileLock(self.folder / _LOCK)
@@ -114,24 +118,29 @@ class Store:
                 kind[0] += entry["counts"]
         return Refused(sum(rows for rows, _ in kinds.values()), *max(kinds.values(), key=itemgetter(0), default=()))
 
-    def require_finished(self):
+    def require_ours(self, force):
         """Check that an existing output has exactly these rows, and remove any parts of them.
+
+        Parameters
+        ----------
+        force : bool
+            Whether it may be of another sweep, to be replaced. What another program wrote never is.
 
         Raises
         ------
         SweepError
-            If it is of another sweep.
         """
         import pyarrow.parquet
 
         try:
             record = (pyarrow.parquet.read_schema(self.out).metadata or {})[_RECORD_KEY].decode(errors="replace")
         except (OSError, pyarrow.ArrowException, KeyError):
-            record = None
-        if record != self.record:
-            rule = f"exists already, from {_difference(record, self.record) if record else 'another program'}"
+            rule = "exists already, from another program"
+            raise SweepError("--out", self.out, rule, "choose another name") from None
+        if record != self.record and not force:
+            rule = f"exists already, from {_difference(record, self.record)}"
             raise SweepError("--out", self.out, rule, "choose another name, or pass --force to replace it")
-        if self._begun() == self.record:  # was ended after the last rename
+        if self._begun() == self.record and not force:  # was ended after the last rename
             self.clear()
 
     def begin(self, force=False):
@@ -157,12 +166,20 @@ class Store:
             if begun != self.record:
                 for path in self.folder.glob(_PARTS):
                     path.unlink()
-                _publish(self.folder / _RECORD, self.folder / "sweep.tmp", self.record.encode())
+                self._publish(_RECORD, self.record.encode())
 
     def _begun(self):
-        """The record of the sweep that the folder belongs to."""
-        record = self.folder / _RECORD
-        return record.read_text(encoding="utf-8", errors="replace") if record.is_file() else None
+        """The record of the sweep that the folder belongs to; None if there is none, or a file that is no record."""
+        path = self.folder / _RECORD
+        try:
+            text = path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else ""
+            return text if parse_json(text).keys() == {"versions", "sweep"} else None
+        except (ValueError, AttributeError):
+            return None
+
+    def _names(self):
+        """A pattern of our files: without a record, parts may be somebody else's."""
+        return _OURS_ALONE if self._begun() is None else _OURS
 
     def missing(self):
         """List the chunks without an intact part; other files with a part's name are removed.
@@ -202,7 +219,7 @@ class Store:
         data = sink.getvalue().to_pybytes()
         self._paths[chunk] = self._part(chunk, data)
         with _disk_errors(self.folder):
-            _publish(self._paths[chunk], self._paths[chunk].with_suffix(".tmp"), data)
+            self._publish(self._paths[chunk].name, data)
 
     def finish(self):
         """Write the output from the parts, in order, and remove them.
@@ -224,16 +241,22 @@ class Store:
                     raise SweepError("part", path, rule, "the same command computes it again")
             write_dataset(
                 dataset(paths, schema=self.schema.with_metadata({_RECORD_KEY: self.record})),
-                self.folder, basename_template="output-{i}.tmp", existing_data_behavior="overwrite_or_ignore",
+                self.folder, basename_template=".ppmodel-{i}.tmp", existing_data_behavior="overwrite_or_ignore",
                 file_options=ParquetFileFormat().make_write_options(compression="zstd"), preserve_order=True,
                 min_rows_per_group=_ROWS_PER_GROUP, max_rows_per_group=_ROWS_PER_GROUP,
             )  # fmt: skip
-            _publish(self.out, self.folder / "output-0.tmp")
+            _rename(self.folder / ".ppmodel-0.tmp", self.out)
         self.clear()
+
+    def _publish(self, name, data):
+        """Write a file of the folder; it has its name once its contents have reached the disk."""
+        under_way = self.folder / f".ppmodel-{token_hex(8)}.tmp"
+        under_way.write_bytes(data)
+        _rename(under_way, self.folder / name)
 
     def clear(self):
         """Remove the parts, and nothing else."""
-        names = [name for name in os.listdir(self.folder) if _OURS.fullmatch(name)]
+        names = [name for name in os.listdir(self.folder) if self._names().fullmatch(name)]
         for name in sorted(names, key=lambda name: (name == _LOCK, name == _RECORD)):  # the lock last: nobody waits
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
@@ -256,10 +279,10 @@ def _difference(before, now):
         return "an unreadable record"
 
 
-def _publish(path, under_way, data=None):
-    """Give a file its name once its contents, written here or before, have reached the disk."""
-    if data is not None:
-        under_way.write_bytes(data)
+def _rename(under_way, path):
+    """Give a file its name once its contents have reached the disk; the mode of one that it replaces is kept."""
+    with suppress(FileNotFoundError):
+        under_way.chmod(stat.S_IMODE(path.stat().st_mode))
     with open(under_way, "rb") as file:
         os.fsync(file.fileno())
     os.replace(under_way, path)

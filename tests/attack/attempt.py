@@ -61,6 +61,8 @@ class Attack(NamedTuple):
         Called with the folder and the `Done`; what it returns is a fault.
     loud : bool
         Whether the code that is attacked with writes itself; what is written is then not judged.
+    memory : int
+        Bytes that it may hold at its peak.
     environment : dict, optional
         Variables; with them, or with `fresh`, a new interpreter is started.
     """
@@ -79,6 +81,7 @@ class Attack(NamedTuple):
     holds: Callable | None = None
     environment: dict = {}  # noqa: RUF012 - never changed
     loud: bool = False
+    memory: int = MEMORY
     fresh: bool = False
 
 
@@ -130,7 +133,7 @@ def said(attack, done):
         "an error with an exit code of success": done.code in (0, 1) and "error: " in done.err,
         f"{len(done.out)} characters of output": len(done.out) > MOST_OUT,
         f"control characters {odd[:5]}": bool(odd),
-        f"{done.peak >> 20} MiB": done.peak > MEMORY,
+        f"{done.peak >> 20} MiB": done.peak > attack.memory,
     }
     found = [fault for fault, is_so in checks.items() if is_so and not (attack.loud and fault in list(checks)[1:7])]
     return [f"{'; '.join(found)}: {done.err[-300:]!r}"] if found else []

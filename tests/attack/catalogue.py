@@ -1,6 +1,6 @@
 """All attacks by category; a later one is a line here."""
 
-from . import code, documents, legal, processes, words
+from . import code, documents, doors, legal, processes, words
 from .rooms import PRODUCTS, ROWS
 
 CATEGORIES = {
@@ -21,6 +21,7 @@ CATEGORIES = {
     "kills": processes.kills,
     "concurrency": processes.concurrency,
     "tampering": processes.tampering,
+    "doors": doors.doors,
 }
 """Each a function that yields attacks, the same ones every time."""
 

@@ -92,7 +92,8 @@ def generators():
         text = GENERATOR.replace("{}", deed)
         for words in (["check", "mine.py", *rest], ["simulate", "mine.py", *rest, "--forward", "1", "--backward", "2"]):
             if words[0] == "check" or "made" in deed:
-                yield Attack("generators", deed.replace("\n", " ")[:90], words, {"mine.py": text}, loud=_is_loud(deed))
+                yield Attack("generators", deed.replace("\n", " ")[:90], words, {"mine.py": text}, loud=_is_loud(deed),
+                             memory=2**34)  # fmt: skip
     for line in FIRST_LINES:
         yield Attack(
             "generators", line[:60], ["check", "mine.py", *rest], {"mine.py": line + "\n"}, loud=_is_loud(line)

@@ -37,7 +37,9 @@ TABLES = Room(
     _text("templates", "my_table.csv"), ("check {}", f"simulate {{}} {ON} --json", "table {} --format pytorch")
 )
 ROWS = Room(
-    _text("reference", "measured", "simumax_b200.csv"), ("predict {} --system b200 --out out.csv",), r"out\.csv"
+    _text("reference", "measured", "simumax_b200.csv"),
+    ("predict {} --system b200 --out out.csv", "calibrate {} --system b200 --constants host_overhead --out out.yaml"),
+    r"out\.(csv|yaml)",
 )
 PRODUCTS = Room(
     "m,n,k,precision,latency_us\n4096,1024,1024,bf16,20\n2048,2048,1024,fp8,10\n",

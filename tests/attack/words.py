@@ -27,6 +27,7 @@ VALUES = [
 BASES = {
     "schedules": "", "models": "", "systems": "", "notebooks": "", "table": f"1f1b {SIZE}", "check": f"1f1b {SIZE}",
     "simulate": f"1f1b {SIZE} {ON}", "compare": f"1f1b gpipe {SIZE} {ON}", "sweep": "nowhere.yaml --out out.parquet",
+    "predict": "nowhere.csv --system a100 --out out.csv", "calibrate": "nowhere.csv --system a100 --out out.yaml",
     "run": "runtime --out theirs", "reproduce": "--system nowhere.yaml", "claims": "--model nowhere.yaml",
 }  # fmt: skip
 """A legal line of each command, or for those that take long one that is refused last; others are run without words."""

@@ -46,8 +46,6 @@ def test_a_generators_options_are_written_behind_its_name(capsys):
         (f"simulate mine.py --node 2 {SECONDS}", "--node is not an option .* after its file: mine.py:node=.*"),
         ("check broken.py --pp 4 --microbatches 8", "broken.py:1: file = broken.py: cannot be run .*ZeroDivisionError"),
         ("check leaves.py --pp 4 --microbatches 8", "leaves.py:1: file = leaves.py: cannot be run .*SystemExit"),
-        (f"simulate mine.csv {SECONDS} --trace mine.csv", "--trace = mine.csv: is what this command reads"),
-        (f"compare mine.csv 1f1b {SECONDS} --csv mine.csv", "--csv = mine.csv: is what this command reads"),
     ],
 )
 def test_own_files_are_refused_in_one_line(capsys, line, said):

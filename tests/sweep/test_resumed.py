@@ -277,21 +277,37 @@ def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch,
     with monkeypatch.context() as patch:
         patch.setattr(store, "versions", lambda: "ppmodel 9.9")
         assert re.search("were begun with ppmodel 0.*, and this is ppmodel 9.9", run(capsys, path, "--out", out)[2])
-    for text in ("", "[[]]", "[" * 10**5):
-        out.with_name("results.parquet.parts").joinpath("sweep.json").write_text(text)
-        assert "were begun with an unreadable record; " in run(capsys, path, "--out", out)[2]
     path.write_text(PLAIN)
     assert run(capsys, path, "--out", out, "--force")[0] == 0
     assert out.read_bytes() == expected[PLAIN]
 
 
-def test_a_foreign_record_stays(file, tmp_path, capsys):
-    """A file of somebody else's that has the name of the record, alone in the folder, is refused and left."""
-    folder = tmp_path / "results.parquet.parts"
+@pytest.mark.parametrize("text", ["mine", "", "[[]]", "[" * 10**5, '{"sweep": 1}'])
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_foreign_record_stays(file, tmp_path, capsys, text, force):
+    """A file of somebody else's that has the name of the record is refused and left, also what lies beside it."""
+    folder, part = tmp_path / "results.parquet.parts", f"part-000000-{16 * '0'}.parquet"
     folder.mkdir()
-    (folder / "sweep.json").write_text("mine")
-    assert "were begun with an unreadable record" in run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")[2]
-    assert (folder / "sweep.json").read_text() == "mine"
+    for name in ("sweep.json", part):
+        (folder / name).write_text(text)
+        code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", *force)
+        assert (code, f"contain another file ({min(os.listdir(folder))})" in said) == (2, True)
+    assert {(folder / name).read_text() for name in ("sweep.json", part)} == {text}
+
+
+def test_force_replaces_nothing_but_a_sweep(file, tmp_path, capsys):
+    """What another program wrote, and what the sweep itself reads, whatever it is called, stay as they are."""
+    path = file(SHORT)
+    table = tmp_path / "table.parquet"
+    table.write_text("0F0,0B0")
+    theirs = tmp_path / "theirs.parquet"
+    theirs.write_text("theirs")
+    (tmp_path / "link.parquet").hardlink_to(path)
+    for name, rule in (("theirs", "from another program"), ("link", "is what this"), ("table", "is what this")):
+        out = tmp_path / f"{name}.parquet"
+        before = out.read_bytes()
+        code, _, said = run(capsys, path, "--out", out, "--force", "--schedule-file", table)
+        assert (code, rule in said, out.read_bytes()) == (2, True, before), said
 
 
 def _text(path):
@@ -303,7 +319,7 @@ def _link(path):
 
 
 STRANGE = [
-    (name, _text) for name in ("thesis.txt", "thesis.tmp", "part-mine.parquet", "part-000001-00.parquet", "lock")
+    (name, _text) for name in ("thesis.txt", "output-0.tmp", "part-mine.parquet", "part-000001-00.parquet", "lock")
 ]
 STRANGE += itertools.product(("lock", "part-000001-" + "0" * 16 + ".parquet"), (os.mkfifo, os.mkdir, _link))
 

@@ -171,8 +171,25 @@ def test_many_single_seeds_are_read_at_once(file):
 
 
 def test_a_generator_that_ends_its_process_is_one_line(tmp_path, capsys):
-    """It is tried in a process of its own before the sweep loads it, and nothing is written."""
+    """It ends a process of its own, and nothing is written."""
     (tmp_path / "mine.py").write_text("raise SystemExit(0)\n")
     out, template = tmp_path / "rows.parquet", DATA / "templates" / "sweep.yaml"
     assert run(capsys, template, "--out", out, "--schedule-file", tmp_path / "mine.py")[0] == 2
     assert not out.exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--workers", 1)])
+def test_a_generator_without_end_ends_the_sweep(file, tmp_path, capsys, more):
+    """A limit of time decides no row: on a faster machine, or with more time, the same command goes on."""
+    file(GENERATOR.replace('raise IndexError("no five")', "while True: pass"), "mine.py")
+    path = file("schedules: {file: mine.py}\npp: [4, 5]\nmicrobatches: 8\nsystems: dgx_h100\nmodels: paper\n")
+    code, _, said = run(capsys, path, "--out", tmp_path / "r.parquet", "--time-limit", 0.3, *more)
+    assert (code, said.count("has not finished after 0.3 s; fix its loop")) == (2, 1)
+    assert not (tmp_path / "r.parquet").exists()
+
+
+def test_an_edited_generator_is_another_sweep(own, tmp_path, capsys):
+    """Its rows are not those of the file as it was."""
+    assert run(capsys, own, "--out", tmp_path / "r.parquet")[0] == 0
+    (tmp_path / "mine.py").write_text(GENERATOR + "# edited\n")
+    assert "changed: files of schedules" in run(capsys, own, "--out", tmp_path / "r.parquet")[2]
