@@ -455,9 +455,11 @@ def test_a_grid_of_layouts_keeps_those_that_miss_the_number_of_gpus():
     assert frame.refused[gpus != 8].str.startswith("gpus = 8: must be tp").all()
 
 
-def test_a_layout_for_long_sequences_takes_no_others():
-    """Its file says for how many tokens it was chosen; a model with others is refused, one with these is not."""
+def test_a_layout_sets_the_length_of_sequences():
+    """In its file or as a keyword, it replaces the model's, as a model of that length would."""
     model, on = load_model("llama3_405b"), {"system": "h100", "layout": "llama3_405b_128k"}
-    with refused(PPModelError, "sequence", "that of llama3_405b is 8192", value=131072):
-        simulate("interleaved-1f1b", model=model, **on)
-    assert simulate("interleaved-1f1b", model=replace(model, sequence=131072), **on).layout.sequence == 131072
+    long = simulate("interleaved-1f1b", model=model, **on)
+    assert long.model == replace(model, sequence=131072)
+    assert long.iteration_s == simulate("interleaved-1f1b", model=replace(model, sequence=131072), **on).iteration_s
+    short = simulate("interleaved-1f1b", model=model, **on, sequence=8192)
+    assert short.model == model

@@ -115,7 +115,8 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
         "memory": specs.MemorySpec,
         "framework": specs.FrameworkSpec,
     }
-    keys = [f"{name}.{key}" for name, one in blocks.items() for key in specs.entries.file_form(one).model_fields]
+    forms = {name: specs.entries.file_form(one, titled=False) for name, one in blocks.items()}
+    keys = [f"{name}.{key}" for name, form in forms.items() for key in form.model_fields]
     assert list(explained) == keys
     assert set(given) == set(keys)
     assert rank.splitlines()[-1] == "# ---- marker: the block of nodes begins with the next line ----"

@@ -1,6 +1,7 @@
 """Traces: the format is kept, and slices, arrows and counters say what the timeline says."""
 
 import json
+import os
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from ppmodel import build
 from ppmodel.costs import OpCosts, cell_streams_of, model_costs, stages, uniform_costs
 from ppmodel.costs.units import Unit, cell_streams
 from ppmodel.errors import PPModelError
-from ppmodel.export import files, trace, trace_events, write_trace
+from ppmodel.export import trace, trace_events, write_trace
 from ppmodel.metrics import memory, peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
@@ -228,7 +229,7 @@ def test_a_trace_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypa
 
     path = tmp_path / "trace.json"
     path.write_text("old")
-    monkeypatch.setattr(files.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with refused(PPModelError, "trace", "No space left"):
         write_trace(path, some_timeline())
     assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "old")]

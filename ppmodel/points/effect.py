@@ -10,7 +10,9 @@ from ppmodel.points.columns import NUMBERS, column_names
 from ppmodel.points.rows import rows_of
 from ppmodel.specs.layout import DIMENSIONS, LayoutSpec, layout_keywords
 
-_SIZES = {*DIMENSIONS, "gpus", "microbatch_size", "global_batch"}  # they change every answer, or are checked
+_SIZES = {*DIMENSIONS, "gpus", "microbatch_size", "global_batch", "sequence"}
+"""Values that change every answer, or are checked."""
+
 _DEFAULTS = {"p2p": "overlapped", "allreduce": "excluded"} | {
     name: getattr(LayoutSpec, name) for name in layout_keywords() if name not in _SIZES
 }
@@ -102,7 +104,7 @@ def _without(point, name):
         semantics = list(point.semantics)
         semantics[_SEMANTICS[name]] = _DEFAULTS[name]
         return replace(point, semantics=tuple(semantics))
-    return replace(point, layout=replace(point.layout, **{name: _DEFAULTS[name]}))
+    return replace(point, layout=replace(point.layout, **{name: _DEFAULTS[name]}).under(point.system.framework))
 
 
 def _differ(value, other):
