@@ -32,7 +32,7 @@ def test_each_schedule_hides_what_a_framework_would():
     assert [hides_in_backward(name) for name in both] == [True, False]
     how = {way: compare_overlapped(both, 2, way, tp=2, **given).iteration_s.tolist() for way in OVERLAP}
     assert how[MEGATRON] == [
-        ppmodel.compare("1f1b", 2, tp=2, overlap_backward=True, **given).iteration_s[0], how["nothing"][1]
+        ppmodel.compare("1f1b", 2, tp=2, **given).iteration_s[0], how["nothing"][1]
     ]  # fmt: skip
     assert how["everything"][0] < how[MEGATRON][0] < how["nothing"][0]
     alone = [compare_overlapped(both, 2, way, tp=1, **given).iteration_s.tolist() for way in OVERLAP]

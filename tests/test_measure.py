@@ -527,6 +527,7 @@ def test_our_own_steps_are_predicted_from_our_own_probe(tmp_path, name, off):
     assert (
         main(["measure", "--system", f"{folder}/base.yaml", "--probe", f"{folder}/probe.json", "--out", str(out)]) == 0
     )
-    frame = compare("1f1b", model=folder / "model.yaml", system=out, layout=folder / f"{name}.yaml")
+    given = {"model": folder / "model.yaml", "layout": folder / f"{name}.yaml", "framework": "plain"}
+    frame = compare("1f1b", system=out, **given)
     steps = json.loads((folder / "runs.json").read_text())["seconds"][name]
     assert frame.iteration_s[0] / median(steps) - 1 == pytest.approx(off, abs=0.002)

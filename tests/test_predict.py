@@ -86,7 +86,8 @@ def test_flushes_are_runs_of_the_pipeline_one_after_the_other():
 def test_a_row_says_its_precision():
     """Before the framework does; what is not a precision, or not one of the system, refuses the row."""
     system = load_system("h100")
-    plain, empty, own = (predicted(ROW | more, system) for more in ({}, {"precision": ""}, {"precision": "FP8"}))
+    named = [{}, {"precision": ""}, {"precision": "FP8"}]
+    plain, empty, own = (predicted(ROW | more, system, FrameworkSpec()) for more in named)
     as_framework = replace(system, framework=FrameworkSpec(precision="fp8"))
     assert plain == empty == predicted(ROW | {"precision": "bf16"}, as_framework)
     assert own == predicted(ROW, as_framework)

@@ -10,7 +10,11 @@ from ppmodel.points import columns_of, frame_of, resolve, rows_of
 from ppmodel.schedules.cases import as_case
 
 MEGATRON = "Megatron-LM's"
-OVERLAP = {"nothing": {}, MEGATRON: {"overlap_backward": True}, "everything": {"overlap_tensor": True}}
+OVERLAP = {
+    "nothing": {"overlap_backward": False},
+    MEGATRON: {"overlap_backward": True},
+    "everything": {"overlap_tensor": True},
+}
 """Switches of a layout for what is hidden; Megatron-LM's are for schedules that `hides_in_backward`."""
 
 

@@ -1,5 +1,6 @@
 """How a model is divided: its widths over GPUs, blocks into stages, the batch into microbatches."""
 
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heapify, heapreplace
 from typing import NamedTuple
@@ -58,7 +59,33 @@ def check_layout(layout, model, system, schedule):
         rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
         raise SpecificationError("offload", value, rule, remedy)
+    if layout.overlap_backward is None:
+        layout = replace(layout, overlap_backward=hides_by_itself(system.framework, schedule))
     return _checked(layout, model, schedule.num_ranks, schedule.table_microbatches)
+
+
+def hides_by_itself(framework, schedule):
+    """Whether a framework by itself hides collectives of the backward: most backwards of the schedule must be whole.
+
+    Parameters
+    ----------
+    framework : FrameworkSpec or None
+    schedule : Schedule
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_framework
+    >>> [hides_by_itself(load_framework("megatron"), build(name, 4, 8)) for name in ("1f1b", "dualpipev", "zb-v")]
+    [True, True, False]
+    """
+    if framework is None or not framework.overlap_backward:
+        return False
+    return bool((schedule.kind == OpKind.B).sum() > (schedule.kind == OpKind.W).sum())
 
 
 @lru_cache(_SHARES_KEPT)

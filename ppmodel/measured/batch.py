@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ppmodel.costs.partition import hides_by_itself
 from ppmodel.costs.runs import Runs, run_work
 from ppmodel.errors import PPModelError
 from ppmodel.measured.predict import GB, point_of, predictions
@@ -43,11 +44,7 @@ class Batch:
             of_row = system_of(row, system)
             run, named = run_of(row, of_row.framework), (kernels_named(row), of_row.framework)
             table = None if open_options(run.case) else built(run.case, run.layout.pp, run.num_microbatches)
-            if (
-                table is not None
-                and table.num_replicas == 1
-                and not (table.joined.any() or run.layout.overlap_backward)
-            ):
+            if table is not None and _is_plain(run.layout, of_row.framework, table):
                 alike.setdefault((named, run.layout.precision), []).append((place, run, table))
             elif without:
                 rule, remedy = "cannot be computed without a part of the model", "leave such rows out"
@@ -80,6 +77,12 @@ class Batch:
                     )
                 values[number, place] = unit * prediction[column]
         return values
+
+
+def _is_plain(layout, framework, table):
+    """Whether a run can be laid beside others: one replica, no pairs, no collectives hidden in the backward."""
+    hides = hides_by_itself(framework, table) if layout.overlap_backward is None else layout.overlap_backward
+    return table.num_replicas == 1 and not (table.joined.any() or hides)
 
 
 def _system_of(named, system):

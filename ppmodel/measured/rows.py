@@ -168,7 +168,8 @@ def system_of(row, system, framework=None):
     --------
     >>> from ppmodel.specs import KernelSpec, load_system
     >>> system = replace(load_system("a100"), kernels=KernelSpec(stream_efficiency=0.5, fused_norm_efficiency=0.8))
-    >>> system_of({"source": "kernel flash_attention2 + RMS kernel"}, system).kernels.stream_efficiency
+    >>> row = {"source": "kernel flash_attention2 + RMS kernel", "framework": "plain"}
+    >>> system_of(row, system).kernels.stream_efficiency
     0.8
     >>> system_of({"source": "NVIDIA dgxc-benchmarking v24.11.1"}, system).framework.name
     'nemo'

@@ -59,7 +59,7 @@ class Run:
     >>> round(run.makespan_s, 1), run.messages
     (26.8, 96)
     >>> pp.simulate("zb-v", 4, 8, model="llama3_8b", system="h100", tp=8)
-    <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.429 s, MFU 27.9 %>
+    <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.7838 s, MFU 15.3 %>
     """
 
     point: Point

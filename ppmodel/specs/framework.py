@@ -58,7 +58,7 @@ class FrameworkSpec(Checked):
         Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
         sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less.
     block_host_s, tensor_host_s, stage_overhead_s, iteration_overhead_s : float, optional
-        As in `KernelSpec`; the system's if not given.
+        As in `KernelSpec`; the system's if not given, or if that is longer.
     activation_factor : float
         Factor on the activations that are kept.
     fastest, slowest : float, optional
@@ -110,7 +110,7 @@ class FrameworkSpec(Checked):
         """
         kernels, memory = system.kernels, system.memory
         if kernels is not None:
-            host = {name: value for name in _HOST if (value := getattr(self, name)) is not None}
+            host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in _HOST}
             plain, forward = system.compute_efficiency, kernels.attention_efficiency
             backward = kernels.attention_backward_efficiency or forward
             if self.attention_factor != 1.0:

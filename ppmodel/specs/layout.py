@@ -27,7 +27,7 @@ RECOMPUTE = tuple(KEEPS)
 DIMENSIONS = ("tp", "cp", "ep", "dp")
 """The parallel dimensions besides the pipeline."""
 
-_OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_backward", "overlap_gradients", "overlap_parameters"
+_OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_parameters"
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
@@ -77,8 +77,9 @@ class LayoutSpec:
         Whether the framework hides, respectively: tensor-parallel collectives under adjacent GEMMs; those of the
         backward as Megatron-LM does, sums of input gradients under the weight gradients of the same layers, and input
         gathered for weight gradients under input gradients; gradient reduction under the backward; and the gathering of
-        parameters under the forward. Without them, as the framework does by itself. Hiding tensor-parallel collectives
-        can cost up to a percent in cells of two operations, whose collectives run under each other's kernels anyway.
+        parameters under the forward. Without them, as the framework does by itself; split backwards, whose halves run
+        at different times, then hide nothing. Hiding tensor-parallel collectives can cost up to a percent in cells of
+        two operations, whose collectives run under each other's kernels anyway.
     pairing : {"alternating", "best"}
         The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
     hand_on : {"at_end", "when_ready"}
@@ -247,7 +248,7 @@ class LayoutSpec:
         return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
 
     def under(self, framework: FrameworkSpec | None = None) -> LayoutSpec:
-        """Fill in what a framework decides.
+        """Fill in what a framework decides, but for ``overlap_backward``, which also depends on the schedule.
 
         Parameters
         ----------
@@ -262,7 +263,7 @@ class LayoutSpec:
         --------
         >>> from ppmodel.specs import load_framework
         >>> LayoutSpec(overlap_tensor=False).under(load_framework("nemo")).text
-        'precision=bf16 overlap_tensor=False overlap_backward=False overlap_gradients=True overlap_parameters=True'
+        'precision=bf16 overlap_tensor=False overlap_gradients=True overlap_parameters=True'
         """
         from ppmodel.specs.framework import FrameworkSpec
 
