@@ -97,6 +97,8 @@ def test_bad_frameworks_are_refused(tmp_path):
     """By name, by file, in rows (which never name a file), and where transfers would differ."""
     with refused(SpecificationError, "framework", "neither a known name"):
         pp.simulate("1f1b", 4, **RUN, framework="nope")
+    with refused(CostError, "framework", "costs in seconds"):
+        pp.simulate("1f1b", 4, 8, forward=1, backward=2, framework="nemo")
     own = tmp_path / "own.yaml"
     own.write_text("title: Own\noverlap_tensor: {value: 3, kind: stated, source: here}\n")
     with refused(SpecificationError, "overlap_tensor.value", "boolean"):

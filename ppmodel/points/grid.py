@@ -212,6 +212,9 @@ def resolve(
                 raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
     shared = (cases, *sizes.values(), tuple(p2p), tuple(allreduce))
     if in_seconds:
+        if framework is not None:
+            rule = "has no effect: costs in seconds include what software does"
+            raise CostError("framework", framework, rule, "give model and system, or leave it out")
         for entry in filter(None, layouts):
             field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
             raise CostError(
