@@ -303,6 +303,6 @@ def _layers(values):
     """
     stages, layers = values["pp"] * values["chunks"], values["layers"]
     share = (layers + _ENDS) // stages
-    if layers % stages == 0 or (layers + _ENDS) % stages or share < _ENDS:
+    if layers % stages == 0 or (layers + _ENDS) % stages or stages < _ENDS:
         return "even"
     return (share - 1, *[share] * (stages - _ENDS), share - 1)
