@@ -34,6 +34,7 @@ LARGE = 2**29
 """Bytes from which on collectives between nodes count: below, the published ones wait for more than the links."""
 IN_NODES = "all_gather", "reduce_scatter"
 """The collectives that constants are fitted to; of all-reduces some use the switch's own sums."""
+_MANY_ROWS = 4096
 _GPUS = "A100", "H100", "H200", "B200", "GB200", "GB300"
 _NIC_ROWS = {"H100": ("H100-80GB", 8), "B200": ("B200-180GB", 4)}  # GPU and nodes, each of eight with a NIC per GPU
 
@@ -160,12 +161,41 @@ def constants(kernels, system):
     """
     shares = attained(kernels, system)
     error, file_error = (float((shares.timed / shares[name] - 1).abs().mean()) for name in ("fitted", "in_file"))
-    rows = [
-        (system.name, kernels.kind, kernels.gpu, name, float(value), _value(system, name), kernels.fit.rows, error, file_error)
-        for name, value in kernels.fit.values.items()
-    ]  # fmt: skip
-    columns = ["system", "kind", "gpu", "constant", "fitted", "in_file", "timings", "error", "file_error"]
-    return pd.DataFrame(rows, columns=columns)
+    values = kernels.fit.values
+    return pd.DataFrame({
+        "system": system.name, "kind": kernels.kind, "gpu": kernels.gpu, "constant": list(values),
+        "fitted": [float(value) for value in values.values()], "in_file": [_value(system, name) for name in values],
+        "timings": kernels.fit.rows, "error": error, "file_error": file_error,
+    })  # fmt: skip
+
+
+def curves(systems, kind):
+    """The shares of peaks or links that timings of a kind reached, and the fitted curve at the same sizes.
+
+    Parameters
+    ----------
+    systems : sequence of SystemSpec
+        From `with_timings`.
+    kind : str
+        How the kind of `Timed` begins.
+
+    Returns
+    -------
+    DataFrame
+        One row per GPU that was timed, line, size and ``what`` (timed, fitted): ``gpu, of, size, what, share``, medians
+        of all timings of that size; of products, of those with 4,096 rows or more.
+    """
+    frames = {}
+    for system in systems:
+        for kernels in timed(system):
+            if kernels.kind.startswith(kind):
+                frames.setdefault((kernels.gpu, kernels.kind), attained(kernels, system).assign(gpu=kernels.gpu))
+    if not frames:
+        return pd.DataFrame(columns=["gpu", "of", "size", "what", "share"])
+    rows = pd.concat(frames.values())
+    rows = rows[rows.rows >= _MANY_ROWS] if "rows" in rows else rows
+    long = rows.melt(["gpu", "of", "size"], ["timed", "fitted"], "what", "share").astype({"share": float})
+    return long.groupby(["gpu", "of", "size", "what"], sort=False).share.median().reset_index()
 
 
 def sustained(system):
@@ -188,14 +218,12 @@ def sustained(system):
     0.75
     """
     rows = pd.read_csv(TIMINGS / "gemm_sustained.csv")
-    rows["seconds"] = 2e-12 * rows.m * rows.n * rows.k / rows.tflops
     peak = system.peak_compute_flops
     fit = next(kernels.fit for kernels in timed(system) if kernels.kind == "products in bf16")
     single = _product_s(rows, "bf16", with_values(system, fit.values))
     ideal_s = 2 * rows.m * rows.n * rows.k / peak
-    table = pd.DataFrame(
-        {"size": rows[["n", "k"]].min(axis=1), "sustained": 1e12 * rows.tflops / peak, "single": ideal_s / single}
-    )
+    shares = {"sustained": 1e12 * rows.tflops / peak, "single": ideal_s / single}
+    table = pd.DataFrame({"size": rows[["n", "k"]].min(axis=1)} | shares)
     return table.assign(clock=table.sustained / table.single)
 
 
@@ -218,16 +246,9 @@ def _products(system, precision, peak):
     if precision == "fp8":
         seconds = without_quantisation(rows.m, rows.k, seconds, system.memory_bandwidth_bytes_per_s)
     fit = fit_products(rows.m, rows.n, rows.k, seconds, peak, precision)
-    table = pd.DataFrame(
-        {
-            "of": precision,
-            "size": rows[["n", "k"]].min(axis=1),
-            "rows": rows.m,
-            "seconds": seconds,
-            "ideal_s": 2 * rows.m * rows.n * rows.k / peak,
-        }
-    )
-    return Timed(f"products in {precision}", gpu, table, fit, partial(_product_s, rows, precision))
+    width, ideal_s = rows[["n", "k"]].min(axis=1), 2 * rows.m * rows.n * rows.k / peak
+    columns = {"of": precision, "size": width, "rows": rows.m, "seconds": seconds, "ideal_s": ideal_s}
+    return Timed(f"products in {precision}", gpu, pd.DataFrame(columns), fit, partial(_product_s, rows, precision))
 
 
 def _product_s(rows, precision, system):

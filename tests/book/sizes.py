@@ -69,6 +69,7 @@ PARAMETERS = {
     "tutorial": {"pp": 2, "microbatches": 4},
     "exercises": {},
     "measured": {"systems": ["a100_bigscience", "b200_simumax"]},
+    "kernels": {"systems": ["h100", "a100_selene"]},
     "claims": {"implied": "default"},
     "semantics": {
         "pp": 4,
