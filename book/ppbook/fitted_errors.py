@@ -1,0 +1,75 @@
+"""Errors of fitted systems in numbers of their own: by source, of a choice, and of slopes over microbatches."""
+
+import numpy as np
+import pandas as pd
+
+_GROUP = ["runs", "hidden", "layers", "gpus", "sequence", "global_batch"]
+_FEWEST = 5
+
+
+def summary(rows, error):
+    """Errors by source: their mean, median, ninth decile, the worst, and the bias.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        With ``runs`` and ``system``.
+    error : str
+        Column of predicted over measured minus 1.
+
+    Returns
+    -------
+    DataFrame
+        One row per source and system: ``runs, system, rows, mean, median, ninety, worst, bias``, all but the last of
+        magnitudes.
+
+    Examples
+    --------
+    >>> runs = pd.DataFrame({"runs": "mine", "system": "a100", "error": [-0.1, 0.3]})
+    >>> summary(runs, "error")[["mean", "bias"]].to_numpy().round(2).tolist()
+    [[0.2, 0.1]]
+    """
+    groups = rows.assign(off=rows[error].abs()).groupby(["runs", "system"], sort=False)
+    parts = groups.off.agg(rows="size", mean="mean", median="median", ninety=lambda off: off.quantile(0.9), worst="max")
+    return parts.assign(bias=groups[error].mean()).reset_index()
+
+
+def chosen_over_best(timed):
+    """How much slower the layout predicted to be fastest was than the fastest, of one model on one number of GPUs.
+
+    Parameters
+    ----------
+    timed : DataFrame
+        Runs with ``iteration_s`` and ``predicted_iteration_s``.
+
+    Returns
+    -------
+    DataFrame
+        One row per group of at least five runs; ``behind`` is 0 if the choice was right.
+    """
+    ran = timed[timed.status.eq("measured") & (timed.groupby(_GROUP).id.transform("size") >= _FEWEST)]
+    best = ran.loc[ran.groupby(_GROUP).predicted_iteration_s.idxmin()].set_index(_GROUP).iteration_s
+    return (best / ran.groupby(_GROUP).iteration_s.min() - 1).rename("behind").reset_index()
+
+
+def slopes(timed):
+    """Seconds of a microbatch, and of the rest of an iteration, by straight lines through the runs of each model.
+
+    Parameters
+    ----------
+    timed : DataFrame
+        As in `chosen_over_best`.
+
+    Returns
+    -------
+    DataFrame
+        One row per source and hidden size: ``runs, hidden, rows, slope_s, predicted_slope_s, fixed_s,
+        predicted_fixed_s``.
+    """
+    counted = timed.assign(count=lambda rows: rows.global_batch / rows.dp / rows.microbatch_size)
+    lines = [
+        (*key, len(rows), *np.polyfit(rows["count"], rows[["iteration_s", "predicted_iteration_s"]], 1).ravel())
+        for key, rows in counted.groupby(["runs", "hidden"])
+    ]
+    names = ["slope_s", "predicted_slope_s", "fixed_s", "predicted_fixed_s"]
+    return pd.DataFrame(lines, columns=["runs", "hidden", "rows", *names])
