@@ -187,8 +187,8 @@ def errors_by_source(runs):
     DataFrame
         ``runs, source, device, precision, framework, system, rows``; of predicted over measured minus 1, ``mean`` and
         ``median`` (both of its magnitude) and ``bias``; ``covered``, the share of runs within the stated range, NaN
-        where none is stated; mean errors of the baselines, ``constant`` and ``six_n_d``; and ``seen``, how many constants of
-        system and framework were fitted to rows of the file.
+        where none is stated; mean errors of the baselines, ``constant`` and ``six_n_d``; and ``seen``, how many
+        constants of system and framework were fitted to rows of the file.
     """
     error = {name: runs[f"{name}_s"] / runs.iteration_s - 1 for name in ("predicted", "constant", "six_n_d")}
     inside = runs.iteration_s.between(runs.fastest_s, runs.slowest_s).astype(float).where(runs.fastest_s.notna())
