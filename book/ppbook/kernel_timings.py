@@ -214,7 +214,7 @@ def sustained(system):
 
     Examples
     --------
-    >>> float(sustained(*with_timings(["b200"])).clock.median().round(2))
+    >>> float(sustained(*with_timings(["b200"])).clock.mean().round(2))
     0.75
     """
     rows = pd.read_csv(TIMINGS / "gemm_sustained.csv")

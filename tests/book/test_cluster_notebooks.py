@@ -57,6 +57,31 @@ def test_measured(recorded):
     together = recorded("measured_together.csv").set_index("runs")
     assert together.own["bigscience_a100"] == pytest.approx(said_of("a100_bigscience", "bigscience_a100")[0], abs=1e-6)
     assert (together.together - together.own).abs().max() < 2e-4  # one source shares with none
+    aside, headline = recorded("measured_kept_aside.csv"), recorded("measured_kept_aside.json")
+    assert (headline["rows"], headline["best"], headline["worst"]) == (1317, 0.006, aside.mean_error.max())
+    unfitted, facts = recorded("measured_unfitted.csv"), recorded("measured_unfitted.json")
+    assert unfitted.rows.sum() == facts["rows"] > 1900
+    alone = unfitted.set_index("runs")["mean"][list(rows)]
+    assert recorded("measured_errors.csv").set_index("runs").unfitted.to_dict() == pytest.approx(alone.to_dict())
+    assert len(recorded("measured_anchors.csv")) == 3
+
+
+@of("kernels")
+def test_kernels(recorded):
+    """Constants as fitted and as in the file, at other systems, and the shares that pictures show."""
+    fits = recorded("kernels_fits.csv")
+    assert set(fits.system) == {"h100", "a100_selene"}
+    assert set(fits[fits.system == "h100"].gpu) == {"H100", "H200"}
+    assert (fits.error < 0.15).all()
+    assert recorded("kernels_fits.json")["step_us"] == 0.0  # no B200 among them
+    assert recorded("kernels_products.json")["widths"] == pytest.approx(8.6, abs=0.1)
+    nodes = recorded("kernels_nodes.json")
+    assert nodes["above"] == 0 < nodes["points"]
+    assert nodes["most"] < 0.8
+    for name in ("products", "attention", "nodes", "between"):
+        shares = recorded(f"kernels_{name}.csv").share
+        assert shares.between(0, 1).all()
+        assert len(shares)
 
 
 def said_of(system, source):
