@@ -10,6 +10,7 @@ from ppmodel.errors import CostError, SpecificationError
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import COLUMNS, system_of
 from ppmodel.specs import (
+    ErrorSpec,
     FrameworkSpec,
     LayoutSpec,
     framework_names,
@@ -108,3 +109,26 @@ def test_bad_frameworks_are_refused(tmp_path):
     latency = replace(FrameworkSpec(), p2p="latency")
     with refused(CostError, "p2p", "is not the same"):
         pp.compare("1f1b", 4, **RUN, framework=[latency, "megatron"])
+
+
+def test_a_range_is_that_of_its_framework():
+    """Both ends in order; errors of a fit say nothing of another framework; none make a division by zero."""
+    with refused(SpecificationError, "fastest", "is above slowest"):
+        replace(load_framework("megatron"), fastest=2.0)
+    with refused(SpecificationError, "slowest", "is missing beside fastest"):
+        replace(load_framework("megatron"), slowest=None)
+    with refused(SpecificationError, "time_nine_tenths", "must be less than 1"):
+        ErrorSpec(time_nine_tenths=1.0)
+    fitted, nemo = load_system("h100_mlperf"), load_framework("nemo")
+    assert with_framework(fitted).range == fitted.range
+    assert with_framework(fitted, nemo).range == (nemo.fastest, nemo.slowest)
+
+
+@pytest.mark.parametrize("layout", [{}, {"tp": 2}])
+def test_every_row_of_a_model_names_its_framework(layout):
+    """Also without a layout, since kernels and host times are the framework's; empty if it was fitted."""
+    given = {"model": "llama3_8b", "system": ["h100", "a100_vtrain"], **layout}
+    frame = pp.compare("1f1b", 4, 8, **given, framework=["megatron", "fsdp"], p2p="latency")
+    assert frame.framework.tolist() == ["megatron", "megatron", "fsdp", "fsdp"]
+    assert frame.makespan_s.nunique() == len(frame)
+    assert pp.compare("1f1b", 4, 8, **given, p2p="latency").framework.tolist() == ["megatron", ""]

@@ -63,10 +63,11 @@ def ranked_text(pairs, remark=""):
     model = f"; {first['model']} on {first['system']}" if "model" in first else ""
     size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
     lines = [f"{size}; transfers {first['p2p']}{allreduce}{model}"]
-    if has_layout:
+    if model:
         lines.append(f"framework: {first['framework'] or 'as fitted with the system'}{_range(pairs)}")
+    if has_layout:
         lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
-    lines[-1] += remark
+    lines[-1 if has_layout else 0] += remark
     defined = [(place, row) for place, row in pairs if place is not None]
     if defined:
         fastest = defined[0][1]

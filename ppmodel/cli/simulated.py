@@ -68,6 +68,7 @@ def _model_and_system(run):
     return [
         f"model               {run.model.name}: {in_words(count.total)} parameters{active}",
         f"system              {run.system.name}: {network}",
+        f"framework           {framework_text(run.system)}",
     ]
 
 
@@ -89,7 +90,6 @@ def _iteration(result, run, not_kept):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
     sizes = ", ".join(f"{name} {result[name]}" for name in ("pp", *DIMENSIONS, "zero"))
-    yield f"framework           {framework_text(run.system)}"
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield (
         f"iteration           {seconds:.6g} s{_range(result)} for {counted(result['global_batch'], 'sequence')} "

@@ -117,14 +117,15 @@ def stages(schedule, model, system, blocks=None, layout=None):
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, blocks, layout, layers.times)
     key = cut.blocks.tobytes(), cut.embedding, cut.head
-    if key not in layers.stages:
+    of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile
+    if of_microbatch is None:
         if len(layers.stages) >= _CUTS_KEPT:
             layers.stages.clear()
         counts = layer_counts(layers.work, cut, recompute_of(model, layout))
         parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
         columns = (*stage_bytes(layers.bytes, counts), dense + experts, experts, *np.zeros((3, len(counts))))
-        layers.stages[key] = Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns)
-    of_microbatch = layers.stages[key]
+        of_microbatch = Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns)
+        layers.stages[key] = of_microbatch
     if layout is None:
         return of_microbatch
     nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None

@@ -51,6 +51,7 @@ COLUMNS = (
         "system",
         ("system", str, "", "system", "the cluster"),
         ("model", str, "", "model", "the model"),
+        ("framework", str, "", "framework", "the training framework; empty if it is part of a fitted system"),
     ),
     *_columns(
         "noise",
@@ -74,7 +75,6 @@ COLUMNS = (
     *_columns("change", ("change", str, "", "change", "what is changed of the system and its costs")),
     *_columns(
         "layout",
-        ("framework", str, "", "framework", "the training framework; empty if it is part of a fitted system"),
         ("layout", str, "", "layout", "name of the layout; empty if any of its values was overridden"),
         *((name, option.type, "", name, option.help) for name, option in layout_options(column=True)),
     ),
@@ -157,7 +157,7 @@ SECONDS = column_names("seconds")
 """Costs that may be given in seconds, instead of a model and a system; see `costs.uniform_costs`."""
 
 COORDINATES = column_names("schedule", "system")
-"""The columns that identify a point; if costs are given in seconds, their columns replace the last two."""
+"""The columns that identify a point; if costs are given in seconds, their columns replace the last three."""
 
 NUMBERS = column_names("result")
 """The columns with the results of a point."""

@@ -149,14 +149,13 @@ class Point:
             "label": case.label, "pp": pp, "microbatches": microbatches, "p2p": p2p, "allreduce": allreduce,
         }  # fmt: skip
         if self.model is not None:
-            columns |= {"system": self.system.name, "model": self.model.name}
+            framework = self.system.framework.name
+            columns |= {"system": self.system.name, "model": self.model.name, "framework": framework}
         else:
             columns |= self.seconds
         if self.change_is_column:
             columns["change"] = repr(self.change)
-        if self.layout is None:
-            return columns
-        return columns | {"framework": self.system.framework.name} | self.layout.columns
+        return columns if self.layout is None else columns | self.layout.columns
 
     def run(self):
         """Simulate the point.

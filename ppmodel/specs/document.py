@@ -25,6 +25,7 @@ _REMEDIES = {
     "bool_type": "write true or false",
     "greater_than": "write a number above 0",
     "greater_than_equal": "write {ge:g} or a larger number",
+    "less_than": "write a number below {lt:g}",
     "less_than_equal": "write {le:g} or a smaller number",
     "finite_number": "write an ordinary number",
     "literal_error": "choose one of them",

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import (
     Checked,
     Number,
@@ -63,7 +64,7 @@ class FrameworkSpec(Checked):
         Factor on the activations that are kept.
     fastest, slowest : float, optional
         Of measured runs under it, on systems that were not fitted, nine of ten took between these multiples of the
-        predicted time. No result depends on them.
+        predicted time; both, or neither.
     name, title : str
         The name is the file's; empty for one that belongs to a fitted system.
     provenance : tuple of Provenance
@@ -95,6 +96,14 @@ class FrameworkSpec(Checked):
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
+    def __post_init__(self):
+        super().__post_init__()
+        for name, other in (("fastest", "slowest"), ("slowest", "fastest")):
+            if getattr(self, name) is None and getattr(self, other) is not None:
+                raise SpecificationError(name, "nothing", f"is missing beside {other}", "give both, or neither")
+        if self.fastest is not None and self.fastest > self.slowest:
+            raise SpecificationError("fastest", self.fastest, f"is above slowest ({self.slowest:g})", "swap the two")
+
     def model(self, model: ModelSpec) -> ModelSpec:
         """The model with the framework's bytes per parameter."""
         return replace(model, **{name: value for name in _OF_MODEL if (value := getattr(self, name)) is not None})
@@ -102,7 +111,8 @@ class FrameworkSpec(Checked):
     def system(self, system: SystemSpec) -> SystemSpec:
         """The system under this framework: a copy that has it, with its kernels and memory changed as it says.
 
-        A system without kernel constants stays a plain roofline.
+        A system without kernel constants stays a plain roofline. What a fit says of its errors holds for the framework
+        of the fit alone, and is left out.
 
         >>> from ppmodel.specs import load_system
         >>> load_framework("fsdp").system(load_system("h100")).framework.name
@@ -126,7 +136,7 @@ class FrameworkSpec(Checked):
 
             memory = memory or MemorySpec()
             memory = replace(memory, activation_factor=self.activation_factor * memory.activation_factor)
-        return replace(system, framework=self, kernels=kernels, memory=memory)
+        return replace(system, framework=self, kernels=kernels, memory=memory, errors=None)
 
 
 def load_framework(name: str | os.PathLike[str]) -> FrameworkSpec:

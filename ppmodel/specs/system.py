@@ -11,6 +11,7 @@ from ppmodel.specs.entries import (
     Checked,
     Efficiency,
     NumberOrZero,
+    PartialShare,
     Provenance,
     Rate,
     Share,
@@ -36,14 +37,14 @@ class ErrorSpec(Checked):
     time, memory : float, optional
         Mean of |predicted / measured - 1|: 0.05 is 5 %.
     time_nine_tenths : float, optional
-        The same for time, but what nine of ten runs stayed below.
+        The same for time, but what nine of ten runs stayed below; less than 1.
     fits : float, optional
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
 
     time: NumberOrZero | None = None
     memory: NumberOrZero | None = None
-    time_nine_tenths: Share | None = None
+    time_nine_tenths: PartialShare | None = None
     fits: Share | None = None
 
 

@@ -20,6 +20,7 @@ _LARGEST_TABLE = 2**25
 _LARGEST_CHUNK_NS = 1_000_000_000
 _SMALLEST_CHUNK_NS = 50_000_000
 _FEWEST_CHUNKS = 128
+_NOT_IN_ROWS = "title", "provenance"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def _plain(entry):
     """A list's entry without types; what rows do not depend on, such as sources, is left out."""
     if not is_dataclass(entry):
         return entry
-    return {key: value for key, value in asdict(entry).items() if key not in ("title", "errors", "provenance")}
+    return asdict(entry, dict_factory=lambda values: {key: value for key, value in values if key not in _NOT_IN_ROWS})
 
 
 def _graph_work(sweep):

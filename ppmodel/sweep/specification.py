@@ -127,8 +127,8 @@ def load_sweep(path, schedule_files=()):
     path = Path(path)
     form = read_document(path, _SweepFile, _FORM)
     for key in _SweepFile.model_fields:
-        if key in form.model_fields_set:
-            _require_entries(path, key, getattr(form, key))
+        if key in form.model_fields_set and isinstance(entries := getattr(form, key), list):
+            _require_entries(path, key, entries)
     cases, files = _cases(path, form, schedule_files)
     _require_seeds(path, form)
     layouts = _layouts(path, form)

@@ -12,7 +12,7 @@ from sweeps import NOISY, SHORT, run
 
 from ppmodel import build
 from ppmodel.errors import SpecificationError
-from ppmodel.specs import DATA
+from ppmodel.specs import DATA, framework_names, load_system
 from ppmodel.sweep import load_sweep
 
 BAD = Path(__file__).parents[1] / "bad" / "sweeps"
@@ -193,3 +193,27 @@ def test_an_edited_generator_is_another_sweep(own, tmp_path, capsys):
     assert run(capsys, own, "--out", tmp_path / "r.parquet")[0] == 0
     (tmp_path / "mine.py").write_text(GENERATOR + "# edited\n")
     assert "changed: files of schedules" in run(capsys, own, "--out", tmp_path / "r.parquet")[2]
+
+
+@pytest.mark.parametrize("name", framework_names())
+def test_a_sweep_runs_under_any_framework(file, name):
+    """A framework is one name, whose letters are no entries of a list."""
+    sweep = load_sweep(file(f"{SHORT}\nframework: {name}\n"))
+    assert {system.framework.name for system in sweep.systems} == {name}
+
+
+def test_a_sweep_is_another_if_its_rows_would_differ(file):
+    """Measured errors give each row its range; sources and titles give rows nothing, of a default framework either."""
+    system = (DATA / "systems" / "h100_mlperf.yaml").read_text()
+    plain = (DATA / "systems" / "h100.yaml").read_text()
+
+    def record(fitted, unfitted):
+        file(fitted, "fitted.yaml")
+        file(unfitted, "unfitted.yaml")
+        return load_sweep(file(SHORT.replace("dgx_h100", "[fitted.yaml, unfitted.yaml]"))).as_dict()
+
+    before = record(system, plain)
+    nine_tenths = load_system("h100_mlperf").errors.time_nine_tenths
+    assert record(system.replace(f"value: {nine_tenths:g},", "value: 0.5,"), plain) != before
+    assert record(system, plain.replace("our estimate", "their estimate")) == before
+    assert "provenance" not in str(before)
