@@ -96,3 +96,16 @@ def test_hidden_gathering_leaves_what_a_forward_does_not_cover(llama, system):
         stages(TABLE, llama, system, layout=replace(layout, overlap_parameters=one))[1] for one in (False, True)
     )
     assert hidden.gather_s == pytest.approx(max(0.0, shown.gather_s - sum(shown.parts_s[0][:2])))
+
+
+def test_hidden_collectives_leave_the_host_its_time(llama):
+    """Where the host launches a block more slowly than a GPU runs it, what its backward hides gains nothing."""
+    system = load_system("h100")
+    slow = replace(system, kernels=replace(system.kernels, block_host_s=1.0, host_exponent=1e3))
+    layout = LayoutSpec(pp=4, tp=8, sequence_parallel=True, layers="even")
+    hidden, shown = (
+        stages(TABLE, llama, slow, layout=replace(layout, overlap_backward=hides))[1].parts_s[:, :2].sum(axis=1)
+        for hides in (True, False)
+    )
+    np.testing.assert_allclose(hidden, shown)
+    np.testing.assert_allclose(hidden, llama.blocks / 4 * 1.0, rtol=1e-3)

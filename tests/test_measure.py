@@ -508,6 +508,19 @@ def test_the_probe_comes_with_the_command(tmp_path):
     assert main(["measure", "--write-probe", str(path)]) == 0
     assert path.read_text() == (DATA / "templates" / "probe.py").read_text()
     compile(path.read_text(), "probe.py", "exec")
+    assert main(["measure", "--write-probe", str(path)]) == 0  # the same again
+
+
+def test_the_probe_replaces_no_other_file(tmp_path, capsys):
+    """A user's file stays as it is, and options that would do nothing are named."""
+    path = tmp_path / "mine.py"
+    path.write_text("thesis")
+    assert main(["measure", "--write-probe", str(path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert path.read_text() == "thesis"
+    assert main(["measure", "--write-probe", str(tmp_path / "probe.py"), "--gemm", "gemm.csv"]) == 2
+    assert "--gemm" in capsys.readouterr().err
+    assert not (tmp_path / "probe.py").exists()
 
 
 def test_a_poor_fit_and_a_peak_that_is_too_low_are_said(tmp_path, capsys):

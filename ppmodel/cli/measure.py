@@ -1,6 +1,7 @@
 """ppmodel measure: a system file for one's own machine, from timings of its kernels and collectives."""
 
 import datetime
+import os
 from pathlib import Path
 
 import click
@@ -51,11 +52,11 @@ def measure_command(system, out, title, date, write_probe, **files):
     from ppmodel.files import write_whole
     from ppmodel.measured.measure import measured_system
     from ppmodel.measured.system_file import entries_text
-    from ppmodel.specs import load_system, template_path
+    from ppmodel.specs import load_system
 
     if write_probe is not None:
-        write_whole(write_probe, template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
-        return say(f"{write_probe}: run it with python, or with torchrun on all GPUs")
+        given = {"system": system, "out": out, "title": title, "date": date, **files}
+        return _write_probe(write_probe, [name for name, value in given.items() if value])
     for option, value in (("--system", system), ("--out", out)):
         if value is None:
             raise PPModelError(option, None, "is missing", f"pass, for example, {option} {option[2:]}.yaml")
@@ -67,6 +68,20 @@ def measure_command(system, out, title, date, write_probe, **files):
     line = f"measure --system {Path(system).name} {options}"
     write_whole(out, entries_text(measurement.entries, title or start.title, line), "--out")
     return say(_summary(measurement, start, out))
+
+
+def _write_probe(path, others):
+    """Write the script; an existing file is replaced only if it is that script, perhaps of another version."""
+    from ppmodel.files import read_text, write_whole
+    from ppmodel.specs import template_path
+
+    for name in others:
+        raise PPModelError(f"--{name}", "given", "has no effect with --write-probe", "leave out one of the two")
+    text = template_path("probe", ".py").read_text(encoding="utf-8")
+    if os.path.isfile(path) and read_text(path).partition("\n")[0] != text.partition("\n")[0]:
+        raise PPModelError("--write-probe", path, "exists already, and is another file", "name a new file")
+    write_whole(path, text, "--write-probe")
+    say(f"{path}: run it with python, or with torchrun on all GPUs")
 
 
 def _timings(files, system):

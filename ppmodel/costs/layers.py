@@ -331,13 +331,13 @@ def layer_costs(work, system):
         by_phase += np.bincount(exchanges.slot, exposed_s, by_phase.size).reshape(by_phase.shape)
     num_phases = by_phase[..., 0].size
     by_phase[..., 0] += np.bincount(work.kernel_slot, kernel_s, num_phases).reshape(by_phase.shape[:2])
-    if system.kernels and system.kernels.block_host_s:
-        _wait_for_host(by_phase, work.sizes, system.kernels)
     seconds = by_phase[:, :AGAIN]
-    seconds[:, INPUT_GRAD] += by_phase[:, AGAIN]
     costs = LayerCosts(work, system, lines, kernel_s, exposed_s, seconds)
     if work.layout is not None and work.layout.overlap_backward:
         seconds[:, INPUT_GRAD:, PARTS.index("tensor")] -= hidden_in_backward_s(costs)
+    if system.kernels and system.kernels.block_host_s:  # for what is left: the host hides nothing twice
+        _wait_for_host(by_phase, work.sizes, system.kernels)
+    seconds[:, INPUT_GRAD] += by_phase[:, AGAIN]
     if work.sharing is not None and np.max(work.sharing.zero) > 1:
         busy_s = seconds[..., BUSY].sum(axis=2).T
         parameters = work.sizes.parameters.T

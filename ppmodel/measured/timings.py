@@ -179,7 +179,8 @@ def read_nccl_tests(path, op=None):
     """
     rows, hosts, place, is_timed = [], [], 5, False
     if op is not None and op not in COLLECTIVES:
-        _refuse("collective", op, f"must be one of {', '.join(COLLECTIVES)}", did_you_mean(op, COLLECTIVES), path)
+        remedy = did_you_mean(op, COLLECTIVES) or "choose one of them"
+        _refuse("collective", op, f"must be one of {', '.join(COLLECTIVES)}", remedy, path)
     for number, text in enumerate(read_text(path, _TABLE_BYTES).splitlines(), 1):
         line, where = _PREFIX.sub("", text).strip(), f"{path}:{number}"
         if started := _STARTS.match(line):
@@ -317,7 +318,7 @@ def _table(path, needed, times):
     try:
         columns, rows = lines.fieldnames or [], [(row, f"{path}:{lines.line_num}") for row in lines]
     except csv.Error as error:
-        _refuse("text", "a row", f"is not CSV ({error})", "put its texts in quotes", f"{path}:{lines.line_num}")
+        _refuse("text", "a row", f"is not CSV ({error})", "put its texts in quotes", f"{path}:{max(1, lines.line_num)}")
     if missing := [name for name in needed if name not in columns]:
         rule = f"must have the columns {', '.join(needed)}"
         _refuse("columns", f"without {missing[0]}", rule, "add a header with these names", f"{path}:1")

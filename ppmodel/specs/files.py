@@ -108,6 +108,8 @@ def _path_of(name, packaged, field, suffixes):
         remedy = "give a single one; only ppmodel.compare takes several"
         raise SpecificationError(field, repr(name), "is neither a name nor a path", remedy)
     if os.path.isfile(name):
+        if not str(name).endswith(suffixes):  # whatever else a file of data names is not even read
+            raise SpecificationError(field, name, f"must end in {' or '.join(suffixes)}", "name another, or rename it")
         return Path(name)
     if os.sep in str(name) or str(name).endswith(suffixes):
         raise SpecificationError(field, name, "is not a file", "check the path")

@@ -92,7 +92,7 @@ class _SweepFile(_Form):
     allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = ["excluded"]
     systems: Annotated[list[str], _List]
     models: Annotated[list[str], _List]
-    framework: str | None = None
+    framework: str = None
     layouts: Annotated[list[str | dict[str, Any]], _List] = []
     noise: Annotated[list[_Noise], _List] = []
     seeds: Annotated[list[_Seeds], _List] = []
@@ -285,7 +285,9 @@ def _layouts_of(path, place, entry):
 
 def _framework(path, name):
     """The framework that a file names; None if it names none."""
-    return name and _specification(path, ("framework",), name, specs.load_framework, framework_names())
+    if name is None:
+        return None
+    return _specification(path, ("framework",), name, specs.load_framework, framework_names())
 
 
 def _specification(path, location, name, load, packaged):

@@ -1,6 +1,6 @@
 """All attacks by category; a later one is a line here."""
 
-from . import code, documents, doors, legal, processes, words
+from . import code, documents, doors, legal, processes, timings, words
 from .rooms import PRODUCTS, ROWS
 
 CATEGORIES = {
@@ -12,6 +12,7 @@ CATEGORIES = {
     "CSV": documents.tables,
     "measured rows": lambda: documents.tables(ROWS),
     "measured products": lambda: documents.tables(PRODUCTS),
+    "timings": timings.timings,
     "generators": code.generators,
     "notebooks": code.notebooks,
     "kernels": code.hostile_notebooks,

@@ -40,11 +40,10 @@ def documents(each=20):
     """Of every kind of file in YAML: a node replaced, a key removed, renamed or doubled; and odd forms of the whole."""
     chance = random.Random(_SEED)
     for room, (good, lines, writes) in DOCUMENTS.items():
-        for _ in range(each):
+        for number in range(each):
             text, name = _changed(good, chance)
-            yield Attack(
-                "YAML", f"{room}: {name}", lines[0].format("mine.yaml").split(), {"mine.yaml": text}, writes=writes
-            )
+            words = lines[number % len(lines)].format("mine.yaml").split()
+            yield Attack("YAML", f"{room}: {name}", words, {"mine.yaml": text}, writes=writes)
         for raw in chance.sample(RAW, len(RAW) // 2):
             text = (
                 raw.replace("{{", "\0")

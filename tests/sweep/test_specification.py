@@ -217,3 +217,22 @@ def test_a_sweep_is_another_if_its_rows_would_differ(file):
     assert record(system.replace(f"value: {nine_tenths:g},", "value: 0.5,"), plain) != before
     assert record(system, plain.replace("our estimate", "their estimate")) == before
     assert "provenance" not in str(before)
+
+
+@pytest.mark.parametrize("key", ["systems", "models", "framework", "layouts"])
+def test_a_sweep_reads_no_file_of_another_kind(file, tmp_path, key):
+    """A name in a sweep is a known one, or that of a .yaml file; what else it names is not even read."""
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    lines = [line for line in SHORT.splitlines() if not line.startswith(key)]
+    path = file("\n".join([*lines, f"{key}: {secret}", ""]))
+    with refused(SpecificationError, rule="must end in .yaml or .yml", where=str(path)):
+        load_sweep(path)
+
+
+def test_an_empty_framework_is_refused(file):
+    """A key without a value, and one with an empty text, say nothing."""
+    for value, rule in (("", "must be a valid string"), ("''", "is neither a known name")):
+        path = file(f"{SHORT}framework: {value}\n")
+        with refused(SpecificationError, "framework", rule, where=str(path)):
+            load_sweep(path)
