@@ -1,5 +1,7 @@
 """What a layout costs: where groups lie, collectives and kernels by their formulas, data parallelism, memory."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -519,3 +521,22 @@ def test_overlapped_phases_leave_the_slower_link():
     ]
     inside, between = 2 * 7 / 8 / 450e9, 2 * 7 / 8 / 8 / 50e9
     assert [time.s_per_byte for time in times] == pytest.approx([inside + between, max(inside, between)])
+
+
+def test_threads_that_drop_each_others_stages_agree(monkeypatch):
+    """What is kept of stages may be dropped by another thread at any moment."""
+    monkeypatch.setattr(sys.modules["ppmodel.costs.stages"], "_CUTS_KEPT", 1)
+    table, model, system = build("1f1b", 4, 8), load_model("llama3_8b"), load_system("h100")
+    cuts = [(first, second, 8, 24 - first - second) for first in range(1, 12) for second in range(1, 12)]
+
+    def seconds(cut):
+        return stages(table, model, system, layout=LayoutSpec(layers=cut).under().at(4, 8)).forward_s.tolist()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            of_threads = list(threads.map(seconds, cuts * 4))
+    finally:
+        sys.setswitchinterval(interval)
+    assert of_threads == [seconds(cut) for cut in cuts] * 4
