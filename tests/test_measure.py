@@ -508,7 +508,6 @@ def test_the_probe_comes_with_the_command(tmp_path):
     assert main(["measure", "--write-probe", str(path)]) == 0
     assert path.read_text() == (DATA / "templates" / "probe.py").read_text()
     compile(path.read_text(), "probe.py", "exec")
-    assert main(["measure", "--write-probe", str(path)]) == 0  # the same again
 
 
 def test_the_probe_replaces_no_other_file(tmp_path, capsys):

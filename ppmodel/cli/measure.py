@@ -71,16 +71,15 @@ def measure_command(system, out, title, date, write_probe, **files):
 
 
 def _write_probe(path, others):
-    """Write the script; an existing file is replaced only if it is that script, perhaps of another version."""
-    from ppmodel.files import read_text, write_whole
+    """Write the script to a new file: what has its name may be a generator of the user's."""
+    from ppmodel.files import write_whole
     from ppmodel.specs import template_path
 
     for name in others:
         raise PPModelError(f"--{name}", "given", "has no effect with --write-probe", "leave out one of the two")
-    text = template_path("probe", ".py").read_text(encoding="utf-8")
-    if os.path.isfile(path) and read_text(path).partition("\n")[0] != text.partition("\n")[0]:
-        raise PPModelError("--write-probe", path, "exists already, and is another file", "name a new file")
-    write_whole(path, text, "--write-probe")
+    if os.path.isfile(path):
+        raise PPModelError("--write-probe", path, "exists already", "name a new file, or delete it")
+    write_whole(path, template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
     say(f"{path}: run it with python, or with torchrun on all GPUs")
 
 

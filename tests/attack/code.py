@@ -65,6 +65,9 @@ DEEDS = [
     "open('ran.txt', 'w').close(); os.unlink('ran.txt')", "os.killpg(0, signal.SIGSTOP)", "os.nice(19)",
     "sys.settrace(lambda *a: 1 / 0)",
     "sys.setprofile(lambda *a: time.sleep(1))", "signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1); time.sleep(9)",
+    "os.kill(os.getpid(), 19)", "os.closerange(0, 99)", "ctypes.string_at(0)", "os.abort()", "open(__file__, 'a').write('1/0')",
+    "[threading.Thread(target=time.sleep, args=(30,)).start() for _ in range(300)]", "[os.fork() for _ in range(4)]",
+    "json.dumps = lambda *_, **__: '{{}}'", "made = bytearray(2**42)", "raise GeneratorExit", "raise MemoryError",
     "faulty = eval('(' * 99 + ')' * 99)",
 ]  # fmt: skip
 _REGISTRY = "from ppmodel.schedules.registry import schedule\n"
