@@ -2,6 +2,8 @@
 
 from functools import cache
 
+import numpy as np
+
 from ppmodel.specs import DATA, system_names
 from ppmodel.specs.document import read_last_block
 
@@ -39,8 +41,12 @@ def memory_errors():
     return {name: float(errors["memory"]["value"]) for name, errors in stated.items() if "memory" in errors}
 
 
-def is_tight(held_bytes, capacity_bytes):
-    """Whether a run fits by less than memory predictions have been off, so that it may not fit in practice.
+FITS = "fits", "tight", "may not fit", "does not fit"
+"""The words of `fit`, in order of the memory that a run needs."""
+
+
+def fit(held_bytes, capacity_bytes):
+    """Whether runs fit, with a margin on both sides: predictions of memory are off by as much on average.
 
     Parameters
     ----------
@@ -51,8 +57,32 @@ def is_tight(held_bytes, capacity_bytes):
 
     Returns
     -------
+    str, or an array of them
+        One of `FITS`: ``tight`` if the run fits by less than the margin, ``may not fit`` if less than the margin is
+        missing. The margin is the largest mean error of `memory_errors`.
+
+    Examples
+    --------
+    >>> [fit(held, 80e9) for held in (70e9, 79e9, 81e9, 90e9)]
+    ['fits', 'tight', 'may not fit', 'does not fit']
+    """
+    margin = max(memory_errors().values())
+    share = np.asarray(held_bytes, dtype=float) / capacity_bytes
+    words = np.array(FITS)[(share[..., None] > (1 - margin, 1.0, 1 + margin)).sum(axis=-1)]
+    return words if words.ndim else str(words)
+
+
+def is_tight(held_bytes, capacity_bytes):
+    """Whether a run fits by less than memory predictions have been off, so that it may not fit in practice.
+
+    Parameters
+    ----------
+    held_bytes, capacity_bytes
+        As in `fit`.
+
+    Returns
+    -------
     bool, or as many of them
-        Judged by the largest mean error of `memory_errors`.
 
     Examples
     --------
