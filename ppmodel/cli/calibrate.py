@@ -28,10 +28,11 @@ DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass,
 @click.option("--out", type=Output(), metavar="FILE.yaml", required=True, help="Where to write the result.")
 @click.option("--framework", metavar="NAME|FILE", help="The training framework of all rows (default: see below).")
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
+@click.option("--only", type=click.Choice(["time", "memory"]), help="Fit and judge only times, or only memory.")
 @click.option("--prior", type=_PRIOR, default=0.5, show_default=True, help="How far constants are expected to move.")
 @click.option("--title", help="Title of the calibrated system.")
 @click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today).")
-def calibrate_command(rows_files, runs, system, out, framework, constants, prior, title, date):
+def calibrate_command(rows_files, runs, system, out, framework, constants, only, prior, title, date):
     """Fit the constants of a system to measured training runs.
 
     ROWS.csv has the columns that ppmodel predict reads, plus the measurements: iteration_s (seconds), memory_gb (1e9
@@ -59,18 +60,20 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, prior
         raise PPModelError("ROWS.csv", None, "must be given", "pass a CSV file of runs, or --run WORDS")
     start = load_system(system)
     names = [name.strip() for name in constants.split(",")] if constants else None
+    kinds = (only,) if only else ("time", "memory")
     framework_spec = framework and load_framework(framework)
-    calibration = calibrated(rows_files, start, names, prior, framework_spec, [stated_run(run) for run in runs])
+    calibration = calibrated(rows_files, start, names, prior, framework_spec, [stated_run(run) for run in runs], kinds)
     options = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
+    options += f" --only {only}" if only else ""
     options = (f" --framework {Path(framework).name}" if framework else "") + options
     files = " ".join([*(Path(file).name for file in rows_files), *(f'--run "{run}"' for run in runs)])
     command_line = f"calibrate {files} --system {Path(system).name}{options}"
     text = system_text(calibration, title or start.title, command_line, str(date or datetime.date.today()))
     write_whole(out, text, "--out")
-    say(_summary(calibration, out, names is None))
+    say(_summary(calibration, out, names is None, kinds))
 
 
-def _summary(calibration, out, all_constants):
+def _summary(calibration, out, all_constants, kinds):
     from ppmodel.measured.system_file import error_names, in_its_unit
 
     fit = calibration.fit
@@ -87,7 +90,7 @@ def _summary(calibration, out, all_constants):
     if calibration.scaled:
         few = f"fewer than five configurations: only {', '.join(calibration.scaled)} fitted"
         lines.append(f"{few}, as one factor; the other constants are those of the system")
-    missing = [quantity for quantity in _COLUMNS if quantity not in calibration.rows]
+    missing = [quantity for quantity in kinds if quantity not in calibration.rows]
     lines += [f"no row has {_COLUMNS[quantity]}: {quantity} not fitted" for quantity in missing]
     judged = any(source.mean is not None for source in calibration.sources)
     lines.append(

@@ -134,6 +134,6 @@ def fit_text(row):
 
 def margin_text():
     """By how much predictions of memory are off, where a row is within that of a GPU's capacity."""
-    from ppmodel.measured import memory_errors
+    from ppmodel.measured import memory_margin
 
-    return f"predictions of memory are off by {max(memory_errors().values()):.0%} on average"
+    return f"predictions of memory are off by {memory_margin():.0%} on average"

@@ -14,14 +14,17 @@ from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by, with_spread
 from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import configuration, read_rows
+from ppmodel.measured.rows import configuration, is_healthy, read_rows
 from ppmodel.measured.under import start_under
 
 FOLDS, SEED = 5, 0
-"""Fewer configurations than folds are too few to judge a fit on rows that it has not seen, or to fit several constants."""
+"""Fewer configurations than folds are too few to judge a fit on unseen rows, or to fit several constants."""
 
 SCALED = ("kernels.sustained_clock", "compute_efficiency"), ("memory.activation_factor", "reserve")
 """The constants of time and of memory that are fitted to few rows: the first of each that the system's file has."""
+
+FITTED_MFU = 20.0
+"""Runs that state less utilization, in per cent, are not fitted: many were slowed by factors, and none sped up."""
 
 SCALE = 0.02
 STATUS = ("measured", "oom", "failed")
@@ -94,13 +97,14 @@ class Calibration(NamedTuple):
     scaled: list = ()
 
 
-def calibrated(files, system, names=None, prior=0.5, framework=None, runs=()):
+def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), kinds=("time", "memory")):
     """Fit constants of a system to rows of training runs.
 
     Parameters
     ----------
     files : sequence of str or Path
-        CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time; rows with one in
+        CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time, unless they state an
+        ``mfu_percent`` below `FITTED_MFU`; rows with one in
         ``memory_gb``, or with ``oom`` in ``status``, count for memory. If a file has ``oom`` rows, its measured rows
         count as known to fit. A status is one of `STATUS`, or empty. All files weigh the same: the residuals of a file
         with fewer rows are scaled by the root of the ratio.
@@ -115,6 +119,8 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=()):
         As in `under.start_under`; the calibrated system has it.
     runs : sequence of (str, dict of str to str)
         Rows without a file, each with a name in its place.
+    kinds : sequence of str
+        What to fit and to judge.
 
     Returns
     -------
@@ -129,7 +135,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=()):
     system = start_under(system, framework, [row for row, *_ in rows_with_files(files, runs)])
     constants, rows, parts, scaled = chosen(system, names), MeasuredRows(files, system, runs), {}, []
     for data, names_of_part, factors in ((rows.time, TIME, SCALED[0]), (rows.memory, MEMORY, SCALED[1])):
-        if data is not None:
+        if data is not None and data.name in kinds:
             wanted = [constant for constant in constants if constant.name in names_of_part]
             if names is None and data.num_configurations < FOLDS and len(wanted) > 1:
                 factor = next((name for name in factors if has(system, name)), wanted[0].name)
@@ -141,7 +147,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=()):
         raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
     fit = Fitted(*(dict(ChainMap(*several)) for several in zip(*(fit for fit, _ in parts.values()), strict=True)))
     sources = [source for _, errors in parts.values() for source in errors]
-    counts = {data.name: len(data.rows) for data in (rows.time, rows.memory) if data is not None}
+    counts = {data.name: len(data.rows) for data in (rows.time, rows.memory) if data and data.name in kinds}
     return Calibration(with_values(system, fit.values), constants, fit, sources, counts, scaled)
 
 
@@ -260,7 +266,7 @@ class MeasuredRows:
                 near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
                 rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", f"write {(*near, 'one of them')[0]}"
                 raise PPModelError("status", shown(status), rule, remedy, where=where)
-        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s")]
+        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s") and is_healthy(row, FITTED_MFU)]
         limited = {file for file, status in zip(self.files, statuses, strict=True) if status == "oom"}
         sized = [
             place for place, (file, status) in enumerate(zip(self.files, statuses, strict=True))

@@ -41,6 +41,21 @@ def memory_errors():
     return {name: float(errors["memory"]["value"]) for name, errors in stated.items() if "memory" in errors}
 
 
+def memory_margin():
+    """By how much predictions of memory are off: the largest of `memory_errors`.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> 0.03 < memory_margin() < 0.2
+    True
+    """
+    return max(memory_errors().values())
+
+
 FITS = "fits", "tight", "may not fit", "does not fit"
 """The words of `fit`, in order of the memory that a run needs."""
 
@@ -59,14 +74,14 @@ def fit(held_bytes, capacity_bytes):
     -------
     str, or an array of them
         One of `FITS`: ``tight`` if the run fits by less than the margin, ``may not fit`` if less than the margin is
-        missing. The margin is the largest mean error of `memory_errors`.
+        missing. The margin is `memory_margin`.
 
     Examples
     --------
     >>> [fit(held, 80e9) for held in (70e9, 79e9, 81e9, 90e9)]
     ['fits', 'tight', 'may not fit', 'does not fit']
     """
-    margin = max(memory_errors().values())
+    margin = memory_margin()
     share = np.asarray(held_bytes, dtype=float) / capacity_bytes
     words = np.array(FITS)[(share[..., None] > (1 - margin, 1.0, 1 + margin)).sum(axis=-1)]
     return words if words.ndim else str(words)
@@ -89,5 +104,5 @@ def is_tight(held_bytes, capacity_bytes):
     >>> is_tight(70e9, 80e9), is_tight(79e9, 80e9), is_tight(81e9, 80e9)
     (False, True, False)
     """
-    enough = (1 - max(memory_errors().values())) * capacity_bytes
+    enough = (1 - memory_margin()) * capacity_bytes
     return (held_bytes > enough) & (held_bytes <= capacity_bytes)

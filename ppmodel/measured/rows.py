@@ -65,6 +65,9 @@ FRAMEWORK = "framework"
 GPUS = "gpus"
 """An optional column, which must agree with the layout."""
 
+LEAST_MFU = 10.0
+"""Runs that state less utilization, in per cent, were held up by what no model of a healthy cluster has."""
+
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
@@ -215,6 +218,12 @@ def configuration(row):
     True
     """
     return tuple(row.get(name, "").strip() for name in (MODEL, *COLUMNS, FLUSHES))
+
+
+def is_healthy(row, least=LEAST_MFU):
+    """Whether a row's ``mfu_percent``, if it states one, is `LEAST_MFU` or more."""
+    text = row.get("mfu_percent", "").strip()
+    return not (_NUMBER.fullmatch(text) and float(text) < least)
 
 
 def kernels_named(row):

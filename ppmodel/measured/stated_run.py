@@ -41,7 +41,7 @@ def stated_run(text):
     else:
         name, values = "--run", {}
         for word in text.split():
-            key, equals, value = word.partition("=") if "=" in word else (MODEL, "=", word)
+            key, _, value = word.partition("=") if "=" in word else (MODEL, "=", word)
             if key not in KEYS or key in values:
                 rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}"
                 raise PPModelError(name, word, rule, "write, for example, tp=8")
