@@ -170,9 +170,10 @@ def test_packaged_systems_are_as_far_off_as_they_state(name):
         assert f"{100 * found.mean():.6f}" == as_fitted, (file, what)
 
 
+# by configuration, not by row: no copy of a row is seen, which is harder
 MOST = {
-    ("vtrain_multi.csv", "time"): 6.5, ("vtrain_single.csv", "time"): 5.0, ("layouts_a100.csv", "time"): 4.0,
-    ("layouts_a100.csv", "fits"): 8.0, ("bigscience_a100.csv", "time"): 5.0, ("bigscience_a100.csv", "memory"): 8.0,
+    ("vtrain_multi.csv", "time"): 6.7, ("vtrain_single.csv", "time"): 5.0, ("layouts_a100.csv", "time"): 4.0,
+    ("layouts_a100.csv", "fits"): 8.0, ("bigscience_a100.csv", "time"): 5.0, ("bigscience_a100.csv", "memory"): 8.1,
     ("korthikanti_a100.csv", "time"): 3.5, ("mlperf_h100.csv", "time"): 4.5, ("simumax_b200.csv", "time"): 4.0,
     ("simumax_b200.csv", "memory"): 4.0, ("playbook_h100.csv", "time"): 9.1,
 }  # fmt: skip
@@ -475,6 +476,9 @@ def test_a_run_in_a_file_is_the_run_in_words(tmp_path):
     assert stated_run(f"{file}")[1] == stated_run(RUN_WORDS.replace("pp=4 ", ""))[1]
     with refused(PPModelError, "--run", "must be one of"):
         stated_run("llama3_70b tensor=8")
+    file.write_text("tensor: 8\n")
+    with refused(PPModelError, "key", "must be one of"):
+        stated_run(str(file))
     with refused(PPModelError, "iteration_s", "above 0"):
         stated_run("llama3_70b iteration_s=fast")
 

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, shown
+from ppmodel.files import read_text
 from ppmodel.measured.rows import COLUMNS, FLUSHES, FRAMEWORK, GPUS, MEASURED, MODEL, PRECISION, require_measured
-from ppmodel.specs.document import read_document
 
 KEYS = (MODEL, *COLUMNS, FLUSHES, PRECISION, FRAMEWORK, GPUS, *MEASURED, "status")
 """What may be said of a run."""
+
+_LARGEST_BYTES = 2**16
 
 
 def stated_run(text):
@@ -53,13 +55,14 @@ def stated_run(text):
 
 
 def _of_file(path):
-    from pydantic import ConfigDict, create_model
-
-    value = bool | int | float | str | None
-    form = create_model("Run", __config__=ConfigDict(extra="forbid"), **dict.fromkeys(KEYS, (value, None)))
-    document = read_document(path, form, "write 'key: value', as in 'tp: 8'")
-    stated = {key: getattr(document, key) for key in KEYS}
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in stated.items() if value is not None
-    }  # fmt: skip
+    """Keys and values of a YAML file that has one key a line."""
+    values = {}
+    for number, line in enumerate(read_text(path, _LARGEST_BYTES).splitlines(), start=1):
+        text = line.partition("#")[0].strip()
+        key, colon, value = (part.strip() for part in text.partition(":"))
+        if text and (not colon or key not in KEYS or key in values):
+            rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}, with a value"
+            raise PPModelError("key", shown(key), rule, "write, for example, tp: 8", where=f"{path}:{number}")
+        if text:
+            values[key] = value.strip("\"'")
+    return values
