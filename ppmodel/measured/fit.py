@@ -192,7 +192,7 @@ def with_spread(fit, refits):
     --------
     >>> fit = Fitted({"a": 1.0}, {"a": 1.01}, {})
     >>> round(with_spread(fit, [{"a": 1.1}, {"a": 0.9}, {"a": 1.0}]).factors["a"], 2)
-    1.85
+    1.65
     """
     from scipy.stats import t
 
