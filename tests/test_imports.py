@@ -57,7 +57,7 @@ MAY_IMPORT |= {"cli": THE_LIBRARY, "__main__": {"cli"}}
 DOORS = {
     "tables": {"export", "plot"},  # a table writes, shows and draws itself
     "schedules": {"export"},  # a user's table is read from its file
-    "points": {"plot", "export"},
+    "points": {"plot", "export", "measured"},  # whether a run fits is judged by the errors of measured rows
     "__init__": {"points", "specs", "export"},
 }
 """What a room may import inside a function, when it is asked for, although it lies above."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from ppmodel.measured import read_rows
 from ppmodel.measured.predict import predicted
+from ppmodel.measured.rows import is_healthy
 from ppmodel.specs import DATA, framework_names, load_system
 
 MEASURED = DATA / "reference" / "measured"
@@ -23,9 +24,6 @@ FILES = {
     "megatron": ("korthikanti_a100", "layouts_a100", "bigscience_a100", "internevo_a100", "simumax_b200"),
 }
 """The files with measured runs under each framework."""
-
-LEAST_MFU = 10.0
-"""Runs below this percentage were held up by what no model of a healthy cluster has."""
 
 NINE_OF_TEN = 0.05, 0.95
 
@@ -45,9 +43,7 @@ def ratios(framework):
     found = {}
     for name in FILES.get(framework, ()):
         _, rows = read_rows(MEASURED / f"{name}.csv")
-        rows = [
-            row for row in rows if row["status"] == "measured" and float(row.get("mfu_percent") or 100) >= LEAST_MFU
-        ]
+        rows = [row for row in rows if row["status"] == "measured" and is_healthy(row)]
         times = [predicted(row | {"framework": framework}, load_system(SYSTEMS[row["device"]])) for row in rows]
         found[name] = np.array([
             float(row["iteration_s"]) / time["predicted_iteration_s"]

@@ -20,41 +20,60 @@ DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass,
 
 
 @command("calibrate")
-@click.argument("rows_files", metavar="ROWS.csv...", nargs=-1, required=True)
+@click.argument("rows_files", metavar="[ROWS.csv...]", nargs=-1)
+@click.option(
+    "--run", "runs", metavar="WORDS|FILE.yaml", multiple=True, help="One run, without a CSV; may be repeated."
+)
 @click.option("--system", metavar="NAME|FILE", required=True, help="The system to start from.")
 @click.option("--out", type=Output(), metavar="FILE.yaml", required=True, help="Where to write the result.")
+@click.option("--framework", metavar="NAME|FILE", help="The training framework of all rows (default: see below).")
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
+@click.option("--only", type=click.Choice(["time", "memory"]), help="Fit and judge only times, or only memory.")
 @click.option("--prior", type=_PRIOR, default=0.5, show_default=True, help="How far constants are expected to move.")
 @click.option("--title", help="Title of the calibrated system.")
 @click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today).")
-def calibrate_command(rows_files, system, out, constants, prior, title, date):
+def calibrate_command(rows_files, runs, system, out, framework, constants, only, prior, title, date):
     """Fit the constants of a system to measured training runs.
 
     ROWS.csv has the columns that ppmodel predict reads, plus the measurements: iteration_s (seconds), memory_gb (1e9
     bytes on the most loaded GPU) and status (measured, oom if memory ran out, or failed). All constants of kernels,
     collectives and memory are fitted, except those whose kind in the system's file is stated; constants that the rows
     do not determine keep their values. The prior is the standard deviation of a constant's logarithm around its
-    starting value. FILE.yaml is a system file like any other.
+    starting value. With fewer than five configurations, one factor is fitted: kernels.sustained_clock, or
+    compute_efficiency.
+
+    A single run is enough to start: --run "llama3_70b tp=8 pp=4 dp=4 zero=1 global_batch=1024 iteration_s=30", with the
+    name of a model and the columns of ROWS.csv, or a YAML file of these keys. What is left out is as simulate has it.
+
+    FILE.yaml is a system file like any other. It carries the framework: --framework, or that of the system's file if it
+    has one, or that which all rows name, or megatron.
     """
     from ppmodel.export import write_whole
     from ppmodel.measured.calibrate import calibrated
+    from ppmodel.measured.stated_run import stated_run
     from ppmodel.measured.system_file import system_text
-    from ppmodel.specs import load_system
+    from ppmodel.specs import load_framework, load_system
 
     if not str(out).endswith((".yaml", ".yml")):
         raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
+    if not rows_files and not runs:
+        raise PPModelError("ROWS.csv", None, "must be given", "pass a CSV file of runs, or --run WORDS")
     start = load_system(system)
     names = [name.strip() for name in constants.split(",")] if constants else None
-    calibration = calibrated(rows_files, start, names, prior)
+    kinds = (only,) if only else ("time", "memory")
+    framework_spec = framework and load_framework(framework)
+    calibration = calibrated(rows_files, start, names, prior, framework_spec, [stated_run(run) for run in runs], kinds)
     options = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
-    files = " ".join(Path(file).name for file in rows_files)
+    options += f" --only {only}" if only else ""
+    options = (f" --framework {Path(framework).name}" if framework else "") + options
+    files = " ".join([*(Path(file).name for file in rows_files), *(f'--run "{run}"' for run in runs)])
     command_line = f"calibrate {files} --system {Path(system).name}{options}"
     text = system_text(calibration, title or start.title, command_line, str(date or datetime.date.today()))
     write_whole(out, text, "--out")
-    say(_summary(calibration, out, names is None))
+    say(_summary(calibration, out, names is None, kinds))
 
 
-def _summary(calibration, out, all_constants):
+def _summary(calibration, out, all_constants, kinds):
     from ppmodel.measured.system_file import error_names, in_its_unit
 
     fit = calibration.fit
@@ -68,10 +87,15 @@ def _summary(calibration, out, all_constants):
     if all_constants and (missing := [name for name in _BLOCKS if getattr(calibration.system, name) is None]):
         lacking = f"the system's file has no block {', '.join(missing)}"
         lines.append(f"{lacking}: copy from data/templates/system.yaml what is to be fitted, too")
-    missing = [quantity for quantity in _COLUMNS if quantity not in calibration.rows]
+    if calibration.scaled:
+        few = f"fewer than five configurations: only {', '.join(calibration.scaled)} fitted"
+        lines.append(f"{few}, as one factor; the other constants are those of the system")
+    missing = [quantity for quantity in kinds if quantity not in calibration.rows]
     lines += [f"no row has {_COLUMNS[quantity]}: {quantity} not fitted" for quantity in missing]
     judged = any(source.mean is not None for source in calibration.sources)
-    lines.append("errors" + " on rows that the fit had not seen (five-fold cross-validation)" * judged + ":")
+    lines.append(
+        "errors" + " on rows that the fit had not seen (five-fold cross-validation by configuration)" * judged + ":"
+    )
     for source in calibration.sources:
         errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source)) or "too few rows to tell"
         rows = counted(source.rows, "row")

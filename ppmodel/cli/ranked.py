@@ -1,7 +1,7 @@
 """The rows of a comparison, ranked by time, as text and as CSV cells."""
 
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import counted, gibibytes, plain, tightness, unevenness
+from ppmodel.cli.text import counted, fit_text, gibibytes, margin_text, plain, unevenness
 from ppmodel.specs.layout import DIMENSIONS
 
 _TIE = 1e-9
@@ -78,7 +78,8 @@ def ranked_text(pairs, remark=""):
         heading = ["", "schedule", time, "relative", idle, memory, "messages"]
         cells = [_cells(place, row, time_of(fastest)) for place, row in defined]
         lines.append(aligned([heading, *cells], right=(0, 2, 3, 4, 6)))
-        lines += [f"tight: {text}" for text in map(tightness, (row for _, row in defined)) if text][:1]
+        if any(row.get("fit") in ("tight", "may not fit") for _, row in defined):
+            lines.append(f"tight, may not fit: {margin_text()}")
         if uneven := [f"  {row['label']}: {unevenness(row)}" for _, row in defined if unevenness(row)]:
             lines += ["uneven stages:", *uneven]
     if len(defined) < len(pairs):
@@ -97,11 +98,7 @@ def _range(pairs):
 
 def _cells(place, row, fastest_s):
     seconds, size = time_of(row), row.get("peak_memory_bytes")
-    if size is None:
-        memory = f"{row['peak_activations']:.4g}"
-    else:
-        fits = " does not fit" if size > row["memory_capacity_bytes"] else " tight" if tightness(row) else ""
-        memory = f"{gibibytes(size)}{fits}"
+    memory = f"{row['peak_activations']:.4g}" if size is None else f"{gibibytes(size)} {fit_text(row)}".rstrip()
     return [
         str(place), plain(row["label"]), f"{seconds:.6g}", f"{seconds / fastest_s if fastest_s else 1.0:.3f}",
         f"{row['bubble_ratio_total']:z.1%}", memory, str(row["messages"]),

@@ -1,6 +1,6 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import MANY, by_rank, counted, gibibytes, in_words, tightness, unevenness
+from ppmodel.cli.text import MANY, by_rank, counted, fit_text, gibibytes, in_words, margin_text, unevenness
 from ppmodel.costs import parameters
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
@@ -101,7 +101,9 @@ def _iteration(result, run, not_kept):
             yield f"  {HEADINGS[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
     if unevenness(result):
         yield f"uneven stages       {unevenness(result)}"
-    fits = ": does not fit" if size > capacity else f": {tight}" if (tight := tightness(result)) else ""
+    fits = f": {word}" if (word := fit_text(result)) else ""
+    if word in ("tight", "may not fit"):
+        fits += f"; {margin_text()}"
     yield f"memory              {gibibytes(size)} GiB on the most loaded GPU, of {gibibytes(capacity)}{fits}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)

@@ -122,15 +122,18 @@ def unevenness(row):
     return f"the most loaded rank is {ratio - 1:.1%} busier than the mean" if ratio > _UNEVEN else ""
 
 
-def tightness(row):
-    """By how much memory predictions are off, if a layout fits by less than that; otherwise an empty string.
+def fit_text(row):
+    """Whether a row's layout fits, in a word.
 
-    Without a layout nothing is said: much of the memory is not counted then.
+    Without a layout much of the memory is not counted: only what exceeds a GPU is said not to fit.
     """
-    if "tp" not in row:
-        return ""
-    from ppmodel.measured import is_tight, memory_errors
+    if "fit" in row:
+        return row["fit"]
+    return "does not fit" if row["peak_memory_bytes"] > row["memory_capacity_bytes"] else ""
 
-    if not is_tight(row["peak_memory_bytes"], row["memory_capacity_bytes"]):
-        return ""
-    return f"fits by less than predictions of memory are off on average ({max(memory_errors().values()):.0%})"
+
+def margin_text():
+    """By how much predictions of memory are off, where a row is within that of a GPU's capacity."""
+    from ppmodel.measured import memory_margin
+
+    return f"predictions of memory are off by {memory_margin():.0%} on average"

@@ -119,6 +119,34 @@ def sharded_bytes(parameters, sharing):
     return [shares(parameters, sharing, least) * width for least, width in widths.items()]
 
 
+def gathered_bytes(parameters, sharing):
+    """Bytes that a GPU holds of a layer while it runs, beyond its own share of them.
+
+    ZeRO 3 gathers the layer's weights; from stage 2 on, its gradients are whole until they are reduced and scattered.
+
+    Parameters
+    ----------
+    parameters : pair of ndarray of float, shape (num_layers,)
+    sharing : Sharing
+
+    Returns
+    -------
+    ndarray of float, shape (num_layers,)
+
+    Examples
+    --------
+    >>> sharing = Sharing(3, 8, 1, False, False, 2, 4, 12)
+    >>> gathered_bytes((np.array([10.0]), np.array([5.0])), sharing).tolist()  # nobody else has the experts
+    [60.0]
+    """
+    shared = sum(
+        np.where(ranks > 1, count, 0.0)
+        for count, ranks in zip(parameters, (sharing.ranks, sharing.expert_ranks), strict=True)
+    )
+    weights = np.where(sharing.zero >= SHARED_WEIGHTS, sharing.weight_bytes, 0.0)
+    return shared * (weights + np.where(sharing.zero >= SHARED_GRADIENTS, sharing.gradient_bytes, 0.0))
+
+
 def microbatch_data_s(parameters, busy_s, sharing, lines):
     """Exposed seconds of ZeRO 2 and 3 traffic per microbatch, in the forward and both halves of the backward.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs.collectives import collective_line
-from ppmodel.costs.data_parallel import Sharing, collectives_of, microbatch_data_s, sharing_of
+from ppmodel.costs.data_parallel import Sharing, collectives_of, gathered_bytes, microbatch_data_s, sharing_of
 from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
@@ -286,8 +286,8 @@ class LayerCosts:
 
     @cached_property
     def bytes(self):
-        """Bytes kept for the backward, kept between its halves, of logits, and while recomputed: (num_layers, 4)."""
-        return layer_bytes(self.work.sizes, self.system)
+        """Bytes kept for the backward, kept between its halves, of logits, and at work: shape (num_layers, 4)."""
+        return layer_bytes(self.work.sizes, self.work.sharing, self.system)
 
     @cached_property
     def pair_times(self):
@@ -361,7 +361,7 @@ def _wait_for_host(seconds, sizes, spec):
     seconds[sizes.block, :, 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
 
 
-def layer_bytes(sizes, system):
+def layer_bytes(sizes, sharing, system):
     """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
     (saved, core, entry), keeps, (between, logits, in_loss) = sizes.activations.T, sizes.keeps.T, sizes.backward.T
     working_factor, factors = 1.0, system.memory
@@ -376,4 +376,6 @@ def layer_bytes(sizes, system):
         logits = sizes.tp * logits
     kept = keeps[0] * saved + keeps[1] * core + keeps[2] * entry
     working = ((1 - keeps[0]) * saved + (1 - keeps[1]) * core - keeps[2] * entry) * working_factor
+    if sharing is not None:
+        working = working + gathered_bytes(sizes.parameters.T, sharing)
     return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), working])

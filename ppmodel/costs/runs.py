@@ -140,7 +140,7 @@ class Runs:
 
     def bytes(self, system):
         """Bytes of every stage on a system, as `stage_bytes`."""
-        return stage_bytes(layer_bytes(self.layers.sizes, system), self.counts, self.index)
+        return stage_bytes(layer_bytes(self.layers.sizes, self.layers.sharing, system), self.counts, self.index)
 
     def persistent_bytes(self):
         """Bytes of weights, gradients and optimizer state of every stage; see `costs.persistent_bytes`."""

@@ -40,7 +40,8 @@ class Stages:
     logits_bytes : ndarray of float, shape (num_stages,)
         Bytes of the logits, except what the backward needs of them.
     working_bytes : ndarray of float, shape (num_stages,)
-        Bytes of a block's activations while it is recomputed.
+        Bytes of a block while it runs: of its activations if it is recomputed, of its weights if ZeRO 3 gathers them,
+        and of its gradients until ZeRO 2 and 3 reduce and scatter them.
     parameters, expert_parameters : ndarray of float, shape (num_stages,)
         Number of parameters, and the number among them that belong to experts.
     reduction_s, gather_s, optimizer_s : ndarray of float, shape (num_stages,)

@@ -5,7 +5,7 @@ import numpy as np
 from ppmodel.costs import model_flops
 from ppmodel.measured.calibrate import FOLDS, SEED
 from ppmodel.measured.fit import parted
-from ppmodel.measured.rows import run_of
+from ppmodel.measured.rows import configuration, run_of
 
 
 def ideal_s(row, system):
@@ -81,6 +81,6 @@ def scaled_to_others(seconds, rows):
     """
     shares = seconds / np.array([float(row["iteration_s"]) for row in rows])
     scaled = np.empty(len(rows))
-    for seen, held_out in parted(len(rows), FOLDS, SEED):
+    for seen, held_out in parted([configuration(row) for row in rows], FOLDS, SEED):
         scaled[held_out] = seconds[held_out] / np.median(shares[seen])
     return scaled

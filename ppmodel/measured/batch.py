@@ -80,9 +80,9 @@ class Batch:
 
 
 def _is_plain(layout, framework, table):
-    """Whether a run can be laid beside others: one replica, no pairs, no collectives hidden in the backward."""
+    """Whether a run can be laid beside others: one replica, no pairs, nothing hidden in the backward or balanced."""
     hides = hides_by_itself(framework, table) if layout.overlap_backward is None else layout.overlap_backward
-    return table.num_replicas == 1 and not (table.joined.any() or hides)
+    return table.num_replicas == 1 and layout.layers != "balanced" and not (table.joined.any() or hides)
 
 
 def _system_of(named, system):

@@ -12,16 +12,26 @@ import numpy as np
 from ppmodel.errors import PPModelError, shown
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
-from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by
+from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by, with_spread
 from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import read_rows
+from ppmodel.measured.rows import configuration, is_healthy, read_rows
+from ppmodel.measured.under import start_under
 
 FOLDS, SEED = 5, 0
-"""Fewer rows than folds are too few to judge a fit on rows that it has not seen."""
+"""Fewer configurations than folds are too few to judge a fit on unseen rows, or to fit several constants."""
+
+SCALED = ("kernels.sustained_clock", "compute_efficiency"), ("memory.activation_factor", "reserve")
+"""The constants of time and of memory that are fitted to few rows: the first of each that the system's file has."""
+
+FITTED_MFU = 20.0
+"""Runs that state less utilization, in per cent, are not fitted: many were slowed by factors, and none sped up."""
 
 SCALE = 0.02
 STATUS = ("measured", "oom", "failed")
 """What the column ``status`` may say of a row."""
+
+INTERVAL = "95 %: "
+"""How the source of a constant begins that is fitted to rows."""
 
 _DIGITS, _COARSE = 4, 1e-3
 _GB, _FITS_WIDTH = 1e9, 0.06
@@ -46,7 +56,9 @@ class Source(NamedTuple):
     fitted : float
         Mean of |predicted / measured - 1| on the rows that were fitted; for "fits", the share that is wrong.
     mean, median, nine_tenths, worst : float or None
-        The same for rows that the fit had not seen; None if it was fitted to fewer rows than `FOLDS`.
+        The same for rows that the fit had not seen; None if it was fitted to fewer configurations than `FOLDS`.
+    robust : float or None
+        The mean of the nine tenths of the rows with the smallest errors, which outliers do not spoil.
     """
 
     file: str
@@ -57,6 +69,7 @@ class Source(NamedTuple):
     median: float | None = None
     nine_tenths: float | None = None
     worst: float | None = None
+    robust: float | None = None
 
 
 class Calibration(NamedTuple):
@@ -72,6 +85,8 @@ class Calibration(NamedTuple):
     sources : list of Source
     rows : dict of str to int
         How many rows each group of constants, time and memory, was fitted to.
+    scaled : list of str
+        The constants of groups with too few configurations to fit more than one.
     """
 
     system: object
@@ -79,24 +94,33 @@ class Calibration(NamedTuple):
     fit: Fitted
     sources: list
     rows: dict
+    scaled: list = ()
 
 
-def calibrated(files, system, names=None, prior=0.5):
+def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), kinds=("time", "memory")):
     """Fit constants of a system to rows of training runs.
 
     Parameters
     ----------
     files : sequence of str or Path
-        CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time; rows with one in
+        CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time, unless they state an
+        ``mfu_percent`` below `FITTED_MFU`; rows with one in
         ``memory_gb``, or with ``oom`` in ``status``, count for memory. If a file has ``oom`` rows, its measured rows
         count as known to fit. A status is one of `STATUS`, or empty. All files weigh the same: the residuals of a file
         with fewer rows are scaled by the root of the ratio.
     system : SystemSpec
         The starting system, read from a file.
     names : sequence of str, optional
-        Constants to fit; by default, all those whose kind in the system's file is not stated.
+        Constants to fit; by default, all those whose kind in the system's file is not stated, or only one of `SCALED`
+        if there are fewer configurations than `FOLDS`.
     prior : float
         Standard deviation of a constant's logarithm around its starting value.
+    framework : FrameworkSpec, optional
+        As in `under.start_under`; the calibrated system has it.
+    runs : sequence of (str, dict of str to str)
+        Rows without a file, each with a name in its place.
+    kinds : sequence of str
+        What to fit and to judge.
 
     Returns
     -------
@@ -108,29 +132,39 @@ def calibrated(files, system, names=None, prior=0.5):
         If a file, a name or a row is refused, measurements are too far from what the system predicts to be in the right
         unit, or there is nothing to fit.
     """
-    constants, rows, parts = chosen(system, names), MeasuredRows(files, system), {}
-    for data, names_of_part in ((rows.time, TIME), (rows.memory, MEMORY)):
-        if data is not None:
+    system = start_under(system, framework, [row for row, *_ in rows_with_files(files, runs)])
+    constants, rows, parts, scaled = chosen(system, names), MeasuredRows(files, system, runs), {}, []
+    for data, names_of_part, factors in ((rows.time, TIME, SCALED[0]), (rows.memory, MEMORY, SCALED[1])):
+        if data is not None and data.name in kinds:
             wanted = [constant for constant in constants if constant.name in names_of_part]
+            if names is None and data.num_configurations < FOLDS and len(wanted) > 1:
+                factor = next((name for name in factors if has(system, name)), wanted[0].name)
+                wanted = chosen(system, [factor])
+                scaled += [constant.name for constant in wanted]
             parts[data.name] = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data)
     if not any(fit.values for fit, _ in parts.values()):
         rule = "has no constant that these rows determine"
         raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
     fit = Fitted(*(dict(ChainMap(*several)) for several in zip(*(fit for fit, _ in parts.values()), strict=True)))
     sources = [source for _, errors in parts.values() for source in errors]
-    counts = {data.name: len(data.rows) for data in (rows.time, rows.memory) if data is not None}
-    return Calibration(with_values(system, fit.values), constants, fit, sources, counts)
+    counts = {data.name: len(data.rows) for data in (rows.time, rows.memory) if data and data.name in kinds}
+    return Calibration(with_values(system, fit.values), constants, fit, sources, counts, scaled)
+
+
+def has(system, name):
+    """Whether a system's file has a constant, above 0."""
+    return any(entry.field == name for entry in system.provenance) and value_of(system, name) > 0
 
 
 def _fitted_and_judged(problem, data):
     """The constants that the data determine, rounded, and the errors on rows that no fit had seen."""
     fit = fitted(problem)
     rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
-    as_fitted = of_unseen = data.predicted([rounded])[0]
-    if len(data.rows) >= FOLDS:
-        of_unseen = data.of_unseen(problem, fit.values, parted(len(data.rows), FOLDS, SEED))
+    as_fitted = data.predicted([rounded])[0]
+    of_unseen, refits = data.of_unseen(problem, fit.values, parted(data.configurations, FOLDS, SEED))
+    fit = with_spread(fit, refits if data.num_configurations > 1 else [])
     sources = data.sources(as_fitted, of_unseen)
-    if len(data.rows) < FOLDS:
+    if data.num_configurations < FOLDS:
         sources = [Source(*source[:4]) for source in sources]
     return fit._replace(values=rounded), sources
 
@@ -184,16 +218,23 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
             values = fitted_values(system, names)
             problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
             labels = [tuple(row[column] for column in by) for row in data.rows]
-            folds = parted_by(labels) if by else parted(len(data.rows), FOLDS, SEED)
+            folds = parted_by(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
             tolerance = (_COARSE,) if by else ()
-            predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds, *tolerance))
+            predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds, *tolerance)[0])
     return predictions
 
 
 def fitted_values(system, names):
-    """The values of the constants that a calibrated system's file marks as fitted, in SI units, by name."""
-    entries = [entry.field for entry in system.provenance if entry.kind == "fitted" and entry.field in names]
+    """The values of the constants that a calibrated system's file marks as fitted to rows, in SI units, by name.
+
+    Those fitted to timings of kernels, in the system that it was fitted from, are not among them.
+    """
+    entries = [
+        entry.field
+        for entry in system.provenance
+        if entry.kind == "fitted" and entry.field in names and entry.source.startswith(INTERVAL)
+    ]
     return {name: value_of(system, name) for name in entries}
 
 
@@ -204,6 +245,8 @@ class MeasuredRows:
     ----------
     files : sequence of str or Path
     system : SystemSpec
+    runs : sequence of (str, dict of str to str)
+        As in `calibrated`.
 
     Raises
     ------
@@ -211,23 +254,19 @@ class MeasuredRows:
         If a file or a row is refused, or nothing is measured, or in other units.
     """
 
-    def __init__(self, files, system):
+    def __init__(self, files, system, runs=()):
         if system.nodes is not None and system.nodes.shared_nic:
             rule = "is true, but a calibration cannot model queues at a NIC"
             raise PPModelError("nodes.shared_nic", "true", rule, "give each device its share of the NIC")
-        self.rows, self.files, self.where, self.system = [], [], [], system
-        for file in files:
-            for number, row in enumerate(read_rows(file)[1], start=1):
-                self.rows.append(row)
-                self.files.append(Path(file).name)
-                self.where.append(f"{Path(file).name}, row {row.get('id') or number}")
+        self.system = system
+        self.rows, self.files, self.where = map(list, zip(*rows_with_files(files, runs), strict=True))
         statuses = [row.get("status", "") for row in self.rows]
         for status, where in zip(statuses, self.where, strict=True):
             if status and status not in STATUS:
                 near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
                 rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", f"write {(*near, 'one of them')[0]}"
                 raise PPModelError("status", shown(status), rule, remedy, where=where)
-        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s")]
+        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s") and is_healthy(row, FITTED_MFU)]
         limited = {file for file, status in zip(self.files, statuses, strict=True) if status == "oom"}
         sized = [
             place for place, (file, status) in enumerate(zip(self.files, statuses, strict=True))
@@ -235,7 +274,7 @@ class MeasuredRows:
         ]  # fmt: skip
         if not timed and not sized:
             rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
-            raise PPModelError("rows", " ".join(map(str, files)), rule, "add what was measured")
+            raise PPModelError("rows", " ".join(dict.fromkeys(self.files)), rule, "add what was measured")
         self._require_units(sorted({*timed, *sized}))
         self.time = self._data(TimeData, timed)
         self.memory = self._data(MemoryData, sized)
@@ -264,6 +303,15 @@ class MeasuredRows:
                 raise PPModelError(name, self.rows[of_file[0]][name], rule, f"write {_UNITS[name]}{other}", where=file)
 
 
+def rows_with_files(files, runs=()):
+    """The rows of files and of runs without one, each with its file's name and its place for messages."""
+    rows = [
+        (row, Path(file).name, f"{Path(file).name}, row {row.get('id') or number}")
+        for file in files for number, row in enumerate(read_rows(file)[1], start=1)
+    ]  # fmt: skip
+    return rows + [(row, name, name) for name, row in runs]
+
+
 def equal_weights(files):
     """Weights of rows such that all files weigh the same: the root of the largest row count over the file's own."""
     counts = Counter(files)
@@ -283,14 +331,20 @@ class Data:
     def __init__(self, rows, files, system):
         self.rows, self.files, self.system, self.batch = rows, files, system, Batch(rows, system)
         self.weights, self.names = equal_weights(files.tolist()), list(dict.fromkeys(files.tolist()))
+        self.configurations = [configuration(row) for row in rows]
         self.measured = self.unit * np.array([float(row.get(self.column) or "nan") for row in rows])
+
+    @property
+    def num_configurations(self):
+        """How many different configurations the rows have."""
+        return len(set(self.configurations))
 
     def predicted(self, points):
         """Predictions for several dicts of constants, shape (len(points), num_rows)."""
         return self.evaluate([with_values(self.system, values) for values in points])
 
     def of_unseen(self, problem, values, folds, *tolerance):
-        """Predictions of each row by a fit to the rows of the other folds; see `cross_validated`."""
+        """Predictions of each row by a fit to the rows of the other folds, and these fits; see `cross_validated`."""
         return cross_validated(
             problem, values, folds, len(self.rows), lambda point: self.predicted([point])[0], *tolerance
         )
@@ -299,7 +353,8 @@ class Data:
         """The `Source` of a file, of which rows have these errors."""
         errors, unseen = np.abs(errors).astype(float), np.abs(unseen).astype(float)
         quantiles = np.quantile(unseen, (0.5, 0.9, 1.0)).tolist()
-        return Source(file, what, len(errors), float(errors.mean()), float(unseen.mean()), *quantiles)
+        robust = float(np.sort(unseen)[: max(int(0.9 * len(unseen)), 1)].mean())
+        return Source(file, what, len(errors), float(errors.mean()), float(unseen.mean()), *quantiles, robust)
 
 
 class TimeData(Data):

@@ -15,7 +15,7 @@ from ppmodel.errors import PPModelError
 
 _STEP, _MOST_PASSES, _FARTHEST, _TOLERANCE = 1e-3, 60, 3.0, 1e-8
 _DETERMINED, _CLEARLY_UNDETERMINED, _TOGETHER = 0.7, 0.95, 0.7
-_NORMAL_95 = 1.96
+_LEVEL, _OUTLIER, _OF_NORMAL = 0.975, 3.0, 1.4826
 
 
 class Problem(NamedTuple):
@@ -37,6 +37,12 @@ class Problem(NamedTuple):
     scale: float
     prior: float
 
+    def slopes(self, point):
+        """Slopes of the residuals by the logarithms of the constants, shape (num_rows, num_constants)."""
+        points = [point, *(point + step for step in _STEP * np.eye(len(point)))]
+        residuals = self.residuals([_values(self, values) for values in points])
+        return ((residuals[1:] - residuals[0]) / _STEP).T
+
     def of(self, kept):
         """The same problem with only some of the constants."""
         return self._replace(constants=kept)
@@ -50,8 +56,7 @@ class Fitted(NamedTuple):
     values : dict of str to float
         By name, in SI units.
     factors : dict of str to float
-        The 95 % interval goes from the value divided by its factor to the value times its factor; it takes the
-        structure and priors of the other constants as given.
+        The 95 % interval goes from the value divided by its factor to the value times its factor; see `with_spread`.
     undetermined : dict of str to str or None
         Constants that the data do not determine, each with the one that it trades off with most, if there is one.
     """
@@ -87,7 +92,7 @@ def fitted(problem):
         return Fitted({}, {}, undetermined)
     names = [constant.name for constant in problem.constants]
     values = dict(zip(names, np.exp(result.x).tolist(), strict=True))
-    return Fitted(values, dict(zip(names, np.exp(_NORMAL_95 * spread).tolist(), strict=True)), undetermined)
+    return Fitted(values, dict(zip(names, _interval(problem, result).tolist(), strict=True)), undetermined)
 
 
 def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
@@ -154,6 +159,53 @@ def _spread(problem, result):
     return spread, partners
 
 
+def _interval(problem, result):
+    """Factors of 95 % intervals from the curvature, with Student's t; residuals beyond three deviations count as three.
+
+    The deviation of most residuals is that of a normal distribution with their median.
+    """
+    from scipy.stats import t
+
+    number = len(result.fun) - len(problem.constants)
+    free, residuals = max(number - len(problem.constants), 1), result.fun[:number]
+    most = max(_OF_NORMAL * float(np.median(np.abs(residuals))), problem.scale)
+    variance = max(np.square(np.minimum(np.abs(residuals), _OUTLIER * most)).sum() / free, problem.scale**2)
+    jacobian = problem.slopes(result.x)
+    covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.eye(len(problem.constants)) / problem.prior**2)
+    return np.exp(t.ppf(_LEVEL, free) * np.sqrt(np.diag(covariance)))
+
+
+def with_spread(fit, refits):
+    """The fit with intervals at least as wide as the fits without one fold each spread: a jackknife, with Student's t.
+
+    Parameters
+    ----------
+    fit : Fitted
+    refits : sequence of dict of str to float
+        The constants' values without each fold.
+
+    Returns
+    -------
+    Fitted
+
+    Examples
+    --------
+    >>> fit = Fitted({"a": 1.0}, {"a": 1.01}, {})
+    >>> round(with_spread(fit, [{"a": 1.1}, {"a": 0.9}, {"a": 1.0}]).factors["a"], 2)
+    1.65
+    """
+    from scipy.stats import t
+
+    if len(refits) < 2:
+        return fit
+    count, factors = len(refits), {}
+    for name, factor in fit.factors.items():
+        logs = np.log([values[name] for values in refits])
+        deviation = np.sqrt((count - 1) * logs.var())
+        factors[name] = max(factor, float(np.exp(t.ppf(_LEVEL, count - 1) * deviation)))
+    return fit._replace(factors=factors)
+
+
 def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERANCE):
     """Predictions of each row by a fit to the rows of the other folds.
 
@@ -172,25 +224,37 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
 
     Returns
     -------
-    ndarray of float, shape (num_rows,)
+    predictions : ndarray of float, shape (num_rows,)
+    refits : list of dict of str to float
+        The constants' values without each fold.
     """
     problem = problem.of([constant for constant in problem.constants if constant.name in values])
     start = np.log([values[constant.name] for constant in problem.constants])
-    predictions = np.empty(num_rows)
+    predictions, refits = np.empty(num_rows), []
     for seen, held_out in parts:
         point = solve(problem, seen, start, tolerance).x if len(start) else start
-        predictions[held_out] = predict(_values(problem, point))[held_out]
-    return predictions
+        refits.append(_values(problem, point))
+        predictions[held_out] = predict(refits[-1])[held_out]
+    return predictions, refits
 
 
-def parted(num_rows, folds, seed):
+def parted(labels, folds, seed):
     """The folds of a cross-validation: pairs of the rows that a fit sees and the rows on which it is judged.
 
-    The rows are permuted by numpy's default generator and cut into parts as equal as possible.
+    Rows with the same label are in the same fold. The labels are permuted by numpy's default generator and cut into
+    parts as equal as possible.
+
+    Examples
+    --------
+    >>> [held_out.tolist() for _, held_out in parted(["a", "b", "a"], 2, seed=0)]
+    [[0, 2], [1]]
     """
-    rows = np.arange(num_rows)
-    for held_out in np.array_split(np.random.default_rng(seed).permutation(num_rows), min(folds, num_rows)):
-        yield np.setdiff1d(rows, held_out), held_out
+    rows, kept = np.arange(len(labels)), list(dict.fromkeys(labels))
+    number = {label: place for place, label in enumerate(kept)}
+    of_row = np.array([number[label] for label in labels])
+    for held_out in np.array_split(np.random.default_rng(seed).permutation(len(kept)), min(folds, len(kept))):
+        is_held_out = np.isin(of_row, held_out)
+        yield rows[~is_held_out], rows[is_held_out]
 
 
 def parted_by(labels):

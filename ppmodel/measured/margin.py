@@ -2,6 +2,8 @@
 
 from functools import cache
 
+import numpy as np
+
 from ppmodel.specs import DATA, system_names
 from ppmodel.specs.document import read_last_block
 
@@ -39,8 +41,27 @@ def memory_errors():
     return {name: float(errors["memory"]["value"]) for name, errors in stated.items() if "memory" in errors}
 
 
-def is_tight(held_bytes, capacity_bytes):
-    """Whether a run fits by less than memory predictions have been off, so that it may not fit in practice.
+def memory_margin():
+    """By how much predictions of memory are off: the largest of `memory_errors`.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> 0.03 < memory_margin() < 0.2
+    True
+    """
+    return max(memory_errors().values())
+
+
+FITS = "fits", "tight", "may not fit", "does not fit"
+"""The words of `fit`, in order of the memory that a run needs."""
+
+
+def fit(held_bytes, capacity_bytes):
+    """Whether runs fit, with a margin on both sides: predictions of memory are off by as much on average.
 
     Parameters
     ----------
@@ -51,13 +72,37 @@ def is_tight(held_bytes, capacity_bytes):
 
     Returns
     -------
+    str, or an array of them
+        One of `FITS`: ``tight`` if the run fits by less than the margin, ``may not fit`` if less than the margin is
+        missing. The margin is `memory_margin`.
+
+    Examples
+    --------
+    >>> [fit(held, 80e9) for held in (70e9, 79e9, 81e9, 90e9)]
+    ['fits', 'tight', 'may not fit', 'does not fit']
+    """
+    margin = memory_margin()
+    share = np.asarray(held_bytes, dtype=float) / capacity_bytes
+    words = np.array(FITS)[(share[..., None] > (1 - margin, 1.0, 1 + margin)).sum(axis=-1)]
+    return words if words.ndim else str(words)
+
+
+def is_tight(held_bytes, capacity_bytes):
+    """Whether a run fits by less than memory predictions have been off, so that it may not fit in practice.
+
+    Parameters
+    ----------
+    held_bytes, capacity_bytes
+        As in `fit`.
+
+    Returns
+    -------
     bool, or as many of them
-        Judged by the largest mean error of `memory_errors`.
 
     Examples
     --------
     >>> is_tight(70e9, 80e9), is_tight(79e9, 80e9), is_tight(81e9, 80e9)
     (False, True, False)
     """
-    enough = (1 - max(memory_errors().values())) * capacity_bytes
+    enough = (1 - memory_margin()) * capacity_bytes
     return (held_bytes > enough) & (held_bytes <= capacity_bytes)

@@ -2,11 +2,19 @@
 
 from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
+from ppmodel.measured.margin import FITS
 from ppmodel.measured.rows import FORMULA, read_rows, run_of, system_of
 from ppmodel.points.point import Point
 from ppmodel.points.rows import rows_of
 
-PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")
+PREDICTED = (
+    "predicted_iteration_s",
+    "predicted_memory_gb",
+    "predicted_fits",
+    "predicted_mfu",
+    "refused",
+    "predicted_fit",
+)
 """The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes."""
 
 GB = 1e9
@@ -66,7 +74,8 @@ def predictions(run, points):
             seconds += (run.flushes - 1) * numbers["makespan_s"]
         predictions.append({
             "predicted_iteration_s": seconds, "predicted_memory_gb": numbers["peak_memory_bytes"] / GB,
-            "predicted_fits": numbers["fits"], "predicted_mfu": run.flushes * flops / seconds, "refused": None,
+            "predicted_fits": numbers["fit"] != FITS[-1],
+            "predicted_fit": numbers["fit"], "predicted_mfu": run.flushes * flops / seconds, "refused": None,
         })  # fmt: skip
     return predictions
 

@@ -12,7 +12,16 @@ from ppmodel import schedules
 from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case
-from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, framework_names, layout_options, with_framework
+from ppmodel.specs import (
+    FrameworkSpec,
+    LayoutSpec,
+    ModelSpec,
+    framework_names,
+    layout_options,
+    load_model,
+    model_names,
+    with_framework,
+)
 from ppmodel.specs.entries import unchecked
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
@@ -33,6 +42,7 @@ FORMULA = re.compile(r"'*(?:[=@\t\r]|[-+](?![0-9.]+(?:[eE][-+]?[0-9]+)?$))")
 
 _OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
+_OF_SHAPE = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "attention"
 _OF_MODEL = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention"
 COLUMNS = (*_OF_MODEL[:3], "layers", *_OF_MODEL[3:], "schedule", *_OF_LAYOUT)
 """The columns that describe a run: its model, its schedule and its layout.
@@ -43,6 +53,9 @@ A file may have others, which are kept as notes if their names are like none tha
 FLUSHES = "flushes"
 """An optional column: how many times an iteration runs the whole pipeline; empty means 1."""
 
+MODEL = "model"
+"""An optional column: the name of a packaged model, in rows whose columns of the model are empty."""
+
 PRECISION = "precision"
 """An optional column: that of matrix multiplications, bf16 or fp8; empty means the framework's."""
 
@@ -52,10 +65,13 @@ FRAMEWORK = "framework"
 GPUS = "gpus"
 """An optional column, which must agree with the layout."""
 
+LEAST_MFU = 10.0
+"""Runs that state less utilization, in per cent, were held up by what no model of a healthy cluster has."""
+
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
-_OTHERS = (FLUSHES, PRECISION, FRAMEWORK, GPUS, *MEASURED, "status", "id", "source")
+_OTHERS = (MODEL, FLUSHES, PRECISION, FRAMEWORK, GPUS, *MEASURED, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
@@ -139,11 +155,15 @@ def _row(path, line, columns, values):
     values = [text[1:] if text[:1] == "'" and FORMULA.match(text) else text for text in values]
     row = dict(zip(columns, values, strict=True))
     for name in MEASURED:
-        text = row.get(name, "")
-        if text and not (_NUMBER.fullmatch(text) and 0 < float(text) < float("inf")):
-            rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
-            raise PPModelError(name, repr(shown(text)), rule, remedy, where=f"{path}:{line}")
+        require_measured(name, row.get(name, ""), f"{path}:{line}")
     return row
+
+
+def require_measured(name, text, where):
+    """Refuse a measurement that is no number above 0; it may be empty."""
+    if text and not (_NUMBER.fullmatch(text) and 0 < float(text) < float("inf")):
+        rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
+        raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 
 def system_of(row, system, framework=None):
@@ -156,8 +176,8 @@ def system_of(row, system, framework=None):
         kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel.
     system : SystemSpec
     framework : FrameworkSpec, optional
-        Of all rows. Without it, the one in the row's column ``framework``; else the one that the system was fitted
-        with; else one that the row's source names; else the default.
+        Of all rows. Without it, the one that the system was fitted with; else the one in the row's column
+        ``framework``; else one that the row's source names; else the default.
 
     Returns
     -------
@@ -178,14 +198,32 @@ def system_of(row, system, framework=None):
 
 
 def framework_named(row, system):
-    """The framework of a row on a system, as in `system_of`; None if nothing names it."""
+    """The framework of a row on a system, as in `system_of`; None if nothing names it, or the system has its own."""
+    if system.framework is not None:
+        return None
     if name := row.get(FRAMEWORK, "").strip():
         if name not in framework_names():  # a row is data: it names a packaged framework, never a file
             remedy = f"choose one of {', '.join(framework_names())}, or leave it empty"
             raise PPModelError(FRAMEWORK, repr(shown(name)), "is not a known framework", remedy)
         return name
     source = row.get("source", "")
-    return None if system.framework else next((name for name, text in _SOURCES.items() if text.search(source)), None)
+    return next((name for name, text in _SOURCES.items() if text.search(source)), None)
+
+
+def configuration(row):
+    """What a row runs, whatever was measured and whoever reported it: its model, schedule and layout.
+
+    >>> row = dict.fromkeys(COLUMNS, "1")
+    >>> configuration(row | {"iteration_s": "2"}) == configuration(row | {"iteration_s": "3", "source": "copy"})
+    True
+    """
+    return tuple(row.get(name, "").strip() for name in (MODEL, *COLUMNS, FLUSHES))
+
+
+def is_healthy(row, least=LEAST_MFU):
+    """Whether a row's ``mfu_percent``, if it states one, is `LEAST_MFU` or more."""
+    text = row.get("mfu_percent", "").strip()
+    return not (_NUMBER.fullmatch(text) and float(text) < least)
 
 
 def kernels_named(row):
@@ -243,7 +281,9 @@ def run_of(row, framework=None):
     framework, flushes = framework or FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
     if precision := row.get(PRECISION, "").strip().lower():
         framework = replace(framework, precision=_value(PRECISION, precision))
-    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, row.get(GPUS, "").strip(), framework)
+    texts, gpus = tuple(row[name].strip() for name in COLUMNS), row.get(GPUS, "").strip()
+    named = row.get(MODEL, "").strip() if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
+    return _run_of_model(named, texts, flushes, gpus, framework) if named else _run(texts, flushes, gpus, framework)
 
 
 @lru_cache(_KEPT)
@@ -266,6 +306,28 @@ def _run(texts, flushes, gpus, framework):
     stated["sequence_parallel"] &= values["tp"] > 1
     layout = LayoutSpec(**stated, layers=_layers(values)).under(framework)
     return MeasuredRun(case, _model(values, framework), layout, layout.microbatches, flushes)
+
+
+@lru_cache(_KEPT)
+def _run_of_model(name, texts, flushes, gpus, framework):
+    """A run of a packaged model; what is empty is as the layout and the model have it."""
+    if name not in model_names():  # a row is data: it names a packaged model, never a file
+        remedy = f"choose one of {', '.join(model_names())}, or leave it empty"
+        raise PPModelError(MODEL, repr(shown(name)), "is not a known model", remedy)
+    row, flushes = dict(zip(COLUMNS, texts, strict=True)), _value(FLUSHES, flushes)
+    stated = {key: _value(key, row[key]) for key in (*_OF_LAYOUT, "sequence") if row[key]}
+    stated |= {GPUS: _value(GPUS, gpus)} if gpus else {}
+    batch = stated.get("global_batch")
+    if batch is None or batch % flushes:
+        rule = "must be given" if batch is None else f"must be a multiple of flushes ({flushes})"
+        raise PPModelError("global_batch", batch, rule, "write, for example, 1024")
+    case = Case(schedules.get(row["schedule"]).name)
+    if "chunks" in case.known_options and "chunks" in stated:
+        case = case.with_options({"chunks": str(stated["chunks"])})
+    layout = LayoutSpec(**{"pp": 1} | stated | {"global_batch": batch // flushes}).under(framework)
+    model = framework.model(load_model(name))
+    model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
+    return MeasuredRun(case, model, layout, layout.microbatches, flushes)
 
 
 def _value(name, text):

@@ -105,7 +105,7 @@ def _errors(calibration, date):
         for source in of_files:
             errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(source))
             stated.append(f"{source.file}: {source.rows} rows, as fitted {source.fitted:.6%}, unseen {errors}")
-        text = f"five-fold cross-validation; {'; '.join(stated)}; {date}"
+        text = f"five-fold cross-validation by configuration; {'; '.join(stated)}; {date}"
         yield Provenance(f"errors.{what}", _mean(source.mean for source in of_files), "", "fitted", text)
         if what == "time":
             most = min(_mean(source.nine_tenths for source in of_files), _MOST)
@@ -123,6 +123,7 @@ def error_names(source):
     if source.mean is None:
         return ()
     named = (("mean", source.mean), ("median", source.median), ("90 %", source.nine_tenths), ("worst", source.worst))
+    named += (("mean without the worst tenth", source.robust),)
     return named[:1] if source.what == "fits" else named
 
 

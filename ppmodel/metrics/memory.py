@@ -138,7 +138,8 @@ class Memory(NamedTuple):
     weights, gradients, optimizer : ndarray of float, shape (num_ranks,)
         Bytes of the rank's parameters, their gradients and the optimizer state.
     working : ndarray of float, shape (num_ranks,)
-        Activations of one block while it is recomputed and, with ZeRO 3, its gathered weights.
+        Activations of one block while it is recomputed; with ZeRO 3, its gathered weights; with ZeRO 2 and 3, its
+        gradients before they are reduced and scattered.
     logits : ndarray of float, shape (num_ranks,)
         Logits of one microbatch, except what the backward needs of them.
     buffers : ndarray of float, shape (num_ranks,)
@@ -279,10 +280,11 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
 
     Notes
     -----
-    With the same layers on each stage, neither ZeRO nor context parallelism adds memory. Recomputing in full
-    may, where the backward is split: between its halves, a stage holds the inputs of its dense layers and the gradients
-    of their outputs whether they are recomputed or not, and now also a block that is being recomputed. Layers that are
-    balanced depend on times: what changes these may move a layer, and its memory, to another rank.
+    With the same layers on each stage, neither ZeRO 1 nor context parallelism adds memory; ZeRO 2 and 3 add at most
+    what they gather of one layer. Recomputing in full may add memory where the backward is split: between its halves, a
+    stage holds the inputs of its dense layers and the gradients of their outputs whether they are recomputed or not,
+    and now also a block that is being recomputed. Layers that are balanced depend on times: what changes these may move
+    a layer, and its memory, to another rank.
 
     Examples
     --------

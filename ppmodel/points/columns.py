@@ -118,11 +118,12 @@ COLUMNS = (
         ("weights_bytes", float, "B", "weights", "weights on the most loaded GPU"),
         ("gradients_bytes", float, "B", "gradients", "their gradients"),
         ("optimizer_bytes", float, "B", "optimizer", "optimizer state"),
-        ("working_bytes", float, "B", "working", "activations of a block while it is recomputed, and gathered weights"),
+        ("working_bytes", float, "B", "working", "a recomputed block's activations, gathered weights and gradients"),
         ("logits_bytes", float, "B", "logits", "logits of a microbatch, except what the backward needs of them"),
         ("buffers_bytes", float, "B", "buffers", "communication buffers"),
         ("reserve_bytes", float, "B", "reserve", "memory that a run cannot use"),
         ("fits", bool, "", "fits", "whether every GPU has enough memory"),
+        ("fit", str, "", "fit", "the same with a margin: fits, tight, may not fit, does not fit"),
     ),
     *_columns(
         "remark",

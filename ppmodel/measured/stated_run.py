@@ -1,0 +1,68 @@
+"""One measured run as words or a short YAML file: its model by name, its layout, and what was measured."""
+
+from pathlib import Path
+
+from ppmodel.errors import PPModelError, shown
+from ppmodel.files import read_text
+from ppmodel.measured.rows import COLUMNS, FLUSHES, FRAMEWORK, GPUS, MEASURED, MODEL, PRECISION, require_measured
+
+KEYS = (MODEL, *COLUMNS, FLUSHES, PRECISION, FRAMEWORK, GPUS, *MEASURED, "status")
+"""What may be said of a run."""
+
+_LARGEST_BYTES = 2**16
+
+
+def stated_run(text):
+    """The row of one run.
+
+    Parameters
+    ----------
+    text : str
+        A model's name and ``KEY=VALUE`` with `KEYS`, separated by blanks; or the path of a YAML file of such keys. What
+        is left out is as `LayoutSpec` and the model have it, and the schedule is 1f1b.
+
+    Returns
+    -------
+    name : str
+        For messages: ``--run``, or the file's name.
+    row : dict of str to str
+
+    Raises
+    ------
+    PPModelError
+        If a word is no key, or no number where one is needed.
+
+    Examples
+    --------
+    >>> name, row = stated_run("llama3_70b tp=8 pp=4 dp=4 global_batch=1024 iteration_s=30.5")
+    >>> name, row["model"], row["tp"], row["schedule"], row["iteration_s"]
+    ('--run', 'llama3_70b', '8', '1f1b', '30.5')
+    """
+    if text.strip().endswith((".yaml", ".yml")) and "=" not in text:
+        name, values = Path(text).name, _of_file(Path(text))
+    else:
+        name, values = "--run", {}
+        for word in text.split():
+            key, _, value = word.partition("=") if "=" in word else (MODEL, "=", word)
+            if key not in KEYS or key in values:
+                rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}"
+                raise PPModelError(name, word, rule, "write, for example, tp=8")
+            values[key] = value
+    row = dict.fromkeys(KEYS, "") | {"schedule": "1f1b"} | values
+    for key in MEASURED:
+        require_measured(key, row[key], name)
+    return name, row
+
+
+def _of_file(path):
+    """Keys and values of a YAML file that has one key a line."""
+    values = {}
+    for number, line in enumerate(read_text(path, _LARGEST_BYTES).splitlines(), start=1):
+        text = line.partition("#")[0].strip()
+        key, colon, value = (part.strip() for part in text.partition(":"))
+        if text and (not colon or key not in KEYS or key in values):
+            rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}, with a value"
+            raise PPModelError("key", shown(key), rule, "write, for example, tp: 8", where=f"{path}:{number}")
+        if text:
+            values[key] = value.strip("\"'")
+    return values

@@ -1,0 +1,86 @@
+"""A system under a framework as its file states it: the constants that the framework changes, and what it does."""
+
+from dataclasses import fields, replace
+
+from ppmodel.errors import PPModelError
+from ppmodel.measured.constants import value_of
+from ppmodel.measured.rows import framework_named
+from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
+
+_MERGED = (
+    "attention_factor", "pass_factor", "block_host", "tensor_host", "stage_overhead", "iteration_overhead",
+    "activation_factor", "fastest", "slowest",
+)  # fmt: skip
+"""What a system's constants contain, once it runs under a framework."""
+
+_UNITS = {"block_host": "us", "tensor_host": "us", "stage_overhead": "us", "iteration_overhead": "ms"}
+
+
+def start_under(system, framework=None, rows=()):
+    """A system to start a fit from, with a framework of its own.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        Read from a file.
+    framework : FrameworkSpec, optional
+        Without it, the system's own; else the one that all rows name; else the default.
+    rows : iterable of dict of str to str
+
+    Returns
+    -------
+    SystemSpec
+        Its provenance has the framework's values in a block ``framework``, and the constants that the framework
+        changes as they are under it: a file with these values is the same system.
+
+    Raises
+    ------
+    PPModelError
+        If rows name different frameworks.
+    """
+    if framework is None:
+        if system.framework is not None:
+            return system
+        named = list(dict.fromkeys(framework_named(row, system) or "megatron" for row in rows)) or ["megatron"]
+        if len(named) > 1:
+            rule = f"must be one for all rows, which name {', '.join(named)}"
+            raise PPModelError("framework", named[0], rule, "pass --framework, or calibrate to the files one by one")
+        framework = load_framework(named[0])
+    label = framework.name or "its own"
+    kept = {field.name: getattr(framework, field.name) for field in fields(FrameworkSpec)}
+    plain = {field.name: field.default for field in fields(FrameworkSpec)}
+    left_out = {*(name for name in kept if name.removesuffix("_s") in _MERGED), "name", "title", "provenance"}
+    own = FrameworkSpec(**{name: value for name, value in kept.items() if name not in left_out})
+    under = replace(framework.system(system), framework=own)
+    entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("framework.")}
+    stated = {entry.field: entry for entry in framework.provenance}
+    for name in _changed(system, under):
+        entry = entries.get(name) or Provenance(name, None, _UNITS.get(name.rpartition(".")[2], ""), "digest", "")
+        entries[name] = entry._replace(
+            value=to_unit(value_of(under, name), entry.unit), kind="digest",
+            source=f"as in the system {system.name} under the framework {label}",
+        )  # fmt: skip
+    for name in (name for name in kept if name not in left_out):
+        value, known = kept[name], stated.get(name)
+        if known or value != plain[name] or name == "p2p":
+            kind, source = (known.kind, known.source) if known else ("our choice", f"the framework {label}")
+            entries[f"framework.{name}"] = Provenance(f"framework.{name}", value, "", kind, source)
+    return replace(under, provenance=tuple(_by_block(entries.values())))
+
+
+def _changed(system, under):
+    """Names of the constants that differ."""
+    for block in ("kernels", "memory"):
+        before, after = getattr(system, block), getattr(under, block)
+        for field in fields(after) if after is not None else ():
+            value = getattr(after, field.name)
+            if value is not None and value != (getattr(before, field.name) if before is not None else field.default):
+                yield f"{block}.{field.name.removesuffix('_s')}"
+
+
+def _by_block(entries):
+    """The entries with those of a block together, blocks in order of appearance and behind all others."""
+    blocks = {}
+    for entry in entries:
+        blocks.setdefault(entry.field.rpartition(".")[0], []).append(entry)
+    return [entry for block in blocks.values() for entry in block]
