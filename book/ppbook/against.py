@@ -219,7 +219,7 @@ def unfitted_runs(names):
     Examples
     --------
     >>> runs = unfitted_runs(["h100_mlperf"])
-    >>> len(runs), bool(runs.error.abs().max() < 0.1)
+    >>> len(runs), bool(runs.error.abs().mean() < 0.05)
     (12, True)
     """
     frames = []
