@@ -38,15 +38,16 @@ def row_of(run):
     return {name: str((_PLAIN | stated)[name]) for name in COLUMNS}
 
 
-def throughput(compute_efficiency, schedules=None, change=None, runs=None):
+def throughput(compute_efficiency=None, schedules=None, change=None, runs=None):
     """Predicted TFLOP/s of a GPU for each run, on the packaged ``a100``.
 
-    The framework is that of the paper, which hides nothing and, with the interleaved schedule alone, cuts messages over
-    tensor-parallel ranks (section 4.1, Fig. 12); the packaged profile is fitted to later versions.
+    With one constant changed, the framework is that of the paper, which hides nothing and, with the interleaved schedule
+    alone, cuts messages over tensor-parallel ranks (section 4.1, Fig. 12); the packaged profile, which holds otherwise,
+    is fitted to later versions.
 
     Parameters
     ----------
-    compute_efficiency : float
+    compute_efficiency : float, optional
         In place of the system's.
     schedules : dict of str to str, optional
         Other schedules than ran, by name; to see that the numbers tell them apart.
@@ -66,12 +67,15 @@ def throughput(compute_efficiency, schedules=None, change=None, runs=None):
     >>> len(frame), bool(frame.error.abs().mean() < 0.03)
     (12, True)
     """
-    system = replace(load_system("a100"), compute_efficiency=compute_efficiency)
+    system = load_system("a100")
+    if compute_efficiency is not None:
+        system = replace(system, compute_efficiency=compute_efficiency)
     system = change(system) if change else system
     runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv") if runs is None else runs
     rates = []
     for row in map(row_of, runs.itertuples(index=False)):
-        ran_on = replace(system, framework=FrameworkSpec(scatter_messages=row["schedule"] == "interleaved-1f1b"))
+        of_paper = FrameworkSpec(scatter_messages=row["schedule"] == "interleaved-1f1b")
+        ran_on = system if compute_efficiency is None else replace(system, framework=of_paper)
         if row["schedule"] in (schedules or {}):
             row |= {"schedule": schedules[row["schedule"]], "chunks": "1"}
         run = run_of(row)

@@ -216,7 +216,7 @@ def predict(rows, system, zb_v="exposed", **options):
     """
     seconds = pd.DataFrame(index=rows.index, columns=[*SCHEDULES], dtype=float)
     for name, case in SCHEDULES.items():
-        given = options | ({"overlap_backward": False} if (name, zb_v) == ("zb_v", "exposed") else {})
+        given = {"overlap_backward": name != "zb_v" or zb_v == "hidden", **options}
         frames = [as_run([case], system=system, **run_of(row), **given) for row in rows.itertuples(index=False)]
         seconds[name] = pd.concat(frames).iteration_s.to_numpy()
     gains = {name: seconds[name] / seconds.stp - 1 for name in ("1f1b_i", "zb_v")}

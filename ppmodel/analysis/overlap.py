@@ -81,7 +81,7 @@ def compare_overlapped(cases, pp, overlap=FRAMEWORKS, *, tp, **given):
     >>> given = {"model": "llama3_8b", "system": "h100", "global_batch": 16, "sequence_parallel": True}
     >>> rows = {how: compare_overlapped(["1f1b", "zb-v"], 2, how, tp=2, **given) for how in OVERLAP}
     >>> (rows["the framework's"].tensor_s < rows["nothing"].tensor_s).tolist()
-    [True, True]
+    [True, False]
     """
     grid = resolve(cases, pp, tp=tp, **given, **(OVERLAP[overlap] if tp > 1 else {}))
     return frame_of(columns_of(grid), rows_of(grid.points()))  # no switch is the caller's choice
