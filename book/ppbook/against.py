@@ -69,9 +69,9 @@ def runs_of(names):
     DataFrame
         One row per run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
         ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``baseline_s``, from a constant
-        utilization per file; ``unfitted_s``, from the packaged system of the same device, under the profile
-        of the source's framework; and ``scaled_s``, that times one factor, as in `scaled_to_others`. Empty where there is no measurement
-        to compare with.
+        utilization per file; ``unfitted_s``, from the packaged system of the same device, under the profile of the
+        source's framework; and ``scaled_s``, that times one factor, as in `scaled_to_others`. Empty where there is no
+        measurement to compare with.
     """
     frames = []
     for name in names:

@@ -83,5 +83,5 @@ def compare_overlapped(cases, pp, overlap=FRAMEWORKS, *, tp, **given):
     >>> (rows["the framework's"].tensor_s < rows["nothing"].tensor_s).tolist()
     [True, False]
     """
-    grid = resolve(cases, pp, tp=tp, **given, **(OVERLAP[overlap] if tp > 1 else {}))
+    grid = resolve(list(cases), pp, tp=tp, **given, **(OVERLAP[overlap] if tp > 1 else {}))
     return frame_of(columns_of(grid), rows_of(grid.points()))  # no switch is the caller's choice

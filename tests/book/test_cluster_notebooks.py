@@ -109,14 +109,7 @@ def test_beside(recorded):
     assert hidden.saved["overlap_tensor", 4] > 0 == hidden.saved["nothing", 4]
     worth = recorded("beside_worth.csv").set_index(["layout", "global_batch"])
     assert {name for name, _ in worth.index} == {"pp 2, tp 8, dp 1", "pp 4, tp 4, dp 1"}
-    one = {
-        "model": "gpt3_175b",
-        "system": "dgx_h100_nodes",
-        "tp": 4,
-        "zero": 1,
-        "sequence_parallel": True,
-        "global_batch": 16,
-    }
+    one = {"model": "gpt3_175b", "system": "h100", "tp": 4, "zero": 1, "sequence_parallel": True, "global_batch": 16}
     times = {name: simulate(name, 4, **one).to_dict()["iteration_s"] for name in ("1f1b", "gpipe", "zb-h1")}
     assert worth.gain["pp 4, tp 4, dp 1", 16] == pytest.approx(1 - min(times.values()) / times["1f1b"])
 

@@ -62,13 +62,7 @@ def test_what_is_kept_fits_and_is_a_single_run(training, fitting):
     row = fitting[fitting.label == "1F1B"].iloc[-1]
     sizes = {name: int(row[name]) for name in ("tp", "cp", "dp")} | training.given
     alone = ppmodel.compare(
-        "1f1b",
-        int(row.pp),
-        model="llama3_8b",
-        system="h100",
-        global_batch=32,
-        recompute=row.recompute,
-        **sizes,
+        "1f1b", int(row.pp), model="llama3_8b", system="h100", global_batch=32, recompute=row.recompute, **sizes
     )
     assert row.iteration_s == alone.iteration_s[0]
     assert training.changed(as_case("1f1b"), row).iteration_s.tolist() == [row.iteration_s]

@@ -8,7 +8,18 @@ from functools import cache
 
 import pandas as pd
 
-from ppbook.stp import SCHEDULES, as_run, idle_s, layer_s, load_throughputs, offloads, one_constant, predict, run_of, table_of
+from ppbook.stp import (
+    SCHEDULES,
+    as_run,
+    idle_s,
+    layer_s,
+    load_throughputs,
+    offloads,
+    one_constant,
+    predict,
+    run_of,
+    table_of,
+)
 from ppmodel import formulas
 from ppmodel.metrics import exposed_passes, peak_activations
 from ppmodel.points import compare
