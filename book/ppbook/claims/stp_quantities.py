@@ -22,7 +22,6 @@ from ppbook.stp import (
 )
 from ppmodel import formulas
 from ppmodel.metrics import exposed_passes, peak_activations
-from ppmodel.points import compare
 from ppmodel.points.change import WITHOUT_NETWORK
 from ppmodel.specs import CollectiveSpec, load_model, load_system
 
