@@ -46,7 +46,7 @@ def test_each_schedule_hides_what_a_framework_would():
      ({"overlap_tensor": True}, "everything")],
 )  # fmt: skip
 def test_what_a_layout_states_is_kept(tmp_path, stated, overlap):
-    """What its file says of the overlap holds; what it leaves open is what the framework hides."""
+    """What its file says of the overlap holds as it does in words; what it leaves open is what the framework hides."""
     values = {"tp": 2, "dp": 1, "global_batch": 16, "sequence_parallel": True} | stated
     document = {name: {"value": value, "kind": "our choice", "source": "a test"} for name, value in values.items()}
     (tmp_path / "mine.yaml").write_text(json.dumps({"title": "mine"} | document))
@@ -54,4 +54,5 @@ def test_what_a_layout_states_is_kept(tmp_path, stated, overlap):
     given = {"tp": 2, "model": "llama3_8b", "system": "h100"}
     words = {"dp": 1, "global_batch": 16, "sequence_parallel": True}
     ours = compare_overlapped(["1f1b", "zb-v"], 2, stated_overlap(layout), layout=layout, **given).iteration_s.tolist()
-    assert ours == compare_overlapped(["1f1b", "zb-v"], 2, overlap, **words, **given).iteration_s.tolist()
+    assert stated_overlap(layout) == overlap
+    assert ours == ppmodel.compare(["1f1b", "zb-v"], 2, **words, **stated, **given).iteration_s.tolist()
