@@ -41,7 +41,7 @@ def row_of(run):
 def throughput(compute_efficiency=None, schedules=None, change=None, runs=None):
     """Predicted TFLOP/s of a GPU for each run, on the packaged ``a100``.
 
-    With one constant changed, the framework is that of the paper, which hides nothing and, with the interleaved schedule
+    With one constant changed, the framework is that of the paper, which hides nothing and, with interleaved 1F1B
     alone, cuts messages over tensor-parallel ranks (section 4.1, Fig. 12); the packaged profile, which holds otherwise,
     is fitted to later versions.
 

@@ -109,7 +109,7 @@ def test_beside(recorded):
     assert hidden.saved["overlap_tensor", 4] > 0 == hidden.saved["nothing", 4]
     worth = recorded("beside_worth.csv").set_index(["layout", "global_batch"])
     assert {name for name, _ in worth.index} == {"pp 2, tp 8, dp 1", "pp 4, tp 4, dp 1"}
-    one = {"model": "gpt3_175b", "system": "h100", "tp": 4, "zero": 1, "sequence_parallel": True, "global_batch": 16}
+    one = {"model": "gpt3_175b", "system": "h100", "tp": 4, "sequence_parallel": True, "global_batch": 16}
     times = {name: simulate(name, 4, **one).to_dict()["iteration_s"] for name in ("1f1b", "gpipe", "zb-h1")}
     assert worth.gain["pp 4, tp 4, dp 1", 16] == pytest.approx(1 - min(times.values()) / times["1f1b"])
 
@@ -134,7 +134,12 @@ def test_tensor_pipeline(recorded):
 @of("tensor-gains")
 def test_tensor_gains(recorded):
     """Gains and peaks are those of single runs, and all layouts that are listed fit."""
-    given = {"model": replace(load_model("stp_12b"), sequence=2048), "system": "a800", "tp": 4}
+    given = {
+        "model": replace(load_model("stp_12b"), sequence=2048),
+        "system": "a800",
+        "tp": 4,
+        "overlap_backward": True,
+    }
     seconds = {
         name: simulate(name, 4, global_batch=16, **given).iteration_s for name in ("zb-v", "stp", "interleaved-1f1b")
     }
@@ -166,7 +171,7 @@ def test_pairs(recorded):
     assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
     assert (table.off[:2] < 0).all()  # beside exchanges, kernels have fewer multiprocessors
     assert (table.off[2:4] > 0.5).all()
-    assert recorded("pairs_traced.json")["hidden"] > 2 * facts["hidden"]
+    assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
 
