@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import ppmodel
-from ppmodel.analysis.overlap import MEGATRON, OVERLAP, compare_overlapped, hides_in_backward, stated_overlap
+from ppmodel.analysis.overlap import FRAMEWORKS, OVERLAP, compare_overlapped, hides_in_backward, stated_overlap
 from ppmodel.specs import load_layout
 
 
@@ -26,27 +26,27 @@ def test_a_layout_in_a_file_is_the_same_layout_in_words():
 
 
 def test_each_schedule_hides_what_a_framework_would():
-    """Whole backwards do and split ones do not; without tensor parallelism there is nothing to hide."""
+    """The framework's is what a plain comparison has; without tensor parallelism there is nothing to hide."""
     given = {"model": "llama3_8b", "system": "h100", "global_batch": 16, "sequence_parallel": True}
     both = ["1f1b", "zb-v"]
     assert [hides_in_backward(name) for name in both] == [True, False]
     how = {way: compare_overlapped(both, 2, way, tp=2, **given).iteration_s.tolist() for way in OVERLAP}
-    assert how[MEGATRON] == [
-        ppmodel.compare("1f1b", 2, tp=2, **given).iteration_s[0], how["nothing"][1]
-    ]  # fmt: skip
-    assert how["everything"][0] < how[MEGATRON][0] < how["nothing"][0]
+    assert how[FRAMEWORKS] == ppmodel.compare(both, 2, tp=2, **given).iteration_s.tolist()
+    switched = ppmodel.compare(both, 2, tp=2, overlap_backward=False, **given)
+    assert how["nothing"] == switched.iteration_s.tolist()
+    assert how["everything"][0] < how[FRAMEWORKS][0] < how["nothing"][0]
     alone = [compare_overlapped(both, 2, way, tp=1, **given).iteration_s.tolist() for way in OVERLAP]
     assert alone[0] == alone[1] == alone[2]
 
 
 @pytest.mark.parametrize(
     ("stated", "overlap"),
-    [({}, MEGATRON), ({"overlap_backward": True}, MEGATRON),
+    [({}, FRAMEWORKS), ({"overlap_backward": True}, FRAMEWORKS),
      ({"overlap_backward": False}, "nothing"),
      ({"overlap_tensor": True}, "everything")],
 )  # fmt: skip
 def test_what_a_layout_states_is_kept(tmp_path, stated, overlap):
-    """What its file says of the overlap holds; what it leaves open is what Megatron-LM hides."""
+    """What its file says of the overlap holds as it does in words; what it leaves open is what the framework hides."""
     values = {"tp": 2, "dp": 1, "global_batch": 16, "sequence_parallel": True} | stated
     document = {name: {"value": value, "kind": "our choice", "source": "a test"} for name, value in values.items()}
     (tmp_path / "mine.yaml").write_text(json.dumps({"title": "mine"} | document))
@@ -54,4 +54,5 @@ def test_what_a_layout_states_is_kept(tmp_path, stated, overlap):
     given = {"tp": 2, "model": "llama3_8b", "system": "h100"}
     words = {"dp": 1, "global_batch": 16, "sequence_parallel": True}
     ours = compare_overlapped(["1f1b", "zb-v"], 2, stated_overlap(layout), layout=layout, **given).iteration_s.tolist()
-    assert ours == compare_overlapped(["1f1b", "zb-v"], 2, overlap, **words, **given).iteration_s.tolist()
+    assert stated_overlap(layout) == overlap
+    assert ours == ppmodel.compare(["1f1b", "zb-v"], 2, **words, **stated, **given).iteration_s.tolist()

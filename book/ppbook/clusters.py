@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ppmodel.analysis.overlap import MEGATRON, compare_overlapped, hides_in_backward
+from ppmodel.analysis.overlap import FRAMEWORKS, compare_overlapped
 from ppmodel.errors import PPModelError
 from ppmodel.measured import is_tight
 from ppmodel.points import PARTS
@@ -39,7 +39,7 @@ class Training(NamedTuple):
         device = self.system.title.split(",")[0]
         return f"{self.model.title}, {self.gpus:,} x {device}, {self.global_batch:,} sequences"
 
-    def compare(self, cases, pp, tp, cp, overlap=MEGATRON, **layout):
+    def compare(self, cases, pp, tp, cp, overlap=FRAMEWORKS, **layout):
         """Compare schedules in one layout of all GPUs; those that it refuses are left out.
 
         Parameters
@@ -66,7 +66,7 @@ class Training(NamedTuple):
         return self.compare([case], row.pp, row.tp, row.cp, **{"recompute": row.recompute} | changes)
 
     def under(self, overlap, rows, cases):
-        """Simulate rows under another overlap than Megatron-LM's; those that it does not concern are kept.
+        """Simulate rows under another overlap than the framework's; without tensor parallelism they are kept.
 
         Parameters
         ----------
@@ -83,9 +83,8 @@ class Training(NamedTuple):
         """
         frames = []
         for (label, *sizes), points in rows.groupby(["label", "pp", "tp", "cp"], sort=False):
-            differs = sizes[1] > 1 and (overlap == "everything" or hides_in_backward(cases[label].name))
             again = {"recompute": list(points.recompute)}
-            frames.append(self.compare([cases[label]], *sizes, overlap, **again) if differs else points)
+            frames.append(self.compare([cases[label]], *sizes, overlap, **again) if sizes[1] > 1 else points)
         return pd.concat(frames, ignore_index=True).assign(overlap=overlap)
 
     def fitting(self, cases, usual, sizes, layers):

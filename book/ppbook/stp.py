@@ -9,7 +9,7 @@ from ppmodel.costs import PARTS, OpCosts, stages
 from ppmodel.errors import PPModelError
 from ppmodel.metrics.bubbles import busy_s
 from ppmodel.ops import OpKind
-from ppmodel.points import compare
+from ppmodel.points import columns_of, frame_of, resolve, rows_of
 from ppmodel.schedules import build
 from ppmodel.schedules.cases import as_case, built
 from ppmodel.simulation import compile_graph, run_graph
@@ -166,6 +166,28 @@ def run_of(row):
     }  # fmt: skip
 
 
+def as_run(schedules, pp, **given):
+    """Compare schedules in a layout that was run: none of its options is our choice, so none is told to be left out.
+
+    Parameters
+    ----------
+    schedules, pp, **given
+        As in `ppmodel.compare`.
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> run = run_of(next(load_throughputs().itertuples()))
+    >>> as_run(["zb-v", "stp"], system=one_constant(), **run).label.tolist()
+    ['ZB-V', 'STP']
+    """
+    grid = resolve(schedules, pp, **given)
+    return frame_of(columns_of(grid), rows_of(grid.points()))
+
+
 def predict(rows, system, zb_v="exposed", **options):
     """What the model says of measured runs.
 
@@ -194,8 +216,8 @@ def predict(rows, system, zb_v="exposed", **options):
     """
     seconds = pd.DataFrame(index=rows.index, columns=[*SCHEDULES], dtype=float)
     for name, case in SCHEDULES.items():
-        given = {"system": system, "overlap_backward": name != "zb_v" or zb_v == "hidden", **options}
-        frames = [compare([case], **run_of(row), **given) for row in rows.itertuples(index=False)]
+        given = {"overlap_backward": name != "zb_v" or zb_v == "hidden", **options}
+        frames = [as_run([case], system=system, **run_of(row), **given) for row in rows.itertuples(index=False)]
         seconds[name] = pd.concat(frames).iteration_s.to_numpy()
     gains = {name: seconds[name] / seconds.stp - 1 for name in ("1f1b_i", "zb_v")}
     rows = rows.assign(**{f"ours_{name}": gain for name, gain in gains.items()})

@@ -2,24 +2,17 @@
 
 from functools import cache
 
-import pandas as pd
-
 from ppmodel import schedules
 from ppmodel.ops import OpKind
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
-from ppmodel.schedules.cases import as_case
 
-MEGATRON = "Megatron-LM's"
-OVERLAP = {
-    "nothing": {"overlap_backward": False},
-    MEGATRON: {"overlap_backward": True},
-    "everything": {"overlap_tensor": True},
-}
-"""Switches of a layout for what is hidden; Megatron-LM's are for schedules that `hides_in_backward`."""
+FRAMEWORKS = "the framework's"
+OVERLAP = {"nothing": {"overlap_backward": False}, FRAMEWORKS: {}, "everything": {"overlap_tensor": True}}
+"""Switches of a layout for what is hidden; without any, it is what the framework hides."""
 
 
 def stated_overlap(layout):
-    """What is hidden in a layout: what its file states, and what Megatron-LM hides by default if it states nothing.
+    """What is hidden in a layout: what its file states, and what the framework hides if it states nothing.
 
     Parameters
     ----------
@@ -35,12 +28,12 @@ def stated_overlap(layout):
     --------
     >>> from ppmodel.specs import load_layout
     >>> stated_overlap(load_layout("gpus_64"))
-    "Megatron-LM's"
+    "the framework's"
     """
     if layout.overlap_tensor:
         return "everything"
     stated = "overlap_backward" in [value.field for value in layout.provenance]
-    return "nothing" if stated and not layout.overlap_backward else MEGATRON
+    return "nothing" if stated and not layout.overlap_backward else FRAMEWORKS
 
 
 @cache
@@ -65,8 +58,8 @@ def hides_in_backward(name):
     return bool((kinds == OpKind.B).sum() > (kinds == OpKind.W).sum())
 
 
-def compare_overlapped(cases, pp, overlap=MEGATRON, *, tp, **given):
-    """Compare schedules, each hiding what a framework would hide of its tensor-parallel collectives.
+def compare_overlapped(cases, pp, overlap=FRAMEWORKS, *, tp, **given):
+    """Compare schedules that hide nothing, what the framework hides, or all of their tensor-parallel collectives.
 
     Parameters
     ----------
@@ -86,17 +79,9 @@ def compare_overlapped(cases, pp, overlap=MEGATRON, *, tp, **given):
     Examples
     --------
     >>> given = {"model": "llama3_8b", "system": "h100", "global_batch": 16, "sequence_parallel": True}
-    >>> hidden, plain = (compare_overlapped(["1f1b", "zb-v"], 2, how, tp=2, **given) for how in (MEGATRON, "nothing"))
-    >>> (hidden.tensor_s < plain.tensor_s).tolist()
+    >>> rows = {how: compare_overlapped(["1f1b", "zb-v"], 2, how, tp=2, **given) for how in OVERLAP}
+    >>> (rows["the framework's"].tensor_s < rows["nothing"].tensor_s).tolist()
     [True, False]
     """
-    cases, frames = [as_case(case) for case in cases], []
-    for whole in (True, False):
-        group = [case for case in cases if hides_in_backward(case.name) == whole]
-        switches = OVERLAP[overlap] if tp > 1 else {}
-        if tp > 1 and overlap == MEGATRON and not whole:
-            switches = {"overlap_backward": False}
-        if group:
-            grid = resolve(group, pp, tp=tp, **given, **switches)
-            frames.append(frame_of(columns_of(grid), rows_of(grid.points())))  # no switch is the caller's choice
-    return pd.concat(frames, ignore_index=True)
+    grid = resolve(list(cases), pp, tp=tp, **given, **(OVERLAP[overlap] if tp > 1 else {}))
+    return frame_of(columns_of(grid), rows_of(grid.points()))  # no switch is the caller's choice

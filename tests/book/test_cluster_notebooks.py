@@ -109,14 +109,7 @@ def test_beside(recorded):
     assert hidden.saved["overlap_tensor", 4] > 0 == hidden.saved["nothing", 4]
     worth = recorded("beside_worth.csv").set_index(["layout", "global_batch"])
     assert {name for name, _ in worth.index} == {"pp 2, tp 8, dp 1", "pp 4, tp 4, dp 1"}
-    one = {
-        "model": "gpt3_175b",
-        "system": "dgx_h100_nodes",
-        "tp": 4,
-        "zero": 1,
-        "sequence_parallel": True,
-        "global_batch": 16,
-    }
+    one = {"model": "gpt3_175b", "system": "h100", "tp": 4, "sequence_parallel": True, "global_batch": 16}
     times = {name: simulate(name, 4, **one).to_dict()["iteration_s"] for name in ("1f1b", "gpipe", "zb-h1")}
     assert worth.gain["pp 4, tp 4, dp 1", 16] == pytest.approx(1 - min(times.values()) / times["1f1b"])
 
@@ -141,8 +134,12 @@ def test_tensor_pipeline(recorded):
 @of("tensor-gains")
 def test_tensor_gains(recorded):
     """Gains and peaks are those of single runs, and all layouts that are listed fit."""
-    model, layers = replace(load_model("stp_12b"), sequence=2048), (4,) * 7 + (2,)
-    given = {"model": model, "system": "a800", "tp": 4, "layers": layers, "overlap_backward": True}
+    given = {
+        "model": replace(load_model("stp_12b"), sequence=2048),
+        "system": "a800",
+        "tp": 4,
+        "overlap_backward": True,
+    }
     seconds = {
         name: simulate(name, 4, global_batch=16, **given).iteration_s for name in ("zb-v", "stp", "interleaved-1f1b")
     }
@@ -172,9 +169,9 @@ def test_pairs(recorded):
     assert table.trace["the pair"] == profile["took"] == 129.01
     assert abs(profile["walked_off"]) < 0.05 < profile["ours_off"]  # the walk stands, the durations do not
     assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
-    assert (table.off[:2] < -0.2).all()
+    assert (table.off[:2] < 0).all()  # beside exchanges, kernels have fewer multiprocessors
     assert (table.off[2:4] > 0.5).all()
-    assert recorded("pairs_traced.json")["hidden"] > 2 * facts["hidden"]
+    assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
 
@@ -191,7 +188,7 @@ def test_take(recorded):
     assert (facts["cases"], len(fastest)) == ("2", 2)
     assert (facts["least_gain"], facts["most_gain"]) == (f"{100 * gains.min():.1f} %", f"{100 * gains.max():.1f} %")
     for row in (fastest.iloc[0], best[best.schedule == "zb-v"].iloc[-1]):
-        assert one_of_take(row, overlap_backward=row.schedule != "zb-v") == pytest.approx(row.iteration_s)
+        assert one_of_take(row) == pytest.approx(row.iteration_s)
     saved = recorded("take_saved.csv").set_index("where")
     parts = saved[["hidden", "bubble", "rest", "again_here", "again", "layout"]]
     np.testing.assert_allclose(parts.sum(axis=1), saved.saved)
@@ -199,7 +196,7 @@ def test_take(recorded):
     for where, row in fastest.iterrows():  # the base in the winner's layout, whether it fits there or not
         there = best[(best["where"] == where) & (best.label == saved.base[where])].iloc[0]
         in_its_place = pd.concat([row.drop(["schedule", "options"]), there[["schedule", "options"]]])
-        here = one_of_take(in_its_place, overlap_backward=True)
+        here = one_of_take(in_its_place)
         within = parts.loc[where, ["hidden", "bubble", "rest", "again_here"]].sum()
         assert within * there.iteration_s == pytest.approx(here - row.iteration_s, abs=1e-9 * here)
     require_baselines_of_take(recorded)
@@ -223,22 +220,23 @@ def require_baselines_of_take(recorded):
     """The more the framework hides, the faster the base; what is hidden by default gives the gains of the page."""
     bases, best = recorded("take_bases.csv"), recorded("take.csv")
     seconds = bases.pivot(index="where", columns="overlap", values="iteration_s_base")
-    assert (seconds["nothing"] >= seconds["Megatron-LM's"] - 1e-9).all()
-    assert (seconds["Megatron-LM's"] >= seconds["everything"] - 1e-9).all()
-    default = bases[bases.overlap == "Megatron-LM's"].set_index("where").against
+    assert (seconds["nothing"] >= seconds["the framework's"] - 1e-9).all()
+    assert (seconds["the framework's"] >= seconds["everything"] - 1e-9).all()
+    default = bases[bases.overlap == "the framework's"].set_index("where").against
     np.testing.assert_allclose(default, best.groupby("where").against.min()[default.index], atol=1e-12)
     saved = recorded("take_saved.csv").set_index("where").saved
     np.testing.assert_allclose(-default[saved.index], saved)
 
 
-def one_of_take(row, **overlap):
+def one_of_take(row):
     """Seconds of an iteration of a row, simulated alone."""
     again = int(row.recompute) if str(row.recompute).isdigit() else row.recompute
     given = {name: int(row[name]) for name in ("tp", "cp", "dp", "zero", "global_batch")}
     chunked = str(row.options).startswith("chunks=")
     case = (row.schedule, {"chunks": int(row.options.removeprefix("chunks="))}) if chunked else row.schedule
-    given |= {"model": row.model, "system": row.system, "sequence_parallel": True, "recompute": again}
-    return simulate(case, int(row.pp), **given, **overlap).iteration_s
+    given |= {"model": row.model, "system": row.system, "sequence_parallel": True}
+    given |= {} if again == "none" else {"recompute": again}
+    return simulate(case, int(row.pp), **given).iteration_s
 
 
 @of("nodes")

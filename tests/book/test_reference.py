@@ -6,6 +6,7 @@ recomputed: there the check is only that their sum is the one that was written d
 """
 
 import csv
+import hashlib
 from decimal import Decimal
 from functools import cache
 
@@ -176,7 +177,25 @@ def activations(name, place, column, text):
     return held != pytest.approx(float(text), rel=0.03)
 
 
-RUNS = sorted(path.name for path in (REFERENCE / "measured").glob("*.csv"))
+DIGESTS = {
+    "dgxc_h100.csv": "7de012ecd52285d5",
+    "internevo_a100.csv": "c1f6ddd4fe003556",
+    "llm_foundry_fsdp.csv": "0ba59e7f9ade5f0d",
+    "megatron_bridge.csv": "878e7cbee025506a",
+    "mlperf_b200.csv": "b8e179e1d495e304",
+    "nanotron_h100.csv": "a4aa4060de7661fc",
+    "nemo.csv": "7d24d8ec9ce453f5",
+    "playbook_h100.csv": "51657c51e4ecb750",
+    "attention.csv": "1cc79995ffd0fea1",
+    "attention_charts.csv": "7672299fd1b81a11",
+    "collectives.csv": "12c4fafabc9fc0ea",
+    "collectives_nodes.csv": "95e7c07a8443872a",
+    "gemm.csv": "c4ea63f778bcb496",
+    "gemm_sustained.csv": "8cf83b960c8c5ca9",
+}
+"""The start of the SHA-256 of tables that no system is fitted to, so that no stated error moves with their numbers."""
+
+RUNS = sorted({path.name for path in (REFERENCE / "measured").glob("*.csv")} - {*DIGESTS})
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -185,6 +204,13 @@ def test_a_changed_run_is_noticed(name):
     checks = [refused, another_node, another_model, another_error, activations]
     left = [change for change in changes(name) if not any(check(name, *change) for check in checks)]
     assert another_prediction(name, left) == []
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_a_table_that_nothing_is_fitted_to_is_as_it_was_read(name):
+    """Its numbers were compared with their source once; a change of any is noticed here."""
+    content = next(REFERENCE.rglob(name)).read_bytes()
+    assert hashlib.sha256(content).hexdigest().startswith(DIGESTS[name])
 
 
 # ---- tables of papers --------------------------------------------------------------------------------
@@ -256,18 +282,18 @@ def another_throughput(_name, place, column, text):
     """The mean errors of throughput of each figure and number of chunks are those that claim 11 expects."""
     runs = megatron_runs().copy()
     runs[column] = runs[column].astype(object if not text.isdigit() else runs[column].dtype)
-    key = ("measured_throughput", int(runs.figure[place]), int(runs.chunks[place]), 0.72)
+    key = ("measured_throughput", int(runs.figure[place]), int(runs.chunks[place]), 0.74)
     own = (runs.figure == key[1]) & (runs.chunks == key[2])
     assert not another_margin(key, runs[own].error.mean())
     changed = runs.iloc[[place]].drop(columns=["predicted", "error"]).astype({column: float})
     changed[column] = float(text) if column == "tflops_per_gpu" else int(text)
-    runs.loc[place, "error"] = megatron.throughput(0.72, runs=changed).error.iloc[0]
+    runs.loc[place, "error"] = megatron.throughput(0.74, runs=changed).error.iloc[0]
     return another_margin(key, runs[own].error.mean())
 
 
 @cache
 def megatron_runs():
-    return megatron.throughput(0.72)
+    return megatron.throughput(0.74)
 
 
 def another_overlap(name, place, column, text):
@@ -351,4 +377,4 @@ def test_unchanged_tables_are_as_they_should_be():
 def test_every_published_file_has_a_check():
     """A new file of numbers of others comes with one."""
     found = {path.relative_to(REFERENCE) for path in REFERENCE.rglob("*.csv")}
-    assert {path.name for path in found if path.parts[0] not in OURS} == {*RUNS, *CHECKS}
+    assert {path.name for path in found if path.parts[0] not in OURS} == {*RUNS, *DIGESTS, *CHECKS}

@@ -8,10 +8,20 @@ from functools import cache
 
 import pandas as pd
 
-from ppbook.stp import SCHEDULES, idle_s, layer_s, load_throughputs, offloads, one_constant, predict, run_of, table_of
+from ppbook.stp import (
+    SCHEDULES,
+    as_run,
+    idle_s,
+    layer_s,
+    load_throughputs,
+    offloads,
+    one_constant,
+    predict,
+    run_of,
+    table_of,
+)
 from ppmodel import formulas
 from ppmodel.metrics import exposed_passes, peak_activations
-from ppmodel.points import compare
 from ppmodel.points.change import WITHOUT_NETWORK
 from ppmodel.specs import CollectiveSpec, load_model, load_system
 
@@ -123,8 +133,8 @@ def _gains(assumption, tensor, sequence, **options):
     """Seconds of the three schedules on the 12.1B model with four ranks and 64 sequences."""
     system, keywords = stp_assumptions()[assumption]
     spec = replace(load_model("stp_12b"), sequence=sequence)
-    layout = {"tp": tensor, "global_batch": 64, "layers": (4,) * 7 + (2,), "overlap_backward": True}
-    return compare(
+    layout = {"tp": tensor, "global_batch": 64, "overlap_backward": True}
+    return as_run(
         [*SCHEDULES.values()], 4, model=spec, system=system, **layout, **keywords, **options
     ).iteration_s.array
 
@@ -171,7 +181,7 @@ def _stp_run(assumption, run=None, **layout):
     system, keywords = stp_assumptions()[assumption]
     link = layout.pop("link", 1.0) * system.host_bandwidth_bytes_per_s
     keywords = {"overlap_backward": True, **run_of(run), **keywords, **layout}
-    return compare("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **keywords).iloc[0]
+    return as_run("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **keywords).iloc[0]
 
 
 @cache
@@ -211,9 +221,9 @@ def filled_gain(assumption, offload):
     system, keywords = stp_assumptions()[assumption]
     keywords = {"model": replace(load_model("stp_12b"), sequence=8192), "system": system, "tp": 4, **keywords}
     keywords |= {"global_batch": 192, "microbatch_size": [1, 2, 4], "recompute": ["none", "selective", "full"]}
-    rows = compare([*SCHEDULES.values()], 4, overlap_backward=True, **keywords)
+    rows = as_run([*SCHEDULES.values()], 4, overlap_backward=True, **keywords)
     if offload:
-        rows = pd.concat([rows, compare("stp", 4, overlap_backward=True, **keywords, **offloads())])
+        rows = pd.concat([rows, as_run("stp", 4, overlap_backward=True, **keywords, **offloads())])
     best = rows[rows.fits.eq(True)].groupby("schedule").iteration_s.min()
     return float(best.drop("stp").min() / best["stp"]) - 1
 
