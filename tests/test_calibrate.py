@@ -17,8 +17,7 @@ from test_predict import ROW, write
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
-from ppmodel.measured import FITS, is_tight, memory_errors, memory_margin, predicted, read_rows
-from ppmodel.measured import fit as fit_word
+from ppmodel.measured import FITS, fit_word, is_tight, memory_errors, memory_margin, predicted, read_rows
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import FITTED_MFU, SCALE, calibrated, fitted_values, unseen
 from ppmodel.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values

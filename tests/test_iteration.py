@@ -121,7 +121,7 @@ def test_the_command_tells_where_the_time_goes(capsys):
     assert "tensor parallel" in said
     assert "of the peak" in said
     assert "nodes               8 of up to 8 GPUs" in said
-    assert "fit" not in said
+    assert "of 80: fits\n" in said
     assert main([*command.split(), "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)

@@ -57,10 +57,10 @@ def memory_margin():
 
 
 FITS = "fits", "tight", "may not fit", "does not fit"
-"""The words of `fit`, in order of the memory that a run needs."""
+"""The words of `fit_word`, in order of the memory that a run needs."""
 
 
-def fit(held_bytes, capacity_bytes):
+def fit_word(held_bytes, capacity_bytes):
     """Whether runs fit, with a margin on both sides: predictions of memory are off by as much on average.
 
     Parameters
@@ -78,7 +78,7 @@ def fit(held_bytes, capacity_bytes):
 
     Examples
     --------
-    >>> [fit(held, 80e9) for held in (70e9, 79e9, 81e9, 90e9)]
+    >>> [fit_word(held, 80e9) for held in (70e9, 79e9, 81e9, 90e9)]
     ['fits', 'tight', 'may not fit', 'does not fit']
     """
     margin = memory_margin()
@@ -93,7 +93,7 @@ def is_tight(held_bytes, capacity_bytes):
     Parameters
     ----------
     held_bytes, capacity_bytes
-        As in `fit`.
+        As in `fit_word`.
 
     Returns
     -------

@@ -105,7 +105,7 @@ def iteration_columns(point, iteration):
     -------
     dict
     """
-    from ppmodel.measured.margin import fit  # measured rows are points, too
+    from ppmodel.measured.margin import fit_word  # measured rows are points, too
 
     model, system, layout = point.model, point.changed_system, point.complete_layout
     timeline = run_graph(point.graph, point.costs) if point.costs.offload else None
@@ -120,7 +120,7 @@ def iteration_columns(point, iteration):
         "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
         "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (gpu_s * peak),
         "peak_memory_bytes": float(of_ranks.total[fullest]), "memory_capacity_bytes": system.memory_capacity_bytes,
-        "fits": of_ranks.fits(system), "fit": fit(of_ranks.total[fullest], system.memory_capacity_bytes),
+        "fits": of_ranks.fits(system), "fit": fit_word(of_ranks.total[fullest], system.memory_capacity_bytes),
         "slowest_over_mean": iteration.slowest_over_mean,
     }  # fmt: skip
 
