@@ -15,7 +15,7 @@ from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
 from ppmodel.measured.joint import FittedRows
 from ppmodel.measured.joint import fitted_together as fitted_rows_together
-from ppmodel.measured.rows import run_of
+from ppmodel.measured.rows import is_healthy, run_of
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
@@ -109,8 +109,8 @@ def fitted_rows(name):
 
 
 def timed_rows(name):
-    """`fitted_rows` that have a measured time."""
-    return [row for row in fitted_rows(name) if row["iteration_s"]]
+    """`fitted_rows` that have a measured time, of healthy runs."""
+    return [row for row in fitted_rows(name) if row["iteration_s"] and is_healthy(row)]
 
 
 def start_of(name):

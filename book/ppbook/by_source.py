@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from ppbook.ranges import FILES, LEAST_MFU, MEASURED, SYSTEMS
+from ppbook.ranges import FILES, MEASURED, SYSTEMS
 from ppmodel.costs import model_flops, parameters
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.baseline import constant_utilization, scaled_to_others
 from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import run_of, system_of
+from ppmodel.measured.rows import LEAST_MFU, run_of, system_of
 from ppmodel.points import compare
 from ppmodel.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
 

@@ -77,10 +77,11 @@ def scaled_to_others(seconds, rows):
     -------
     ndarray of float, shape (num_rows,)
         Predicted over measured times then have a median of one over the other folds; the folds are those of
-        `calibrated`.
+        `calibrated`. NaN where all rows are of one configuration.
     """
     shares = seconds / np.array([float(row["iteration_s"]) for row in rows])
     scaled = np.empty(len(rows))
     for seen, held_out in parted([configuration(row) for row in rows], FOLDS, SEED):
-        scaled[held_out] = seconds[held_out] / np.median(shares[seen])
+        others = shares[seen]
+        scaled[held_out] = seconds[held_out] / np.median(others) if len(others) else np.nan
     return scaled
