@@ -129,9 +129,10 @@ class SystemSpec(Checked):
         """
         if self.errors is not None and self.errors.time_nine_tenths is not None:
             return 1 / (1 + self.errors.time_nine_tenths), 1 / (1 - self.errors.time_nine_tenths)
-        if self.kernels is None or self.framework is None or self.framework.fastest is None:
+        framework = self.framework
+        if self.kernels is None or framework is None or framework.fastest is None or framework.slowest is None:
             return None
-        return self.framework.fastest, self.framework.slowest
+        return framework.fastest, framework.slowest
 
 
 def load_system(name: str | os.PathLike[str]) -> SystemSpec:
