@@ -178,6 +178,7 @@ def test_pairs(recorded):
 
 
 @of("take")
+@pytest.mark.filterwarnings("ignore::ppmodel.points.effect.NoEffectWarning")  # some layouts leave a switch idle
 def test_take(recorded):
     """Every row fits and is a single simulation; gains are on the faster of 1F1B and interleaved 1F1B, and add up."""
     best, facts = recorded("take.csv"), recorded("take.json")

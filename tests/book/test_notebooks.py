@@ -145,6 +145,7 @@ def test_systems(recorded):
     assert kinds["stated"]["dgx_a100"] == 4
 
 
+@pytest.mark.filterwarnings("ignore::ppmodel.points.effect.NoEffectWarning")  # some layouts leave a switch idle
 def test_your_system(tmp_path):
     """Every layout of the GPUs is asked under every schedule; what is taken fits, and nothing that fits is faster."""
     layout = {"title": "mine", "dp": 4, "tp": 2, "pp": 2, "global_batch": 16, "zero": 1, "sequence_parallel": True}
@@ -227,7 +228,7 @@ def test_exercises(recorded):
 @of("own-schedule")
 def test_own_schedule(recorded):
     """One's own table leads, on the network that is stated; the cells of the deadlock are marked, and no others."""
-    assert recorded("own_marked.csv").operation.tolist() == ["0B0", "1F3", "2F3", "3F3"]
+    assert recorded("own_marked.csv").operation.tolist() == ["0B0", "1F3"]
     assert dict(recorded("own_facts.csv").values)["peak activations by rank"] == "5, 4, 2, 1"
     rank = recorded("own_rank.csv").set_index("label")
     mine, seconds = read_table(template_path("my_table", ".csv")), {"forward": 1, "backward": 2, "comm": 1.5}

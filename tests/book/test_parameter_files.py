@@ -43,7 +43,7 @@ def test_parameters_name_a_template_or_a_file(tmp_path, monkeypatch):
         ("table", "my_tabel", "table = my_tabel: .*did you mean my_table"),
         ("table", 4, "table = 4: must be the name or file of a table"),
         ("mistakes", ["nowhere.csv"], "mistakes = nowhere.csv: is not a file; check the path"),
-        ("generator", "slip.csv", r"slip.csv:\d: generator = slip.csv: is not Python"),
+        ("generator", "slip.csv", "generator = slip.csv: must end in .py"),
         ("generator", "nowhere.py", "generator = nowhere.py: is not a file; check the path"),
         ("forward", 0, "must be a number of seconds above 0"),
         ("comm", -1, "must be a number of seconds, 0 or more"),
