@@ -217,8 +217,9 @@ def test_the_first_page_says_what_stands(page):
     trained = {row.locator("td").first.inner_text() for row in page.locator("article table tbody tr").all()}
     assert len(trained) == int(json.loads((HTML / "results/take.json").read_text())["cases"])
     ranges = re.findall(r"([\d.]+) to ([\d.]+) %", page.locator("#how-far-to-trust-it").inner_text())
-    (low, high), (raw, worst) = ranges[:2]
+    (low, high), (least, most), (raw, worst) = ranges[:3]
     assert 0 < float(low) < float(high) < 10 < float(worst) < 100
+    assert 0 < float(least) < float(most) < 10
     assert float(raw) < float(worst)
     runs = json.loads((HTML / "results/measured_runs.json").read_text())
     rows = sum(int(runs[f"{gpu}_rows"]) for gpu in ("a100", "b200", "h100"))
