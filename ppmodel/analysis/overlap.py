@@ -3,7 +3,7 @@
 from functools import cache
 
 from ppmodel import schedules
-from ppmodel.ops import OpKind
+from ppmodel.costs.partition import has_whole_backwards
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
 
 FRAMEWORKS = "the framework's"
@@ -54,8 +54,7 @@ def hides_in_backward(name):
     >>> hides_in_backward("1f1b"), hides_in_backward("dualpipev"), hides_in_backward("zb-v")
     (True, True, False)
     """
-    kinds = schedules.small(name).kind
-    return bool((kinds == OpKind.B).sum() > (kinds == OpKind.W).sum())
+    return has_whole_backwards(schedules.small(name))
 
 
 def compare_overlapped(cases, pp, overlap=FRAMEWORKS, *, tp, **given):

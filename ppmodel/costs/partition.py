@@ -59,9 +59,8 @@ def check_layout(layout, model, system, schedule):
         rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
         raise SpecificationError("offload", value, rule, remedy)
-    if layout.overlap_backward is None:
-        layout = replace(layout, overlap_backward=hides_by_itself(system.framework, schedule))
-    return _checked(layout, model, schedule.num_ranks, schedule.table_microbatches)
+    hides = hides_by_itself(system.framework, schedule) if layout.overlap_backward is None else layout.overlap_backward
+    return _checked(layout, hides, model, schedule.num_ranks, schedule.table_microbatches)
 
 
 def hides_by_itself(framework, schedule):
@@ -83,17 +82,20 @@ def hides_by_itself(framework, schedule):
     >>> [hides_by_itself(load_framework("megatron"), build(name, 4, 8)) for name in ("1f1b", "dualpipev", "zb-v")]
     [True, True, False]
     """
-    if framework is None or not framework.overlap_backward:
-        return False
+    return framework is not None and framework.overlap_backward and has_whole_backwards(schedule)
+
+
+def has_whole_backwards(schedule):
+    """Whether most backwards of a schedule are whole, so that they can hide collectives under weight gradients."""
     return bool((schedule.kind == OpKind.B).sum() > (schedule.kind == OpKind.W).sum())
 
 
 @lru_cache(_SHARES_KEPT)
-def _checked(layout, model, num_ranks, num_microbatches):
+def _checked(layout, hides, model, num_ranks, num_microbatches):
     for field, value, holds, rule, remedy in _rules(layout, model):
         if not holds:
             raise SpecificationError(field, value, rule, remedy)
-    return layout.at(num_ranks, num_microbatches)
+    return replace(layout, overlap_backward=hides).at(num_ranks, num_microbatches)
 
 
 def _rules(layout, model):

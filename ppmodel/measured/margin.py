@@ -82,7 +82,7 @@ def fit_word(held_bytes, capacity_bytes):
     ['fits', 'tight', 'may not fit', 'does not fit']
     """
     margin = memory_margin()
-    share = np.asarray(held_bytes, dtype=float) / capacity_bytes
+    share = np.asarray(held_bytes, dtype=float) / np.asarray(capacity_bytes, dtype=float)
     words = np.array(FITS)[(share[..., None] > (1 - margin, 1.0, 1 + margin)).sum(axis=-1)]
     return words if words.ndim else str(words)
 
@@ -104,5 +104,4 @@ def is_tight(held_bytes, capacity_bytes):
     >>> is_tight(70e9, 80e9), is_tight(79e9, 80e9), is_tight(81e9, 80e9)
     (False, True, False)
     """
-    enough = (1 - memory_margin()) * capacity_bytes
-    return (held_bytes > enough) & (held_bytes <= capacity_bytes)
+    return fit_word(held_bytes, capacity_bytes) == "tight"

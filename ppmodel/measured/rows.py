@@ -237,12 +237,10 @@ def with_kernels(system, named):
     spec, (first_attention, fused_norm) = system.kernels, named or (False, False)
     if spec is None or not (first_attention or fused_norm):
         return system
-    plain, forward = system.compute_efficiency, spec.attention_efficiency
     factor = spec.first_attention_factor if first_attention else 1.0
     stream = spec.fused_norm_efficiency if fused_norm else None
     changed = unchecked(
-        spec, attention_efficiency=factor * (forward or plain),
-        attention_backward_efficiency=factor * (spec.attention_backward_efficiency or forward or plain),
+        spec, **spec.attention_times(factor, system.compute_efficiency),
         stream_efficiency=stream or spec.stream_efficiency,
     )  # fmt: skip
     memory = system.memory

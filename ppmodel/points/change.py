@@ -129,6 +129,8 @@ class Change:
         SystemSpec
             The changed system, under the same name.
         """
+        if self == UNCHANGED:
+            return system
         follows = 1.0 if self.memory_follows else _REFERENCE_FLOPS / system.peak_compute_flops
         memory = system.memory_bandwidth_bytes_per_s * self.memory * follows
         if (nodes := system.nodes) is not None:

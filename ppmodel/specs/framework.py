@@ -121,11 +121,8 @@ class FrameworkSpec(Checked):
         kernels, memory = system.kernels, system.memory
         if kernels is not None:
             host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in _HOST}
-            plain, forward = system.compute_efficiency, kernels.attention_efficiency
-            backward = kernels.attention_backward_efficiency or forward
             if self.attention_factor != 1.0:
-                host["attention_efficiency"] = self.attention_factor * (forward or plain)
-                host["attention_backward_efficiency"] = self.attention_factor * (backward or plain)
+                host |= kernels.attention_times(self.attention_factor, system.compute_efficiency)
             if self.pass_factor != 1.0:
                 host |= {
                     name: self.pass_factor * (getattr(kernels, name) or system.memory_efficiency) for name in _PASSES

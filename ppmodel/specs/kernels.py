@@ -93,6 +93,14 @@ class KernelSpec(Checked):
     stage_overhead_s: Time = 0.0
     iteration_overhead_s: Time = 0.0
 
+    def attention_times(self, factor: float, plain: float) -> dict[str, float]:
+        """Both attention efficiencies times a factor; where they are not given, `plain` is e_c of the system."""
+        forward = self.attention_efficiency or plain
+        return {
+            "attention_efficiency": factor * forward,
+            "attention_backward_efficiency": factor * (self.attention_backward_efficiency or forward),
+        }
+
 
 @dataclass(frozen=True)
 class CollectiveSpec(Checked):
