@@ -1,14 +1,18 @@
 """Simulated times for long studies: within a process, nothing is simulated twice."""
 
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.metrics import computing_s
 from ppmodel.points.change import UNCHANGED
+from ppmodel.points.order import open_options
 from ppmodel.points.point import Point
-from ppmodel.points.rows import evaluate
 from ppmodel.schedules.cases import as_case
+from ppmodel.simulation import graph_of
+from ppmodel.simulation.longest_path import iterations
 
 
 class Times(NamedTuple):
@@ -66,21 +70,24 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
     >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
     ((2, 2), True)
     """
-    case, size = as_case(case), (num_ranks, num_microbatches)
-    cached = _cached(case, size, p2p, allreduce, model)
+    case, size, semantics = as_case(case), (num_ranks, num_microbatches), (p2p, allreduce)
+    cached = _cached(case, size, model, semantics)
     asked = tuple(systems), tuple(changes)
     if asked in cached:  # the same question again, which a study asks of schedules that a setting does not touch
         return cached[asked]
+    points = _cached(case, size, model, semantics if open_options(case) else "all")  # what is priced once for all
     missing = {}
-    for change in dict.fromkeys(changes):
-        for system in systems:
-            if (system, change) not in cached:
-                point = Point(case, size, (p2p, allreduce), model=model, system=system, change=change)
-                missing.setdefault(point.ordered_case.options, []).append(point)
-    for points in missing.values():
-        numbers = evaluate(points[0].graph, [point.costs for point in points])
-        for point, columns in zip(points, numbers, strict=True):
-            cached[point.system, point.change] = columns["makespan_s"], columns["idle_ratio"]
+    for pair in dict.fromkeys(product(systems, changes)):
+        if pair not in cached:
+            if pair not in points:
+                system, change = pair
+                points[pair] = Point(case, size, semantics, model=model, system=system, change=change)
+            missing.setdefault(points[pair].ordered_case.options, []).append(pair)
+    for pairs in missing.values():
+        table, costs = points[pairs[0]].table, [points[pair].costs for pair in pairs]
+        ends = iterations(graph_of(table, *semantics), costs, by_rank=None)
+        idle = 1 - computing_s(table, costs) / (num_ranks * ends.reduced_s)
+        cached.update(zip(pairs, zip(ends.makespan_s.tolist(), idle.tolist(), strict=True), strict=True))
     times_s = np.array([[cached[system, change] for system in systems] for change in changes])
     times_s.flags.writeable = False
     cached[asked] = Times(times_s[..., 0], times_s[..., 1])
@@ -89,5 +96,5 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
 
 @cache
 def _cached(*_):
-    """What was computed of one schedule, size, semantics and model, by system and change; and answers as they were."""
+    """What is known of one schedule, size and model, by system and change: points, or times, and answers as they were."""
     return {}
