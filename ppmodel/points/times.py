@@ -96,5 +96,5 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
 
 @cache
 def _cached(*_):
-    """What is known of one schedule, size and model, by system and change: points, or times, and answers as they were."""
+    """What is known of a schedule, size and model, by system and change: points, or times, and answers as they were."""
     return {}
