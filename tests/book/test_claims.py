@@ -1,11 +1,14 @@
 """The claims: the file is judged as it expects, a changed reference is noticed, quantities are what they say."""
 
+import os
+import pickle
 from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 import ppmodel as pp
 from ppbook import claims, megatron, zero_bubble
@@ -22,6 +25,7 @@ from ppbook.claims import (
     rows_of,
     turns,
 )
+from ppbook.claims.judge import ANCHORS
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
 from ppbook.setting import load_setting, setting_names
@@ -48,9 +52,21 @@ def bench(model):
     return Bench.of(model, load_setting("default"))
 
 
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory):
+    """Judgements by row under both settings, which processes that test side by side make once for all."""
+    folder = tmp_path_factory.getbasetemp()
+    path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "judgements.pickle"
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            under = {name: judge(load_claims(), load_model("paper"), load_setting(name)) for name in ANCHORS}
+            path.write_bytes(pickle.dumps({name: {each.row.id: each for each in rows} for name, rows in under.items()}))
+    return pickle.loads(path.read_bytes())
+
+
 @pytest.fixture(scope="module")
-def judgements(model):
-    return {one.row.id: one for one in judge(load_claims(), model, load_setting("default"))}
+def judgements(judged):
+    return judged["default"]
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +79,15 @@ def row(name):
     return next(row for row in ROWS if row.id == name)
 
 
+def only(*names):
+    """Claims with these rows alone, which are judged as fast."""
+    return [
+        claim.model_copy(update={"rows": rows})
+        for claim in load_claims()
+        if (rows := [row for row in claim.rows if row.id in names])
+    ]
+
+
 def test_every_claim_comes_to_what_the_file_expects(everything):
     """No verdict and no margin has moved; the three verdicts all occur."""
     assert disagreements(everything.values()) == []
@@ -70,10 +95,7 @@ def test_every_claim_comes_to_what_the_file_expects(everything):
 
 
 def test_a_changed_reference_is_noticed(everything):
-    """Every reference value that is off by twice its tolerance disagrees, in either direction.
-
-    One test, for each process that takes part in such tests judges all claims first.
-    """
+    """Every reference value that is off by twice its tolerance disagrees, in either direction."""
     assert len(everything) == len(ROWS) + len(STP_ROWS)
     for name, sign in product(everything, (-1, 1)):
         one = everything[name]
@@ -183,8 +205,9 @@ def test_ones_own_system_takes_the_place_of_all_groups():
 def test_a_model_that_does_not_fit_is_no_case(bench, model):
     """Too few blocks, or a batch that divides into no B, is said and not hidden as a verdict."""
     few, odd = replace(model, blocks=16), replace(model, global_batch=7)
+    asked = only("hanayo_effective", "fig3_table")
     for small, reason in ((few, "too few"), (odd, "divides into none")):
-        own = {one.row.id: one for one in judge(load_claims(), small, bench.setting, load_system("dgx_h100"))}
+        own = {one.row.id: one for one in judge(asked, small, bench.setting, load_system("dgx_h100"))}
         assert own["hanayo_effective"].verdict == "no case"
         assert reason in own["hanayo_effective"].reason
         assert own["fig3_table"].verdict == "depends"
@@ -218,9 +241,9 @@ def test_other_settings_count_where_they_reverse_an_answer(judgements):
     assert judgements["hanayo_sensitive"].reversed_by() == {"setting": ["paper, one thing changed"]}
 
 
-def test_the_setting_does_not_move_a_verdict(model, judgements):
+def test_the_setting_does_not_move_a_verdict(judged, judgements):
     """Verdicts are over the same assumptions, whichever of the two settings the numbers are measured under."""
-    implied = judge(load_claims(), model, load_setting("paper"))
+    implied = judged["paper"].values()
     assert disagreements(implied, margins=False) == []
     assert [one.margin for one in implied] != [one.margin for one in judgements.values()]
 
@@ -251,8 +274,8 @@ def test_rows_hold_under_a_setting_as_they_are_judged(model, judgements, name):
 
 def test_an_assumption_that_a_model_cannot_have_is_left_out(bench, model):
     """Four waves need more blocks than two: without them the row is still judged."""
-    small = judge(load_claims(), replace(model, blocks=48), bench.setting, load_system("mid_cp_mid_nw"))
-    hanayo = next(one for one in small if one.row.id == "hanayo_effective")
+    small, system = replace(model, blocks=48), load_system("mid_cp_mid_nw")
+    (hanayo,) = judge(only("hanayo_effective"), small, bench.setting, system)
     assert hanayo.verdict != "no case"
     assert {each.value for each in hanayo.outcomes if each.axis == "waves"} == {"1", "2"}
 
@@ -260,7 +283,8 @@ def test_an_assumption_that_a_model_cannot_have_is_left_out(bench, model):
 def test_turns_are_the_nearest_values_with_another_answer(model):
     """At the value found the answer is another, and between it and no change it is not."""
     knobs = {"bandwidth": (0.5, 2.0, 3.3, 10.0), "straggler": (1.05, 1.2)}
-    table = turns(load_claims(), model, load_setting("default"), knobs=knobs).set_index(["id", "knob"])
+    asked = only("table1_slow_nw_fast_cp", "equivalent_near", "levels_agree")
+    table = turns(asked, model, load_setting("default"), knobs=knobs).set_index(["id", "knob"])
     assert table.above["table1_slow_nw_fast_cp", "bandwidth"] == 10.0
     assert table.above["equivalent_near", "straggler"] == 1.2
     assert np.isnan(table.below["levels_agree", "bandwidth"])
