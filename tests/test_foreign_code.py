@@ -12,6 +12,7 @@ import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 from refusals import refused
@@ -26,8 +27,8 @@ from ppmodel.sweep import load_sweep
 
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
 MAY_LOAD = {
-    "schedules/host.py": {"exec", "compile", "fork"},  # a user's file
-    "schedules/own_files.py": {"Popen"},  # the process for it
+    "schedules/host.py": {"exec", "compile"},  # a user's file
+    "schedules/own_files.py": {"Popen"}, "supervisor.py": {"fork"},  # the processes for it
     "cli/commands.py": {"import_module"}, "specs/__init__.py": {"import_module"},  # modules of the package
     "schedules/__init__.py": {"import_module"}, "__init__.py": {"import_module"},
     "sweep/runners.py": {"ProcessPoolExecutor"},  # workers, which compute rows
@@ -165,6 +166,98 @@ def test_a_generator_dies_with_its_command(tmp_path, number):
     while any(_runs(pid) for pid in pids):
         assert time.monotonic() < last
         time.sleep(0.02)
+
+
+DETACHED = """
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            os.closerange(0, 99)
+            open(FILE, 'w').write(str(os.getpid()))
+            while True:
+                if os.fork():  # by the time that it is seen, it is another one
+                    os._exit(0)
+                time.sleep(0.001)
+        os._exit(0)
+    while not os.path.exists(FILE):
+        time.sleep(0.01)
+"""
+"""A process in another session, without a parent, that only SIGKILL ends, and that has a new number each time."""
+
+ENDS = {"returns": "pass", "raises": "1 / 0", "loops": "while True: pass", "exits": "os._exit(0)",
+        "kills its parent": "os.kill(os.getppid(), signal.SIGTERM)"}  # fmt: skip
+DOORS = {
+    "check": "check {} --pp 4 --microbatches 8",
+    "simulate": "simulate {} --pp 4 --microbatches 8 --forward 1 --backward 2",
+    "compare": "compare {} 1f1b --pp 4 --microbatches 8 --forward 1 --backward 2",
+    "sweep": "sweep sweep.yaml --out a.parquet", "two workers": "sweep sweep.yaml --out a.parquet --workers 2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("door", "end", "number"),
+    [
+        ("check", "returns", None), ("check", "raises", None), ("simulate", "exits", None), ("compare", "loops", None),
+        ("check", "kills its parent", None), ("sweep", "returns", None),
+        ("simulate", "loops", signal.SIGTERM), ("compare", "loops", signal.SIGHUP), ("check", "loops", signal.SIGKILL),
+        ("sweep", "loops", signal.SIGHUP), ("two workers", "loops", signal.SIGKILL),
+    ],
+)  # fmt: skip
+def test_no_process_that_a_generator_detaches_outlives_its_command(tmp_path, door, end, number):
+    """However the command ends, and wherever the process has moved to."""
+    file, name = tmp_path / "pid", token_hex(7)
+    path = written(tmp_path / "mine.py", detached(file, name) + f"    {ENDS[end]}")
+    (tmp_path / "sweep.yaml").write_text(
+        "schedules: {file: mine.py}\npp: [2, 4]\nmicrobatches: [4, 8]\nmodels: paper\nsystems: dgx_a100\n"
+    )
+    limit = ["--time-limit", "2"] if number is None else []
+    words = [sys.executable, "-m", "ppmodel", *DOORS[door].format(path).split(), *limit]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path) as command:
+        while number is not None and not file.exists() and command.poll() is None:
+            time.sleep(0.02)
+        if number is not None:
+            command.send_signal(number)
+    assert file.exists()
+    require_none_left(name)
+
+
+def test_no_process_that_a_generator_detaches_outlives_its_interpreter(tmp_path):
+    """In Python, also where a process that was forked from it goes on."""
+    name = token_hex(7)
+    path = written(tmp_path / "mine.py", detached(tmp_path / "pid", name))
+    code = f"""
+        import os, time
+        from ppmodel import build
+        build({str(path)!r}, 4, 8)
+        if not os.fork():
+            time.sleep(20)
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)]
+    subprocess.run(command, timeout=60, check=True, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "pid").exists()
+    require_none_left(name)
+
+
+def detached(file, name):
+    """Lines of a generator that start such a process; under a name by which it is found."""
+    begin = f"import ctypes, signal\n    ctypes.CDLL(None).prctl(15, {name.encode()!r})"
+    return begin + DETACHED.replace("FILE", repr(str(file)))
+
+
+def require_none_left(name):
+    """Soon no process has a name."""
+    last = time.monotonic() + 10
+    while left := [pid for pid in filter(str.isdecimal, os.listdir("/proc")) if _name(pid) == name]:
+        assert time.monotonic() < last, left
+        time.sleep(0.02)
+
+
+def _name(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n") if _runs(pid) else None
+    except OSError:
+        return None
 
 
 def _runs(pid):

@@ -6,8 +6,6 @@ their head as bytes. Whatever the file prints goes to the process's standard err
 
 import json
 import os
-import select
-import signal
 import sys
 from fractions import Fraction
 from traceback import extract_tb
@@ -22,13 +20,10 @@ _COLUMNS = "kind", "stage", "microbatch", "replica", "joined"
 
 
 def serve(leave=os._exit):
-    """Answer requests until the other end closes its pipe, or dies; then everything that the file has started dies."""
+    """Answer requests until the other end closes its pipe."""
     try:
         import resource  # Linux and macOS have it
 
-        watched = os.fork()
-        if not watched:
-            _watch()
         requests, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
@@ -43,17 +38,6 @@ def serve(leave=os._exit):
             _send(answers, *_outcome(lambda: _called(path, name, function, place, *arguments)))  # noqa: B023
     finally:  # the file may have replaced anything that the lines above rely on
         leave(0)
-
-
-def _watch():
-    """In a process of its own: wait until the pipe of requests has no other end, then kill the group."""
-    try:
-        os.closerange(1, 3)
-        poll = select.poll()
-        poll.register(0, 0)  # only the end is waited for
-        poll.poll()
-    finally:
-        os.killpg(0, signal.SIGKILL)
 
 
 def _send(pipe, head, tail):

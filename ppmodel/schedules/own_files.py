@@ -32,7 +32,9 @@ _START_S, _END_S, _LONGEST_S = 60.0, 5.0, 10**6
 _LARGEST_HEAD, _LARGEST_TABLE = 2**28, 2**32
 _MOST_PRINTED, _LONGEST_PRINTED = 2**16, 1000
 _KEPT = 8
-_START = "import sys; sys.path[:] = sys.argv[1:]; from ppmodel.schedules.host import serve; serve()"
+_START = """import sys; sys.path[:] = sys.argv[1:]
+from ppmodel.supervisor import supervise; supervise()
+from ppmodel.schedules.host import serve; serve()"""
 _hosts, _lock = OrderedDict(), RLock()
 
 
@@ -194,8 +196,12 @@ def end_processes():
 
 
 def _forget():
-    """After a fork: the processes belong to the parent, and a lock that another thread held stays locked."""
+    """After a fork: the processes belong to the parent, and end with it; a lock of another thread stays locked."""
     global _hosts, _lock
+    for host in _hosts.values():
+        if host.process is not None:
+            with suppress(OSError, ValueError), open(os.devnull, "w") as null:  # it is being closed
+                os.dup2(null.fileno(), host.process.stdin.fileno(), inheritable=False)
     _hosts, _lock = OrderedDict(), RLock()
 
 
@@ -231,20 +237,22 @@ class _Host:
         """End the process, and all that it has started."""
         with self.lock:
             if self.process is not None:
-                self._kill()
-                with suppress(subprocess.TimeoutExpired):
+                self._end()
+                try:
                     self.process.wait(_END_S)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
                 self.relay.join(_END_S)
                 self.process.stdout.close()
                 with suppress(OSError):  # what was not sent
                     self.process.stdin.close()
                 self.process = None
 
-    def _kill(self):
+    def _end(self):
+        """Ask the supervisor to end the process, and all that it has started."""
         if (process := self.process) is not None:  # it may have ended meanwhile
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
+            for number in (signal.SIGTERM, signal.SIGCONT):  # the file may have stopped it
+                process.send_signal(number)
 
     def ask(self, request):
         """Send a request, and wait for the answer.
@@ -283,7 +291,7 @@ class _Host:
     def _answer(self, seconds):
         """The head and the tail of an answer."""
         is_late = Event()  # before the pipe is closed; a timer says that it has finished only after that
-        timer = Timer(min(seconds, _LONGEST_S), lambda: (is_late.set(), self._kill()))
+        timer = Timer(min(seconds, _LONGEST_S), lambda: (is_late.set(), self._end()))
         timer.daemon = True
         timer.start()
         try:
