@@ -198,10 +198,12 @@ def end_processes():
 def _forget():
     """After a fork: the processes belong to the parent, and end with it; a lock of another thread stays locked."""
     global _hosts, _lock
+    null = os.open(os.devnull, os.O_WRONLY)
     for host in _hosts.values():
         if host.process is not None:
-            with suppress(OSError, ValueError), open(os.devnull, "w") as null:  # it is being closed
-                os.dup2(null.fileno(), host.process.stdin.fileno(), inheritable=False)
+            with suppress(OSError, ValueError):  # it is being closed
+                os.dup2(null, host.process.stdin.fileno(), inheritable=False)
+    os.close(null)
     _hosts, _lock = OrderedDict(), RLock()
 
 
