@@ -175,6 +175,12 @@ def schedule_options(command):
     return command
 
 
+launch_option = click.option(
+    "--launch", metavar="NAME|FILE", help="Also print the arguments of megatron, nemo, ...: see ppmodel launchers."
+)
+"""Decorator: print what to write to run it."""
+
+
 def json_option(text):
     """Decorator: print JSON."""
     return click.option("--json", "as_json", is_flag=True, help=text)

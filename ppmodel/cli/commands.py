@@ -11,7 +11,8 @@ import click
 from ppmodel.errors import PPModelError, shown
 
 _MODULES = {
-    **dict.fromkeys(("schedules", "models", "systems", "frameworks", "layouts", "columns"), "ppmodel.cli.listing"),
+    **dict.fromkeys(("schedules", "models", "systems", "frameworks"), "ppmodel.cli.listing"),
+    **dict.fromkeys(("layouts", "launchers", "columns"), "ppmodel.cli.listing"),
     "table": "ppmodel.cli.table", "check": "ppmodel.cli.check", "simulate": "ppmodel.cli.simulate",
     "compare": "ppmodel.cli.compare", "predict": "ppmodel.cli.predict", "calibrate": "ppmodel.cli.calibrate",
     "measure": "ppmodel.cli.measure", "sweep": "ppmodel.cli.sweep",

@@ -1,4 +1,4 @@
-"""ppmodel schedules, models, systems, frameworks, layouts: list what comes with the project."""
+"""ppmodel schedules, models, systems, frameworks, layouts, launchers: list what comes with the project."""
 
 from ppmodel import schedules, specs
 from ppmodel.cli.commands import command
@@ -38,6 +38,13 @@ def frameworks_command():
 def layouts_command():
     """List the run layouts that come with the project."""
     say_titles({name: specs.load_layout(name).title for name in specs.layout_names()})
+
+
+@command("launchers")
+def launchers_command():
+    """List the frameworks whose arguments --launch prints, and the version of each."""
+    launchers = {name: specs.load_launcher(name) for name in specs.launcher_names()}
+    say_titles({name: f"{launcher.title} {launcher.version}" for name, launcher in launchers.items()})
 
 
 @command("columns")

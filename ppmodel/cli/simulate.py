@@ -17,8 +17,9 @@ from ppmodel.cli.text import say, say_json
 @click.option(
     "--trace", type=arguments.Output(), metavar="FILE", help="Also write a trace for Perfetto or chrome://tracing."
 )
+@arguments.launch_option
 @arguments.json_option("Print one JSON object.")
-def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_json, **others):
+def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch, as_json, **others):
     """Simulate one iteration of a schedule with communication.
 
     NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file. With a layout (--tp, --dp, ...
@@ -41,7 +42,13 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     result = _result(run)
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
-    say_json(result) if as_json else say(simulated_text(result, run, gpus_not_kept(costs, result.get("gpus"))))
+    text = "" if as_json else simulated_text(result, run, gpus_not_kept(costs, result.get("gpus")))
+    if launch is not None:
+        from ppmodel.cli.launched import launched
+
+        written, pasted = launched(launch, run.point)
+        result, text = result | {"launch": written}, f"{text}\n{pasted}"
+    say_json(result) if as_json else say(text)
 
 
 def _result(run):

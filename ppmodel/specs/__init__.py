@@ -19,10 +19,12 @@ _MODULES = {
     "document": ("list_text", "place_in", "read_document"),
     "entries": ("Kind", "Provenance", "parse_size", "to_unit"),
     "files": (
-        "DATA", "framework_names", "layout_names", "model_names", "system_names", "template_names", "template_path",
+        "DATA", "framework_names", "launcher_names", "layout_names", "model_names", "system_names", "template_names",
+        "template_path",
     ),
     "framework": ("FrameworkSpec", "load_framework", "with_framework"),
     "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
+    "launcher": ("Launcher", "load_launcher"),
     "layers": ("parse_layers",),
     "layout": (
         "LAYER_WORDS", "LayoutSpec", "as_layout", "as_layouts", "layout_keywords", "layout_options", "load_layout",

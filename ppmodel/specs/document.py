@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 from itertools import accumulate, count
-from typing import get_args
+from typing import get_args, get_origin
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -233,8 +233,10 @@ def _form_at(file_type, location):
     """The form of the mapping at a place in a document."""
     for key in location:
         if isinstance(key, str):
-            annotation = file_type.model_fields[key].annotation
-            file_type = (*get_args(annotation), annotation)[0]  # all entries of a list have one form
+            is_mapping = get_origin(file_type) is dict
+            annotation = get_args(file_type)[1] if is_mapping else file_type.model_fields[key].annotation
+            is_mapping = get_origin(annotation) is dict
+            file_type = annotation if is_mapping else (*get_args(annotation), annotation)[0]  # entries of a list: alike
     return file_type
 
 

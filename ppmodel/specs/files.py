@@ -71,6 +71,22 @@ def framework_names():
     return sorted(path.stem for path in (DATA / "frameworks").glob("*.yaml"))
 
 
+def launcher_names():
+    """List the launchers that come with the package.
+
+    Returns
+    -------
+    list of str
+        Names for `load_launcher`, sorted.
+
+    Examples
+    --------
+    >>> launcher_names()
+    ['deepspeed', 'megatron', 'megatron-bridge', 'nemo', 'torchtitan']
+    """
+    return sorted(path.stem for path in (DATA / "launchers").glob("*.yaml"))
+
+
 def specification_path(name, room):
     """Find the file of a model, system, framework or layout.
 

@@ -1,0 +1,121 @@
+"""The arguments by which a training framework is told the schedule and the layout of a point."""
+
+from itertools import groupby
+from string import Template
+from typing import NamedTuple
+
+from ppmodel.costs.work import recompute_of
+from ppmodel.errors import CostError
+from ppmodel.schedules.interleaved import group_size
+from ppmodel.specs.layout import LAYER_WORDS, LayoutSpec, layout_options
+
+
+class Launch(NamedTuple):
+    """What to write to run a point.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Such as ``--tensor-model-parallel-size 8``.
+    without : dict of str to (object, str)
+        For each field that the framework has no argument for, its value, and why, if that is known.
+    """
+
+    arguments: list[str]
+    without: dict[str, tuple[object, str]]
+
+
+def launch(point, launcher):
+    """Write a point's schedule and layout as a framework's arguments.
+
+    Parameters
+    ----------
+    point : Point
+        With a layout.
+    launcher : Launcher
+        From `specs.load_launcher`.
+
+    Returns
+    -------
+    Launch
+
+    Raises
+    ------
+    CostError
+        If the point has no layout.
+
+    Examples
+    --------
+    >>> from ppmodel.points.grid import resolve_point
+    >>> from ppmodel.specs import load_launcher
+    >>> point = resolve_point("1f1b", 4, 8, model="llama3_70b", system="h100", tp=8, dp=2, zero=3)
+    >>> written = launch(point, load_launcher("deepspeed"))
+    >>> written.arguments[:2], written.without["zero"][0]
+    (['train_batch_size=16', 'train_micro_batch_size_per_gpu=1'], 3)
+    """
+    if point.layout is None:
+        raise CostError("launch", launcher.title, "needs a layout", "give values of one, such as tp and dp")
+    values, arguments, without = launch_values(point), [], {}
+    usual = {name: getattr(LayoutSpec, name) for name, _ in layout_options()} | {"p2p": point.system.framework.p2p}
+    for field, rules in launcher.fields.items():
+        rule = next((rule for rule in rules if rule.holds(values)), None)
+        if rule is not None and rule.write is not None:
+            arguments += [Template(text).substitute(values) for text in rule.write]
+        else:
+            without[field] = values[field], "" if rule is None else rule.lacks
+    without |= {
+        field: (values[field], "") for field in usual if field not in launcher.fields and values[field] != usual[field]
+    }
+    return Launch(arguments, without)
+
+
+def launch_values(point):
+    """The values that a launcher's rules are about.
+
+    Parameters
+    ----------
+    point : Point
+        With a layout.
+
+    Returns
+    -------
+    dict
+        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``,
+        ``microbatches`` and ``replica_batch`` (sequences of a replica); ``group``, the microbatches that pass through
+        one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
+        many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
+        and ``last_less`` (how many fewer).
+
+    Examples
+    --------
+    >>> from ppmodel.points.grid import resolve_point
+    >>> values = launch_values(resolve_point("1f1b", 4, 8, model="llama3_70b", system="h100", tp=8))
+    >>> values["layers"], values["division"], values["first_less"], values["global_batch"]
+    ('Et*20|(t*20|)*2t*20L', 'even', 0, 8)
+    """
+    layout, table, case = point.complete_layout, point.table, point.case
+    blocks = point.costs.stages.blocks
+    most, ranks = int(blocks.max()), table.num_ranks
+    group = group_size(ranks, table.num_microbatches)
+    is_own = case.own is not None or case.source is not None
+    values = {name: getattr(layout, name) for name, _ in layout_options()} | {
+        "schedule": f"{case.label} of a file" if is_own else case.name, "p2p": point.semantics[0],
+        "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
+        "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
+        "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
+        "stage_blocks": most, "first_less": most - int(blocks[0]), "last_less": most - int(blocks[-1]),
+    }  # fmt: skip
+    if isinstance(layout.layers, str) and layout.layers not in LAYER_WORDS:
+        return values | {"layers": layout.layers, "division": "uneven"}
+    ends = "even" if most == blocks.min() else "ends"
+    division = ends if (blocks[1:-1] == most).all() else "uneven"
+    return values | {"layers": _layers_text(blocks, getattr(point.model, "mtp_layers", 0)), "division": division}
+
+
+def _layers_text(blocks, mtp_layers):
+    """Blocks of stages in Megatron-LM's notation, equal neighbours in brackets."""
+    stages = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for count in blocks.tolist()]
+    stages[0] = "E" + stages[0]
+    stages[-1] += "m" * mtp_layers + "L"
+    runs = [(text, len(list(run))) for text, run in groupby(stages)]
+    return "".join(f"{text}|" if count == 1 else f"({text}|)*{count}" for text, count in runs).removesuffix("|")

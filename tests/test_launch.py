@@ -1,0 +1,169 @@
+"""Arguments of training frameworks: those that their versions have, and whatever has none is listed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ppmodel import schedules
+from ppmodel.cli import main
+from ppmodel.errors import CostError, SpecificationError
+from ppmodel.points.grid import resolve_point
+from ppmodel.points.launch import launch, launch_values
+from ppmodel.specs import LayoutSpec, launcher_names, layout_options, load_launcher, parse_layers
+
+from .refusals import refused
+
+NAMES = Path(__file__).parent / "launchers"
+LAYOUTS = [
+    {},
+    {"tp": 8, "sequence_parallel": True, "dp": 2, "zero": 1, "overlap_gradients": True, "overlap_parameters": True},
+    {"tp": 4, "cp": 2, "dp": 4, "zero": 3, "recompute": "full", "overlap_tensor": True, "microbatch_size": 2},
+    {"dp": 8, "zero": 2, "recompute": "selective", "context_exchange": "all-gather", "cp": 2, "causal": False},
+    {"tp": 2, "recompute": 1, "offload": 0.5, "overlap_parameters": True, "zero": 1, "overlap_backward": False},
+]
+
+
+def names_of(arguments):
+    """The names in arguments, without their values."""
+    words = [re.sub(r'^(export |")', "", argument) for argument in arguments]
+    return {re.split("[ =]", word)[0] for word in words}
+
+
+def listed_names(launcher):
+    lines = (NAMES / f"{launcher}.txt").read_text().splitlines()
+    return {line for line in lines if not line.startswith("#")}
+
+
+def point_of(schedule, pp=4, microbatches=16, model="llama3_8b", **layout):
+    return resolve_point(schedule, pp, microbatches, model=model, system="h100", **{"tp": 1} | layout)
+
+
+@pytest.fixture(params=launcher_names())
+def launcher(request):
+    return request.param
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: " ".join(layout) or "plain")
+@pytest.mark.parametrize("schedule", schedules.names())
+def test_every_argument_exists(schedule, layout, launcher):
+    """Each argument is one of the named version; each field is written or listed."""
+    if schedule == "hanayo":
+        layout = layout | {"microbatches": 4}
+    point = point_of(schedule, **layout)
+    written = launch(point, load_launcher(launcher))
+    assert names_of(written.arguments) <= listed_names(launcher)
+    assert not any("$" in argument for argument in written.arguments)
+    if layout.get("offload"):
+        assert "offload" in written.without
+    if layout.get("causal") is False:
+        assert "causal" in written.without
+
+
+def test_every_rule_writes_arguments_that_exist(launcher):
+    """Also those that no layout of the test above reaches; what they depend on is a field."""
+    values = launch_values(point_of("1f1b")).keys() | {"etp"}
+    for field, rules in load_launcher(launcher).fields.items():
+        assert field in values
+        for rule in rules:
+            assert rule.when.keys() <= values
+            assert names_of(rule.write or ()) <= listed_names(launcher)
+            assert rule.write is None or not rule.lacks
+
+
+def test_every_field_is_written_or_listed(launcher):
+    """A switch or a word that differs from the default is not dropped: if no rule is about it, it is listed."""
+    spec = load_launcher(launcher)
+    for name, option in layout_options(of_schedule=False):
+        default = getattr(LayoutSpec, name)
+        if name in spec.fields or option.type not in (bool, str) or default is None:
+            continue
+        value = next(value for value in option.texts.values() if value != default)
+        assert launch(point_of("1f1b", **{name: value}), spec).without[name] == (value, "")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "launchers"),
+    [
+        ("1f1b", {"deepspeed", "megatron", "megatron-bridge", "nemo", "torchtitan"}),
+        ("interleaved-1f1b", {"megatron", "megatron-bridge", "nemo", "torchtitan"}),
+        ("gpipe", {"torchtitan"}), ("zb-v", {"torchtitan"}), ("zb-h1", {"torchtitan"}), ("dualpipev", {"torchtitan"}),
+        ("chimera", set()), ("dualpipe", set()),
+    ],
+)  # fmt: skip
+def test_who_runs_a_schedule(schedule, launchers):
+    """The frameworks without an argument for a schedule say so."""
+    point = point_of(schedule)
+    assert {
+        name for name in launcher_names() if "schedule" not in launch(point, load_launcher(name)).without
+    } == launchers
+
+
+@pytest.mark.parametrize(
+    ("schedule", "layers", "text"),
+    [
+        ("1f1b", [8, 8, 8, 8], "Et*8|(t*8|)*2t*8L"), ("1f1b", [7, 9, 9, 7], "Et*7|(t*9|)*2t*7L"),
+        ("1f1b", [1, 10, 20, 1], "Et|t*10|t*20|tL"), ("1f1b", "Et*7|t*9|t*9|t*7L", "Et*7|t*9|t*9|t*7L"),
+        ("interleaved-1f1b", [4] * 8, "Et*4|(t*4|)*6t*4L"),
+    ],
+)  # fmt: skip
+def test_layout_strings(schedule, layers, text):
+    """They are what Megatron-LM's notation means, and are written only where stages are not alike."""
+    values = launch_values(point_of(schedule, layers=layers))
+    assert values["layers"] == text
+    blocks = [stage.blocks for stage in parse_layers(text)]
+    assert isinstance(layers, str) or blocks == layers
+    written = names_of(launch(point_of(schedule, layers=layers), load_launcher("megatron")).arguments)
+    assert ("--pipeline-model-parallel-layout" in written) == (len(set(blocks)) > 1)
+    assert ("--num-virtual-stages-per-pipeline-rank" in written) == (len(blocks) == 8)
+
+
+def test_known_commands():
+    """What a known layout is in Megatron-LM and torchtitan."""
+    point = point_of(
+        "interleaved-1f1b", tp=4, dp=2, zero=1, sequence_parallel=True, precision="fp8", recompute="full", layers="even"
+    )
+    assert launch(point, load_launcher("megatron")).arguments == [
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1", "--pipeline-model-parallel-size 4",
+        "--num-virtual-stages-per-pipeline-rank 2", "--tensor-model-parallel-size 4", "--sequence-parallel",
+        "--context-parallel-size 1", "--micro-batch-size 1", "--global-batch-size 32", "--seq-length 8192",
+        "--use-distributed-optimizer", "--recompute-granularity full", "--recompute-method uniform",
+        "--recompute-num-layers 1", "--bf16", "--fp8-format hybrid",
+    ]  # fmt: skip
+    ends = launch(point_of("1f1b", layers=[7, 9, 9, 7]), load_launcher("torchtitan")).arguments
+    assert {"--parallelism.pipeline_parallel_layers_per_stage 9", "--training.local_batch_size 16"} <= set(ends)
+    assert "--parallelism.pipeline_parallel_first_stage_less_layers 2" in ends
+
+
+@pytest.mark.parametrize("group", [(8, 4), (9, 5), (10, 5), (3, 0)])
+def test_groups_of_microbatches(group):
+    """The size of a group is written where it is not the number of ranks; fewer microbatches than ranks are refused."""
+    microbatches, size = group
+    written = launch(point_of("interleaved-1f1b", microbatches=microbatches), load_launcher("megatron"))
+    argument = f"--microbatch-group-size-per-virtual-pipeline-stage {size}"
+    assert (argument in written.arguments) == (size not in (0, 4))
+    assert ("group" in written.without) == (size == 0)
+
+
+def test_a_schedule_of_a_file_is_listed(launcher):
+    """Whatever its name, it is not the registered one."""
+    table = schedules.build("1f1b", 4, 16)
+    point = resolve_point(table, model="llama3_8b", system="h100", tp=1)
+    assert "schedule" in launch(point, load_launcher(launcher)).without
+
+
+def test_refusals(tmp_path):
+    """Seconds have no layout; a launcher's file is checked like any other."""
+    with refused(CostError, "launch"):
+        launch(resolve_point("1f1b", 4, 8, forward=1, backward=2), load_launcher("nemo"))
+    (tmp_path / "mine.yaml").write_text("title: mine\nversion: '1'\nsource: here\nfields: {tp: [{wrote: []}]}\n")
+    with refused(SpecificationError, "fields.tp.0.wrote"):
+        load_launcher(tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize("launcher_name", ["megatron", "nemo", "deepspeed"])
+def test_the_command_prints_them(launcher_name, capsys):
+    """As text to paste and in JSON."""
+    arguments = "simulate 1f1b --pp 4 --microbatches 8 --model llama3_8b --system h100 --tp 2 --zero 3 --overlap-tensor"
+    assert main([*arguments.split(), "--launch", launcher_name]) == 0
+    assert load_launcher(launcher_name).version in capsys.readouterr().out
