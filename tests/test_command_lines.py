@@ -39,7 +39,7 @@ OPTIONS = {
     "table hanayo --pp 4 --microbatches 4": ["--waves", "--format", "--backward-slots"],
     "table asymmetric-chimera --pp 4 --microbatches 8": ["--split", "--concat"],
     "table zb-1p --pp 4 --microbatches 8": ["--times", "--limit", "--held"],
-    "claims": ["--system", "--model", "--setting"],
+    "claims": ["--system", "--model", "--setting", "--of"],
     "sweep sweep.yaml": ["--out", "--workers", "--schedule-file"],
     "run nowhere": ["--out"],
     "reproduce --system nowhere.yaml": ["--memory-limit", "--jobs", "--model"],

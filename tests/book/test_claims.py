@@ -113,6 +113,38 @@ def test_every_claim_of_the_paper_is_there():
     assert {one.criterion["quantity"] for one in STP_ROWS} == {*STP_QUANTITIES}
 
 
+def test_every_figure_of_the_paper_is_there(judgements):
+    """Figures 1 to 6 and Table I, each with ours on its page; without rows there is no verdict, else it follows."""
+    figures = claims.load_figures()
+    assert [figure.figure for figure in figures] == [*(f"Fig. {number}" for number in range(1, 7)), "Table I"]
+    for figure in figures:
+        assert f"#| label: {figure.label}\\n" in (DATA.parent / "notebooks" / f"{figure.page[3:]}.ipynb").read_text()
+    table = claims.headline_table([], judgements.values(), figures=figures).set_index("claim")
+    assert set(table.verdict[table["rows"] == 0]) == {"no number"}
+    for figure in filter(lambda figure: figure.rows, figures):
+        found = {judgements[name].verdict for name in figure.rows}
+        assert (table.verdict[figure.figure] == "holds") == (found == {"holds"})
+        assert table.row[figure.figure] in figure.rows
+
+
+def test_an_assumption_that_decides_is_named(judgements):
+    """The one that reverses the weakest row's answer; of those that never hold none does."""
+    table = claims.headline_table(load_claims(), judgements.values()).set_index("claim")
+    assert table.decides[5] == "transfers: blocking_send"
+    assert table.decides[2].startswith("Chimera's concatenation")
+    assert (table.decides == "").equals(table.verdict == "holds")
+    assert table.decides[7] == "no assumption tried"
+
+
+def test_the_page_of_verdicts_has_every_row(judgements):
+    """A line of the table for each figure and claim, and every row unfolds below its claim, in words."""
+    table = claims.headline_table(load_claims(), judgements.values(), figures=claims.load_figures())
+    page = claims.verdict_page(table, load_claims(), judgements.values())
+    assert page.count("<details") == page.count("</details>") == page.count("`ppmodel run ") == len(table)
+    assert all(f"`{name}`" in page for name in judgements)
+    assert "{numref}`fig-hanayo`" in page
+
+
 def test_a_row_says_whose_claim_it_checks(judgements):
     """The paper's are those that it states; a review's and the book's own are told apart, row by row."""
     table = claims.claims_table(load_claims(), judgements.values()).set_index("id")
@@ -323,28 +355,25 @@ def test_an_unknown_group_is_refused(bench):
 def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeypatch, capsys):
     """Both verdicts are shown; with what is expected it ends with 0."""
     first = load_claims()[:1]
-    monkeypatch.setattr(claims, "load_claims", lambda about="paper": first if about == "paper" else [])
+    monkeypatch.setattr(claims, "load_figures", list)
+    monkeypatch.setattr(claims, "load_claims", lambda about: first)
     assert main(["claims"]) == 0
     good = capsys.readouterr().out
-    assert "levels_agree " in good
+    assert first[0].statement in good
     assert "expected" not in good
+    assert main(["claims", "--rows"]) == 0
+    assert "levels_agree_gpipe" in capsys.readouterr().out
     wrong = first[0].rows[0].model_copy(update={"expected": claims.Expected(verdict="fails", margin=0.0)})
     changed = [first[0].model_copy(update={"rows": [wrong]})]
-    monkeypatch.setattr(claims, "load_claims", lambda about="paper": changed if about == "paper" else [])
+    monkeypatch.setattr(claims, "load_claims", lambda about: changed)
     assert main(["claims"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].split() == [
-        "levels_agree",
-        "holds",
-        "does",
-        "not",
-        "hold",
-        "exact",
-        "exact",
-    ]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.split() == ["levels_agree", "holds", "does", "not", "hold", "exact", "exact"]
     assert main(["claims", "--json"]) == 1
     assert '"expected": "fails"' in capsys.readouterr().out
     assert main(["claims", "--setting", "papre"]) == 2
     assert "did you mean paper" in capsys.readouterr().err
+    assert main(["claims", "--of", "stp", "--setting", "paper"]) == 2
 
 
 @pytest.mark.parametrize("name", setting_names())

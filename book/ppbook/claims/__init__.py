@@ -6,14 +6,15 @@ the verdict says whether the row holds under all of them, under some, or under n
 """
 
 from ppbook.claims.bench import NINE, Bench
-from ppbook.claims.file import Expected, beside_published, load_claims, published, rows_of
+from ppbook.claims.file import Expected, beside_published, load_claims, load_figures, published, rows_of
 from ppbook.claims.judge import VERDICTS, Judgement, assumptions, disagreements, judge, measure, turns
 from ppbook.claims.search import TARGETS, UNKNOWNS, holding, search
 from ppbook.claims.stp import judge_stp
-from ppbook.claims.tables import claims_table, headline_table, marked_list, outcome_table, signed
+from ppbook.claims.tables import MARKS, claims_table, headline_table, marked_list, outcome_table, signed, verdict_page
 
 __all__ = [
-    "NINE", "TARGETS", "UNKNOWNS", "VERDICTS", "Bench", "Expected", "Judgement", "assumptions", "beside_published",
-    "claims_table", "disagreements", "headline_table", "holding", "judge", "judge_stp", "load_claims", "marked_list",
-    "measure", "outcome_table", "published", "rows_of", "search", "signed", "turns",
+    "MARKS", "NINE", "TARGETS", "UNKNOWNS", "VERDICTS", "Bench", "Expected", "Judgement", "assumptions",
+    "beside_published", "claims_table", "disagreements", "headline_table", "holding", "judge", "judge_stp",
+    "load_claims", "load_figures", "marked_list", "measure", "outcome_table", "published", "rows_of", "search",
+    "signed", "turns", "verdict_page",
 ]  # fmt: skip

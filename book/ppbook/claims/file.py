@@ -124,9 +124,37 @@ class Claim(_Form):
         return row.by or self.by
 
 
+class Figure(_Form):
+    """A figure or table of the paper: what it shows, our figure's label and page, and the ids of the rows behind."""
+
+    figure: str
+    title: str
+    statement: str
+    page: str
+    label: str
+    rows: list[str]
+
+
 class _ClaimsFile(_Form):
+    figures: list[Figure] = []
     claims: list[Claim]
     stp: list[Claim] = []
+
+
+def load_figures():
+    """Read what is listed of the paper's figures.
+
+    Returns
+    -------
+    list of Figure
+        In the paper's order.
+
+    Examples
+    --------
+    >>> [figure.figure for figure in load_figures()][-2:]
+    ['Fig. 6', 'Table I']
+    """
+    return read_document(DATA / "claims.yaml", _ClaimsFile).figures
 
 
 def load_claims(path=None, about="paper"):

@@ -1,11 +1,15 @@
 """Judgements as tables: every row, a line per claim, and the margin under every assumption."""
 
+from html import escape
+
 import pandas as pd
 
-from ppbook.claims.file import EXACT
+from ppbook.claims.file import EXACT, load_figures
 from ppbook.claims.judge import VERDICTS
+from ppbook.report import MyST, list_table, literal
+from ppmodel.simulation import BUFFERED
 
-MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hold": "✗", "no case": ""}
+MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hold": "✗", "no case": "", "no number": "○"}
 """A sign for each verdict."""
 
 AXES = {
@@ -13,6 +17,12 @@ AXES = {
     "memory": "memory", "backward": "length of a backward", "setting": "setting", "costs": "costs",
 }  # fmt: skip
 """What assumptions vary, and how it is printed."""
+
+READ_ON = {
+    "semantics": "nb/semantics", "concat": "nb/bubble", "waves": "nb/hanayo", "memory": "nb/implied",
+    "backward": "nb/implied", "setting": "nb/implied", "costs": "nb/tensor-pipeline",
+}  # fmt: skip
+"""The page about each of them."""
 
 _STRENGTH = ("no case", "fails", "depends", "holds")
 
@@ -56,8 +66,8 @@ def signed(row, margin):
     return ("+" if margin > 0 else "") + row.number(margin)
 
 
-def headline_table(claims, judgements, implied=None):
-    """One line per claim: the verdict that follows from its deciding rows, and the numbers of the weakest of these.
+def headline_table(claims, judgements, implied=None, figures=()):
+    """One line per figure and claim: the verdict that follows from the deciding rows, and the weakest row's numbers.
 
     Parameters
     ----------
@@ -65,44 +75,60 @@ def headline_table(claims, judgements, implied=None):
         As in `claims_table`.
     implied : list of Judgement, optional
         From `judge`, under the setting that the published numbers imply.
+    figures : list of Figure, optional
+        From `load_figures`; all rows of a figure decide.
 
     Returns
     -------
     DataFrame
-        One line per claim; columns ``claim, title, statement, by, verdict, axes, row, measured, claimed, margin, rows,
-        holding, holding_implied, page``. ``axes`` lists the kinds of assumptions on which an answer of a deciding row
-        depends, around any setting. ``row`` is the weakest of the deciding rows, and of equally weak ones the first in
-        the file; ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied`` those of them
-        that hold under the two settings.
+        One line per figure and claim; columns ``claim, title, statement, by, label, verdict, row, measured, claimed,
+        margin, axis, decides, page, rows, holding, holding_implied``. ``claim`` is a claim's number, or a figure's,
+        whose counterpart here has the `label`. ``row`` is the weakest of the deciding rows, and of equally weak ones
+        the first; ``decides`` is the assumption that reverses its answer, of the kind ``axis``. ``rows`` counts those
+        of whoever makes the claim, ``holding`` and ``holding_implied`` those of them that hold under the two settings.
     """
-    table = claims_table(claims, judgements).set_index("id")
     judged = {judgement.row.id: judgement for judgement in judgements}
     fitted = {judgement.row.id: judgement.holds_here for judgement in implied or ()}
-    lines = []
+    entries = [(figure.figure, figure, figure.rows, figure.rows) for figure in figures]
     for claim in claims:
         rows = [row.id for row in claim.rows if claim.by_of(row) == claim.by]
-        deciding = [judged[row.id] for row in claim.deciding]
-        verdicts = {judgement.verdict for judgement in deciding} - {"no case"} or {"no case"}
-        verdict = VERDICTS[verdicts.pop() if len(verdicts) == 1 else "depends"]
-        weakest = min(deciding, key=lambda judgement: (_STRENGTH.index(judgement.verdict), judgement.holds_here))
-        lines.append({
-            "claim": claim.number, "title": claim.title, "statement": claim.statement, "by": claim.by,
-            "verdict": "holds in part" if "fails" in verdicts else verdict, "axes": ", ".join(_open_axes(deciding)),
-            "row": weakest.row.id, **table.loc[weakest.row.id, ["measured", "claimed", "margin"]],
-            "rows": len(rows), "holding": sum(judged[row].holds_here for row in rows),
-            "holding_implied": sum(fitted.get(row, False) for row in rows), "page": weakest.row.page,
-        })  # fmt: skip
-    return pd.DataFrame(lines)
+        entries.append((claim.number, claim, [row.id for row in claim.deciding], rows))
+    return pd.DataFrame([
+        {"claim": name, "title": entry.title, "statement": entry.statement, "by": getattr(entry, "by", "paper"),
+         "label": getattr(entry, "label", "")}
+        | _verdict([judged[row] for row in deciding], getattr(entry, "page", ""))
+        | {"rows": len(rows), "holding": sum(judged[row].holds_here for row in rows),
+           "holding_implied": sum(fitted.get(row, False) for row in rows)}
+        for name, entry, deciding, rows in entries
+    ])  # fmt: skip
 
 
-def _open_axes(judgements):
-    """The axes along which some row holds under some assumptions around a setting and not under others."""
-    answers = {}
-    for judgement in judgements:
-        for assumption, margin in judgement.outcomes.items():
-            answers.setdefault((assumption.axis, assumption.anchor, judgement.row.id), set()).add(margin >= 0)
-    open_axes = {axis for (axis, *_), verdicts in answers.items() if len(verdicts) > 1}
-    return [name for axis, name in AXES.items() if axis in open_axes]
+def _verdict(deciding, page=""):
+    """The columns of a claim that follow from its deciding rows; a figure without rows has no number to judge."""
+    if not deciding:
+        empty = dict.fromkeys(("row", "measured", "claimed", "margin", "axis", "decides"), "")
+        return empty | {"verdict": "no number", "page": page}
+    verdicts = {judgement.verdict for judgement in deciding} - {"no case"} or {"no case"}
+    verdict = VERDICTS[verdicts.pop() if len(verdicts) == 1 else "depends"]
+    weakest = min(deciding, key=lambda judgement: (_STRENGTH.index(judgement.verdict), judgement.holds_here))
+    row, (axis, decides) = weakest.row, _decides(weakest)
+    return {
+        "verdict": "holds in part" if "fails" in verdicts else verdict, "row": row.id, "page": page or row.page,
+        "measured": row.number(weakest.measured), "claimed": row.reference, "margin": signed(row, weakest.margin),
+        "axis": axis, "decides": decides,
+    }  # fmt: skip
+
+
+def _decides(judgement):
+    """The kind of the assumption that reverses a row's answer, and its name; where all transfers do, the all-reduce."""
+    axis, values = next(iter(judgement.reversed_by().items()), ("", []))
+    if not axis:
+        return axis, "no assumption tried" if judgement.verdict == "fails" else judgement.reason
+    if axis == "semantics":
+        transfers, _, sums = values[0].partition(" (")
+        by_sums = sums and len(values) == len(BUFFERED)
+        return axis, f"all-reduce: {sums.removesuffix(')')}" if by_sums else f"transfers: {transfers}"
+    return axis, f"several at once: {values[0]}" if axis == "setting" else f"{AXES[axis]}: {values[0]}"
 
 
 def outcome_table(claims, judgements):
@@ -139,11 +165,48 @@ def marked_list(headlines):
     Returns
     -------
     str
-        One item per claim: the sign of its verdict, its statement, the verdict and what it depends on, and a link.
+        One item per claim: the sign of its verdict, its statement, the verdict and what decides it, and a link.
     """
     items = []
     for claim in headlines.itertuples():
-        verdict = f"{claim.verdict}: {claim.axes}" if claim.verdict == VERDICTS["depends"] else claim.verdict
+        verdict = f"{claim.verdict}: {claim.decides}" if claim.axis else claim.verdict
         link = f"{{doc}}`{claim.title} </{claim.page}>`"
         items.append(f"- {MARKS[claim.verdict]} {claim.statement} *{verdict[0].upper()}{verdict[1:]}* ({link}).")
     return ":::{div} claim-marks\n" + "\n".join(items) + "\n:::\n"
+
+
+def verdict_page(headlines, claims, judgements):
+    """The verdicts as a coloured table in MyST, and the rows behind each, which unfold.
+
+    Parameters
+    ----------
+    headlines : DataFrame
+        From `headline_table`.
+    claims : list of Claim
+    judgements : list of Judgement
+
+    Returns
+    -------
+    str
+    """
+    table = claims_table(claims, judgements).set_index("id")
+    behind = {figure.figure: figure.rows for figure in load_figures()}
+    behind |= {claim.number: [row.id for row in claim.rows] for claim in claims}
+    lines, rows = [], []
+    for claim in headlines.itertuples():
+        mark = f'<span class="verdict {claim.verdict.replace(" ", "-")}">{MARKS[claim.verdict]} {claim.verdict}</span>'
+        here = f" ({{numref}}`{claim.label}`)" if claim.label else ""
+        name = f"the paper's {claim.claim}" if claim.label else f"Claim {claim.claim}"
+        decides = f"{{doc}}`{claim.decides} </{READ_ON[claim.axis]}>`" if claim.axis else literal(claim.decides)
+        lines.append(map(MyST, (
+            f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
+            literal(claim.measured), mark, decides, f"`ppmodel run {claim.page.removeprefix('nb/')}`",
+        )))  # fmt: skip
+        rows.append(f'<details class="rows"><summary>{mark} {name}: {escape(claim.statement)}</summary>\n')
+        for row in table.loc[behind[claim.claim]].itertuples():
+            text = f"- {MARKS[row.verdict]} {literal(row.statement)}. Published {literal(row.claimed)}, ours "
+            depends = f" ({literal(row.depends)})" if row.depends else ""
+            rows.append(f"{text}{literal(row.measured)}: {row.verdict}{depends}. `{row.Index}`")
+        rows.append("\n</details>\n")
+    header = ("", "published", "ours", "verdict", "decided by", "run again")
+    return list_table(lines, header, (30, 13, 12, 15, 18, 12)) + "\n" + "\n".join(rows)

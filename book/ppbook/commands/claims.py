@@ -1,4 +1,4 @@
-"""ppmodel claims: judge the paper's claims, and STP's."""
+"""ppmodel claims: judge the paper's claims, or STP's."""
 
 from pathlib import Path
 
@@ -11,18 +11,22 @@ from ppmodel.errors import PPModelError
 
 
 @command("claims")
+@click.option("--of", type=arguments.choice(("paper", "stp")), default="paper", show_default=True, help="Whose claims.")
+@click.option("--rows", is_flag=True, help="Print every row behind the verdicts.")
 @click.option("--system", metavar="NAME|FILE", help="Judge on this system instead of the paper's nine.")
 @click.option("--model", metavar="NAME|FILE", default="paper", show_default=True, help="Model.")
 @click.option(
     "--setting", metavar="NAME|FILE", default="default", show_default=True, help="Choices that the paper leaves open."
 )
 @arguments.json_option("Print one JSON array with an object for each row.")
-def claims_command(system, model, setting, as_json):
-    """Judge the paper's claims, and STP's on its own runs; exit code 1 if a verdict is not as expected.
+def claims_command(of, rows, system, model, setting, as_json):
+    """Judge the paper's claims, or STP's on its own runs; exit code 1 if a verdict is not as expected.
 
-    "here" is whether a row holds under the setting itself; the margin is how far the number is inside what is claimed.
+    Prints each figure and claim with its verdict, the weakest number behind it beside the published one, and the
+    assumption that decides. In --rows, "here" is whether a row holds under the setting itself, and the margin is how
+    far the number is inside what is claimed.
     """
-    from ppbook.claims import disagreements, judge, judge_stp, load_claims
+    from ppbook.claims import disagreements, judge, judge_stp, load_claims, load_figures
     from ppbook.setting import load_setting, setting_names
     from ppmodel.specs import load_model, load_system
     from ppmodel.specs.files import same_name
@@ -30,13 +34,21 @@ def claims_command(system, model, setting, as_json):
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
     usual = system is None and (model, setting) == ("paper", "default")
-    judgements = judge(
-        load_claims(), load_model(model), load_setting(setting), None if system is None else load_system(system)
-    )
-    if usual:
-        judgements += judge_stp(load_claims(about="stp"))
+    if of == "stp" and not usual:
+        rule = "has no effect: STP's claims are judged on its own runs"
+        raise PPModelError("--of", of, rule, "leave out --system, --model and --setting")
+    claims, figures = load_claims(about=of), load_figures() if of == "paper" else []
+    if of == "stp":
+        judgements = judge_stp(claims)
+    else:
+        own = None if system is None else load_system(system)
+        judgements = judge(claims, load_model(model), load_setting(setting), own)
     unexpected = disagreements(judgements, margins=usual)
-    say_json([_object(judgement) for judgement in judgements]) if as_json else say(_tables(judgements, unexpected))
+    if as_json:
+        say_json([_object(judgement) for judgement in judgements])
+    else:
+        parts = [_rows_table(judgements) if rows else _headlines(claims, judgements, figures)]
+        say("\n\n".join(parts + ([_unexpected_table(unexpected)] if unexpected else [])))
     return 1 if unexpected else 0
 
 
@@ -50,8 +62,24 @@ def _object(judgement):
     }  # fmt: skip
 
 
-def _tables(judgements, unexpected):
-    """The judgements as tables: every row, the rows by verdict, and those that are not as expected."""
+def _headlines(claims, judgements, figures):
+    """The verdict and the statement of each figure and claim, and below it the numbers of its weakest row."""
+    from ppbook.claims import MARKS, headline_table
+
+    lines = []
+    for claim in headline_table(claims, judgements, figures=figures).itertuples():
+        lines.append(f"{MARKS[claim.verdict]:<2}{claim.verdict:<15}{claim.claim:>7}  {claim.statement}")
+        if claim.row:
+            decides = f"; decided by {claim.decides}" if claim.decides else ""
+            numbers = f"published {claim.claimed}, ours {claim.measured}{decides}"
+            lines.append(
+                f"{'':<26}{numbers}; {claim.holding} of {claim.rows} rows hold here, {claim.row} is the weakest"
+            )
+    return "\n".join(lines)
+
+
+def _rows_table(judgements):
+    """Every row, and the rows by verdict."""
     from ppbook.claims import VERDICTS, signed
 
     rows = [["id", "verdict", "here", "measured", "claimed", "margin", "read on", "depends on"]]
@@ -65,12 +93,16 @@ def _tables(judgements, unexpected):
     verdicts = [judgement.verdict for judgement in judgements]
     counts = [[name, str(verdicts.count(verdict))] for verdict, name in VERDICTS.items()]
     counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
-    tables = [columns(rows, right=(3, 4, 5)), columns([["verdict", "rows"], *counts], right=[1])]
-    if unexpected:
-        rows = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
-        for judgement in unexpected:
-            row, expected = judgement.row, judgement.row.expected
-            verdicts = [VERDICTS[judgement.verdict], VERDICTS[expected.verdict]]
-            rows.append([row.id, *verdicts, signed(row, judgement.margin), signed(row, expected.margin)])
-        tables.append(columns(rows, right=(3, 4)))
-    return "\n\n".join(tables)
+    return "\n\n".join([columns(rows, right=(3, 4, 5)), columns([["verdict", "rows"], *counts], right=[1])])
+
+
+def _unexpected_table(unexpected):
+    """The rows that are not as the file expects."""
+    from ppbook.claims import VERDICTS, signed
+
+    rows = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
+    for judgement in unexpected:
+        row, expected = judgement.row, judgement.row.expected
+        verdicts = [VERDICTS[judgement.verdict], VERDICTS[expected.verdict]]
+        rows.append([row.id, *verdicts, signed(row, judgement.margin), signed(row, expected.margin)])
+    return columns(rows, right=(3, 4))
