@@ -356,7 +356,7 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     """Both verdicts are shown; with what is expected it ends with 0."""
     first = load_claims()[:1]
     monkeypatch.setattr(claims, "load_figures", list)
-    monkeypatch.setattr(claims, "load_claims", lambda about: first)
+    monkeypatch.setattr(claims, "load_claims", lambda **_: first)
     assert main(["claims"]) == 0
     good = capsys.readouterr().out
     assert first[0].statement in good
@@ -365,7 +365,7 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     assert "levels_agree_gpipe" in capsys.readouterr().out
     wrong = first[0].rows[0].model_copy(update={"expected": claims.Expected(verdict="fails", margin=0.0)})
     changed = [first[0].model_copy(update={"rows": [wrong]})]
-    monkeypatch.setattr(claims, "load_claims", lambda about: changed)
+    monkeypatch.setattr(claims, "load_claims", lambda **_: changed)
     assert main(["claims"]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.split() == ["levels_agree", "holds", "does", "not", "hold", "exact", "exact"]
