@@ -71,6 +71,11 @@ def system():
         ({"ep": 8, "dp": 16}, "expert", Group(8, 1, 8)),
         ({"tp": 2, "ep": 8, "dp": 16}, "expert", Group(8, 2, 4)),
         ({"ep": 8, "dp": 16}, "expert-data", Group(2, 2, 1)),
+        ({"tp": 8, "dp": 8, "ep": 64, "etp": 1}, "expert", Group(64, 8, 8)),
+        ({"tp": 4, "dp": 2, "ep": 8, "etp": 1}, "expert", Group(8, 1, 8)),
+        ({"tp": 1, "dp": 32, "ep": 4, "etp": 4}, "expert", Group(4, 2, 2)),
+        ({"tp": 1, "dp": 32, "ep": 4, "etp": 4}, "expert-tensor", Group(4, 1, 4)),
+        ({"tp": 2, "cp": 2, "dp": 8, "ep": 8, "etp": 1}, "expert-data", Group(4, 4, 1)),
         ({"tp": 3, "dp": 4, "pp": 2}, "tensor", Group(3, 2, 1)),  # the third group of three lies on two nodes
         ({"tp": 3, "pp": 2}, "tensor", Group(3, 1, 3)),  # there is none
     ],
@@ -83,14 +88,18 @@ def test_groups_lie_where_gpus_are_numbered(system, sizes, group, expected):
 def test_groups_are_those_that_the_numbering_gives():
     """By enumeration of all GPUs: the group that lies on most nodes, and the fewest GPUs on one of its nodes."""
     system = load_system("dgx_h100_nodes")
-    for tp, cp, dp, ep, pp in [(2, 2, 4, 4, 2), (4, 1, 6, 2, 3), (1, 3, 8, 4, 2), (6, 1, 4, 4, 1), (2, 4, 4, 8, 1)]:
-        layout = LayoutSpec(pp=pp, tp=tp, cp=cp, dp=dp, ep=ep)
+    sizes = [(2, 2, 4, 4, 2), (4, 1, 6, 2, 3), (1, 3, 8, 4, 2), (6, 1, 4, 4, 1), (2, 4, 4, 8, 1)]
+    folded = [(4, 2, 2, 8, 2, 1), (2, 2, 4, 4, 1, 4), (6, 1, 4, 6, 2, 2), (8, 1, 1, 8, 3, 1)]
+    for tp, cp, dp, ep, pp, etp in [(*one, one[0]) for one in sizes] + folded:
+        layout = LayoutSpec(pp=pp, tp=tp, cp=cp, dp=dp, ep=ep, etp=etp)
         tensor, context, data, rank = np.indices((tp, cp, dp, pp)).reshape(4, -1)
         gpu = tensor + tp * (context + cp * (data + dp * rank))
-        replica = context + cp * data
+        place = gpu % (tp * cp * dp)
+        shard, expert = place % etp, place // etp % ep
         alike = {
             "tensor": (context, data, rank), "context": (tensor, data, rank), "data": (tensor, rank),
-            "expert": (tensor, rank, replica // ep), "expert-data": (tensor, rank, replica % ep),
+            "expert": (rank, place // (etp * ep), shard), "expert-data": (rank, shard, expert),
+            "expert-tensor": (rank, place // etp),
         }  # fmt: skip
         for name, fixed in alike.items():
             groups = {}

@@ -24,7 +24,7 @@ from ppmodel.sweep.rows import compute_rows
 
 BAD = Path(__file__).parent / "bad" / "layouts"
 REFUSED = {
-    "ep": (2, "ep", "must divide dp x cp"),
+    "ep": (2, "ep", "must divide tp x cp x dp"),
     "exchange": (None, "context_exchange.value", "must be 'ring' or 'all-gather'"),
     "fraction": (None, "pp.value", "must be a valid integer"),
     "global_batch": (6, "global_batch", "must be a multiple"),
@@ -79,6 +79,8 @@ NEVER_FITS = {
     "cp": ({"cp": 3}, "cp", "must divide the sequence"),
     "sequence": ({"tp": 8, "sequence_parallel": True}, "sequence_parallel", "needs a sequence divisible by"),
     "ep": ({"ep": 2, "dp": 2}, "ep", "has no effect"),
+    "etp": ({"etp": 1}, "etp", "has no effect"),
+    "expert_imbalance": ({"expert_imbalance": 1.5}, "expert_imbalance", "has no effect"),
     "fp8": ({"precision": "fp8"}, "precision", "needs a system with a peak in fp8"),
     "pp": ({"pp": 8}, "pp", "is the layout's; the schedule's is 4"),
     "microbatches": ({"dp": 2, "global_batch": 32}, "global_batch", "must be dp (2) x"),
@@ -240,7 +242,7 @@ LINES = {
     "--pp 4 --microbatches 8 --tp 0": "--tp = 0: must be a whole number",
     "--pp 4 --microbatches 8 --tp 3": "--tp = 3: must divide heads of llama3_70b .64.",
     "--pp 4 --microbatches 8 --ep 2 --dp 2": "--ep = 2: has no effect: llama3_70b has no experts",
-    "--pp 4 --microbatches 8 --ep 3 --dp 2": "--ep = 3: must divide dp x cp",
+    "--pp 4 --microbatches 8 --ep 3 --dp 2": "--ep = 3: must divide tp x cp x dp",
     "--pp 4 --microbatches 8 --cp 3": "--cp = 3: x 2 must divide the sequence",
     "--pp 4 --microbatches 8 --zero 5": "--zero = 5: must be one of 0, 1, 2, 3",
     "--pp 4 --microbatches 8 --recompute some": "--recompute = some: must be one of none, selective, full",

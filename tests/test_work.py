@@ -166,6 +166,7 @@ CASES = {
     "experts": (TINY_EXPERTS, {"ep": 2, "dp": 2}),
     "experts and tensor": (TINY_EXPERTS, {"tp": 2, "ep": 2, "dp": 2}),
     "experts and sequence": (TINY_EXPERTS, {"tp": 2, "ep": 2, "dp": 2, "sequence_parallel": True}),
+    "folded experts": (TINY_EXPERTS, {"tp": 2, "ep": 4, "etp": 1, "dp": 2, "sequence_parallel": True}),
     "latent": (TINY_LATENT, {"tp": 2, "sequence_parallel": True}),
     "latent ring": (TINY_LATENT, {"cp": 2}),
 }
@@ -225,6 +226,33 @@ def test_shapes_are_those_of_one_gpus_products():
     up = {o.name: o for o in block_operations(model, 2, LayoutSpec(tp=2, ep=4, dp=4))}["experts up"]
     tokens = 2 * 64 * 2 * 4 / 8  # copies of four groups on eight experts
     assert (up.count, up.shape) == (2, (tokens, 2 * 48 / 2, 256))
+
+
+@pytest.mark.parametrize("sizes", [{}, {"tp": 4}, {"tp": 4, "ep": 4, "etp": 1}, {"tp": 2, "ep": 2, "etp": 4}])
+def test_experts_have_the_same_work_wherever_they_are(sizes):
+    """All GPUs together hold all experts, once per expert replica, and multiply every copy of a token once."""
+    model, layout = of_kind("experts"), LayoutSpec(**{"dp": 8, "sequence_parallel": True} | sizes)
+    up = {o.name: o for o in block_operations(model, 2, layout)}["experts up"]
+    alone = {o.name: o for o in block_operations(model, 2)}["experts up"]
+    assert up.forward.flops * layout.rank_gpus == pytest.approx(layout.dp * alone.forward.flops)
+    assert up.parameters * layout.rank_gpus == pytest.approx(layout.expert_replicas * alone.parameters)
+
+
+def test_imbalance_is_the_most_loaded_gpus():
+    """Its experts, what they keep and what it exchanges grow; parameters, and everything else, do not."""
+    model, sizes = of_kind("experts"), {"dp": 4, "ep": 4, "tp": 2, "sequence_parallel": True}
+    even, uneven = (
+        {o.name: o for o in block_operations(model, 2, LayoutSpec(expert_imbalance=factor, **sizes))}
+        for factor in (1.0, 1.5)
+    )
+    for name, one in even.items():
+        grows = "copies" in name or "all-to-all" in name or name.startswith("experts")
+        factor, other = 1.5 if grows else 1.0, uneven[name]
+        assert other.forward.flops == pytest.approx(factor * one.forward.flops), name
+        assert other.saved_bytes == pytest.approx(factor * one.saved_bytes), name
+        assert other.parameters == one.parameters
+        if one.forward_comm:
+            assert other.forward_comm.bytes == pytest.approx(factor * one.forward_comm.bytes)
 
 
 def test_fused_attention_alone_skips_the_masked_half():

@@ -89,7 +89,8 @@ def _memory(result):
 def _iteration(result, run, not_kept):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
-    sizes = ", ".join(f"{name} {result[name]}" for name in ("pp", *DIMENSIONS, "zero"))
+    names = [name for name in ("pp", *DIMENSIONS, "zero") if result[name] is not None]
+    sizes = ", ".join(f"{name} {result[name]}" for name in names)
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield (
         f"iteration           {seconds:.6g} s{_range(result)} for {counted(result['global_batch'], 'sequence')} "

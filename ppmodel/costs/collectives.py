@@ -20,9 +20,9 @@ class Collective(NamedTuple):
     ----------
     kind : {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ring"}
         A ring passes blocks around, as context parallelism does with keys and values.
-    group : {"tensor", "context", "expert", "data", "expert-data"}
-        The participating GPUs; the data group includes context parallelism, and ranks with the same experts form the
-        expert-data group.
+    group : {"tensor", "context", "expert", "expert-tensor", "data", "expert-data"}
+        The participating GPUs; the data group includes context parallelism, GPUs that share each expert form the
+        expert-tensor group, and those with the same part of the same experts the expert-data group.
     bytes : float
         Size of the whole tensor: what every GPU reduces, what each holds after an all-gather or a full ring, or before
         a reduce-scatter, what each sends and keeps in an all-to-all.
@@ -88,9 +88,10 @@ def group_of(group, layout, system):
     size, stride = {
         "tensor": (layout.tp, 1),
         "context": (layout.cp, layout.tp),
-        "expert": (layout.ep, layout.tp),
+        "expert": (layout.ep, layout.expert_tp),
+        "expert-tensor": (layout.expert_tp, 1),
         "data": (layout.dp * layout.cp, layout.tp),
-        "expert-data": (layout.dp * layout.cp // layout.ep, layout.tp * layout.ep),
+        "expert-data": (layout.expert_replicas, layout.expert_tp * layout.ep),
     }[group]
     gpus = (layout.pp or 1) * layout.rank_gpus
     return _placed(size, stride, system.nodes.devices_per_node if system.nodes else 1, gpus)

@@ -52,7 +52,7 @@ def sharing_of(model, layout):
     ranks = layout.dp * layout.cp
     widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
     hidden = bool(layout.overlap_gradients), bool(layout.overlap_parameters)
-    return Sharing(layout.zero, ranks, ranks / layout.ep, *hidden, *widths)
+    return Sharing(layout.zero, ranks, layout.expert_replicas, *hidden, *widths)
 
 
 def collectives_of(model, layout):

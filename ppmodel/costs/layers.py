@@ -207,7 +207,7 @@ def _exchanges(listed, kernel_places, lines, layout):
                 beside = _beside(operations, index, collective, kernels.get((layer, phase), {}))
                 hides = collective.kind == "ring" or (collective.group == "tensor" and bool(layout.overlap_tensor))
                 line = lines.setdefault((collective.kind, collective.group), len(lines))
-                slot = (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(collective.group)
+                slot = (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(collective.group.removesuffix("-tensor"))
                 rows.append((line, slot, beside, hides, collective.bytes))
                 places.append((layer, phase, index))
     columns = zip(*rows, strict=True) if rows else [()] * len(Exchanges._fields)

@@ -103,7 +103,6 @@ def _rules(layout, model):
     tp, cp, ep, tokens = layout.tp, layout.cp, layout.ep, model.sequence
     experts = model.experts.number if model.experts else 0
     widths = {name: getattr(model, name) for name in ("heads", "hidden", "mlp_hidden")}
-    widths |= {"experts.hidden": model.experts.hidden} if model.experts else {}
     for name, width in widths.items():
         yield "tp", tp, width % tp == 0, f"must divide {name} of {model.name} ({width})", "choose a smaller tp"
     smaller, larger = sorted((model.kv_heads, tp))
@@ -115,8 +114,16 @@ def _rules(layout, model):
     rule = f"needs a sequence divisible by tp x cp ({tp} x {cp}), but that of {model.name} is {tokens}"
     yield "sequence_parallel", "true", splits, rule, "choose a smaller tp or cp"
     rule = f"has no effect: {model.name} has no experts"
-    yield "ep", ep, ep == 1 or experts, rule, "leave it out, or choose a model with experts"
+    for name, neutral in (("ep", 1), ("etp", None), ("expert_imbalance", 1)):
+        value = getattr(layout, name)
+        yield name, value, value == neutral or experts, rule, "leave it out, or choose a model with experts"
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
+    if experts:
+        width, etp = model.experts.hidden, layout.expert_tp
+        rule = f"must divide experts.hidden of {model.name} ({width})"
+        yield "etp" if layout.etp else "tp", etp, width % etp == 0, rule, "choose a smaller etp"
+        rule = f"must be tp ({tp}) without sequence_parallel"
+        yield "etp", etp, tp in (1, etp) or layout.sequence_parallel, rule, "set sequence_parallel, or leave it out"
 
 
 def stage_blocks(schedule, model, blocks=None):

@@ -369,21 +369,22 @@ def _products(model, rows, size, place, **options):
 def expert_operations(model, share):
     """From the normalised stream to the experts' weighted sum, in the order of the forward.
 
-    Tokens are spread evenly over experts, and none is dropped. Experts are on `ep` of the dp x cp ranks, and each is
-    split over tp like an MLP: Megatron-LM's default, expert-tensor parallelism = tp. As in Megatron-LM, the weights of
-    a token's experts are applied in their activation, so their outputs need not be kept. Shared experts are one MLP,
-    whose input the router keeps.
+    Tokens are spread evenly over experts, but for the layout's imbalance, and none is dropped. Experts are on `ep`
+    groups of `etp` GPUs, over which each is split like an MLP. As in Megatron-LM, the weights of a token's experts are
+    applied in their activation, so their outputs need not be kept. Shared experts are one MLP, whose input the router
+    keeps.
 
-    Tokens go to the GPUs of their experts and back, one copy per expert. With sequence parallelism, a GPU sends its
-    part of the tokens, and the copies that its tensor group has received are gathered there. Without it, every GPU of
-    the group sends all tokens, and f and g are outside.
+    Tokens go to the GPUs of their experts and back, one copy per expert. A GPU sends its part of the tokens, and the
+    copies that an expert-tensor group has received are gathered there. With tensor but without sequence parallelism,
+    every GPU of a tensor group, which is then also the expert-tensor group, sends all tokens, and f and g are outside.
     """
-    experts, outside = model.experts, not share.splits_stream
+    experts, outside = model.experts, share.repeats_stream
     shared = experts.shared * experts.hidden
     copies = share.stream * experts.experts_per_token
     moved = model.element_bytes * (share.stream + copies) * model.hidden
     copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
-    sent = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))
+    load = share.layout.expert_imbalance
+    sent = Collective("all-to-all", "expert", float(model.element_bytes * copies * load * model.hidden))
     exchanges = [exchange(f"all-to-all {way} experts", sent, input_grad=sent) for way in ("to", "from")]
     outward, back = ([entry] if share.layout.ep > 1 else [] for entry in exchanges)
     return [
@@ -410,14 +411,16 @@ def _router(model, share):
 
 
 def _of_experts(model, share):
-    """The experts of one GPU on the copies of its tensor group."""
-    experts, copies = model.experts, share.tokens * model.experts.experts_per_token
-    count = experts.number / share.layout.ep
-    operations = _products(model, copies, experts.hidden / share.tp, "experts", count=count, experts=True)
-    if not share.splits_stream:
+    """The experts of one GPU on the copies of its expert-tensor group."""
+    experts, layout = model.experts, share.layout
+    gathers = layout.expert_tp > 1 and not share.repeats_stream
+    copies = share.stream * (layout.expert_tp if gathers else 1) * experts.experts_per_token * layout.expert_imbalance
+    count = experts.number / layout.ep
+    operations = _products(model, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
+    if not gathers:
         return operations
     volume = float(model.element_bytes * copies * model.hidden)
-    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
+    whole, parts = (Collective(kind, "expert-tensor", volume) for kind in ("all-gather", "reduce-scatter"))
     return [
         exchange("gather copies", whole, input_grad=parts), *operations,
         exchange("scatter copies", parts, input_grad=whole),

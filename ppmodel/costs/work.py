@@ -29,7 +29,10 @@ FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
 """The phases of an operation: forward, both halves of the backward, and the recomputed forward."""
 
 PARTS = ("computing", "tensor", "context", "expert", "data")
-"""The parts of an operation's seconds: kernels, and the exposed collectives of each group."""
+"""The parts of an operation's seconds: kernels, and the exposed collectives of each group.
+
+What expert-tensor groups gather belongs to the exchange of experts.
+"""
 
 
 class Kernel(IntEnum):
@@ -152,6 +155,11 @@ class Share(NamedTuple):
     def splits_stream(self):
         """Whether `stream` is only a part of `tokens`."""
         return self.layout.sequence_parallel and self.layout.tp > 1
+
+    @property
+    def repeats_stream(self):
+        """Whether every GPU of a tensor group has the whole `stream`."""
+        return self.layout.tp > 1 and not self.layout.sequence_parallel
 
 
 def share_of(model, sequences, layout=None):

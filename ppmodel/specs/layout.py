@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RECOMPUTE = tuple(KEEPS)
 """Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
-DIMENSIONS = ("tp", "cp", "ep", "dp")
+DIMENSIONS = ("tp", "cp", "ep", "etp", "dp")
 """The parallel dimensions besides the pipeline."""
 
 _OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_parameters"
@@ -38,9 +38,10 @@ class LayoutSpec:
     """How a training run is spread over GPUs.
 
     The model says what is trained, and the system on which hardware. GPUs are numbered as in Megatron-LM:
-    tensor-parallel ranks innermost, then context, data and pipeline parallelism; experts are spread over the ranks of
-    `cp` and `dp`. Values are checked for consistency here, and against model, system and schedule by
-    `costs.check_layout`.
+    tensor-parallel ranks innermost, then context, data and pipeline parallelism. In blocks with experts, the GPUs of a
+    rank of the pipeline are numbered anew: expert-tensor-parallel ranks innermost, then expert and expert-data
+    parallelism (MoE Parallel Folding; Liu et al., 2025, arXiv:2504.14960). Values are checked for consistency here, and
+    against model, system and schedule by `costs.check_layout`.
 
     Parameters
     ----------
@@ -51,6 +52,12 @@ class LayoutSpec:
     pp, tp, cp, ep, dp : int
         Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs. Without `pp`, it is
         the schedule's.
+    etp : int, optional
+        Expert tensor parallelism: GPUs that share each expert; without it, tp. Experts' groups fill the tp x cp x dp
+        GPUs of a rank, so a run has at least pp x max(tp x cp, etp x ep), and tp x cp x dp / (etp x ep) GPUs hold the
+        same part of the same experts.
+    expert_imbalance : float
+        Tokens on the most loaded GPU with experts over their mean; its work, its activations and the exchange grow.
     chunks : int, optional
         Model chunks per rank, if the schedule has this option.
     microbatch_size : int
@@ -113,7 +120,8 @@ class LayoutSpec:
     chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
     tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True, of_runs=True)
     cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True, of_runs=True)
-    ep: int = declared(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True, of_runs=True)
+    ep: int = declared(1, int, "Expert parallelism, over the GPUs of tp, cp and dp.", column=True, of_runs=True)
+    etp: int | None = declared(None, int, "GPUs that share each expert (default tp).", column=True)
     dp: int = declared(1, int, "Data parallelism: replicas that train side by side.", column=True, of_runs=True)
     gpus: int | None = declared(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
     microbatch_size: int = declared(1, int, "Sequences per microbatch (default 1).", column=True, of_runs=True)
@@ -143,6 +151,7 @@ class LayoutSpec:
     precision: str | None = declared(
         None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True
     )
+    expert_imbalance: float = declared(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", 1)
     causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
     context_exchange: str = declared(
         "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
@@ -203,15 +212,15 @@ class LayoutSpec:
 
     def _require_sizes(self):
         """Refuse numbers that contradict each other."""
-        gpus = self.replica_gpus * self.dp
+        gpus, experts = self.replica_gpus * self.dp, self.expert_tp * self.ep
         if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
             product = " x ".join(
                 f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
             )
             self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
-        if self.dp * self.cp % self.ep:
-            rule = f"must divide dp x cp ({self.dp} x {self.cp}), the ranks that share the experts"
-            self._refuse("ep", rule, "choose a divisor, or a larger dp")
+        if self.rank_gpus % experts:
+            rule = f"must divide tp x cp x dp / etp ({self.tp} x {self.cp} x {self.dp} / {self.expert_tp})"
+            self._refuse("ep", rule, "choose a divisor, a smaller etp, or a larger dp")
         if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
             rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
             self._refuse("global_batch", rule, "choose another global_batch, dp or microbatch_size")
@@ -236,6 +245,16 @@ class LayoutSpec:
     def rank_gpus(self) -> int:
         """GPUs of a rank of the pipeline, over all replicas of the model, tp x cp x dp."""
         return self.tp * self.cp * self.dp
+
+    @property
+    def expert_tp(self) -> int:
+        """GPUs that share each expert: etp or, if that is open, tp."""
+        return self.etp or self.tp
+
+    @property
+    def expert_replicas(self) -> int:
+        """GPUs that hold the same part of the same experts, tp x cp x dp / (etp x ep)."""
+        return self.rank_gpus // (self.expert_tp * self.ep)
 
     @property
     def replica_gpus(self) -> int:
@@ -357,7 +376,7 @@ def layout_keywords():
     Examples
     --------
     >>> layout_keywords()[:4]
-    ('tp', 'cp', 'ep', 'dp')
+    ('tp', 'cp', 'ep', 'etp')
     """
     return tuple(name for name, _ in layout_options(of_schedule=False))
 

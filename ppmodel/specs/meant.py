@@ -25,6 +25,7 @@ _ALIASES = {
     "tp": "tensor_parallel tensor_parallel_size tensor_model_parallel_size",
     "cp": "context_parallel context_parallel_size",
     "ep": "expert_parallel expert_parallel_size expert_model_parallel_size",
+    "etp": "expert_tensor_parallel expert_tensor_parallel_size",
     "dp": "data_parallel data_parallel_size",
     "gpus": "num_gpus devices world_size",
     "chunks": "virtual_pipeline_model_parallel_size num_virtual_stages vpp",
