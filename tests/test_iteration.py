@@ -142,7 +142,10 @@ def test_the_chunks_of_a_layout_are_those_of_the_schedule(capsys):
     assert "16 ranks, 128 stages" in capsys.readouterr().out
 
 
-SAVING = [{"zero": 1}, {"zero": 2}, {"zero": 3}, {"recompute": "full"}, {"cp": 2}, {"cp": 4}]
+SAVING = [
+    {"zero": 1}, {"zero": 2}, {"zero": 3}, {"recompute": "light"}, {"recompute": "full"}, {"cp": 2}, {"cp": 4},
+    {"kept_precision": "fp8"},
+]  # fmt: skip
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

@@ -136,6 +136,10 @@ BY_HAND = [
     ({"dp": 16}, "all-reduce", "data", 2 * (7 / 8 / 100 + 1 / 2 / 8 / 10 + 7e-6 + 10e-6)),
     ({"cp": 16}, "ring", "context", 15 / 16 / 10 + 150e-6),
     ({"dp": 16, "ep": 16}, "all-to-all", "expert", 8 / 16 / 10 + 10e-6),
+    # eight nodes: a token with eight experts crosses to 3.6 of four nodes, 7/8 of which are others
+    ({"dp": 64, "ep": 64, "expert_nodes": 4}, "all-to-all", "expert", 4 * (1 - 0.75**8) / 8 * 7 / 8 / 10 + 11e-6),
+    ({"dp": 64, "ep": 64, "expert_nodes": 1}, "all-to-all", "expert", 7 / 8 / 8 / 10 + 11e-6),
+    ({"dp": 8, "ep": 8, "expert_nodes": 4}, "all-to-all", "expert", 7 / 8 / 100 + 1e-6),
     # four nodes with two each
     ({"tp": 4, "dp": 8}, "reduce-scatter", "data", 1 / 2 / 100 + 3 / 4 / 2 / 10 + 1e-6 + 30e-6),
     ({}, "all-reduce", "tensor", 0.0),
@@ -146,13 +150,13 @@ BY_HAND = [
 def test_collectives_take_the_time_derived_by_hand(system, sizes, what, group, expected):
     """Of 1 GB, on links of 100 GB/s and 1 us inside nodes of eight, and of 10 GB/s and 10 us between."""
     layout = LayoutSpec(**{"pp": 1} | sizes)
-    assert collective_s(Collective(what, group, GB), layout, system) == pytest.approx(expected, rel=1e-12)
+    assert collective_s(Collective(what, group, GB, 8), layout, system) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("sizes", "what", "group", "_"), BY_HAND)
 def test_efficiencies_latencies_and_a_shared_nic_reach_the_links(system, sizes, what, group, _):
     """Half the efficiency is half the bandwidth; a NIC that eight GPUs share is an eighth of one for each."""
-    layout, one = LayoutSpec(**{"pp": 1} | sizes), Collective(what, group, GB)
+    layout, one = LayoutSpec(**{"pp": 1} | sizes), Collective(what, group, GB, 8)
     slower = replace(system, collectives=CollectiveSpec(0.5, 0.5, node_latency_s=2e-6, network_latency_s=20e-6))
     assert collective_s(one, layout, slower) == pytest.approx(2 * collective_s(one, layout, system))
     shared = replace(system, nodes=replace(system.nodes, shared_nic=True))

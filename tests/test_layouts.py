@@ -18,7 +18,8 @@ from ppmodel.costs import LayerTimes, check_layout, imbalance, stage_blocks, sta
 from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.points import compared
 from ppmodel.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
-from ppmodel.specs.layout import as_layouts, layout_keywords
+from ppmodel.specs.layout import layout_keywords
+from ppmodel.specs.layouts import as_layouts
 from ppmodel.sweep import load_sweep
 from ppmodel.sweep.rows import compute_rows
 
@@ -245,7 +246,7 @@ LINES = {
     "--pp 4 --microbatches 8 --ep 3 --dp 2": "--ep = 3: must divide tp x cp x dp",
     "--pp 4 --microbatches 8 --cp 3": "--cp = 3: x 2 must divide the sequence",
     "--pp 4 --microbatches 8 --zero 5": "--zero = 5: must be one of 0, 1, 2, 3",
-    "--pp 4 --microbatches 8 --recompute some": "--recompute = some: must be one of none, selective, full",
+    "--pp 4 --microbatches 8 --recompute some": "--recompute = some: must be one of none, selective, light, full",
     "--pp 4 --microbatches 8 --recompute 50": "--recompute = 50: is more than any stage has",
     "--pp 4 --microbatches 8 --precision fp4": "--precision = fp4: must be one of bf16, fp8",
     "--pp 4 --microbatches 8 --gpus 9": "--gpus = 9: must be .* = 4",

@@ -177,7 +177,7 @@ def test_every_collective_has_the_volume_derived_by_hand(case):
     """Collectives of every phase stand in the order of the forward, with their kind, group and bytes, and no others."""
     model, sizes = CASES[case]
     found = [
-        (one.name, phase, *collective)
+        (one.name, phase, *collective[:3])
         for one in whole(model, 2, LayoutSpec(**sizes))
         for phase in PHASES
         if (collective := getattr(one, f"{phase}_comm"))
@@ -253,6 +253,19 @@ def test_imbalance_is_the_most_loaded_gpus():
         assert other.parameters == one.parameters
         if one.forward_comm:
             assert other.forward_comm.bytes == pytest.approx(factor * one.forward_comm.bytes)
+
+
+def test_only_what_goes_to_experts_is_sent_in_fp8():
+    """Tokens in the forward, gradients of outputs in the backward; what comes back keeps its precision."""
+    sizes = {"dp": 4, "ep": 4}
+    wide, narrow = (
+        {o.name: o for o in block_operations(of_kind("experts"), 2, LayoutSpec(dispatch_precision=precision, **sizes))}
+        for precision in ("bf16", "fp8")
+    )
+    for name, there, back in (("to", "forward_comm", "input_grad_comm"), ("from", "input_grad_comm", "forward_comm")):
+        before, after = (operations[f"all-to-all {name} experts"] for operations in (wide, narrow))
+        assert getattr(after, there).bytes == pytest.approx((1 + 1 / 32) / 2 * getattr(before, there).bytes)
+        assert getattr(after, back) == getattr(before, back)
 
 
 def test_fused_attention_alone_skips_the_masked_half():

@@ -26,11 +26,14 @@ class Collective(NamedTuple):
     bytes : float
         Size of the whole tensor: what every GPU reduces, what each holds after an all-gather or a full ring, or before
         a reduce-scatter, what each sends and keeps in an all-to-all.
+    copies : int
+        Copies of each token in an all-to-all, for layouts whose copies cross the network once per node.
     """
 
     kind: str
     group: str
     bytes: float
+    copies: int = 1
 
 
 DATA_GROUPS = "data", "expert-data"
@@ -139,6 +142,10 @@ def collective_s(collective, layout, system):
     On N nodes with m GPUs each, the first two are hierarchical (Cho et al., BlueConnect, 2019): reduce-scatter within
     nodes on V, then between nodes on V/m through each GPU's NIC; an all-gather in the opposite order.
 
+    If a layout limits the nodes of a token's experts, an all-to-all sends it once to each of them, and its copies from
+    there within the node (DeepSeek-AI, 2024, section 3.2.2): of k copies on at most M nodes, M (1 - (1 - 1/M)^k)
+    messages, (N-1)/N of which leave the node, while (m-1)/m of the copies cross links within nodes.
+
     With overlapped phases, the slower of both kinds of links decides, and both latencies add up.
 
     If the GPUs of a node share one NIC, each has its share of it.
@@ -150,11 +157,11 @@ def collective_s(collective, layout, system):
     >>> round(1e6 * collective_s(Collective("all-reduce", "tensor", 450e6), layout, system))
     1778
     """
-    fixed, slope = collective_line(collective.kind, collective.group, layout, system)
+    fixed, slope = collective_line(collective.kind, collective.group, layout, system, collective.copies)
     return fixed + collective.bytes * slope
 
 
-def collective_line(kind, group, layout, system):
+def collective_line(kind, group, layout, system, copies=1):
     """Compute the seconds of a collective as a function of its bytes; see `collective_s`.
 
     Parameters
@@ -163,6 +170,8 @@ def collective_line(kind, group, layout, system):
         As in `Collective`.
     layout : LayoutSpec
     system : SystemSpec
+    copies : int
+        As in `Collective`.
 
     Returns
     -------
@@ -188,7 +197,17 @@ def collective_line(kind, group, layout, system):
             bandwidth *= attained.node_efficiency
             latency_s = latency_s if attained.node_latency_s is None else attained.node_latency_s
         inside = Line(latency_s, 1.0 / bandwidth)
+    if kind == "all-to-all" and layout.expert_nodes:
+        return _once_per_node(where, inside, between, copies, min(layout.expert_nodes, where.nodes))
     return _on_links(kind, where, inside, between, bool(attained) and attained.overlapped_phases)
+
+
+def _once_per_node(where, inside, between, copies, most_nodes):
+    """The line of an all-to-all whose copies cross the network once per node; see `collective_s`."""
+    messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
+    near, far = 1 - 1 / where.per_node, messages * (1 - where.per_node / where.size)
+    fixed = inside.fixed_s * bool(near) + between.fixed_s * bool(far)
+    return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte))
 
 
 def _on_links(kind, where, inside, between, overlapped=False):

@@ -56,10 +56,12 @@ def sharing_of(model, layout):
 
 
 def collectives_of(model, layout):
-    """Kind and group of the collectives of a `Sharing`: two for its reduction, two for its gathering."""
+    """Kind, group and copies of the collectives of a `Sharing`: two for its reduction, two for its gathering."""
     groups = "data", "expert-data" if model.experts else "data"
     return [
-        (kind, group) for kind in ("reduce-scatter" if layout.zero else "all-reduce", "all-gather") for group in groups
+        (kind, group, 1)
+        for kind in ("reduce-scatter" if layout.zero else "all-reduce", "all-gather")
+        for group in groups
     ]
 
 

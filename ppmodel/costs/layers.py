@@ -7,6 +7,7 @@ calibration, or a sweep over systems, computes the work only once, and the layer
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,17 @@ from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
 from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes
-from ppmodel.costs.work import AGAIN, INPUT_GRAD, NO_WORK, PARTS, WEIGHT_GRAD, Kernel, recompute_of, runs_again
+from ppmodel.costs.work import (
+    AGAIN,
+    FP8_WIDTH,
+    INPUT_GRAD,
+    NO_WORK,
+    PARTS,
+    WEIGHT_GRAD,
+    Kernel,
+    recompute_of,
+    runs_again,
+)
 from ppmodel.errors import CostError
 from ppmodel.specs.recompute import KEEPS
 
@@ -64,9 +75,9 @@ class Sizes(NamedTuple):
 
     Parameters
     ----------
-    activations : ndarray of float, shape (num_layers, 3)
-        Bytes that the forward could keep: saved, core and entry of `Keeps`.
-    keeps : ndarray of float, shape (num_layers, 3)
+    activations : ndarray of float, shape (num_layers, 4)
+        Bytes that the forward could keep: saved, core, entry and light of `Keeps`.
+    keeps : ndarray of float, shape (num_layers, 4)
         What it does keep, a `Keeps`.
     backward : ndarray of float, shape (num_layers, 3)
         Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
@@ -106,8 +117,8 @@ class LayerWork(NamedTuple):
     exchanges : Exchanges
     places : list of (int, int, int)
         Layer, phase and operation of each kernel, then of each collective.
-    lines : list of (str, str, LayoutSpec) or None
-        Kinds and groups of collectives that occur, and whose; None for collectives that take no time.
+    lines : list of (str, str, int, LayoutSpec) or None
+        Kinds, groups and copies of collectives that occur, and whose; None for collectives that take no time.
     sizes : Sizes
     sharing : Sharing or None
         None without a layout; numbers, or arrays by layer.
@@ -157,18 +168,20 @@ def layer_work(model, sequences, layout=None):
     blocks = ["dense", "block"] if dense_blocks else ["block"]
     operations = {part: block_operations(*run, dense=part == "dense") for part in blocks}
     operations |= {"embedding": embedding_operations(*run), "head": head_operations(*run)}
+    if layout is not None and layout.kept_precision == "fp8":
+        operations |= {part: _kept_in_fp8(operations[part], model) for part in blocks}
     layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes), ("head", "none")]
     listed = [(operations[part], mode) for part, mode in layers]
     rows, places = _kernels(listed)
     slots = [layer * NUM_PHASES + phase for layer, phase, _ in places]
     lines, sharing = {}, None
     if layout is not None:
-        numbers = [lines.setdefault(pair, len(lines)) for pair in collectives_of(model, layout)]
+        numbers = [lines.setdefault(line, len(lines)) for line in collectives_of(model, layout)]
         sharing = sharing_of(model, layout)._replace(reduction=np.array(numbers[:2]), gathering=np.array(numbers[2:]))
     exchanges, exchange_places = _exchanges(listed, places, lines, layout)
     return LayerWork(
         layers, dense_blocks, Kernels.of(rows), np.array(slots, np.intp), exchanges, [*places, *exchange_places],
-        [(*pair, layout) for pair in lines], _sizes(layers, operations, *run), sharing, layout,
+        [(*line, layout) for line in lines], _sizes(layers, operations, *run), sharing, layout,
     )  # fmt: skip
 
 
@@ -206,7 +219,7 @@ def _exchanges(listed, kernel_places, lines, layout):
                     continue
                 beside = _beside(operations, index, collective, kernels.get((layer, phase), {}))
                 hides = collective.kind == "ring" or (collective.group == "tensor" and bool(layout.overlap_tensor))
-                line = lines.setdefault((collective.kind, collective.group), len(lines))
+                line = lines.setdefault((collective.kind, collective.group, collective.copies), len(lines))
                 slot = (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(collective.group.removesuffix("-tensor"))
                 rows.append((line, slot, beside, hides, collective.bytes))
                 places.append((layer, phase, index))
@@ -229,6 +242,22 @@ def _beside(operations, index, collective, kernels):
     return next((kernels[other] for other in reversed(products) if other <= index), NOTHING)
 
 
+def _kept_in_fp8(operations, model):
+    """The operations of a block whose products and activation functions keep what they need in 8 bits."""
+    kinds, names = (Kernel.PRODUCT, Kernel.ACTIVATION), ("saved_bytes", "weight_grad_bytes")
+    factors = (FP8_WIDTH / model.element_bytes if operation.kernel in kinds else 1.0 for operation in operations)
+    return [
+        operation._replace(**{name: factor * getattr(operation, name) for name in names})
+        for operation, factor in zip(operations, factors, strict=True)
+    ]
+
+
+def _light_bytes(operations):
+    """Bytes saved of what runs again when recomputation is light: the inputs that such operations have computed."""
+    kernels = [operation for operation in operations if operation.kernel is not None]
+    return sum(user.saved_bytes for maker, user in pairwise(kernels) if maker.light)
+
+
 def _sizes(layers, operations, model, sequences, layout):
     """The bytes, parameters and launches of layers."""
     tp = layout.tp if layout else 1
@@ -237,7 +266,8 @@ def _sizes(layers, operations, model, sequences, layout):
     for layer, (part, recompute) in enumerate(layers):
         columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
         saved, core, between, counts = columns.values()
-        activations.append((sum(saved), sum(core), saved[0] if saved else 0.0))
+        light = _light_bytes(operations[part])
+        activations.append((sum(saved) - light, sum(core), saved[0] if saved else 0.0, light))
         in_loss = sum(operation.saved_bytes for operation in operations[part] if operation.kernel == Kernel.LOSS)
         backward.append((sum(between), logits_bytes(model, sequences, layout) if part == "head" else 0.0, in_loss))
         of_experts = sum(operation.parameters for operation in operations[part] if operation.experts)
@@ -316,7 +346,9 @@ def layer_costs(work, system):
     -------
     LayerCosts
     """
-    lines = [(0.0, 0.0) if line is None else collective_line(*line, system) for line in work.lines]
+    lines = [
+        (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
+    ]
     lines = np.array(lines, dtype=float).reshape(-1, 2)
     kernel_s = kernels_s(work.kernels, system, (work.layout and work.layout.precision) or "bf16")
     exchanges, exposed_s = work.exchanges, np.empty(0)
@@ -363,10 +395,12 @@ def _wait_for_host(seconds, sizes, spec):
 
 def layer_bytes(sizes, sharing, system):
     """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
-    (saved, core, entry), keeps, (between, logits, in_loss) = sizes.activations.T, sizes.keeps.T, sizes.backward.T
+    (saved, core, entry, light), keeps, (between, logits, in_loss) = (
+        sizes.activations.T, sizes.keeps.T, sizes.backward.T,
+    )  # fmt: skip
     working_factor, factors = 1.0, system.memory
     if factors is not None:
-        saved = np.where(sizes.block, factors.activation_factor, 1.0) * saved
+        saved, light = (np.where(sizes.block, factors.activation_factor, 1.0) * part for part in (saved, light))
         core, logits, working_factor = (
             factors.score_factor * core,
             factors.logits_factor * logits,
@@ -374,8 +408,9 @@ def layer_bytes(sizes, sharing, system):
         )
     if system.framework and system.framework.gathered_logits:
         logits = sizes.tp * logits
-    kept = keeps[0] * saved + keeps[1] * core + keeps[2] * entry
-    working = ((1 - keeps[0]) * saved + (1 - keeps[1]) * core - keeps[2] * entry) * working_factor
+    kept = keeps[0] * saved + keeps[1] * core + keeps[2] * entry + keeps[3] * light
+    dropped = (1 - keeps[0]) * saved + (1 - keeps[1]) * core - keeps[2] * entry + (1 - keeps[3]) * light
+    working = dropped * working_factor
     if sharing is not None:
         working = working + gathered_bytes(sizes.parameters.T, sharing)
     return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), working])

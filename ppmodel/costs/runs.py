@@ -185,8 +185,9 @@ def _concatenated(tuples, num_columns=None):
 
 def _line(line, system, numbers, lines):
     """The number of a collective's line: one for all that do the same in groups placed alike."""
-    kind, group, layout = line
-    key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp
+    kind, group, copies, layout = line
+    nodes = (copies, layout.expert_nodes) if group == "expert" else None
+    key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp, nodes
     if key not in numbers:
         numbers[key] = len(lines)
         lines.append(line)

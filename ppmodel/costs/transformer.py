@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from ppmodel.costs.collectives import Collective
 from ppmodel.costs.work import (
+    FP8_WIDTH,
     NO_WORK,
     BlockOperation,
     Kernel,
@@ -20,6 +21,7 @@ from ppmodel.costs.work import (
 )
 
 _CAUSAL_HALF = 0.5
+_DISPATCHED = {"fp8": FP8_WIDTH}
 _SINGLE = 4
 """Bytes per number in single precision, in which the loss and the router's probabilities are computed."""
 
@@ -234,8 +236,12 @@ def _latent_projections(model, share, heads):
         *_latent_queries(model, share, heads),
         sharing_input(down) if latent.query_rank else down,  # the queries keep the same input
         norm("key-value norm", model, stream, latent.key_value_rank),
-        *gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size),
+        *_light(gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size)),
     ]
+
+
+def _light(operations):
+    return [operation._replace(light=True) for operation in operations]
 
 
 def _latent_queries(model, share, heads):
@@ -248,7 +254,7 @@ def _latent_queries(model, share, heads):
     return [
         linear("query down", model, share.stream, model.hidden, rank),
         norm("query norm", model, share.stream, rank),
-        *gather("queries", model, share, rank, [up]),
+        *_light(gather("queries", model, share, rank, [up])),
     ]
 
 
@@ -377,15 +383,23 @@ def expert_operations(model, share):
     Tokens go to the GPUs of their experts and back, one copy per expert. A GPU sends its part of the tokens, and the
     copies that an expert-tensor group has received are gathered there. With tensor but without sequence parallelism,
     every GPU of a tensor group, which is then also the expert-tensor group, sends all tokens, and f and g are outside.
+    What goes to experts, tokens and in the backward the gradients of their outputs, may have 8 bits; what they return
+    keeps the model's precision (DeepSeek-AI, 2024, section 3.3.3).
     """
     experts, outside = model.experts, share.repeats_stream
     shared = experts.shared * experts.hidden
     copies = share.stream * experts.experts_per_token
     moved = model.element_bytes * (share.stream + copies) * model.hidden
     copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
-    load = share.layout.expert_imbalance
-    sent = Collective("all-to-all", "expert", float(model.element_bytes * copies * load * model.hidden))
-    exchanges = [exchange(f"all-to-all {way} experts", sent, input_grad=sent) for way in ("to", "from")]
+    elements = copies * share.layout.expert_imbalance * model.hidden
+    widths = _DISPATCHED.get(share.layout.dispatch_precision, model.element_bytes), model.element_bytes
+    there, here = (
+        Collective("all-to-all", "expert", float(width * elements), experts.experts_per_token) for width in widths
+    )
+    exchanges = (
+        exchange("all-to-all to experts", there, input_grad=here),
+        exchange("all-to-all from experts", here, input_grad=there),
+    )
     outward, back = ([entry] if share.layout.ep > 1 else [] for entry in exchanges)
     return [
         *_router(model, share),

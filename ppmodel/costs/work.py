@@ -25,6 +25,9 @@ class Work(NamedTuple):
 
 NO_WORK = Work(0.0, 0.0)
 
+FP8_WIDTH = 1 + 4 / 128
+"""Bytes per activation in 8 bits, with a scale of 4 bytes for 128 of them (DeepSeek-AI, 2024, section 3.3.2)."""
+
 FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
 """The phases of an operation: forward, both halves of the backward, and the recomputed forward."""
 
@@ -73,8 +76,8 @@ class BlockOperation(NamedTuple):
         Bytes that the weight-gradient half still needs once the input-gradient half is done.
     parameters : float
         Number of parameters that the GPU holds.
-    core : bool
-        Whether selective recomputation runs its forward again.
+    core, light : bool
+        Whether selective recomputation, and whether light recomputation runs its forward again.
     kernel : Kernel or None
         The class of its kernel in the forward; None for a collective, which has no work. The weight gradient of a
         `PRODUCT` is a `WEIGHT_PRODUCT`, the backward of an `ATTENTION` an `ATTENTION_BACKWARD`.
@@ -101,6 +104,7 @@ class BlockOperation(NamedTuple):
     weight_grad_bytes: float = 0.0
     parameters: float = 0.0
     core: bool = False
+    light: bool = False
     kernel: Kernel | None = Kernel.MEMORY
     shape: tuple = ()
     count: float = 1.0
@@ -174,7 +178,7 @@ def share_of(model, sequences, layout=None):
 def runs_again(operation, recompute):
     """Whether an operation's forward runs again before its backward."""
     keeps = KEEPS[recompute]
-    return not (keeps.core if operation.core else keeps.saved)
+    return not (keeps.core if operation.core else keeps.light if operation.light else keeps.saved)
 
 
 def recompute_of(model, layout=None):
@@ -210,14 +214,14 @@ def sharing_input(operation):
 
 
 def elementwise(name, model, elements, *, flops, reads, saved, kernel=Kernel.MEMORY):
-    """A pass over memory that writes one result.
+    """A pass over memory that writes one result, cheap to run again.
 
     Backward, it reads the result's gradient and what was saved, and writes a gradient for each input.
     """
     width = model.element_bytes
     forward = Work(flops * elements, width * elements * (reads + 1))
     backward = Work(flops * elements, width * elements * (1 + reads) + saved)
-    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved, kernel=kernel)
+    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved, light=True, kernel=kernel)
 
 
 def residual(name, model, rows):
@@ -239,7 +243,7 @@ def norm(name, model, rows, size=None):
     weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
     return BlockOperation(
         name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=vectors * size,
-        kernel=Kernel.STREAM,
+        light=True, kernel=Kernel.STREAM,
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from ppmodel.specs.entries import Provenance
     from ppmodel.specs.framework import FrameworkSpec, load_framework
     from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
-    from ppmodel.specs.layout import LayoutSpec, load_layout
+    from ppmodel.specs.layout import LayoutSpec
+    from ppmodel.specs.layouts import load_layout
     from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
     from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
     from ppmodel.specs.topology import NodeSpec
@@ -26,9 +27,8 @@ _MODULES = {
     "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
     "launcher": ("Launcher", "load_launcher"),
     "layers": ("parse_layers",),
-    "layout": (
-        "LAYER_WORDS", "LayoutSpec", "as_layout", "as_layouts", "layout_keywords", "layout_options", "load_layout",
-    ),
+    "layout": ("LAYER_WORDS", "LayoutSpec", "layout_keywords", "layout_options"),
+    "layouts": ("as_layout", "as_layouts", "load_layout"),
     "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),
     "system": ("ErrorSpec", "SystemSpec", "load_system"),
     "topology": ("PLACEMENTS", "NodeSpec", "nodes_of", "one_node_sizes"),

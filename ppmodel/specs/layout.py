@@ -6,14 +6,12 @@ the declaration.
 
 from __future__ import annotations  # help() shows a field's type by its name
 
-import os
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ppmodel.errors import SpecificationError
-from ppmodel.given import listed, plain
+from ppmodel.given import plain
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.option import LARGEST, declared
 from ppmodel.specs.recompute import KEEPS
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from ppmodel.specs.framework import FrameworkSpec
 
 RECOMPUTE = tuple(KEEPS)
-"""Activations recomputed in the backward: none, the attention scores, or all of a block."""
+"""Activations recomputed in the backward: none, the attention scores, what is cheap, or all of a block."""
 
 DIMENSIONS = ("tp", "cp", "ep", "etp", "dp")
 """The parallel dimensions besides the pipeline."""
@@ -58,6 +56,14 @@ class LayoutSpec:
         same part of the same experts.
     expert_imbalance : float
         Tokens on the most loaded GPU with experts over their mean; its work, its activations and the exchange grow.
+    expert_nodes : int, optional
+        Nodes on which a token's experts are at most; it is then sent once to each of them, and copied there
+        (DeepSeek-V3: 4). Without it, every copy travels by itself.
+    dispatch_precision : {"bf16", "fp8"}
+        The precision in which tokens, and gradients of experts' outputs, are sent to experts; bf16 is the model's.
+    kept_precision : {"bf16", "fp8"}
+        The precision in which products and activation functions of blocks keep their inputs, and products the
+        gradients of their outputs until weight gradients need them; bf16 is the model's.
     chunks : int, optional
         Model chunks per rank, if the schedule has this option.
     microbatch_size : int
@@ -71,7 +77,7 @@ class LayoutSpec:
         Whether norms and dropout are also split over tp (Korthikanti et al., 2022); has no effect if tp is 1.
     zero : {0, 1, 2, 3}
         What data-parallel ranks shard (ZeRO): nothing; the optimizer state; also gradients; also weights.
-    recompute : {"none", "selective", "full"} or int, optional
+    recompute : {"none", "selective", "light", "full"} or int, optional
         Activations recomputed in the backward; a number means that many layers of each stage in full. Without it, as
         the model says.
     precision : {"bf16", "fp8"}, optional
@@ -152,6 +158,13 @@ class LayoutSpec:
         None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True
     )
     expert_imbalance: float = declared(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", 1)
+    expert_nodes: int | None = declared(None, int, "Nodes of a token's experts: it is sent to each of them once.")
+    dispatch_precision: str = declared(
+        "bf16", str, "Precision of tokens sent to experts (default bf16).", words=("bf16", "fp8")
+    )
+    kept_precision: str = declared(
+        "bf16", str, "Precision of inputs kept for weight gradients (default bf16).", words=("bf16", "fp8")
+    )
     causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
     context_exchange: str = declared(
         "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
@@ -379,151 +392,3 @@ def layout_keywords():
     ('tp', 'cp', 'ep', 'etp')
     """
     return tuple(name for name, _ in layout_options(of_schedule=False))
-
-
-def as_layouts(layout=None, keywords=None, pp=None):
-    """List the layouts that the arguments describe.
-
-    Parameters
-    ----------
-    layout : str, Path, LayoutSpec, dict or list of them, optional
-        A name that comes with the package, a YAML file, a specification, or values by name.
-    keywords : dict, optional
-        Values of `layout_keywords`, which override those of each layout. A list gives one layout per value, except that
-        a list of whole numbers is a single value of `layers`; None is ignored.
-    pp : int or list of int, optional
-        Ranks of the schedules, which override those that a layout states, and vary fastest; other layouts stay open.
-
-    Returns
-    -------
-    list of LayoutSpec
-        In order of the layouts, with the last keyword varying fastest; ``[None]`` if nothing is given.
-
-    Raises
-    ------
-    PPModelError
-        If a name or a keyword is unknown, or values contradict each other.
-
-    Examples
-    --------
-    >>> [(layout.tp, layout.dp) for layout in as_layouts({"tp": 2}, {"dp": [1, 2]})]
-    [(2, 1), (2, 2)]
-    >>> as_layouts()
-    [None]
-    """
-    given = {name: _values(name, value) for name, value in (keywords or {}).items() if value is not None}
-    for name in given:
-        if name not in layout_keywords():
-            raise _unknown(name, keywords[name], layout_keywords())
-    layouts = listed(layout)
-    if layout is None and not given:
-        return [None]
-    resolved = []
-    for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in layouts):
-        stated = base.get("pp") if isinstance(base, dict) else base.pp
-        several = given if None in (pp, stated) else given | {"pp": listed(pp)}
-        resolved += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
-    return resolved
-
-
-def as_layout(layout=None, keywords=None):
-    """Replace single values of a layout.
-
-    It loses its name if any value changes, and its number of GPUs, unless given, if tp, cp, dp or pp does.
-
-    Parameters
-    ----------
-    layout : str, Path, LayoutSpec or dict, optional
-        As in `as_layouts`.
-    keywords : dict, optional
-        A single value for each name.
-
-    Returns
-    -------
-    LayoutSpec
-
-    Raises
-    ------
-    SpecificationError
-        If a value is unknown or illegal.
-
-    Examples
-    --------
-    >>> as_layout({"tp": 4}, {"dp": 2}).tp
-    4
-    """
-    if isinstance(layout, dict):
-        names = ("name", "title", *(name for name, _ in layout_options()))
-        for name in layout:
-            if name not in names:
-                raise _unknown(name, layout[name], names)
-        layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
-    elif layout is None:
-        layout = LayoutSpec()
-    elif not isinstance(layout, LayoutSpec):
-        layout = load_layout(layout)
-    keywords = {name: plain(value) for name, value in (keywords or {}).items()}
-    changed = {  # True equals 1
-        name: value for name, value in keywords.items()
-        if (value, type(value) is bool) != (getattr(layout, name), type(getattr(layout, name)) is bool)
-    }  # fmt: skip
-    if not changed:
-        replace(layout, **keywords)  # refuses what is equal but no number, such as True
-        return layout
-    if layout.name and "name" not in changed:
-        changed |= {"name": "", "title": ""}  # it is a different layout now
-    if changed.keys() & {"tp", "cp", "dp", "pp"} and "gpus" not in keywords:
-        changed["gpus"] = None  # the stated number no longer holds
-    return replace(layout, **(keywords | changed))
-
-
-def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
-    """Read a layout by name or from a file; see `load_system`.
-
-    Parameters
-    ----------
-    name : str or Path
-        One of `layout_names`, or the path of a ``.yaml`` or ``.yml`` file.
-
-    Returns
-    -------
-    LayoutSpec
-        Checked for consistency.
-
-    Raises
-    ------
-    SpecificationError
-        As for `load_system` and for `LayoutSpec`.
-
-    Examples
-    --------
-    >>> load_layout("bloom_176b").gpus
-    384
-    """
-    from ppmodel.specs.document import place_in
-    from ppmodel.specs.entries import load_specification
-    from ppmodel.specs.files import specification_path
-
-    layout = load_specification(name, "layouts", LayoutSpec)
-    if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
-        product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
-        rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
-        where = place_in(specification_path(name, "layouts"), "gpus")
-        raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
-    return layout
-
-
-def _values(name, value):
-    """The values of a keyword as a list, possibly with a single entry."""
-    values, value = listed(value), plain(value)
-    if not values:
-        raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
-    is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
-    return [values] if is_division else values
-
-
-def _unknown(name, value, names):
-    from ppmodel.specs.meant import meant_key
-
-    remedy = meant_key(name, names) or f"it has {', '.join(names)}"
-    return SpecificationError(name, value, "is not a known value of a layout", remedy)

@@ -14,12 +14,19 @@ class Keeps(NamedTuple):
         The core of unfused attention, which is quadratic in the sequence length; or else it runs again.
     entry : float
         The input of its first operation.
+    light : float
+        The outputs of norms, activation functions and up-projections of latents, which take little time to run again
+        (DeepSeek-AI, 2024, section 3.2.3; Megatron-LM's ``--recompute-modules layernorm moe_act mla_up_proj``).
     """
 
     saved: float
     core: float
     entry: float
+    light: float
 
 
-KEEPS = {"none": Keeps(1.0, 1.0, 0.0), "selective": Keeps(1.0, 0.0, 0.0), "full": Keeps(0.0, 0.0, 1.0)}
+KEEPS = {
+    "none": Keeps(1.0, 1.0, 0.0, 1.0), "selective": Keeps(1.0, 0.0, 0.0, 1.0), "light": Keeps(1.0, 1.0, 0.0, 0.0),
+    "full": Keeps(0.0, 0.0, 1.0, 0.0),
+}  # fmt: skip
 """By the name of the recomputation."""

@@ -16,7 +16,7 @@ from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_optio
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
 from ppmodel.specs.files import framework_names, layout_names, model_names, system_names
-from ppmodel.specs.layout import as_layout, as_layouts
+from ppmodel.specs.layouts import as_layout, as_layouts
 from ppmodel.sweep.grid import Sweep
 
 _ARGUMENT = "--schedule-file"

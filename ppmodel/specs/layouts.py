@@ -1,0 +1,159 @@
+"""Layouts as users give them: by name, as a file, or as values by name, of which some may be lists."""
+
+from __future__ import annotations  # help() shows a parameter's type by its name
+
+import os
+from dataclasses import replace
+from itertools import product
+
+from ppmodel.errors import SpecificationError
+from ppmodel.given import listed, plain
+from ppmodel.specs.layout import LayoutSpec, layout_keywords, layout_options
+
+
+def as_layouts(layout=None, keywords=None, pp=None):
+    """List the layouts that the arguments describe.
+
+    Parameters
+    ----------
+    layout : str, Path, LayoutSpec, dict or list of them, optional
+        A name that comes with the package, a YAML file, a specification, or values by name.
+    keywords : dict, optional
+        Values of `layout_keywords`, which override those of each layout. A list gives one layout per value, except that
+        a list of whole numbers is a single value of `layers`; None is ignored.
+    pp : int or list of int, optional
+        Ranks of the schedules, which override those that a layout states, and vary fastest; other layouts stay open.
+
+    Returns
+    -------
+    list of LayoutSpec
+        In order of the layouts, with the last keyword varying fastest; ``[None]`` if nothing is given.
+
+    Raises
+    ------
+    PPModelError
+        If a name or a keyword is unknown, or values contradict each other.
+
+    Examples
+    --------
+    >>> [(layout.tp, layout.dp) for layout in as_layouts({"tp": 2}, {"dp": [1, 2]})]
+    [(2, 1), (2, 2)]
+    >>> as_layouts()
+    [None]
+    """
+    given = {name: _values(name, value) for name, value in (keywords or {}).items() if value is not None}
+    for name in given:
+        if name not in layout_keywords():
+            raise _unknown(name, keywords[name], layout_keywords())
+    layouts = listed(layout)
+    if layout is None and not given:
+        return [None]
+    resolved = []
+    for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in layouts):
+        stated = base.get("pp") if isinstance(base, dict) else base.pp
+        several = given if None in (pp, stated) else given | {"pp": listed(pp)}
+        resolved += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
+    return resolved
+
+
+def as_layout(layout=None, keywords=None):
+    """Replace single values of a layout.
+
+    It loses its name if any value changes, and its number of GPUs, unless given, if tp, cp, dp or pp does.
+
+    Parameters
+    ----------
+    layout : str, Path, LayoutSpec or dict, optional
+        As in `as_layouts`.
+    keywords : dict, optional
+        A single value for each name.
+
+    Returns
+    -------
+    LayoutSpec
+
+    Raises
+    ------
+    SpecificationError
+        If a value is unknown or illegal.
+
+    Examples
+    --------
+    >>> as_layout({"tp": 4}, {"dp": 2}).tp
+    4
+    """
+    if isinstance(layout, dict):
+        names = ("name", "title", *(name for name, _ in layout_options()))
+        for name in layout:
+            if name not in names:
+                raise _unknown(name, layout[name], names)
+        layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
+    elif layout is None:
+        layout = LayoutSpec()
+    elif not isinstance(layout, LayoutSpec):
+        layout = load_layout(layout)
+    keywords = {name: plain(value) for name, value in (keywords or {}).items()}
+    changed = {  # True equals 1
+        name: value for name, value in keywords.items()
+        if (value, type(value) is bool) != (getattr(layout, name), type(getattr(layout, name)) is bool)
+    }  # fmt: skip
+    if not changed:
+        replace(layout, **keywords)  # refuses what is equal but no number, such as True
+        return layout
+    if layout.name and "name" not in changed:
+        changed |= {"name": "", "title": ""}  # it is a different layout now
+    if changed.keys() & {"tp", "cp", "dp", "pp"} and "gpus" not in keywords:
+        changed["gpus"] = None  # the stated number no longer holds
+    return replace(layout, **(keywords | changed))
+
+
+def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
+    """Read a layout by name or from a file; see `load_system`.
+
+    Parameters
+    ----------
+    name : str or Path
+        One of `layout_names`, or the path of a ``.yaml`` or ``.yml`` file.
+
+    Returns
+    -------
+    LayoutSpec
+        Checked for consistency.
+
+    Raises
+    ------
+    SpecificationError
+        As for `load_system` and for `LayoutSpec`.
+
+    Examples
+    --------
+    >>> load_layout("bloom_176b").gpus
+    384
+    """
+    from ppmodel.specs.document import place_in
+    from ppmodel.specs.entries import load_specification
+    from ppmodel.specs.files import specification_path
+
+    layout = load_specification(name, "layouts", LayoutSpec)
+    if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
+        product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
+        rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
+        where = place_in(specification_path(name, "layouts"), "gpus")
+        raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
+    return layout
+
+
+def _values(name, value):
+    """The values of a keyword as a list, possibly with a single entry."""
+    values, value = listed(value), plain(value)
+    if not values:
+        raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
+    is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
+    return [values] if is_division else values
+
+
+def _unknown(name, value, names):
+    from ppmodel.specs.meant import meant_key
+
+    remedy = meant_key(name, names) or f"it has {', '.join(names)}"
+    return SpecificationError(name, value, "is not a known value of a layout", remedy)
