@@ -18,6 +18,7 @@ from ppmodel.costs import LayerTimes, check_layout, imbalance, stage_blocks, sta
 from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.points import compared
 from ppmodel.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
+from ppmodel.specs.layers import format_layers
 from ppmodel.specs.layout import layout_keywords
 from ppmodel.specs.layouts import as_layouts
 from ppmodel.sweep import load_sweep
@@ -38,16 +39,16 @@ REFUSED = {
     "layers_endless": (None, "layers", "has more than 100000 layers", "write, for example, Et*2"),
     "layers_fractions": (None, "layers", "must be balanced, even"),
     "layers_letter": (None, "layers", "has characters that stand for", "write, for example, Et*2"),
-    "layers_loss_early": (None, "layers", "must end with its only", "write, for example, Et*2"),
+    "layers_loss_early": (None, "layers", "must end with the loss", "write, for example, Et*2"),
     "layers_mapping": (None, "layers", "must be balanced, even"),
-    "layers_mtp_apart": (None, "layers", "has MTP layers m on", "write, for example, Et*2"),
+    "layers_losses": (None, "layers", "has 2 losses L for 2 MTP layers m", "write, for example, Et*2"),
     "layers_mtp_early": (None, "layers", "has a transformer layer t", "write, for example, Et*2"),
     "layers_negative": (None, "layers", "must be balanced, even"),
     "layers_no_embedding": (None, "layers", "must begin with its only", "write, for example, Et*2"),
-    "layers_no_loss": (None, "layers", "must end with its only", "write, for example, Et*2"),
+    "layers_no_loss": (None, "layers", "must end with the loss", "write, for example, Et*2"),
     "layers_no_times": (None, "layers", "has characters that stand for", "write, for example, Et*2"),
     "layers_none": (None, "layers", "must be balanced, even"),
-    "layers_two_losses": (None, "layers", "must end with its only", "write, for example, Et*2"),
+    "layers_two_losses": (None, "layers", "must end with the loss", "write, for example, Et*2"),
     "layers_word": (None, "layers", "must be balanced, even"),
     "list": (None, "document", "must be a mapping"),
     "megatron": (2, "tensor_model_parallel_size", "is not a known key", "tp"),
@@ -328,15 +329,43 @@ def test_megatrons_own_example():
     assert [stage.blocks for stage in of_rank[0]] == [3, 2]
     assert of_rank[0][0].embedding
     assert all([stage.blocks for stage in of_rank[rank]] == [2, 2] for rank in range(1, 14))
-    assert [(stage.blocks, stage.mtp, stage.head) for stage in of_rank[14]] == [(2, 0, False), (0, 1, False)]
-    assert [(stage.blocks, stage.mtp, stage.head) for stage in of_rank[15]] == [(2, 0, False), (0, 0, True)]
+    assert [(stage.blocks, stage.mtp, stage.losses) for stage in of_rank[14]] == [(2, 0, 0), (0, 1, 0)]
+    assert [(stage.blocks, stage.mtp, stage.losses) for stage in of_rank[15]] == [(2, 0, 0), (0, 0, 2)]
+
+
+def test_losses_may_be_on_several_stages():
+    """Megatron-LM's example of split losses: two of MTP layers on one rank, one of them and the model's on the last."""
+    stages = parse_layers("E|(t|)*10m|m|m|LL|LL")
+    assert len(stages) == 16
+    assert [stage.mtp for stage in stages[-6:]] == [0, 1, 1, 1, 0, 0]
+    assert [stage.losses for stage in stages[-6:]] == [0, 0, 0, 0, 2, 2]
+    assert parse_layers("Et|mm|L")[-1].losses == 3
+    assert format_layers(stages) == "E|(t|)*10(m|)*3LL|LL"
+
+
+def test_a_prediction_layer_costs_a_block_and_a_loss():
+    """Wherever it is, the sums over stages are the same, and each stage with losses holds one output projection."""
+    from ppmodel.costs import stages
+
+    model, table = replace(LLAMA, mtp_layers=2), build("1f1b", 4, 8)
+    plain, last, split = (
+        stages(table, of, H100, layout=check_layout(LayoutSpec(layers=text), of, H100, table))
+        for of, text in ((LLAMA, "Et*20|t*30|t*30|L"), (model, "Et*20|t*30|t*30|mmL"), (model, "Et*20|t*30|t*30m|mLLL"))
+    )
+    assert last.forward_s.sum() == pytest.approx(split.forward_s.sum())
+    extra = last.forward_s[-1] - plain.forward_s[-1]
+    block = plain.forward_s[1] / 30
+    assert extra == pytest.approx(2 * (plain.forward_s[-1] + block), rel=0.1)
+    projection = LLAMA.vocabulary * LLAMA.hidden
+    copies = (last.parameters[-1] - plain.parameters[-1]) / projection
+    assert copies == pytest.approx(2 + 2 * plain.parameters[1] / 30 / projection, rel=0.15)  # embeddings and blocks
 
 
 def test_stages_may_be_empty_where_they_are_written():
     """The stages of embedding and head are those that the string says."""
     layout = LayoutSpec(layers="E||t*80|L")
-    blocks, embedding, head = stage_layers(build("1f1b", 4, 8), LLAMA, layout=layout)
-    assert (blocks.tolist(), embedding, head) == ([0, 0, 80, 0], 0, 3)
+    cut = stage_layers(build("1f1b", 4, 8), LLAMA, layout=layout)
+    assert (cut.blocks.tolist(), cut.embedding, cut.head) == ([0, 0, 80, 0], 0, 3)
     assert stage_layers(build("1f1b", 4, 8), LLAMA, layout=LayoutSpec(layers=(0, 40, 40, 0))).blocks[0] == 0
 
 
@@ -351,7 +380,8 @@ def test_a_layout_string_is_read_as_it_is_written(stages, times):
     found = parse_layers(f"E({inner})*{times}L")
     assert [stage.blocks for stage in found] == [count for count, _ in stages] * times + [0]
     assert [stage.embedding for stage in found].index(True) == 0
-    assert [stage.head for stage in found].index(True) == len(found) - 1
+    assert [stage.losses for stage in found].index(1) == len(found) - 1
+    assert parse_layers(format_layers(found)) == found
 
 
 TABLES = {

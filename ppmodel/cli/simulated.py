@@ -92,6 +92,7 @@ def _iteration(result, run, not_kept):
     names = [name for name in ("pp", *DIMENSIONS, "zero") if result[name] is not None]
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
+    yield f"layers              {result['stage_layers']}"
     yield (
         f"iteration           {seconds:.6g} s{_range(result)} for {counted(result['global_batch'], 'sequence')} "
         f"of {run.model.sequence} tokens: {result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "

@@ -18,7 +18,13 @@ from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
-from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes
+from ppmodel.costs.transformer import (
+    block_operations,
+    embedding_operations,
+    head_operations,
+    logits_bytes,
+    mtp_operations,
+)
 from ppmodel.costs.work import (
     AGAIN,
     FP8_WIDTH,
@@ -39,6 +45,7 @@ BUSY = slice(0, 2)
 
 _WORK_KEPT = 2**12
 _SUMMED = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters"
+_BLOCKS = "dense", "block", "mtp"
 _FUSED_BY = 4
 """Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
 
@@ -106,10 +113,10 @@ class LayerWork(NamedTuple):
     Parameters
     ----------
     layers : list of (str, str)
-        Part of the model, ``embedding``, ``dense``, ``block`` or ``head``, and its recomputation; in the order in
-        which a stage has them.
-    dense_blocks : int
-        Leading blocks that are ``dense``.
+        Part of the model, ``embedding``, ``dense``, ``block``, ``mtp``, ``loss`` (of an MTP layer) or ``head``, and its
+        recomputation; in the order in which a stage has them.
+    dense_blocks, mtp_layers : int
+        Leading blocks that are ``dense``, and multi-token-prediction layers.
     kernels : Kernels
         All kernels, by layer and phase.
     kernel_slot : ndarray of int, shape (num_kernels,)
@@ -128,6 +135,7 @@ class LayerWork(NamedTuple):
 
     layers: list
     dense_blocks: int
+    mtp_layers: int
     kernels: Kernels
     kernel_slot: np.ndarray
     exchanges: Exchanges
@@ -167,10 +175,13 @@ def layer_work(model, sequences, layout=None):
     dense_blocks = model.dense_blocks if model.experts else 0
     blocks = ["dense", "block"] if dense_blocks else ["block"]
     operations = {part: block_operations(*run, dense=part == "dense") for part in blocks}
+    mtp = ("mtp", "loss") if model.mtp_layers else ()
     operations |= {"embedding": embedding_operations(*run), "head": head_operations(*run)}
+    operations |= {"mtp": mtp_operations(*run), "loss": head_operations(*run, again=True)} if mtp else {}
     if layout is not None and layout.kept_precision == "fp8":
-        operations |= {part: _kept_in_fp8(operations[part], model) for part in blocks}
-    layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes), ("head", "none")]
+        operations |= {part: _kept_in_fp8(operations[part], model) for part in (*blocks, *mtp[:1])}
+    layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes)]
+    layers += [*zip(mtp, (modes[-1], "none"), strict=False), ("head", "none")]
     listed = [(operations[part], mode) for part, mode in layers]
     rows, places = _kernels(listed)
     slots = [layer * NUM_PHASES + phase for layer, phase, _ in places]
@@ -180,8 +191,9 @@ def layer_work(model, sequences, layout=None):
         sharing = sharing_of(model, layout)._replace(reduction=np.array(numbers[:2]), gathering=np.array(numbers[2:]))
     exchanges, exchange_places = _exchanges(listed, places, lines, layout)
     return LayerWork(
-        layers, dense_blocks, Kernels.of(rows), np.array(slots, np.intp), exchanges, [*places, *exchange_places],
-        [(*line, layout) for line in lines], _sizes(layers, operations, *run), sharing, layout,
+        layers, dense_blocks, model.mtp_layers, Kernels.of(rows), np.array(slots, np.intp), exchanges,
+        [*places, *exchange_places], [(*line, layout) for line in lines], _sizes(layers, operations, *run), sharing,
+        layout,
     )  # fmt: skip
 
 
@@ -272,12 +284,12 @@ def _sizes(layers, operations, model, sequences, layout):
         backward.append((sum(between), logits_bytes(model, sequences, layout) if part == "head" else 0.0, in_loss))
         of_experts = sum(operation.parameters for operation in operations[part] if operation.experts)
         parameters.append((sum(counts) - of_experts, of_experts))
-        if part in ("dense", "block"):
+        if part in _BLOCKS:
             launches[layer, : NUM_PHASES if recompute == "full" else AGAIN] = 1.0, tp > 1, refused
     keeps = np.array([KEEPS[recompute] for _, recompute in layers])
     columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
     activations, backward, parameters = columns
-    block = np.array([part in ("dense", "block") for part, _ in layers])
+    block = np.array([part in _BLOCKS for part, _ in layers])
     return Sizes(activations, keeps, backward, parameters, launches, block, np.full(len(layers), tp))
 
 
@@ -311,7 +323,9 @@ class LayerCosts:
         """The `LayerTimes` to balance over stages: of blocks that are not recomputed, if only some are."""
         parts = (part for part, _ in self.work.layers)
         seconds = dict(zip(parts, self.seconds.sum(axis=(1, 2)).tolist(), strict=True))
-        ends = seconds["embedding"], seconds["head"]
+        mtp_layers = self.work.mtp_layers
+        mtp_s = mtp_layers * (seconds["mtp"] + seconds["loss"]) if mtp_layers else 0.0
+        ends = seconds["embedding"], seconds["head"] + mtp_s
         return LayerTimes(seconds["block"], *ends, seconds.get("dense"), self.work.dense_blocks)
 
     @cached_property

@@ -185,7 +185,7 @@ class LayerTimes(NamedTuple):
     Parameters
     ----------
     block, embedding, head : float
-        Times of a transformer block, the embedding and the loss head.
+        Times of a transformer block, of the embedding, and of the loss head with all multi-token prediction.
     dense : float, optional
         Time of each leading block without experts, in a model with experts.
     dense_blocks : int
@@ -206,13 +206,21 @@ class StageLayers(NamedTuple):
     ----------
     blocks : ndarray of int, shape (num_stages,)
         Transformer blocks, in the order of the model.
-    embedding, head : int
-        The stages with the embedding and the loss head.
+    embedding : int
+        The stage with the embedding.
+    mtp, losses : ndarray of int, shape (num_stages,)
+        Multi-token-prediction layers, and losses: those of these layers, and the model's, which is the last.
     """
 
     blocks: np.ndarray
     embedding: int
-    head: int
+    mtp: np.ndarray
+    losses: np.ndarray
+
+    @property
+    def head(self):
+        """The stage with the model's loss."""
+        return int(np.flatnonzero(self.losses)[-1])
 
 
 def stage_layers(schedule, model, blocks=None, layout=None, times=None):
@@ -257,7 +265,8 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     [10, 10, 10, 10, 10, 10, 10, 10]
     """
     cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
-    embedding, head = 0, schedule.num_stages - 1
+    embedding, last = 0, np.arange(schedule.num_stages) == schedule.num_stages - 1
+    mtp, losses = model.mtp_layers * last, (1 + model.mtp_layers) * last
     if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
         of_stages = stage_blocks(schedule, model, blocks)
     elif cut == "balanced":
@@ -268,11 +277,11 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     elif isinstance(cut, tuple):
         of_stages = _listed_blocks(schedule, model, cut, cut)
     else:
-        of_stages, embedding, head = _written_layers(schedule, model, cut)
+        of_stages, embedding, mtp, losses = _written_layers(schedule, model, cut)
     if layout is not None and isinstance(layout.recompute, int) and layout.recompute > of_stages.max():
         rule = f"is more than any stage has: the largest has {of_stages.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
-    return StageLayers(of_stages, embedding, head)
+    return StageLayers(of_stages, embedding, mtp, losses)
 
 
 def _listed_blocks(schedule, model, counts, written):
@@ -286,18 +295,18 @@ def _listed_blocks(schedule, model, counts, written):
 
 
 def _written_layers(schedule, model, text):
-    """Blocks, and the stages of embedding and head, of a layout string; it is in the order of the model."""
+    """The `StageLayers` of a layout string; it is in the order of the model."""
     from ppmodel.specs import parse_layers
 
     stages = parse_layers(text)
     blocks = _listed_blocks(schedule, model, [stage.blocks for stage in stages], text)
-    written, mtp_layers = sum(stage.mtp for stage in stages), getattr(model, "mtp_layers", 0)
+    written, mtp_layers = sum(stage.mtp for stage in stages), model.mtp_layers
     if written != mtp_layers:
         remedy = f"write {mtp_layers} times m" if mtp_layers else "leave them out"
         raise CostError("layers", text, f"has {written} MTP layers m, but the model has {mtp_layers}", remedy)
     embedding = next(place for place, stage in enumerate(stages) if stage.embedding)
-    head = next(place for place, stage in enumerate(stages) if stage.head)
-    return blocks, embedding, head
+    mtp, losses = (np.array([getattr(stage, name) for stage in stages]) for name in ("mtp", "losses"))
+    return StageLayers(blocks, embedding, mtp, losses)
 
 
 # ---- balanced layers -----------------------------------------------------------------------------

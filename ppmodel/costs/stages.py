@@ -1,6 +1,7 @@
 """Costs of the stages of a model on a system, as columns: seconds, bytes and parameters of every stage."""
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from ppmodel.costs.partition import microbatch_sequences, stage_layers
 from ppmodel.costs.transfers import hockney_s, pipeline_links
 from ppmodel.costs.work import PARTS, recompute_of
 from ppmodel.ops import OpKind
+from ppmodel.specs.layers import StageText, format_layers
 
 _CUTS_KEPT = 2**8
 
@@ -117,7 +119,7 @@ def stages(schedule, model, system, blocks=None, layout=None):
     """
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, blocks, layout, layers.times)
-    key = cut.blocks.tobytes(), cut.embedding, cut.head
+    key = cut.blocks.tobytes(), cut.embedding, cut.mtp.tobytes(), cut.losses.tobytes()
     of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile
     if of_microbatch is None:
         if len(layers.stages) >= _CUTS_KEPT:
@@ -152,15 +154,43 @@ def layer_counts(work, cut, recompute):
     -------
     ndarray of float, shape (num_stages, num_layers)
     """
-    ends, layers = np.eye(len(cut.blocks)), work.layers
+    layers, heads = work.layers, np.minimum(cut.losses, 1)
     dense = np.clip(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0, cut.blocks)
-    counts = {"embedding": ends[cut.embedding], "head": ends[cut.head], "dense": dense, "block": cut.blocks - dense}
+    counts = {
+        "embedding": np.eye(len(dense))[cut.embedding], "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
+        "loss": cut.losses - heads, "head": heads,
+    }  # fmt: skip
     if isinstance(recompute, str):
         return np.column_stack([counts[part] for part, _ in layers])
     again = {"dense": np.minimum(recompute, dense)}  # the first layers of a stage, of which dense ones come first
     again["block"] = np.minimum(recompute - again["dense"], counts["block"])
     kept = {part: count - again.get(part, 0) for part, count in counts.items()}
     return np.column_stack([(again if mode == "full" else kept)[part] for part, mode in layers])
+
+
+def layers_text(stages, work):
+    """Write which layers each stage has, in the notation of `specs.layers.format_layers`.
+
+    Parameters
+    ----------
+    stages : Stages
+    work : LayerWork
+
+    Returns
+    -------
+    str
+    """
+    return _layers_text(stages.layers.tobytes(), tuple(part for part, _ in work.layers))
+
+
+@lru_cache(_CUTS_KEPT)
+def _layers_text(counts, parts):
+    columns = dict.fromkeys(("dense", "block", "mtp", "loss", "head", "embedding"), 0)
+    for part, column in zip(parts, np.frombuffer(counts).reshape(-1, len(parts)).astype(int).T, strict=True):
+        columns[part] = columns[part] + column  # recomputed or not
+    blocks, losses = columns["dense"] + columns["block"], columns["loss"] + columns["head"]
+    rows = np.broadcast_arrays(blocks, columns["mtp"], losses, columns["embedding"])
+    return format_layers([StageText(*row) for row in np.transpose(rows).tolist()])
 
 
 def stage_parts_s(layers, counts, index=None):

@@ -4,14 +4,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations
+from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, mtp_operations
 from ppmodel.costs.work import runs_again
 
 _KEPT = 2**10
 
 
 class Parameters(NamedTuple):
-    """Numbers of parameters of a model.
+    """Numbers of parameters of a model, without those of multi-token prediction, which are dropped after training.
 
     Parameters
     ----------
@@ -98,7 +98,9 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     (3386, 4511)
     """
     plain = replace(model, attention="materialised")
-    flops = 3 * _product_flops(head_operations(plain, 1))
+    flops = 3 * (1 + model.mtp_layers) * _product_flops(head_operations(plain, 1))
+    if model.mtp_layers:
+        flops += 3 * model.mtp_layers * _product_flops(mtp_operations(plain, 1), causal)
     for operations, number in _blocks(plain):
         again = [operation for operation in operations if runs_again(operation, recompute)]
         flops += number * (3 * _product_flops(operations, causal) + _product_flops(again, causal))

@@ -106,7 +106,43 @@ def embedding_operations(model, sequences, layout=None):
     return [looked_up, *reduce("embedding", model, share)]
 
 
-def head_operations(model, sequences, layout=None):
+def mtp_operations(model, sequences, layout=None):
+    """List the operations of a multi-token-prediction layer (DeepSeek-AI, 2024, section 2.2), but for its loss.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    sequences : float
+        Sequences per microbatch, b.
+    layout : LayoutSpec, optional
+        As in `block_operations`.
+
+    Returns
+    -------
+    list of BlockOperation
+        The embedding of the next tokens, whose weights it has a copy of, both norms, a product that halves their
+        joint width, gathered again if it is split, and a block.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> [operation.name for operation in mtp_operations(load_model("llama3_8b"), 1)][:4]
+    ['embedding', 'MTP norm 1', 'MTP norm 2', 'MTP projection']
+    """
+    share, width = share_of(model, sequences, layout), 2 * model.hidden
+    product = linear("MTP projection", model, share.tokens, width, model.hidden / share.tp, kept_rows=share.stream)
+    volume = float(model.element_bytes * share.tokens * model.hidden)
+    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
+    return [
+        *embedding_operations(model, sequences, layout),
+        *(norm(f"MTP norm {number}", model, share.stream) for number in (1, 2)),
+        *gather("MTP", model, share, width, [product]),
+        *([exchange("leave MTP", whole, input_grad=parts)] if share.tp > 1 else []),
+        *block_operations(model, sequences, layout),
+    ]
+
+
+def head_operations(model, sequences, layout=None, *, again=False):
     """List the operations of the last normalisation, the output projection and the loss; none without a vocabulary.
 
     Parameters
@@ -118,6 +154,8 @@ def head_operations(model, sequences, layout=None):
     layout : LayoutSpec, optional
         As in `block_operations`; each GPU of a tensor group has the logits of part of the vocabulary. If the embedding
         is tied, a pipeline with one stage stores it once.
+    again : bool
+        Whether the stage has another head already, whose projection this one uses.
 
     Returns
     -------
@@ -135,8 +173,8 @@ def head_operations(model, sequences, layout=None):
     share = share_of(model, sequences, layout)
     vocabulary = model.vocabulary / share.tp
     output = linear("output projection", model, share.tokens, model.hidden, vocabulary, kept_rows=share.stream)
-    is_stored_twice = layout is None or layout.pp != 1 or not model.tied_embeddings
-    parameters = model.hidden * vocabulary if is_stored_twice else 0.0
+    is_stored = not again and (layout is None or layout.pp != 1 or not model.tied_embeddings)
+    parameters = model.hidden * vocabulary if is_stored else 0.0
     output = output._replace(parameters=parameters, kernel=Kernel.UNQUANTISED)
     return [
         norm("last norm", model, share.stream),
@@ -383,7 +421,8 @@ def expert_operations(model, share):
     Tokens go to the GPUs of their experts and back, one copy per expert. A GPU sends its part of the tokens, and the
     copies that an expert-tensor group has received are gathered there. With tensor but without sequence parallelism,
     every GPU of a tensor group, which is then also the expert-tensor group, sends all tokens, and f and g are outside.
-    What goes to experts, tokens and in the backward the gradients of their outputs, may have 8 bits; what they return
+    Where a GPU has several experts, it sorts the copies that come from several senders, and back. What goes to experts,
+    tokens and in the backward the gradients of their outputs, may have 8 bits; what they return
     keeps the model's precision (DeepSeek-AI, 2024, section 3.3.3).
     """
     experts, outside = model.experts, share.repeats_stream
@@ -431,6 +470,12 @@ def _of_experts(model, share):
     copies = share.stream * (layout.expert_tp if gathers else 1) * experts.experts_per_token * layout.expert_imbalance
     count = experts.number / layout.ep
     operations = _products(model, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
+    if layout.ep > 1 and count > 1:
+        pass_ = Work(0.0, 2.0 * model.element_bytes * copies * model.hidden)
+        to, back = (
+            BlockOperation(f"sort copies {where}", pass_, pass_, NO_WORK) for where in ("by expert", "by sender")
+        )
+        operations = to, *operations, back
     if not gathers:
         return operations
     volume = float(model.element_bytes * copies * model.hidden)

@@ -124,6 +124,7 @@ COLUMNS = (
         ("reserve_bytes", float, "B", "reserve", "memory that a run cannot use"),
         ("fits", bool, "", "fits", "whether every GPU has enough memory"),
         ("fit", str, "", "fit", "the same with a margin: fits, tight, may not fit, does not fit"),
+        ("stage_layers", str, "", "layers", "of each stage, for Megatron-LM's --pipeline-model-parallel-layout"),
     ),
     *_columns(
         "remark",

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs import model_flops
+from ppmodel.costs.layers import layer_work
+from ppmodel.costs.stages import layers_text
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
 from ppmodel.points.columns import ENDS
@@ -122,6 +124,7 @@ def iteration_columns(point, iteration):
         "peak_memory_bytes": float(of_ranks.total[fullest]), "memory_capacity_bytes": system.memory_capacity_bytes,
         "fits": of_ranks.fits(system), "fit": fit_word(of_ranks.total[fullest], system.memory_capacity_bytes),
         "slowest_over_mean": iteration.slowest_over_mean,
+        "stage_layers": layers_text(point.costs.stages, layer_work(model, layout.microbatch_size, layout)),
     }  # fmt: skip
 
 

@@ -2,11 +2,15 @@
 
 import re
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from ppmodel.errors import SpecificationError
 
 _MOST_LAYERS = 10**5
+_SHORT = 3
+"""Layers of a kind that are written out; more are counted."""
+
 _REPEATED = re.compile(r"\(([^()]+)\)\*(\d+)"), re.compile(r"([^()*])\*(\d+)")
 _REMEDY = "write, for example, Et*2|(tt|)*6L: E embedding, t transformer layer, m MTP layer, L loss, | between stages"
 
@@ -16,16 +20,20 @@ class StageText(NamedTuple):
 
     Parameters
     ----------
-    blocks, mtp : int
-        Numbers of transformer blocks and of multi-token-prediction layers.
-    embedding, head : bool
-        Whether the stage begins with the embedding, and whether it ends with the loss head.
+    blocks, mtp, losses : int
+        Numbers of transformer blocks, of multi-token-prediction layers, and of losses.
+    embedding : bool
+        Whether the stage begins with the embedding.
     """
 
     blocks: int
-    mtp: int
-    embedding: bool
-    head: bool
+    mtp: int = 0
+    losses: int = 0
+    embedding: bool = False
+
+    def __str__(self):
+        layers = ("E", self.embedding), ("t", self.blocks), ("m", self.mtp), ("L", self.losses)
+        return "".join(f"{letter}*{count}" if count > _SHORT else letter * count for letter, count in layers)
 
 
 @lru_cache
@@ -37,6 +45,7 @@ def parse_layers(text):
     text : str
         ``E`` is the embedding, ``t`` a transformer layer, ``m`` a multi-token-prediction layer, ``L`` the loss head;
         ``|`` separates stages, in model order. ``x*n`` and ``(...)*n`` repeat; commas are ignored. Stages may be empty.
+        A single ``L`` stands for all losses; or there is one for each MTP layer and one for the model, on any stages.
 
     Returns
     -------
@@ -50,27 +59,58 @@ def parse_layers(text):
 
     Notes
     -----
-    Notation and rules follow Megatron-LM's documentation, Custom Pipeline Model Parallel Layout.
+    Notation and rules follow Megatron-LM's documentation, Custom Pipeline Model Parallel Layout, and MTP Loss Split
+    Across Pipeline Stages, whose example is ``E|(t|)*10m|m|m|LL|LL``.
 
     Examples
     --------
     >>> stages = parse_layers("Et*3|(tt|)*29,m|L")
-    >>> len(stages), sum(stage.blocks for stage in stages), stages[30].mtp, stages[31].head
-    (32, 61, 1, True)
+    >>> len(stages), sum(stage.blocks for stage in stages), stages[30].mtp, stages[31].losses
+    (32, 61, 1, 2)
     """
     flat = _unrolled(text)
     layers, stages = flat.replace("|", ""), flat.split("|")
+    mtp, losses = layers.count("m"), layers.count("L")
     for holds, rule in (
         (not re.search("[^EtmL|]", flat), "has characters that stand for no layer, or brackets not followed by *n"),
         (layers[:1] == "E" and layers.count("E") == 1, "must begin with its only embedding E"),
-        (layers[-1:] == "L" and layers.count("L") == 1, "must end with its only loss head L"),
+        (layers[-1:] == "L" and "L" not in layers.rstrip("L"), "must end with the loss head L"),
         ("mt" not in layers, "has a transformer layer t after an MTP layer m"),
-        (sum("m" in stage for stage in stages) < 2, "has MTP layers m on several stages"),
+        (losses in (1, 1 + mtp), f"has {losses} losses L for {mtp} MTP layers m, and must have one or {1 + mtp}"),
         ("t" in layers, "has no transformer layer t"),
     ):
         if not holds:
             raise SpecificationError("layers", text, rule, _REMEDY)
-    return tuple(StageText(stage.count("t"), stage.count("m"), "E" in stage, "L" in stage) for stage in stages)
+    split = 1 if losses == 1 + mtp else 1 + mtp  # losses for each L
+    return tuple(
+        StageText(stage.count("t"), stage.count("m"), split * stage.count("L"), "E" in stage) for stage in stages
+    )
+
+
+def format_layers(stages):
+    """Write stages as a layout string, the inverse of `parse_layers`.
+
+    Parameters
+    ----------
+    stages : sequence of StageText
+        In the order of the model.
+
+    Returns
+    -------
+    str
+        With repeated stages in brackets, for Megatron-LM's ``--pipeline-model-parallel-layout``; a single loss stage
+        has one ``L``.
+
+    Examples
+    --------
+    >>> format_layers(parse_layers("E|(t|)*126L"))
+    'E|(t|)*126L'
+    """
+    if sum(stage.losses > 0 for stage in stages) == 1:
+        stages = [stage._replace(losses=min(stage.losses, 1)) for stage in stages]
+    *others, last = map(str, stages)
+    runs = [(text, len(list(run))) for text, run in groupby(others)]
+    return "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in runs) + last
 
 
 def _unrolled(text):

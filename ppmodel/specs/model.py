@@ -128,6 +128,8 @@ class ModelSpec(Checked):
         A mixture of experts that replaces the MLP.
     latent_attention : LatentAttentionSpec, optional
         Latents that replace the plain projections of queries, keys and values.
+    mtp_layers : int
+        Layers that predict further tokens in training, each with a loss of its own (multi-token prediction).
     provenance : tuple of Provenance
         One entry for each value of the file.
 
@@ -161,6 +163,7 @@ class ModelSpec(Checked):
     tied_embeddings: Switch = False
     experts: _Experts = None
     latent_attention: _LatentAttention = None
+    mtp_layers: WholeOrZero = 0
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
@@ -172,6 +175,9 @@ class ModelSpec(Checked):
         if self.experts and self.experts.dense_layers >= self.blocks:
             rule = f"must be fewer than blocks ({self.blocks})"
             raise SpecificationError("experts.dense_layers", self.experts.dense_layers, rule, "write 0 for none")
+        if self.mtp_layers and not self.vocabulary:
+            rule, remedy = "needs a vocabulary: each has a loss", "give one, or write 0"
+            raise SpecificationError("mtp_layers", self.mtp_layers, rule, remedy)
         if latent := self.latent_attention:
             size = latent.rope_head_size + latent.nope_head_size
             if self.head_size != size:
