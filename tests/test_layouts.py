@@ -352,13 +352,13 @@ def test_a_prediction_layer_costs_a_block_and_a_loss():
         stages(table, of, H100, layout=check_layout(LayoutSpec(layers=text), of, H100, table))
         for of, text in ((LLAMA, "Et*20|t*30|t*30|L"), (model, "Et*20|t*30|t*30|mmL"), (model, "Et*20|t*30|t*30m|mLLL"))
     )
-    assert last.forward_s.sum() == pytest.approx(split.forward_s.sum())
+    assert last.forward_s.sum() == pytest.approx(split.forward_s.sum(), rel=1e-4)  # but for a copy of the embedding
     extra = last.forward_s[-1] - plain.forward_s[-1]
     block = plain.forward_s[1] / 30
     assert extra == pytest.approx(2 * (plain.forward_s[-1] + block), rel=0.1)
     projection = LLAMA.vocabulary * LLAMA.hidden
     copies = (last.parameters[-1] - plain.parameters[-1]) / projection
-    assert copies == pytest.approx(2 + 2 * plain.parameters[1] / 30 / projection, rel=0.15)  # embeddings and blocks
+    assert copies == pytest.approx(1 + 2 * plain.parameters[1] / 30 / projection, rel=0.15)  # an embedding, two blocks
 
 
 def test_stages_may_be_empty_where_they_are_written():

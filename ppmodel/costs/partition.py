@@ -210,12 +210,15 @@ class StageLayers(NamedTuple):
         The stage with the embedding.
     mtp, losses : ndarray of int, shape (num_stages,)
         Multi-token-prediction layers, and losses: those of these layers, and the model's, which is the last.
+    embeddings : ndarray of float, shape (num_stages,)
+        1 where an embedding is held: on its stage, and a copy where multi-token prediction is on another rank.
     """
 
     blocks: np.ndarray
     embedding: int
     mtp: np.ndarray
     losses: np.ndarray
+    embeddings: np.ndarray
 
     @property
     def head(self):
@@ -278,10 +281,12 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
         of_stages = _listed_blocks(schedule, model, cut, cut)
     else:
         of_stages, embedding, mtp, losses = _written_layers(schedule, model, cut)
+    apart = ~np.isin(schedule.placement, schedule.placement[:, embedding]).any(axis=0)
+    embeddings = np.where((mtp > 0) & apart | (np.arange(len(mtp)) == embedding), 1.0, 0.0)
     if layout is not None and isinstance(layout.recompute, int) and layout.recompute > of_stages.max():
         rule = f"is more than any stage has: the largest has {of_stages.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
-    return StageLayers(of_stages, embedding, mtp, losses)
+    return StageLayers(of_stages, embedding, mtp, losses, embeddings)
 
 
 def _listed_blocks(schedule, model, counts, written):
@@ -295,7 +300,7 @@ def _listed_blocks(schedule, model, counts, written):
 
 
 def _written_layers(schedule, model, text):
-    """The `StageLayers` of a layout string; it is in the order of the model."""
+    """The first fields of `StageLayers`, of a layout string; it is in the order of the model."""
     from ppmodel.specs import parse_layers
 
     stages = parse_layers(text)
@@ -306,7 +311,7 @@ def _written_layers(schedule, model, text):
         raise CostError("layers", text, f"has {written} MTP layers m, but the model has {mtp_layers}", remedy)
     embedding = next(place for place, stage in enumerate(stages) if stage.embedding)
     mtp, losses = (np.array([getattr(stage, name) for stage in stages]) for name in ("mtp", "losses"))
-    return StageLayers(blocks, embedding, mtp, losses)
+    return blocks, embedding, mtp, losses
 
 
 # ---- balanced layers -----------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def layer_counts(work, cut, recompute):
     layers, heads = work.layers, np.minimum(cut.losses, 1)
     dense = np.clip(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0, cut.blocks)
     counts = {
-        "embedding": np.eye(len(dense))[cut.embedding], "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
+        "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
         "loss": cut.losses - heads, "head": heads,
     }  # fmt: skip
     if isinstance(recompute, str):
@@ -189,7 +189,8 @@ def _layers_text(counts, parts):
     for part, column in zip(parts, np.frombuffer(counts).reshape(-1, len(parts)).astype(int).T, strict=True):
         columns[part] = columns[part] + column  # recomputed or not
     blocks, losses = columns["dense"] + columns["block"], columns["loss"] + columns["head"]
-    rows = np.broadcast_arrays(blocks, columns["mtp"], losses, columns["embedding"])
+    first = np.cumsum(columns["embedding"]) * columns["embedding"] == 1
+    rows = np.broadcast_arrays(blocks, columns["mtp"], losses, first)
     return format_layers([StageText(*row) for row in np.transpose(rows).tolist()])
 
 

@@ -120,21 +120,20 @@ def mtp_operations(model, sequences, layout=None):
     Returns
     -------
     list of BlockOperation
-        The embedding of the next tokens, whose weights it has a copy of, both norms, a product that halves their
-        joint width, gathered again if it is split, and a block.
+        Norms of the stream and of the next tokens' embedding, a product that halves their joint width, gathered again
+        if it is split, and a block.
 
     Examples
     --------
     >>> from ppmodel.specs import load_model
     >>> [operation.name for operation in mtp_operations(load_model("llama3_8b"), 1)][:4]
-    ['embedding', 'MTP norm 1', 'MTP norm 2', 'MTP projection']
+    ['MTP norm 1', 'MTP norm 2', 'MTP projection', 'norm 1']
     """
     share, width = share_of(model, sequences, layout), 2 * model.hidden
     product = linear("MTP projection", model, share.tokens, width, model.hidden / share.tp, kept_rows=share.stream)
     volume = float(model.element_bytes * share.tokens * model.hidden)
     whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
     return [
-        *embedding_operations(model, sequences, layout),
         *(norm(f"MTP norm {number}", model, share.stream) for number in (1, 2)),
         *gather("MTP", model, share, width, [product]),
         *([exchange("leave MTP", whole, input_grad=parts)] if share.tp > 1 else []),
