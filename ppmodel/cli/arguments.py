@@ -133,6 +133,14 @@ SECONDS = {
     "optimizer": ("0 or more", "Optimizer step of 1/S of the model, in tables that have steps."),
 }
 
+links = click.option(
+    "--link", "links", multiple=True, metavar="RANKS:delay=TIME,bandwidth=RATE",
+    callback=lambda *given: " ".join(given[-1]) if given[-1] else None,
+    help="A link that differs, as in 0-1:delay=60ms (0>1: one direction); may be repeated. A delay is added, a "
+    "bandwidth replaces the network's.",
+)  # fmt: skip
+"""Decorator: links that differ from the others."""
+
 run = combined(
     click.option(
         "--p2p", type=choice(P2P), help="What a transfer occupies (default: as the framework; else its link)."
@@ -150,6 +158,7 @@ run = combined(
     click.option(
         "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
     ),
+    links,
     click.option(
         "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below override its values."
     ),

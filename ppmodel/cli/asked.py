@@ -18,6 +18,7 @@ def asked_costs(arguments):
         "model",
         "system",
         "framework",
+        "links",
         "layout",
         *layout_keywords(),
     ]

@@ -2,7 +2,7 @@
 
 import click
 
-from ppmodel.cli.arguments import Output
+from ppmodel.cli.arguments import Output, links
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
 
@@ -13,8 +13,9 @@ EXIT_ALL_REFUSED = 1
 @click.argument("rows_file", metavar="ROWS.csv")
 @click.option("--system", metavar="NAME|FILE", required=True, help="The system to predict for.")
 @click.option("--framework", metavar="NAME|FILE", help="The training framework of all rows (default: see below).")
+@links
 @click.option("--out", type=Output(), metavar="FILE.csv", required=True, help="Where to write the predictions.")
-def predict_command(rows_file, system, framework, out):
+def predict_command(rows_file, system, framework, links, out):
     """Predict iteration time, memory and utilization of training runs.
 
     ROWS.csv has one row for each run and must have all of these columns: hidden, heads, kv_heads, layers, mlp_hidden,
@@ -38,7 +39,7 @@ def predict_command(rows_file, system, framework, out):
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_framework, load_system
 
-    rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework))
+    rows = predict_file(rows_file, load_system(system).with_links(links), out, framework and load_framework(framework))
     refused = [row for row in rows if row["refused"] is not None]
     say(_summary(rows, refused, out))
     return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0

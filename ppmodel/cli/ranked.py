@@ -62,7 +62,8 @@ def ranked_text(pairs, remark=""):
     allreduce = "" if has_layout else f", all-reduce {first['allreduce']}"
     model = f"; {first['model']} on {first['system']}" if "model" in first else ""
     size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
-    lines = [f"{size}; transfers {first['p2p']}{allreduce}{model}"]
+    links = f", links {first['links']}" if first.get("links") else ""
+    lines = [f"{size}; transfers {first['p2p']}{links}{allreduce}{model}"]
     if model:
         lines.append(f"framework: {first['framework'] or 'as fitted with the system'}{_range(pairs)}")
     if has_layout:

@@ -52,6 +52,8 @@ def _pipeline(result, run):
         f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
         f"(microbatches on 1/S of the model, by rank{all_ranks})",
     ]
+    if result.get("links"):
+        lines.insert(1, f"links               {result['links']}")
     if run.ordered_for is not None:
         searched = "(forward, halves of the backward, transfer; --times, --held)"
         lines.append(f"ordered for         {run.ordered_for}  {searched}")

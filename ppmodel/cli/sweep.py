@@ -30,8 +30,9 @@ EXIT_INTERRUPTED = 130
     show_default=True,
     help="Stop your own generator after this long for one table.",
 )
+@arguments.links
 @click.option("--force", is_flag=True, help="Replace the output, or the unfinished parts, of another sweep.")
-def sweep_command(specification, out, workers, scheduler, files, seconds, force):
+def sweep_command(specification, out, workers, scheduler, files, seconds, links, force):
     """Compute a grid of points, one row each; the same command resumes an interrupted sweep.
 
     SPEC is a YAML file; copy data/templates/sweep.yaml, which explains the keys.
@@ -43,8 +44,9 @@ def sweep_command(specification, out, workers, scheduler, files, seconds, force)
 
     try:
         done = run_sweep(
-            specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds
-        )
+            specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds,
+            links=links,
+        )  # fmt: skip
     except SweepStopped as stopped:
         click.echo(stopped, err=True)
         return EXIT_INTERRUPTED

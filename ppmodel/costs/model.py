@@ -58,7 +58,7 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     if others := schedule.num_replicas - 1:
         volumes = 2 * others / schedule.num_replicas * of_stages.parameters * model.gradient_bytes
         compute[OpKind.R] += ring_s(volumes, schedule, system, links.nodes)
-    transfers = transfer_costs(schedule, links.nodes, links.between, links.inside)
+    transfers = transfer_costs(schedule, links)
     pairs = handed = offload = None
     if layout is not None:
         offload = offload_of(schedule, of_stages.activation_bytes, layout, system)

@@ -22,7 +22,16 @@ from ppmodel.costs.stages import (
     step_work,
     summed,
 )
-from ppmodel.costs.transfers import buffer_bytes, hockney_s, link_kinds, over_links, pipeline_links, sent_bytes
+from ppmodel.costs.transfers import (
+    buffer_bytes,
+    hockney_s,
+    link_kinds,
+    link_values,
+    over_links,
+    pipeline_links,
+    receivers,
+    sent_bytes,
+)
 from ppmodel.costs.work import PARTS
 
 LEFT_OUT = ("recomputation", "tensor", "data", "transfers")
@@ -44,6 +53,8 @@ class RunWork(NamedTuple):
     step : StepWork
     leaves, within : ndarray of bool, shape (6, num_stages)
         Whether a transfer leaves its rank, and whether it stays within a node.
+    links : ndarray of float, shape (2, 6, num_stages)
+        Delay and own bandwidth of the link that it crosses, from `transfers.link_values`.
     message_bytes, buffer_bytes : float
         Bytes of a message as it is sent, and of a GPU's communication buffers.
     """
@@ -55,6 +66,7 @@ class RunWork(NamedTuple):
     step: object
     leaves: np.ndarray
     within: np.ndarray
+    links: np.ndarray
     message_bytes: float
     buffer_bytes: float
 
@@ -68,7 +80,7 @@ def run_work(schedule, model, system, layout, without=()):
         With one replica.
     model : ModelSpec
     system : SystemSpec
-        Provides the nodes.
+        Provides the nodes and links.
     layout : LayoutSpec
         Its layers must not be balanced, which depends on their times.
     without : collection of str
@@ -89,9 +101,11 @@ def run_work(schedule, model, system, layout, without=()):
     nodes = pipeline_links(schedule, model, system, layout).nodes
     apart = np.arange(schedule.num_ranks) if nodes is None else nodes
     leaves, within = (mask[:, 0] for mask in link_kinds(schedule, apart))
+    leaves = leaves & ("transfers" not in without)
+    links = np.array(link_values(system.links, schedule.placement, receivers(schedule)))[:, :, 0]
     return RunWork(
         schedule, layout, layers, layer_counts(layers, cut, layout.recompute),
-        step_work(schedule, model, layout, cut, nodes), leaves & ("transfers" not in without), within,
+        step_work(schedule, model, layout, cut, nodes), leaves, within, links,
         sent_bytes(schedule, model, system, layout), buffer_bytes(schedule, model, layout),
     )  # fmt: skip
 
@@ -125,18 +139,22 @@ class Runs:
         sharing = self.layers.sharing
         self.step = runs[0].step._make([*steps, type(sharing)(*(column[self.index[:, 0]] for column in sharing))])
         self.message_bytes = np.array([run.message_bytes for run in runs])[of_run]
-        self.leaves, self.within = (np.concatenate([getattr(r, n) for r in runs], axis=1) for n in ("leaves", "within"))
+        self.leaves, self.within, (self.delay_s, self.own_bandwidth) = (
+            np.concatenate([getattr(run, name) for run in runs], axis=-1) for name in ("leaves", "within", "links")
+        )
 
     def tables(self, system):
         """Compute, occupancy and latency of every stage on a system, shape (3, 6, num_stages); see `OpCosts`."""
         layers = layer_costs(self.layers, system)
         parts_s = stage_parts_s(layers, self.counts, self.index)
         step_s = step_seconds(parts_s, self.parameters, self.step, layers)
-        between = inside = hockney_s(self.message_bytes, system)
+        own = self.own_bandwidth if system.links else None
+        between = inside = hockney_s(self.message_bytes, system, own=own)
         if system.nodes is not None:
-            inside = hockney_s(self.message_bytes, system, inside=True)
-        transfers = over_links(self.leaves, self.within, between, inside)
-        return np.array([compute_seconds(parts_s.sum(axis=2).T, step_s), *transfers])
+            inside = hockney_s(self.message_bytes, system, inside=True, own=own)
+        occupancy, latency = over_links(self.leaves, self.within, between, inside)
+        latency = latency + np.where(self.leaves, self.delay_s, 0.0)
+        return np.array([compute_seconds(parts_s.sum(axis=2).T, step_s), occupancy, latency])
 
     def bytes(self, system):
         """Bytes of every stage on a system, as `stage_bytes`."""

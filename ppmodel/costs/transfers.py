@@ -19,15 +19,19 @@ class Links(NamedTuple):
     nodes : ndarray of int, shape (num_ranks,), or None
         Ranks with the same number are on the same node; None if all links are alike.
     between, inside : tuple of float
-        Occupancy and latency of a transfer between nodes, and within a node, in seconds.
+        Occupancy and latency of a transfer between nodes, and within a node, in seconds; occupancies are arrays like
+        `delay_s` if links have bandwidths of their own.
     nics : tuple of int, length num_ranks, or None
         As in `OpCosts`.
+    delay_s : ndarray of float, shape (6, num_replicas, num_stages), or 0
+        What each transfer takes longer because of its link.
     """
 
     nodes: np.ndarray | None
     between: tuple
     inside: tuple
     nics: tuple | None
+    delay_s: np.ndarray | float = 0.0
 
 
 def pipeline_links(schedule, model, system, layout=None):
@@ -57,13 +61,14 @@ def pipeline_links(schedule, model, system, layout=None):
     """
     num_bytes = sent_bytes(schedule, model, system, layout)
     gpus = 1 if layout is None else layout.rank_gpus
+    delay_s, own = link_values(system.links, schedule.placement, receivers(schedule)) if system.links else (0.0, None)
     if system.nodes is None:
-        between = hockney_s(num_bytes, system)
-        return Links(None, between, between, None)
-    inside = hockney_s(num_bytes, system, inside=True)
+        between = hockney_s(num_bytes, system, own=own)
+        return Links(None, between, between, None, delay_s)
+    inside = hockney_s(num_bytes, system, inside=True, own=own)
     if gpus == 1:
         nodes, nics = system.nodes.of_ranks(schedule.num_ranks), system.nodes.nics(schedule.num_ranks)
-        return Links(nodes, hockney_s(num_bytes, system), inside, nics)
+        return Links(nodes, hockney_s(num_bytes, system, own=own), inside, nics, delay_s)
     room = system.nodes.devices_per_node
     if system.nodes.placement != "blocked":
         rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
@@ -71,8 +76,31 @@ def pipeline_links(schedule, model, system, layout=None):
     first = np.arange(schedule.num_ranks) * gpus
     nodes = first // room * (schedule.num_ranks * gpus) + (first + gpus - 1) // room  # alike where both ends are
     shared = system.nodes.shared_nic
-    between = hockney_s(num_bytes * (min(gpus, room) if shared else 1), system)
-    return Links(nodes, between, inside, tuple((first // room).tolist()) if shared and nodes.any() else None)
+    between = hockney_s(num_bytes * (min(gpus, room) if shared else 1), system, own=own)
+    return Links(nodes, between, inside, tuple((first // room).tolist()) if shared and nodes.any() else None, delay_s)
+
+
+def link_values(links, senders, receivers):
+    """The delays and bandwidths that `specs.Link` entries give some pairs of ranks.
+
+    Parameters
+    ----------
+    links : sequence of Link
+    senders, receivers : ndarray of int
+        The pairs; the shape of the senders may be that of the last axes of the receivers.
+
+    Returns
+    -------
+    delay_s, bandwidth : ndarray of float, shape of the receivers
+        In seconds and bytes per second; 0 and NaN for pairs that have none.
+    """
+    delay_s, bandwidth = np.zeros(receivers.shape), np.full(receivers.shape, np.nan)
+    for link in links:
+        for sender, receiver in link.directions:
+            on = (senders == sender) & (receivers == receiver)
+            delay_s[on] = link.delay_s
+            bandwidth[on] = np.nan if link.bandwidth_bytes_per_s is None else link.bandwidth_bytes_per_s
+    return delay_s, bandwidth
 
 
 def sent_bytes(schedule, model, system, layout=None):
@@ -82,16 +110,14 @@ def sent_bytes(schedule, model, system, layout=None):
     return num_bytes / layout.tp if scatters else num_bytes
 
 
-def transfer_costs(schedule, nodes, between, inside):
-    """Occupancy and latency of every transfer, by stage: without nodes, one pair of seconds; otherwise one of two.
-
-    If nothing is sent, 0.
-    """
-    if nodes is None:
-        tables = np.empty((2, _NUM_KINDS, schedule.num_stages))
-        tables[0], tables[1] = between
-        return tables[0], tables[1]
-    return over_links(*link_kinds(schedule, nodes), between, inside)
+def transfer_costs(schedule, links):
+    """Occupancy and latency of every transfer on `Links`; with nodes, 0 where nothing is sent."""
+    if links.nodes is not None:
+        occupancy, latency = over_links(*link_kinds(schedule, links.nodes), links.between, links.inside)
+    else:
+        occupancy, latency = np.empty((2, *(np.shape(links.delay_s) or (_NUM_KINDS, schedule.num_stages))))
+        occupancy[:], latency[:] = links.between
+    return occupancy, latency + links.delay_s
 
 
 def link_kinds(schedule, nodes):
@@ -130,7 +156,7 @@ def receivers(schedule):
     return rank
 
 
-def hockney_s(num_bytes, system, inside=False):
+def hockney_s(num_bytes, system, inside=False, own=None):
     """Compute occupancy and latency of one transfer: (V / BW, L).
 
     Parameters
@@ -142,6 +168,8 @@ def hockney_s(num_bytes, system, inside=False):
         messages attain.
     inside : bool
         Whether the link is within a node, if the system has nodes.
+    own : ndarray of float, optional
+        Bandwidths of several links of their own; NaN for the system's.
 
     Returns
     -------
@@ -157,11 +185,13 @@ def hockney_s(num_bytes, system, inside=False):
     attained = system.collectives
     overhead_s = attained.message_overhead_s if attained else 0.0
     if inside:
-        bandwidth = system.nodes.node_bandwidth_bytes_per_s * (attained.node_efficiency if attained else 1.0)
-        return num_bytes / bandwidth + overhead_s, system.nodes.node_latency_s
-    efficiency = attained and (attained.message_efficiency or attained.network_efficiency)
-    bandwidth = system.network_bandwidth_bytes_per_s * (efficiency or 1.0)
-    return num_bytes / bandwidth + overhead_s, system.network_latency_s
+        bandwidth, latency_s = system.nodes.node_bandwidth_bytes_per_s, system.nodes.node_latency_s
+        efficiency = attained and attained.node_efficiency
+    else:
+        bandwidth, latency_s = system.network_bandwidth_bytes_per_s, system.network_latency_s
+        efficiency = attained and (attained.message_efficiency or attained.network_efficiency)
+    bandwidth = bandwidth if own is None else np.where(np.isnan(own), bandwidth, own)
+    return num_bytes / (bandwidth * (efficiency or 1.0)) + overhead_s, latency_s
 
 
 def message_bytes(schedule, model, layout=None):
@@ -228,13 +258,14 @@ def buffer_bytes(schedule, model, layout):
 
 def ring_s(volumes, schedule, system, nodes):
     """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for the slowest."""
+    sender = schedule.placement
+    receiver = np.roll(sender, -1, axis=0)
+    delay_s, own = link_values(system.links, sender, receiver) if system.links else (0.0, None)
 
     def over(inside):
-        occupancy, latency = hockney_s(volumes, system, inside)
-        return occupancy + 2 * (schedule.num_replicas - 1) * latency
+        occupancy, latency = hockney_s(volumes, system, inside, own)
+        return occupancy + 2 * (schedule.num_replicas - 1) * (latency + delay_s)
 
     if nodes is None:
-        return over(inside=False)
-    at = nodes[schedule.placement]
-    inside = at == np.roll(at, 1, axis=0)
-    return np.maximum(np.where(inside.any(axis=0), over(True), 0), np.where(inside.all(axis=0), 0, over(False)))
+        return np.broadcast_to(over(inside=False), sender.shape).max(axis=0)
+    return np.where(nodes[sender] == nodes[receiver], over(True), over(False)).max(axis=0)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ppmodel.costs.table import LONGEST_S, SHORTEST_S, OpCosts
-from ppmodel.costs.transfers import transfer_costs
+from ppmodel.costs.transfers import Links, link_values, receivers, transfer_costs
 from ppmodel.errors import CostError
 from ppmodel.given import is_number, plain
 from ppmodel.ops import OpKind
@@ -13,7 +13,7 @@ _NUM_KINDS = len(OpKind)
 
 def uniform_costs(
     schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, pair=None,
-    reduction=0.0, optimizer=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False,
+    reduction=0.0, optimizer=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False, links=(),
 ):  # fmt: skip
     """Make costs from plain numbers, as in the literature.
 
@@ -42,6 +42,8 @@ def uniform_costs(
         As `comm` and `latency`, but between two ranks of one node.
     shared_nic : bool
         Whether the ranks of a node share its NIC; otherwise, each directed pair of ranks has its own link.
+    links : sequence of Link
+        Links with a delay, from `specs.as_links`.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def uniform_costs(
     ------
     CostError
         If a duration is neither 0 nor from 1e-30 to 1e30 seconds, if neither `backward` nor both its halves are
-        given, or if `nodes` does not have one entry per rank.
+        given, if `nodes` does not have one entry per rank, or if a link has a bandwidth.
 
     Examples
     --------
@@ -87,14 +89,19 @@ def uniform_costs(
         if seconds:
             tables[0, kind] = float(seconds) * schedule.stage_shares / schedule.chunks_per_rank
     between = float(comm) / schedule.microbatch_parts, float(latency)
-    if nodes is None:
+    if nodes is None and not links:
         tables[1], tables[2] = between
         return OpCosts.stacked(tables, factor)
     inside = float(node_comm) / schedule.microbatch_parts, float(node_latency)
-    if np.shape(nodes) != (schedule.num_ranks,):
+    if nodes is not None and np.shape(nodes) != (schedule.num_ranks,):
         rule = f"must name the node of each rank, of {schedule.num_ranks}"
         raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")
-    transfers = transfer_costs(schedule, nodes, between, inside)
+    for link in links:
+        if link.bandwidth_bytes_per_s is not None:
+            rule = "has a bandwidth, which needs a model and a system"
+            raise CostError("links", link, rule, "give model and system, or a delay alone")
+    delay_s = link_values(links, schedule.placement, receivers(schedule))[0] if links else 0.0
+    transfers = transfer_costs(schedule, Links(nodes, between, inside, None, delay_s))
     return OpCosts(tables[0], *transfers, overlap_factor=factor, nics=tuple(nodes) if shared_nic else None)
 
 

@@ -144,6 +144,13 @@ class Change:
             network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s * self.bandwidth,
             network_latency_s=system.network_latency_s * self.latency,
             nodes=nodes,
+            links=tuple(
+                link._replace(
+                    delay_s=link.delay_s * self.latency,
+                    bandwidth_bytes_per_s=_times(link.bandwidth_bytes_per_s, self.bandwidth),
+                )
+                for link in system.links
+            ),
             fp8_peak_compute_flops=_times(system.fp8_peak_compute_flops, self.compute),
             kernels=_changed(system.kernels, _OF_THE_PEAK, self.efficiency),
             collectives=_changed(system.collectives, _LATENCIES, self.latency),

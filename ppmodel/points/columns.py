@@ -20,8 +20,8 @@ class Column(NamedTuple):
     doc : str
         What it is, in one line.
     group : str
-        ``schedule``, ``system``, ``noise``, ``seconds``, ``change``, ``layout``, ``result``, ``iteration`` or
-        ``remark``; frames have the columns of a group all together, or not at all.
+        ``schedule``, ``system``, ``noise``, ``seconds``, ``links``, ``change``, ``layout``, ``result``, ``iteration``
+        or ``remark``; frames have the columns of a group all together, or not at all.
     """
 
     name: str
@@ -72,6 +72,7 @@ COLUMNS = (
         ("reduction", float, "s", "R", "gradient all-reduce of 1/S of the model"),
         ("optimizer", float, "s", "O", "optimizer step of 1/S of the model"),
     ),
+    *_columns("links", ("links", str, "", "links", "the links that differ from the others, with delays in seconds")),
     *_columns("change", ("change", str, "", "change", "what is changed of the system and its costs")),
     *_columns(
         "layout",

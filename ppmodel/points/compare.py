@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from ppmodel.points.change import Change
     from ppmodel.points.run import Run
     from ppmodel.schedules.cases import ScheduleLike
-    from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, SystemSpec
+    from ppmodel.specs import FrameworkSpec, LayoutSpec, Link, ModelSpec, SystemSpec
 
     Value = TypeVar("Value")
     OneOrMore: TypeAlias = Value | Sequence[Value]
+    LinksLike: TypeAlias = Mapping[str, Mapping[str, str | float]] | str | tuple[Link, ...]
     FrameworkLike: TypeAlias = FrameworkSpec | str | os.PathLike[str]
     ModelLike: TypeAlias = ModelSpec | str | os.PathLike[str]
     SystemLike: TypeAlias = SystemSpec | str | os.PathLike[str]
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 def simulate(
     schedule: ScheduleLike, pp: int | None = None, microbatches: int | None = None, *, model: ModelLike | None = None,
     system: SystemLike | None = None, layout: LayoutLike | None = None, framework: FrameworkLike | None = None,
-    p2p: str | None = None,
-    allreduce: str = "excluded", **given: Any,
+    links: LinksLike | None = None, p2p: str | None = None, allreduce: str = "excluded", **given: Any,
 ) -> Run:  # fmt: skip
     """Simulate one iteration of a schedule with communication.
 
@@ -56,6 +56,9 @@ def simulate(
         The training framework: what it hides, keeps and costs; `specs.framework_names` lists those that come with the
         package. Without it, the one that the system was fitted with, or else Megatron-LM with its default arguments.
         What the layout says overrides it.
+    links : dict or str, optional
+        Links that differ from the others, such as ``{"0-1": {"delay": "60 ms"}}`` or ``"0-1:delay=60ms 2>3:..."``,
+        instead of the system's own; see `specs.as_links`.
     p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its link; each rank's NIC; the sender; the receiver; first the sender, then
         the receiver; both at the same time, each waiting for the other. Without it, as the framework has it; its link
@@ -96,11 +99,12 @@ def simulate(
     """
     semantics = {"p2p": p2p, "allreduce": allreduce}
     point = resolve_point(
-        schedule, pp, microbatches, model=model, system=system, layout=layout, framework=framework, **semantics, **given
-    )
+        schedule, pp, microbatches, model=model, system=system, layout=layout, framework=framework, links=links,
+        **semantics, **given,
+    )  # fmt: skip
     point.require_effect()
     run = point.run()
-    warn_without_effect([point], _names({"layout": layout} | given))
+    warn_without_effect([point], _names({"layout": layout, "links": links} | given))
     return run
 
 
@@ -108,7 +112,7 @@ def compare(
     schedules: OneOrMore[ScheduleLike], pp: OneOrMore[int] | None = None, microbatches: OneOrMore[int] | None = None, *,
     model: OneOrMore[ModelLike] | None = None, system: OneOrMore[SystemLike] | None = None,
     layout: OneOrMore[LayoutLike] | None = None, framework: OneOrMore[FrameworkLike | None] = None,
-    p2p: OneOrMore[str] | None = None,
+    links: LinksLike | list[LinksLike | None] | None = None, p2p: OneOrMore[str] | None = None,
     allreduce: OneOrMore[str] = "excluded", changes: OneOrMore[Change | None] | None = None, **given: Any,
 ) -> DataFrame:  # fmt: skip
     """Simulate schedules at every combination of sizes, models, systems and choices.
@@ -128,6 +132,8 @@ def compare(
         How the run is spread over GPUs; needs a model and a system.
     framework : str, Path, FrameworkSpec, or list of them, optional
         As in `simulate`; several need transfers that occupy the same.
+    links : dict, str, or list of them, optional
+        As in `simulate`; they add a column ``links``. In a list, None is the system's own.
     p2p, allreduce : str or list of str
         Communication semantics, as in `simulate`.
     changes : Change or list of Change, optional
@@ -161,8 +167,8 @@ def compare(
     [['GPipe', 4, 21.6], ['GPipe', 8, 33.6], ['interleaved 1F1B V = 2', 4, 17.9], ['interleaved 1F1B V = 2', 8, 29.9]]
     """
     columns, rows = compared(
-        schedules, pp, microbatches, model=model, system=system, layout=layout, framework=framework, p2p=p2p,
-        allreduce=allreduce, changes=changes, **given,
+        schedules, pp, microbatches, model=model, system=system, layout=layout, framework=framework, links=links,
+        p2p=p2p, allreduce=allreduce, changes=changes, **given,
     )  # fmt: skip
     return frame_of(columns, rows)
 
@@ -215,7 +221,8 @@ def compared(*arguments, **given):
 def _names(given):
     """What a caller gave by name, in a layout's dictionary, too."""
     layout = given.get("layout")
-    return {"p2p", "allreduce", *given, *(layout if isinstance(layout, dict) else ())}
+    names = {name for name, value in given.items() if value is not None}
+    return {"p2p", "allreduce", *names, *(layout if isinstance(layout, dict) else ())}
 
 
 def columns_of(grid):
@@ -236,6 +243,8 @@ def columns_of(grid):
     ['forward', 'backward', 'makespan_s']
     """
     groups = {"schedule", "result", "remark"} | ({"system"} if grid.systems else set())
+    if grid.links_are_column:
+        groups.add("links")
     if grid.change_is_column:
         groups.add("change")
     if grid.layouts != (None,):

@@ -1,4 +1,7 @@
-"""Options that change nothing: found by computing points again without them, and named in a warning."""
+"""Options that change nothing: found by computing points again without them, and named in a warning.
+
+Links that no message of a pipeline crosses are named, too.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ import warnings
 from dataclasses import replace
 from math import isclose
 
+import numpy as np
+
+from ppmodel.costs import receivers
+from ppmodel.ops import OpKind
 from ppmodel.points.columns import NUMBERS, column_names
 from ppmodel.points.rows import rows_of
 from ppmodel.specs.layout import DIMENSIONS, LayoutSpec, layout_keywords
@@ -23,7 +30,7 @@ _FEWEST, _MOST = 1, 64
 
 
 class NoEffectWarning(UserWarning):
-    """An option that changes no number of an answer, or offloading that saves no memory.
+    """An option that changes no number of an answer, offloading that saves no memory, or a link that is not used.
 
     Parameters
     ----------
@@ -75,6 +82,12 @@ def warn_without_effect(points, names, rows=None, level=3):
     >>> [warning.message.field for warning in caught]
     ['context_exchange']
     """
+    if "links" in names:
+        defined = [point for place, point in enumerate(points) if rows is None or rows[place]["refused"] is None]
+        crossed = {ends for point in defined for ends in _crossed(point.table)}
+        for link in sorted({link for point in defined for link in point.links}):
+            if not crossed & {*link.directions}:
+                warnings.warn(NoEffectWarning("links", link), stacklevel=level)
     idle = {}
     for name in sorted(_DEFAULTS.keys() & set(names)):
         place = _SEMANTICS.get(name)
@@ -97,6 +110,13 @@ def warn_without_effect(points, names, rows=None, level=3):
                 del idle[name]
     for name, value in idle.items() if pairs else ():
         warnings.warn(NoEffectWarning(name, value), stacklevel=level)
+
+
+def _crossed(table):
+    """Sender and receiver of every link that messages of a table cross."""
+    ends = receivers(table)[[OpKind.F, OpKind.B]]
+    senders = np.broadcast_to(table.placement, ends.shape)
+    return zip(senders.ravel().tolist(), ends.ravel().tolist(), strict=True)
 
 
 def _without(point, name):

@@ -11,6 +11,7 @@ from ppmodel.points.columns import SECONDS
 from ppmodel.points.point import Point, require_seconds
 from ppmodel.schedules.cases import as_case, as_cases, size_of
 from ppmodel.simulation import require_semantics
+from ppmodel.specs.links import as_links
 
 _SINGLE = (int, float, str, type(None))
 
@@ -19,8 +20,8 @@ _SINGLE = (int, float, str, type(None))
 class Grid:
     """Every combination of schedules, layouts, sizes, semantics and costs, ordered like nested loops.
 
-    From the slowest: schedule, layout, pp, microbatches, p2p, allreduce; then the seconds, or system and model; then
-    the change. All points up to ``allreduce`` share one graph.
+    From the slowest: schedule, layout, pp, microbatches, p2p, allreduce; then the seconds and the links, or system with
+    links and model; then the change. All points up to ``allreduce`` share one graph.
 
     Parameters
     ----------
@@ -64,6 +65,11 @@ class Grid:
         if self.layouts != (None,) and contradicting:
             rule = "cannot be combined with a layout, which reduces gradients once the pipeline has ended, or beside it"
             raise CostError("allreduce", contradicting[0], rule, "leave it out; overlap_gradients hides reductions")
+
+    @property
+    def links_are_column(self):
+        """Whether links differ in any point."""
+        return any(system.links for system in self.systems) or any(entry.get("links") for entry in self.seconds)
 
     @property
     def graph_shape(self):
@@ -139,6 +145,7 @@ class Grid:
         """The points of a graph, in order; the arguments are those of `graph`."""
         case, layout, size, semantics = self.graph(*place)
         shared = {"layout": layout, "change_is_column": self.change_is_column}
+        shared["links_are_column"] = self.links_are_column
         if self.seconds:
             costs = [{"seconds": seconds, "change": change} for seconds, change in product(self.seconds, self.changes)]
         else:
@@ -160,14 +167,14 @@ class Grid:
 
 
 def resolve(
-    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, framework=None, p2p=None,
-    allreduce="excluded", changes=None, **given,
+    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, framework=None, links=None,
+    p2p=None, allreduce="excluded", changes=None, **given,
 ):  # fmt: skip
     """Resolve what a caller gives: names, files, specifications, seconds and values of a layout, each one or several.
 
     Parameters
     ----------
-    schedules, pp, microbatches, model, system, layout, framework, p2p, allreduce, changes, **given
+    schedules, pp, microbatches, model, system, layout, framework, links, p2p, allreduce, changes, **given
         As in `compare`.
 
     Returns
@@ -196,7 +203,12 @@ def resolve(
             ranks = [None] if "gpus" in values else None
         layouts = tuple(as_layouts(layout, values, ranks))
     in_seconds = model is None and system is None
-    systems = () if system is None else _systems(system, framework)
+    networks = links if isinstance(links, list) else [links]
+    systems = (
+        ()
+        if system is None
+        else tuple(entry.with_links(network) for entry in _systems(system, framework) for network in networks)
+    )
     p2p, allreduce = transfers_of(systems) if p2p is None else listed(p2p), listed(allreduce)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
@@ -222,6 +234,8 @@ def resolve(
             )
         require_seconds(seconds)
         several = {name: listed(value) for name, value in seconds.items()}
+        if links is not None:
+            several["links"] = list(map(as_links, networks))
         combined = tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
         return Grid(*shared, seconds=combined, **changed)
     for name, value in seconds.items():
@@ -282,7 +296,8 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
     if "changes" in given:
         raise CostError("changes", given["changes"], "is not known here", "ppmodel.compare takes changes")
     for name, value in {"pp": pp, "microbatches": microbatches, **given}.items():
-        if type(value) not in _SINGLE and isinstance(plain(value), list | tuple | range) and name != "layers":
+        one = name == "layers" or (name == "links" and not isinstance(value, list))
+        if not one and type(value) not in _SINGLE and isinstance(plain(value), list | tuple | range):
             raise CostError(name, plain(value), "must be one value", "ppmodel.compare takes several")
     points = resolve(as_case(schedule), pp, microbatches, **given).points()
     if len(points) > 1:
@@ -309,7 +324,7 @@ def _remedy(name, value, cases, keywords):
     for case in cases:
         if name in case.known_options:
             return f'write ("{case.name}", {{"{name}": {plain(value)!r}}})'
-    named = ("pp", "microbatches", "model", "system", "layout", "p2p", "allreduce", "changes")
+    named = ("pp", "microbatches", "model", "system", "layout", "links", "p2p", "allreduce", "changes")
     return did_you_mean(name, (*SECONDS, *named, *keywords)) or f"give {', '.join(SECONDS)}, or model and system"
 
 

@@ -39,14 +39,14 @@ class Point:
     semantics : (str, str)
         What transfers and all-reduces occupy, as in `simulation.compile_graph`.
     seconds : dict of str to float, optional
-        Costs of `SECONDS`, instead of a model and a system.
+        Costs of `SECONDS`, and the links if they differ, instead of a model and a system.
     model : ModelSpec, optional
     system : SystemSpec, optional
     layout : LayoutSpec, optional
         As given: what it leaves open follows from the size.
     change : Change
-    change_is_column : bool
-        Whether the change identifies the row.
+    change_is_column, links_are_column : bool
+        Whether the change and the links identify the row.
 
     Examples
     --------
@@ -65,6 +65,7 @@ class Point:
     layout: LayoutSpec | None = None
     change: Change = UNCHANGED
     change_is_column: bool = False
+    links_are_column: bool = False
 
     @cached_property
     def ordered_case(self):
@@ -141,6 +142,11 @@ class Point:
         return self if self.change.network else replace(self, change=replace(self.change, network=True))
 
     @property
+    def links(self):
+        """The links that differ from the others; a tuple of `Link`."""
+        return self.seconds.get("links", ()) if self.model is None else self.system.links
+
+    @property
     def coordinates(self):
         """The columns that identify its row."""
         case, (pp, microbatches), (p2p, allreduce) = self.case, self.size, self.semantics
@@ -152,7 +158,9 @@ class Point:
             framework = self.system.framework.name
             columns |= {"system": self.system.name, "model": self.model.name, "framework": framework}
         else:
-            columns |= self.seconds
+            columns |= {name: value for name, value in self.seconds.items() if name != "links"}
+        if self.links or self.links_are_column:
+            columns["links"] = " ".join(map(str, self.links))
         if self.change_is_column:
             columns["change"] = repr(self.change)
         return columns if self.layout is None else columns | self.layout.columns
@@ -195,7 +203,7 @@ def seconds_costs(table, allreduce, seconds):
         If one is missing.
     """
     for name, value in seconds.items():
-        if isinstance(value, bool) or not isinstance(value, Real):
+        if name != "links" and (isinstance(value, bool) or not isinstance(value, Real)):
             raise CostError(name, repr(value), "must be a number of seconds", "ppmodel.compare takes several")
     if allreduce != "excluded" and "reduction" not in seconds and (table.num_replicas > 1 or table.reduces):
         raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
     from ppmodel.specs.layout import LayoutSpec
     from ppmodel.specs.layouts import load_layout
+    from ppmodel.specs.links import Link, as_links
     from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
     from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
     from ppmodel.specs.topology import NodeSpec
 
 _MODULES = {
     "document": ("list_text", "place_in", "read_document"),
-    "entries": ("Kind", "Provenance", "parse_size", "to_unit"),
+    "entries": ("Kind", "Provenance", "to_unit"),
     "files": (
         "DATA", "framework_names", "launcher_names", "layout_names", "model_names", "system_names", "template_names",
         "template_path",
@@ -29,15 +30,17 @@ _MODULES = {
     "layers": ("parse_layers",),
     "layout": ("LAYER_WORDS", "LayoutSpec", "layout_keywords", "layout_options"),
     "layouts": ("as_layout", "as_layouts", "load_layout"),
+    "links": ("Link", "as_links"),
     "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),
     "system": ("ErrorSpec", "SystemSpec", "load_system"),
+    "units": ("parse_size",),
     "topology": ("PLACEMENTS", "NodeSpec", "nodes_of", "one_node_sizes"),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [  # of which type checkers let users import from here
     "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "LatentAttentionSpec", "LayoutSpec",
-    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "load_framework", "load_layout", "load_model",
-    "load_system",
+    "Link", "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "as_links", "load_framework",
+    "load_layout", "load_model", "load_system",
 ]  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """Entries of specification files: a value, its unit and the kind of its source. The only place that converts to SI."""
 
-import re
 from copy import copy
 from dataclasses import fields
 from functools import cache
@@ -12,18 +11,12 @@ from ppmodel.errors import SpecificationError
 from ppmodel.given import plain
 from ppmodel.specs.document import place_in, read_document, rule_and_remedy
 from ppmodel.specs.files import specification_path
+from ppmodel.specs.units import SIZES, UNITS
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
 """How well founded a value is: stated in a primary source; taken from a summary of one (digest); inferred, so that
 published figures come out; fitted to measurements; or our choice, because nothing is known."""
 
-_UNITS = {
-    "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,
-    "B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 0.125e9,
-    "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9,
-    "B": 1.0, "GB": 1e9, "GiB": 2.0**30, "TiB": 2.0**40,
-}  # fmt: skip
-_SIZES = ("B", "GB", "GiB", "TiB")
 _SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes"}
 
 
@@ -57,7 +50,7 @@ _Positive, _NotNegative = _number(gt=0, le=1e30), _number(ge=0, le=1e30)
 Rate = Annotated[float, entry(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")]
 Bandwidth = Annotated[float, entry(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")]
 Time = Annotated[float, entry(_NotNegative, "s", "ms", "us", "ns")]
-Size = Annotated[float, entry(_Positive, *_SIZES)]
+Size = Annotated[float, entry(_Positive, *SIZES)]
 Efficiency = Annotated[float, entry(_number(gt=0, le=1), of_callers=_Positive)]
 Share = Annotated[float, entry(_number(ge=0, le=1))]
 PartialShare = Annotated[float, entry(_number(ge=0, lt=1))]
@@ -145,7 +138,7 @@ def to_unit(value, unit):
     >>> to_unit(0.002, "ms"), to_unit(0.5, "")
     (2.0, 0.5)
     """
-    return value / _UNITS[unit] if unit else value
+    return value / UNITS[unit] if unit else value
 
 
 class Provenance(NamedTuple):
@@ -172,37 +165,6 @@ class Provenance(NamedTuple):
     source: str
 
 
-def parse_size(text):
-    """Parse a size written with its unit.
-
-    Parameters
-    ----------
-    text : str
-        A number above 0 and one of ``B``, ``GB``, ``GiB``, ``TiB``.
-
-    Returns
-    -------
-    float
-        In bytes.
-
-    Raises
-    ------
-    SpecificationError
-        If the number is missing or the unit is another one.
-
-    Examples
-    --------
-    >>> parse_size("1.5 GiB") / 2**30
-    1.5
-    """
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*", text)
-    size = float(match[1]) * _UNITS[match[2]] if match and match[2] in _SIZES else 0.0
-    if not 0 < size < float("inf"):
-        rule = f"must be a number above 0, followed by one of the units {', '.join(_SIZES)}"
-        raise SpecificationError("size", text, rule, "write, for example, 80 GiB")
-    return size
-
-
 def load_specification(name, room, spec_type):
     path = specification_path(name, room)
     entries = read_document(path, file_form(spec_type))
@@ -226,6 +188,6 @@ def _values(entries, block=""):
         elif isinstance(entry, Sourced):
             unit = getattr(entry, "unit", "")
             value = tuple(entry.value) if isinstance(entry.value, list) else entry.value
-            values[key + entry.si_suffix] = value * _UNITS[unit] if unit else value
+            values[key + entry.si_suffix] = value * UNITS[unit] if unit else value
             provenance.append(Provenance(block + key, entry.value, unit, entry.kind, entry.source))
     return values, provenance

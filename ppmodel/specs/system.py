@@ -3,8 +3,10 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 import os
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
+
+from pydantic import model_validator
 
 from ppmodel.specs.entries import (
     Bandwidth,
@@ -16,12 +18,14 @@ from ppmodel.specs.entries import (
     Rate,
     Share,
     Size,
+    Sourced,
     Time,
     file_form,
     load_specification,
 )
 from ppmodel.specs.framework import Framework
 from ppmodel.specs.kernels import Collectives, Kernels, Memory
+from ppmodel.specs.links import Link, as_links
 from ppmodel.specs.topology import Nodes
 
 
@@ -52,6 +56,19 @@ Errors = Annotated[ErrorSpec | None, file_form(ErrorSpec)]
 """The field that holds them; a file of a system that is not fitted has no such block."""
 
 
+class _Links(Sourced):
+    """The links of a file: an entry, or a short form without a source, which is then the file's own choice."""
+
+    value: dict[str, dict[str, Any]]
+    type_of_value: ClassVar = Any
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sourced(cls, given):
+        is_short = isinstance(given, dict) and not given.keys() & cls.model_fields.keys()
+        return {"value": given, "kind": "our choice", "source": "this file"} if is_short else given
+
+
 @dataclass(frozen=True)
 class SystemSpec(Checked):
     """One device and its network link, in SI units, and nodes if ranks share them.
@@ -73,6 +90,8 @@ class SystemSpec(Checked):
         seconds.
     nodes : NodeSpec, optional
         Which ranks share a node, and what connects them; without it, all links are alike.
+    links : tuple of Link
+        Links between two ranks that differ from these, or what `as_links` takes.
     framework : FrameworkSpec, optional
         What the training framework does that neither model nor layout says; for rows of measured runs.
     kernels : KernelSpec, optional
@@ -106,6 +125,7 @@ class SystemSpec(Checked):
     network_bandwidth_bytes_per_s: Bandwidth
     network_latency_s: Time
     nodes: Nodes = None
+    links: Annotated[tuple[Link, ...], _Links] = ()
     framework: Framework = None
     kernels: Kernels = None
     collectives: Collectives = None
@@ -115,6 +135,14 @@ class SystemSpec(Checked):
     host_bandwidth_bytes_per_s: Bandwidth | None = None
     errors: Errors = field(default=None, compare=False)
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "links", as_links(self.links))
+
+    def with_links(self, links: object) -> SystemSpec:
+        """The system with other links, from what `as_links` takes; None keeps its own."""
+        return self if links is None else replace(self, links=as_links(links))
 
     @property
     def range(self) -> tuple[float, float] | None:

@@ -57,6 +57,7 @@ def run_sweep(
     process_ends=False,
     schedule_files=(),
     time_limit=60.0,
+    links=None,
 ):
     """Compute a sweep, or the part of it that is missing, and write it.
 
@@ -82,6 +83,8 @@ def run_sweep(
         Your own generators and tables, in addition to the schedules in the specification.
     time_limit : float
         Seconds that a generator of yours may take to load, and for each table.
+    links : dict or str, optional
+        The links of all rows, as in `simulate`, if the specification has none.
 
     Returns
     -------
@@ -109,7 +112,7 @@ def run_sweep(
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
     with limited(time_limit), inputs_spared():
-        sweep = replace(load_sweep(specification, schedule_files), time_limit=time_limit)
+        sweep = replace(load_sweep(specification, schedule_files, links), time_limit=time_limit)
         checked_target(out, "--out")
     store = Store(out, sweep, chunk_bounds(sweep))
     with store.locked():

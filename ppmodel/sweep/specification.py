@@ -93,12 +93,13 @@ class _SweepFile(_Form):
     systems: Annotated[list[str], _List]
     models: Annotated[list[str], _List]
     framework: str = None
+    links: Annotated[list[str | dict[str, dict[str, Any]] | None], _List] = []
     layouts: Annotated[list[str | dict[str, Any]], _List] = []
     noise: Annotated[list[_Noise], _List] = []
     seeds: Annotated[list[_Seeds], _List] = []
 
 
-def load_sweep(path, schedule_files=()):
+def load_sweep(path, schedule_files=(), links=None):
     """Read a sweep from its file, including the systems and models that it names.
 
     Parameters
@@ -107,6 +108,8 @@ def load_sweep(path, schedule_files=()):
         A YAML file; ``data/templates/sweep.yaml`` explains the keys. Paths in it are relative to its folder.
     schedule_files : sequence of str or Path
         Further generators and tables of your own, in addition to those that the file names.
+    links : dict or str, optional
+        As in `run_sweep`.
 
     Returns
     -------
@@ -136,6 +139,8 @@ def load_sweep(path, schedule_files=()):
     systems = _specifications(path, "systems", form.systems, specs.load_system, system_names())
     systems = tuple(specs.with_framework(system, _framework(path, form.framework)) for system in systems)
     lists["p2p"] = lists["p2p"] or transfers_of(systems)
+    networks = _networks(path, form, links)
+    systems = tuple(system.with_links(network) for system in systems for network in networks)
     models = _specifications(path, "models", form.models, specs.load_model, model_names())
     noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
@@ -311,6 +316,23 @@ def _specifications(path, key, names, load, packaged):
             _refuse(path, (key, place), name, rule, "rename the file")
         loaded[entry.name] = entry
     return tuple(loaded.values())
+
+
+def _networks(path, form, links):
+    """The links of each network that is asked for; None for the systems' own."""
+    if links is not None:
+        if form.links:
+            raise SpecificationError(
+                "links", links, "is also a key of the file", f"leave it out, or delete it in {path}"
+            )
+        return [specs.as_links(links)]
+    networks = []
+    for place, entry in enumerate(form.links):
+        try:
+            networks.append(None if entry is None else specs.as_links(entry))
+        except SpecificationError as error:
+            _refuse(path, ("links", place), error.value, error.rule, error.remedy)
+    return networks or [None]
 
 
 def _noise(path, place, entry):
