@@ -141,10 +141,17 @@ links = click.option(
 )  # fmt: skip
 """Decorator: links that differ from the others."""
 
+_p2p = click.option(
+    "--p2p", type=choice(P2P), help="What a transfer occupies (default: as the framework; else its link)."
+)
+
+transfers = combined(
+    _p2p, click.option("--comm", type=seconds(SECONDS["comm"][0]), default=0.0, help=SECONDS["comm"][1]), links
+)
+"""Decorator: what transfers occupy and take, where operations are measured."""
+
 run = combined(
-    click.option(
-        "--p2p", type=choice(P2P), help="What a transfer occupies (default: as the framework; else its link)."
-    ),
+    _p2p,
     click.option(
         "--allreduce",
         type=choice(ALLREDUCE),

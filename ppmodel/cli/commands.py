@@ -15,7 +15,7 @@ _MODULES = {
     **dict.fromkeys(("layouts", "launchers", "columns"), "ppmodel.cli.listing"),
     "table": "ppmodel.cli.table", "check": "ppmodel.cli.check", "simulate": "ppmodel.cli.simulate",
     "compare": "ppmodel.cli.compare", "predict": "ppmodel.cli.predict", "calibrate": "ppmodel.cli.calibrate",
-    "measure": "ppmodel.cli.measure", "sweep": "ppmodel.cli.sweep",
+    "measure": "ppmodel.cli.measure", "replay": "ppmodel.cli.replay", "sweep": "ppmodel.cli.sweep",
     **dict.fromkeys(("notebooks", "run"), "ppbook.commands.notebook"),
     "reproduce": "ppbook.commands.book", "claims": "ppbook.commands.claims", "smoke": "ppbook.commands.smoke",
     "pdf": "ppbook.commands.pdf",

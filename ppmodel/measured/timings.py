@@ -14,8 +14,8 @@ from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.files import parse_json, read_text
 from ppmodel.measured.kernel_fits import COLLECTIVES, PASSES
 
-_TABLE_BYTES, _TRACE_BYTES = 2**25, 2**30
-_SMALLEST, _LARGEST = 1e-18, 1e18  # below and above any size, time or rate
+_TABLE_BYTES, TRACE_BYTES = 2**25, 2**30
+_SMALLEST, LARGEST = 1e-18, 1e18  # below and above any size, time or rate
 _MALFORMED = KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError
 _PRECISIONS = {
     "c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "fp32", "c10::Float8_e4m3fn": "fp8",
@@ -32,7 +32,7 @@ _TRACED = {
 _PREFIX = re.compile(r"^(?:\[[\d,]+\](?:<\w+>)?:?|\d+:) ?")
 _RANK = re.compile(r"^#\s+Rank\s+\d+\b.*?\bon\s+(\S+)\s+device\b")
 _STARTS = re.compile(r"^# (?:nThread\b|Collective test starting: (\w+?)_perf\b)")
-_SECONDS = {"latency_us": 1e-6, "time_us": 1e-6, "time_ms": 1e-3, "seconds": 1.0}
+SECONDS = {"latency_us": 1e-6, "time_us": 1e-6, "time_ms": 1e-3, "seconds": 1.0}
 
 
 class Product(NamedTuple):
@@ -118,8 +118,8 @@ def read_gemm_table(path):
         With file, line and column of what is missing or wrong.
     """
     rows = []
-    for row, where in _table(path, ("m", "n", "k"), (*_SECONDS, "tflops")):
-        flops = 2 * _number(row, "m", where) * _number(row, "n", where) * _number(row, "k", where)
+    for row, where in read_table(path, ("m", "n", "k"), (*SECONDS, "tflops")):
+        flops = 2 * read_number(row, "m", where) * read_number(row, "n", where) * read_number(row, "k", where)
         complete = {"precision": row.get("precision") or "bf16", "seconds": _seconds(row, flops, where)}
         rows.append(_timing(Product, row | complete, where))
     return Timings(Path(path).name, products=rows)
@@ -143,15 +143,15 @@ def read_attention_table(path):
     PPModelError
         As in `read_gemm_table`.
     """
-    rows = _table(path, ("sequence", "pass"), (*_SECONDS, "tflops"))
+    rows = read_table(path, ("sequence", "pass"), (*SECONDS, "tflops"))
     return Timings(Path(path).name, attention=[_attention(row, where) for row, where in rows])
 
 
 def _attention(row, where):
-    keys, is_backward = _number(row, "sequence", where), _word(row, "pass", _DIRECTIONS, where)
+    keys, is_backward = read_number(row, "sequence", where), _word(row, "pass", _DIRECTIONS, where)
     if row.get("tflops"):
-        return Attention(keys, is_backward, 1e12 * _number(row, "tflops", where))
-    batch, heads, size = (_number(row, name, where) for name in ("batch", "heads", "head_size"))
+        return Attention(keys, is_backward, 1e12 * read_number(row, "tflops", where))
+    batch, heads, size = (read_number(row, name, where) for name in ("batch", "heads", "head_size"))
     pairs = batch * heads * keys**2 * _word(row, "causal", {"true": 0.5, "false": 1.0}, where)
     flops = (10.0 if is_backward else 4.0) * pairs * size
     return Attention(keys, is_backward, flops / _seconds(row, flops, where))
@@ -198,7 +198,7 @@ def read_nccl_tests(path, op=None):
                 rule = "must list two GPUs or more, as many on each node"
                 _refuse("# Rank lines", len(hosts), rule, "keep the whole output of the test", where)
             row = {"size": values[0], "time": values[place] if place < len(values) else None}
-            size, time_us = (_number(row, name, where) for name in row)
+            size, time_us = (read_number(row, name, where) for name in row)
             rows.append(Collective(op, len(hosts), len(set(hosts)), size, 1e-6 * time_us))
     if not rows:
         _refuse("timings", "none", "must be in the output of nccl-tests", "name a file with its lines of sizes", path)
@@ -226,7 +226,7 @@ def read_trace(path, devices_per_node=1):
     PPModelError
         If it is not such a trace, or no product in it has a shape.
     """
-    document = _json(path, _TRACE_BYTES)
+    document = read_document(path, TRACE_BYTES)
     events = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(events, list):
         _refuse("traceEvents", "missing", "must be in a trace of PyTorch's profiler", "export_chrome_trace", path)
@@ -244,7 +244,7 @@ def read_trace(path, devices_per_node=1):
                 args, first = event["args"], _PRODUCTS[event["name"]]
                 (m, k), (_, n) = args["Input Dims"][first : first + 2]
                 seconds = kernels[args["External id"]] if kernels else 1e-6 * float(event["dur"])
-                if all(_SMALLEST < value < _LARGEST for value in (m, n, k, seconds)):
+                if all(_SMALLEST < value < LARGEST for value in (m, n, k, seconds)):
                     products.append(Product(m, n, k, _PRECISIONS[args["Input type"][first]], seconds))
     if not products:
         rule = "must be in the trace, with shapes and kernels"
@@ -255,12 +255,12 @@ def read_trace(path, devices_per_node=1):
 def _traced_collective(args, seconds, devices_per_node):
     """The collective of a kernel of NCCL's, if its sizes and all its ranks were recorded."""
     op = _TRACED.get(args.get("Collective name"))
-    if op is None or not _SMALLEST < seconds < _LARGEST:
+    if op is None or not _SMALLEST < seconds < LARGEST:
         return []
     ranks = [int(rank) for rank in args["Process Group Ranks"].strip("[]").split(",")]
     num_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * _BYTES[args["dtype"]]
     nodes = len({rank // devices_per_node for rank in ranks})
-    is_even = len(ranks) == args["Group size"] > 1 and len(ranks) % nodes == 0 and 0 < num_bytes < _LARGEST
+    is_even = len(ranks) == args["Group size"] > 1 and len(ranks) % nodes == 0 and 0 < num_bytes < LARGEST
     return [Collective(op, len(ranks), nodes, float(num_bytes), seconds)] if is_even else []
 
 
@@ -287,7 +287,7 @@ def read_probe(path):
     PPModelError
         If a list, a key or a number is missing or wrong.
     """
-    document = _json(path, _TABLE_BYTES)
+    document = read_document(path, _TABLE_BYTES)
     if not isinstance(document, dict) or document.get("probe") != 1:
         _refuse("probe", "missing", "must be 1, as probe.py writes it", "name the file that probe.py wrote", path)
     sections = {}
@@ -304,7 +304,7 @@ def read_probe(path):
 
 def _timing(kind, row, where):
     """A timing, from numbers and words by its fields' names."""
-    read = {name: _word(row, name, _WORDS[name], where) if name in _WORDS else _number(row, name, where)
+    read = {name: _word(row, name, _WORDS[name], where) if name in _WORDS else read_number(row, name, where)
             for name in kind._fields}  # fmt: skip
     gpus, nodes = read.get("gpus", 2), read.get("nodes", 1)
     if gpus == 1 or gpus % nodes or gpus % 1:
@@ -312,7 +312,7 @@ def _timing(kind, row, where):
     return kind(**read)
 
 
-def _table(path, needed, times):
+def read_table(path, needed, times):
     """The rows of a CSV file, each with its place, after a check of its columns."""
     lines = csv.DictReader(io.StringIO(read_text(path, _TABLE_BYTES), newline=""), strict=True, restval="")
     try:
@@ -331,18 +331,18 @@ def _table(path, needed, times):
 
 def _seconds(row, flops, where):
     """The time in a row, under whichever name it has; or what follows from its TFLOP/s."""
-    if name := next((name for name in _SECONDS if row.get(name)), None):
-        return _SECONDS[name] * _number(row, name, where)
-    return flops / (1e12 * _number(row, "tflops", where))
+    if name := next((name for name in SECONDS if row.get(name)), None):
+        return SECONDS[name] * read_number(row, name, where)
+    return flops / (1e12 * read_number(row, "tflops", where))
 
 
-def _number(row, name, where):
+def read_number(row, name, where):
     value = row.get(name)
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = 0.0
-    if isinstance(value, bool) or not _SMALLEST < number < _LARGEST:
+    if isinstance(value, bool) or not _SMALLEST < number < LARGEST:
         given = "missing" if value is None else repr(value)
         _refuse(name, given, "must be a number above 0", "write, for example, 12.5", where)
     return number
@@ -358,7 +358,7 @@ def _word(row, name, meanings, where):
     return meanings[word]
 
 
-def _json(path, most):
+def read_document(path, most):
     """A JSON document, which may be compressed."""
     text = read_text(path, most)
     try:

@@ -1,7 +1,7 @@
 """All attacks by category; a later one is a line here."""
 
 from . import code, documents, doors, legal, processes, timings, words
-from .rooms import PRODUCTS, ROWS
+from .rooms import OPERATIONS, PRODUCTS, ROWS
 
 CATEGORIES = {
     "command line": words.lines,
@@ -11,6 +11,7 @@ CATEGORIES = {
     "YAML": documents.documents,
     "CSV": documents.tables,
     "measured rows": lambda: documents.tables(ROWS),
+    "measured operations": lambda: documents.tables(OPERATIONS),
     "measured products": lambda: documents.tables(PRODUCTS),
     "timings": timings.timings,
     "generators": code.generators,

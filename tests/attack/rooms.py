@@ -55,7 +55,19 @@ PRODUCTS = Room(
     "m,n,k,precision,latency_us\n4096,1024,1024,bf16,20\n2048,2048,1024,fp8,10\n",
     ("measure --system h100 --gemm {} --out out.yaml",), r"out\.yaml",
 )  # fmt: skip
+OPERATIONS = Room(
+    "rank,operation,start_s,end_s\n0,0F0,0,1\n1,1F0,1,2\n1,1B0,2,4\n0,0B0,4,6\n",
+    ("replay {} --schedule 1f1b --pp 2 --microbatches 1 --against zb-v --csv out.csv",), r"out\.csv",
+)  # fmt: skip
 MEASURED = {
+    "operations": Room(
+        json.dumps({"distributedInfo": {"rank": 0}, "traceEvents": [
+            {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "rank 0"}},
+            {"ph": "X", "cat": "gpu_user_annotation", "name": "PP:0F0", "pid": 1, "tid": 2, "ts": 0, "dur": 1000},
+            {"ph": "X", "cat": "gpu_user_annotation", "name": "PP:0B0", "pid": 1, "tid": 2, "ts": 1000, "dur": 2000},
+        ]}),
+        ("replay {} --schedule 1f1b --pp 1 --microbatches 1 --csv out.yaml",),
+    ),
     "probe": Room(_text("reference", "own_step", "probe.json"), ("measure --system h100 --probe {} --out out.yaml",)),
     "trace": Room(
         json.dumps({"traceEvents": [

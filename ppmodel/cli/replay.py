@@ -1,0 +1,79 @@
+"""ppmodel replay: measured operations through a schedule's table, and through those of others."""
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import columns as aligned
+from ppmodel.cli.text import counted, plain, say, say_json
+from ppmodel.errors import PPModelError
+
+_CAUSES = {
+    "bubble_s": "bubble", "slower_ranks_s": "slower ranks", "transfers_s": "transfers",
+    "head_of_line_s": "head of line",
+}  # fmt: skip
+
+
+@command("replay")
+@click.argument("files", metavar="FILE...", nargs=-1)
+@click.option("--schedule", metavar="NAME|FILE", help="What ran; options as in interleaved-1f1b:chunks=4.")
+@arguments.sizes
+@arguments.transfers
+@click.option("--against", multiple=True, metavar="NAME|FILE", help="Another schedule; may be repeated.")
+@click.option("--iteration", type=arguments.seconds("above 0"), help="The measured iteration, if FILE has no starts.")
+@click.option("--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the rows to a CSV file.")
+@arguments.json_option("Print one JSON array with an object for each schedule.")
+def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, as_json, **transfers):
+    """Replay the measured operations of one iteration, and tell where its time went.
+
+    FILE is a CSV file with the columns rank, operation (1F3, F3, or F for the mean of a rank's forwards) and either
+    start_s and end_s, or seconds, time_ms or time_us; or a trace of all ranks, or one for each, whose slices are named
+    so, as PyTorch's pipelining names them (PP:1F3, Forward 3). Idle time is told apart by cause: the bubble, what the
+    table costs on equal ranks; slower ranks, what their differences add; transfers, what these add by arriving later;
+    head of line, what they add by what they occupy under --p2p. Other schedules take the means of the same operations.
+    """
+    from ppmodel.cli.ranked import csv_cell
+    from ppmodel.export import write_rows
+    from ppmodel.measured.replay import replayed
+    from ppmodel.schedules.cases import cases_of_text
+
+    for name, value, example in (("FILE", files, "operations.csv"), ("--schedule", schedule, "--schedule 1f1b")):
+        if not value:
+            raise PPModelError(name, None, "is missing", f"pass, for example, {example}")
+    (case, *others), rivals = cases_of_text(schedule), [case for name in against for case in cases_of_text(name)]
+    if others:
+        rule, remedy = "defines several schedules", "pass a file with the one that ran"
+        raise PPModelError("--schedule", schedule, rule, remedy)
+    rows = replayed(
+        list(files), case, pp, microbatches, latency=0.0, against=rivals, iteration_s=iteration, **transfers
+    )
+    if csv_file is not None:
+        write_rows(csv_file, list(rows[0]), rows, "--csv", csv_cell)
+    say_json(rows) if as_json else say(_text(rows))
+
+
+def _text(rows):
+    ran = rows[0]
+    size = f"{counted(ran['pp'], 'rank')}, {counted(ran['microbatches'], 'microbatch')}"
+    lines = [f"{plain(ran['label'])}: {size}; transfers {ran['p2p']}"]
+    if ran["measured_s"] is not None:
+        lines.append(f"measured            {ran['measured_s']:.6g} s")
+    error = "" if ran["error"] is None else f" ({ran['error']:+z.1%})"
+    lines += [
+        f"replayed            {ran['makespan_s']:.6g} s{error}",
+        f"idle                {ran['idle_s']:.4g} s, {ran['idle_ratio']:z.1%} of the ranks' time",
+    ]
+    shares = {name: f"{ran[name] / ran['makespan_s']:z.1%}" for name in _CAUSES}
+    cells = [[f"  {word}", f"{ran[name]:.4g} s", shares[name]] for name, word in _CAUSES.items()]
+    lines.append(aligned(cells, right=(1, 2)))
+    if defined := [row for row in rows if row["refused"] is None][1:]:
+        head = ["schedule", "time (s)", "relative", "idle", *_CAUSES.values()]
+        cells = [
+            [plain(row["label"]), f"{row['makespan_s']:.6g}", f"{row['relative']:.3f}", f"{row['idle_ratio']:z.1%}",
+             *(f"{row[name] / row['makespan_s']:z.1%}" for name in _CAUSES)]
+            for row in [ran, *sorted(defined, key=lambda row: row["makespan_s"])]
+        ]  # fmt: skip
+        lines.append(aligned([head, *cells], right=range(1, len(head))))
+    if refused := [row for row in rows if row["refused"] is not None]:
+        lines += ["refused:", *(f"  {plain(row['label'])}: {plain(row['refused'])}" for row in refused)]
+    return "\n".join(lines)

@@ -1,0 +1,212 @@
+"""Measured times of operations through schedules' tables: where the time goes, and what another schedule would take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppmodel.costs import OpCosts
+from ppmodel.errors import PPModelError
+from ppmodel.given import is_number, plain
+from ppmodel.measured.operation_times import read_operation_times
+from ppmodel.metrics import operations_s
+from ppmodel.ops import OpKind
+from ppmodel.points.compare import frame_of
+from ppmodel.points.grid import resolve_point
+from ppmodel.schedules.cases import as_case, as_cases
+from ppmodel.simulation import graph_of, run_graph
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from pandas import DataFrame
+
+    from ppmodel.points.compare import LinksLike
+    from ppmodel.schedules.cases import ScheduleLike
+
+CAUSES = ("bubble_s", "slower_ranks_s", "transfers_s", "head_of_line_s")
+RESULTS = ("measured_s", "makespan_s", "error", "relative", "idle_s", "idle_ratio", *CAUSES, "refused")
+_F, _B, _I, _W = range(4)
+
+
+def replay(
+    measured: DataFrame | str | os.PathLike[str] | Sequence[Any], schedule: ScheduleLike, pp: int | None = None,
+    microbatches: int | None = None, *, p2p: str | None = None, comm: float = 0.0, latency: float = 0.0,
+    links: LinksLike | None = None, against: Sequence[ScheduleLike] = (), iteration_s: float | None = None,
+) -> DataFrame:  # fmt: skip
+    """Replay the measured operations of one iteration: under its own schedule, and under others.
+
+    Each operation takes what it took, and transfers take what the arguments say. Idle time, the makespan less what the
+    mean rank computes, is told apart by what it would be without its causes, one after the other:
+
+    - ``bubble_s`` is left where all ranks are alike and transfers take no time: what the table itself costs.
+    - ``slower_ranks_s`` is what differences between ranks, and between operations of one kind, add to that; below 0 if
+      they shorten it.
+    - ``transfers_s`` is what transfers add that only have to arrive (``latency``).
+    - ``head_of_line_s`` is what they add by what they occupy under `p2p`: links, ranks or streams that others wait for.
+
+    Parameters
+    ----------
+    measured : DataFrame, str, Path or list of them
+        As in `read_operation_times`: durations by rank, or traces.
+    schedule : Schedule, str, Path, (str, dict) or callable
+        What ran, as in `simulate`.
+    pp, microbatches : int, optional
+        As in `simulate`.
+    p2p, comm, latency, links
+        What a transfer occupies and takes, and the links that differ, as in `simulate`.
+    against : list
+        Other schedules, for the same ranks and microbatches. They take the means of every kind and stage: a stage's
+        time is spread evenly over its share of the model, and where one of a backward and its halves was measured, the
+        others follow from it, halves being equal.
+    iteration_s : float, optional
+        The iteration that was measured; without it, from the first start to the last end, if starts are known.
+
+    Returns
+    -------
+    DataFrame
+        The schedule that ran, then the others; columns schedule, label, pp, microbatches, p2p, measured_s, makespan_s,
+        error (makespan over measured, less 1), relative (makespan over that of the first row), idle_s, idle_ratio, the
+        four above, whose sum is idle_s, and refused, why another schedule has no numbers.
+
+    Raises
+    ------
+    PPModelError
+        If rows are missing or contradict the table, or an argument is illegal.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> run = pp.simulate("1f1b", 4, 8, forward=1, backward=2)
+    >>> frame = pp.replay(run.to_frame(), "1f1b", 4, 8, against=["zb-h1"])
+    >>> frame[["label", "measured_s", "makespan_s", "bubble_s"]].values.tolist()
+    [['1F1B', 33.0, 33.0, 9.0], ['ZB-H1', nan, 27.0, 3.0]]
+    """
+    transfers = {"p2p": p2p, "comm": comm, "latency": latency, "links": links}
+    rows = replayed(measured, schedule, pp, microbatches, against, iteration_s, transfers)
+    return frame_of(list(rows[0]), rows).astype(dict.fromkeys(RESULTS[:-1], float))
+
+
+def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfers):
+    """The rows of `replay`, for callers that need no frame; None where there is no number."""
+    rows = read_operation_times(measured)
+    if iteration_s is not None and not (is_number(plain(iteration_s)) and iteration_s > 0):
+        raise PPModelError("iteration_s", iteration_s, "must be a number of seconds above 0", "write, for example, 1.5")
+    given = _mean_seconds(rows) | transfers
+    ran = resolve_point(as_case(schedule), pp, microbatches, **given)
+    stages, factors = _by_stage(ran.table, rows)
+    span_s = max(row.start_s + row.seconds for row in rows) - min(row.start_s for row in rows)
+    results = [(ran, _replayed(ran, stages, ran.table, factors))]
+    for case in as_cases(list(against)) if against else ():
+        point = resolve_point(case, ran.table.num_ranks, ran.table.num_microbatches, **given)
+        try:
+            results.append((point, _replayed(point, stages, ran.table)))
+        except PPModelError as error:
+            results.append((point, {"refused": str(error)}))
+    records = []
+    for point, numbers in results:
+        names, makespan_s = ("schedule", "label", "pp", "microbatches", "p2p"), numbers.get("makespan_s")
+        measured_s = (iteration_s or (None if isnan(span_s) else span_s)) if point is ran else None
+        records.append({name: point.coordinates[name] for name in names} | dict.fromkeys(RESULTS) | numbers | {
+            "measured_s": measured_s, "error": measured_s and makespan_s / measured_s - 1,
+            "relative": makespan_s and makespan_s / results[0][1]["makespan_s"],
+        })  # fmt: skip
+    return records
+
+
+def _mean_seconds(rows):
+    """What `simulate` takes: seconds of each kind on 1/S of the model, in the mean over ranks."""
+    stages = {(row.rank, row.stage) for row in rows}
+    per_rank = len(stages) / len({rank for rank, _ in stages})
+    means = {kind: per_rank * float(np.mean(times)) for kind in OpKind if (times := [
+        row.seconds for row in rows if row.kind == kind
+    ])}  # fmt: skip
+    if OpKind.F not in means or not {OpKind.B, OpKind.I} & means.keys():
+        name = "F" if OpKind.F not in means else "B"
+        raise PPModelError("operation", f"without {name}", "must have forwards and backwards", "give rows of both")
+    if OpKind.I in means and OpKind.W in means:
+        return {"forward": means[OpKind.F], "input_grad": means[OpKind.I], "weight_grad": means[OpKind.W]}
+    return {"forward": means[OpKind.F], "backward": means.get(OpKind.B, 2 * means.get(OpKind.I, 0))}
+
+
+def _by_stage(table, rows):
+    """Mean seconds of F, B, I and W of every stage, and a factor on that for each operation of the table."""
+    place = {(int(kind), int(stage), int(microbatch)): index for index, (kind, stage, microbatch) in enumerate(
+        zip(table.kind, table.stage, table.microbatch, strict=True)
+    )}  # fmt: skip
+    homes = [np.unique(table.stage[table.rank == rank]).tolist() for rank in range(table.num_ranks)]
+    in_cell = np.bincount(table.cell)[table.cell]  # operations of a cell start and end together: each has its share
+    sums, counts, taken = np.zeros((4, table.num_stages)), np.zeros((4, table.num_stages)), {}
+    for row in rows:
+        stages = homes[row.rank] if row.rank < table.num_ranks else []
+        stage = stages[0] if row.stage is None and len(stages) == 1 else row.stage
+        if stage not in stages:
+            rule = f"has the stages {', '.join(map(str, stages))}" if stages else f"is not one of {table.num_ranks}"
+            named = "no stage" if row.stage is None else f"stage {row.stage}"
+            remedy = "name the stage, as in 1F3, or another schedule or --pp"
+            raise PPModelError(f"rank {row.rank}", named, rule, remedy, where=row.where)
+        index = place.get((row.kind, stage, row.microbatch or 0))
+        if index is None:
+            name = f"{stage}{row.kind.name}{'' if row.microbatch is None else row.microbatch}"
+            raise PPModelError("operation", name, f"is not in {table.name}", "name what ran", where=row.where)
+        seconds = row.seconds if np.isnan(row.start_s) else row.seconds / in_cell[index]
+        sums[row.kind, stage] += seconds
+        counts[row.kind, stage] += 1
+        if row.microbatch is not None:
+            taken[index] = seconds
+    with np.errstate(invalid="ignore"):
+        means = _completed(sums / counts)
+    factors, usual = np.ones(table.num_operations), means[np.minimum(table.kind, _W), table.stage]
+    for index, seconds in taken.items():
+        factors[index] = seconds / usual[index]
+    computing = table.kind < OpKind.R
+    for index in np.flatnonzero(computing & np.isnan(usual))[:1]:
+        rule, remedy = "has no measured time", "add its row, or that of its kind's mean"
+        raise PPModelError(f"rank {table.rank[index]}", str(table.op(index)), rule, remedy)
+    return means, factors
+
+
+def _completed(means):
+    """Fill in what follows: a backward is the sum of its halves, each of which is half of it."""
+    means[_B] = np.where(np.isnan(means[_B]), means[_I] + means[_W], means[_B])
+    for half, other in ((_I, _W), (_W, _I)):
+        rest = np.where(np.isnan(means[other]), means[_B] / 2, means[_B] - means[other])
+        means[half] = np.where(np.isnan(means[half]), rest, means[half])
+    return means
+
+
+def _replayed(point, stages, measured_table, factors=None):
+    """The row of a schedule: its makespan, and its idle time by cause."""
+    table, (p2p, _) = point.table, point.semantics
+    compute = np.zeros_like(point.costs.compute_s)
+    ends, homes = (np.append(0, np.cumsum(of.stage_shares)) / of.num_stages for of in (table, measured_table))
+    for stage, (first, last) in enumerate(pairwise(ends)):
+        shares = np.clip(np.minimum(last, homes[1:]) - np.maximum(first, homes[:-1]), 0, None) / (last - first)
+        even = stages / measured_table.unit_shares
+        compute[:4, ..., stage] = table.unit_shares[stage] * np.where(shares > 0, shares * even, 0).sum(axis=1)
+    costs = replace(point.costs, compute_s=compute, stages=None)
+    factors = np.ones(table.num_operations) if factors is None else factors
+    each_s = operations_s(table, costs) * factors
+    alike = np.zeros_like(compute)
+    for kind in set(table.kind[table.kind < OpKind.R].tolist()):
+        of_kind = table.kind == kind
+        alike[kind] = table.unit_shares * each_s[of_kind].sum() / table.unit_shares[table.stage[of_kind]].sum()
+    free = OpCosts(compute, 0 * compute, 0 * compute)
+    makespan_s, arriving_s, uneven_s, alike_s = (
+        run_graph(graph_of(table, semantics), of, times).makespan_s
+        for semantics, of, times in [
+            (p2p, costs, factors), ("latency", costs, factors), ("latency", free, factors),
+            ("latency", replace(free, compute_s=alike), None),
+        ]
+    )  # fmt: skip
+    busy_s = float(each_s.sum()) / table.num_ranks
+    steps = alike_s - busy_s, uneven_s - alike_s, arriving_s - uneven_s, makespan_s - arriving_s
+    return {
+        "makespan_s": makespan_s, "idle_s": makespan_s - busy_s, "idle_ratio": 1 - busy_s / makespan_s,
+        **dict(zip(CAUSES, steps, strict=True)),
+    }  # fmt: skip

@@ -1,0 +1,189 @@
+"""Replayed runs: measured times through tables, and where the time goes."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import ppmodel as pp
+from ppmodel.measured.operation_times import read_operation_times
+from ppmodel.measured.replay import CAUSES
+from ppmodel.ops import OpKind
+from tests.refusals import refused
+
+SCHEDULES = ["gpipe", "1f1b", "zb-h1", "zb-2p", "zb-v", "v-half", "chimera", "dualpipe", "interleaved-1f1b"]
+
+
+def noisy(schedule, seed=1):
+    """A frame of operations that each take something else."""
+    table = pp.build(schedule, 4, 8)
+    frame = pp.simulate(table, forward=1, backward=2).to_frame()
+    factor = np.random.default_rng(seed).uniform(0.5, 2, len(frame))
+    return table, frame.assign(seconds=factor * (frame.end_s - frame.start_s)).drop(columns=["start_s", "end_s"])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("p2p", ["latency", "overlapped", "blocking"])
+def test_a_simulated_run_replays_to_itself(schedule, p2p):
+    """What a run recorded, under its own schedule and transfers, takes as long again."""
+    given = {"comm": 0.1, "p2p": p2p}
+    run = pp.simulate(schedule, 4, 8, forward=1, backward=2, **given)
+    frame = pp.replay(run.to_frame(), schedule, 4, 8, **given)
+    assert frame.makespan_s[0] == pytest.approx(run.makespan_s) == frame.measured_s[0]
+    assert frame.idle_ratio[0] == pytest.approx(run.idle_ratio)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_causes_add_up_to_the_idle_time(schedule):
+    """Whatever operations take; and only differences between ranks can shorten a run."""
+    for seed in range(5):
+        table, frame = noisy(schedule, seed)
+        row = pp.replay(frame, table, p2p="blocking", comm=0.3).iloc[0]
+        assert sum(row[name] for name in CAUSES) == pytest.approx(row.idle_s)
+        assert min(row.bubble_s, row.transfers_s, row.head_of_line_s) > -1e-9
+        assert row.makespan_s * (1 - row.idle_ratio) * 4 == pytest.approx(frame.seconds.sum())
+
+
+def test_each_cause_is_found_where_it_is_put():
+    """A bubble alone, then a slow rank, then transfers, then transfers that occupy the ranks."""
+    frame = pp.simulate("1f1b", 4, 8, forward=1, backward=2).to_frame()
+    frame["seconds"] = frame.end_s - frame.start_s
+    frame = frame.drop(columns=["start_s", "end_s"])
+    slow = frame.assign(seconds=frame.seconds * (1 + (frame["rank"] == 2)))
+    of = lambda rows, **given: pp.replay(rows, "1f1b", 4, 8, **given).loc[0, list(CAUSES)].round(9).tolist()  # noqa: E731
+    assert of(frame) == [9, 0, 0, 0]
+    bubble, slower, *rest = of(slow)
+    assert bubble == pytest.approx(9 * 5 / 4)
+    assert slower >= 48 - (30 + bubble)  # the slow rank alone computes for 48 s
+    assert rest == [0, 0]
+    assert of(frame, comm=0.1) == [9, 0, 1.6, 0]
+    assert of(frame, comm=0.1, p2p="blocking")[3] > 0
+
+
+def test_means_give_what_alike_operations_give():
+    """A row for each kind and rank suffices if operations of a kind are alike."""
+    whole = pp.simulate("zb-h1", 4, 8, forward=1, input_grad=1.2, weight_grad=0.5).to_frame()
+    one = whole[whole.microbatch == 3]
+    means = one.assign(operation=one.kind.str.replace("I", "B"), time_ms=1e3 * (one.end_s - one.start_s))
+    row = pp.replay(means[["rank", "operation", "time_ms"]], "zb-h1", 4, 8).iloc[0]
+    assert row.makespan_s == pytest.approx(whole.end_s.max())
+    assert np.isnan(row.measured_s)
+
+
+def test_other_schedules_take_the_same_operations():
+    """The same computing time on any schedule, spread over the stages that it has; what is undefined says why."""
+    _, frame = noisy("1f1b")
+    rows = pp.replay(frame, "1f1b", 4, 8, against=["gpipe", "zb-h1", "zb-v", "chimera", "hanayo"])
+    busy_s = rows.makespan_s * (1 - rows.idle_ratio)
+    assert busy_s[:5].values == pytest.approx(np.full(5, busy_s[0]))
+    assert rows.refused.notna().tolist() == [False] * 5 + [True]
+
+
+def test_a_trace_is_read_as_its_frame(tmp_path):
+    """Our own traces, and those of PyTorch's profiler, one file for each rank; slices of the GPU come first."""
+    run = pp.simulate("zb-v", 4, 8, forward=1, backward=2, comm=0.1)
+    run.to_trace(tmp_path / "run.json")
+    frame, files = run.to_frame(), []
+    for rank, rows in frame.groupby("rank"):
+        events = [{"ph": "X", "cat": "user_annotation", "name": "PP:0F0", "ts": 0, "dur": 1}]
+        events += [
+            {"ph": "X", "cat": "gpu_user_annotation", "name": f"PP:{row.operation}", "ts": 1e6 * row.start_s,
+             "dur": 1e6 * (row.end_s - row.start_s)} for row in rows.itertuples()
+        ]  # fmt: skip
+        files.append(tmp_path / f"{9 - rank}.json")
+        files[-1].write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}))
+    for source in (tmp_path / "run.json", files):
+        row = pp.replay(source, "zb-v", 4, 8, comm=0.1).iloc[0]
+        assert row.makespan_s == pytest.approx(run.makespan_s)
+        assert row.measured_s == pytest.approx(run.makespan_s, rel=1e-6)
+
+
+def test_letters_of_zero_bubble():
+    """B beside W is the gradient of the input."""
+    rows = [(0, letter, 1.0) for letter in "FBW"]
+    kinds = [row.kind for row in read_operation_times(frame_of(rows))]
+    assert kinds == [OpKind.F, OpKind.I, OpKind.W]
+
+
+def frame_of(rows):
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=["rank", "operation", "seconds"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "field", "rule"),
+    [
+        ([(0, "F", 1), (0, "X", 1)], "operation", "must be F, B, I or W"),
+        ([(0, "F", 1), (-1, "B", 1)], "rank", "whole number"),
+        ([(0, "F", "soon"), (0, "B", 1)], "seconds", "above 0"),
+        ([(0, "F", None), (0, "B", 1)], "seconds", "above 0"),
+        ([(0, "F", 1)], "operation", "forwards and backwards"),
+        ([(0, "F", 1), (0, "B", 1), (5, "B", 1)], "rank 5", "is not one of 2"),
+        ([(0, "F", 1), (0, "B", 1), (0, "B", 1)], "operation", "is there twice"),
+        ([(0, "F", 1), (0, "B", 1), (1, "F", 1)], "rank 1", "has no measured time"),
+        ([(0, "F", 1), (0, "B9", 1)], "operation", "is not in 1f1b"),
+        ([(0, "1F0", 1), (0, "B", 1)], "rank 0", "has the stages 0"),
+        ([(0, "F", 1), (0, "I", 1), (0, "W", 1)], "operation", "is not in 1f1b"),
+    ],
+)
+def test_rows_that_contradict_a_table_are_refused(rows, field, rule):
+    """In one line that names what is wrong."""
+    with refused(pp.PPModelError, field, rule):
+        pp.replay(frame_of(rows), "1f1b", 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("rank,operation\n0,F\n", "columns"),
+        ("rank,seconds\n0,1\n", "columns"),
+        ("rank,operation,start_s,end_s\n0,F,1,0\n", "end_s"),
+        ("rank,operation,start_s,end_s\n0,F,,1\n", "start_s"),
+    ],
+)
+def test_broken_files_are_refused(tmp_path, text, field):
+    """With file and line."""
+    (tmp_path / "rows.csv").write_text(text)
+    with refused(pp.PPModelError, field, where="rows.csv"):
+        pp.replay(tmp_path / "rows.csv", "1f1b", 2, 2)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"traceEvents": 3}', '{"traceEvents": [{"ph": "X", "name": "mm"}]}'])
+def test_a_trace_without_operations_is_refused(tmp_path, text):
+    """With the file's name."""
+    (tmp_path / "trace.json").write_text(text)
+    with refused(pp.PPModelError, "operations", "must be in the trace", where="trace.json"):
+        pp.replay(tmp_path / "trace.json", "1f1b", 2, 2)
+
+
+def test_the_command_says_where_the_time_goes(tmp_path, capsys):
+    """A line for each cause, a table of the other schedules, and the same numbers in JSON and CSV."""
+    from ppmodel.cli.process import main
+
+    run = pp.simulate("1f1b", 4, 8, forward=1, backward=2, comm=0.1)
+    run.to_frame().to_csv(tmp_path / "run.csv", index=False)
+    line = [
+        "replay",
+        str(tmp_path / "run.csv"),
+        "--schedule",
+        "1f1b",
+        "--pp",
+        "4",
+        "--microbatches",
+        "8",
+        "--comm",
+        "0.1",
+    ]
+    assert main([*line, "--against", "zb-h1", "--against", "hanayo"]) == 0
+    text = capsys.readouterr().out
+    assert {"bubble", "slower ranks", "transfers", "head of line", "refused:"} <= {
+        entry.strip() for at in text.splitlines() for entry in at.split("  ")
+    }
+    assert main([*line, "--json", "--csv", str(tmp_path / "out.csv")]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
+        (written,) = csv.DictReader(file)
+    assert row["makespan_s"] == pytest.approx(34.6) == float(written["makespan_s"])
+    assert row["refused"] is None
