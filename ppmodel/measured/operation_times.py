@@ -132,15 +132,15 @@ def _of_trace(path, place):
     for event in events:
         args = event.get("args") if event.get("name") == "thread_name" else None
         if isinstance(args, dict) and (match := _RANK.fullmatch(str(args.get("name")))):
-            tracks[event.get("pid"), event.get("tid")] = int(match[1])
+            tracks[_track(event)] = int(match[1])
     slices = [(event, match) for event in events if event.get("ph") == "X"
               and (match := _NAME.fullmatch(str(event.get("name")))) and match[3]]  # fmt: skip
     if tracks:  # ours: a message has the name of what made it
-        slices = [pair for pair in slices if (pair[0].get("pid"), pair[0].get("tid")) in tracks]
+        slices = [pair for pair in slices if _track(pair[0]) in tracks]
     of_gpu = [pair for pair in slices if pair[0].get("cat") == "gpu_user_annotation"]
     rows = []
     for event, match in of_gpu or slices:
-        where, rank = f"{path}: {match[0]}", tracks.get((event.get("pid"), event.get("tid")), default)
+        where, rank = f"{path}: {match[0]}", tracks.get(_track(event), default)
         seconds, start = 1e-6 * read_number(event, "dur", where), 1e-6 * _time(event, "ts", where)
         rows.append(_operation(rank, match, seconds, start, where))
     if not rows:
@@ -163,3 +163,7 @@ def _time(row, name, where):
     if not abs(value) < LARGEST:
         raise PPModelError(name, row.get(name), "must be a number", "write, for example, 12.5", where=where)
     return value
+
+
+def _track(event):
+    return str(event.get("pid")), str(event.get("tid"))
