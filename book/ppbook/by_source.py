@@ -19,10 +19,7 @@ from ppmodel.specs import DATA, framework_names, load_framework, load_model, loa
 
 RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
-DEEPSPEED = "vtrain_multi", "vtrain_single"
-_FRAMEWORKS = {name: framework for framework, names in FILES.items() for name in names} | dict.fromkeys(
-    DEEPSPEED, "deepspeed"
-)
+_FRAMEWORKS = {name: framework for framework, names in FILES.items() for name in names}
 _MFU = (0, 10, 20, 100), ("below 10 % MFU", "10 to 20 % MFU", "20 % MFU and more")
 _LOOKED_AT = "fitted", "inferred"
 

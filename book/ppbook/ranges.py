@@ -21,7 +21,8 @@ FILES = {
     "nemo": ("dgxc_h100", "mlperf_h100", "mlperf_b200", "nemo", "megatron_bridge"),
     "fsdp": ("llm_foundry_fsdp",),
     "nanotron": ("playbook_h100", "nanotron_h100"),
-    "megatron": ("korthikanti_a100", "layouts_a100", "bigscience_a100", "internevo_a100", "simumax_b200"),
+    "megatron": ("korthikanti_a100", "vtrain_multi", "vtrain_single", "bigscience_a100", "simumax_b200"),
+    "eager": ("layouts_a100", "internevo_a100"),
 }
 """The files with measured runs under each framework."""
 

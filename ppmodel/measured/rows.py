@@ -34,6 +34,7 @@ _NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 _SOURCES = {
     "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
     "nanotron": re.compile(r"nanotron|Playbook"), "deepspeed": re.compile(r"DeepSpeed"),
+    "eager": re.compile(r"Hagemann|InternEvo"),
 }  # fmt: skip
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}

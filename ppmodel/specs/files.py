@@ -66,7 +66,7 @@ def framework_names():
     Examples
     --------
     >>> framework_names()
-    ['deepspeed', 'fsdp', 'megatron', 'nanotron', 'nemo', 'plain']
+    ['deepspeed', 'eager', 'fsdp', 'megatron', 'nanotron', 'nemo', 'plain']
     """
     return sorted(path.stem for path in (DATA / "frameworks").glob("*.yaml"))
 

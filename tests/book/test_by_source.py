@@ -43,7 +43,8 @@ def test_what_is_asked_of_systems_that_nobody_fitted(unfitted, source, precision
 def test_stated_ranges_hold_about_nine_of_ten(unfitted):
     """Of the runs from 10 % MFU on, under frameworks that state a range."""
     rows = unfitted[unfitted.fastest_s.notna() & ~unfitted.source.str.contains("below")]
-    covered = rows.iteration_s.between(rows.fastest_s, rows.slowest_s).groupby(rows.framework).mean()
+    inside = rows.iteration_s.between(rows.fastest_s, rows.slowest_s)
+    covered = inside.groupby([rows.framework, rows.runs]).mean().groupby("framework").mean()  # files weigh the same
     assert covered.between(0.8, 0.97).all()
 
 
