@@ -4,8 +4,13 @@ PARAMETERS = {
     "table": {"pp": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
     "timeline": {"pp": 3, "microbatches": 4, "schedules": ["1f1b", "eager-1f1b"], "system": "mid_cp_slow_nw"},
     "bubble": {"pp": 4, "microbatches": [4, 8], "max_pp": 3, "max_microbatches": 4},
-    "runtime": {"pp": 4, "microbatches": [4, 8, 16], "systems": ["dgx_h100"], "p2p": "blocking"},
-    "nine-systems": {"pp": 4, "microbatches": [4, 8], "systems": ["mid_cp_slow_nw", "fast_cp_fast_nw"]},
+    "runtime": {
+        "pp": 4,
+        "microbatches": [4, 8, 16],
+        "systems": ["mid_cp_slow_nw", "fast_cp_fast_nw"],
+        "picture_systems": ["dgx_h100"],
+        "p2p": "blocking",
+    },
     "memory": {"pp": [4], "microbatches": [4, 8], "system": "mi300x"},
     "asymmetric": {"pp": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"]},
     "placements": {
