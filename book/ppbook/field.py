@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.analysis import advantages, agreement, places, reversals
-from ppmodel.analysis.orders import order_of_amounts, order_of_bubbles
+from ppmodel.analysis import advantages, agreement, reversals
+from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.schedules.cases import label
 
 PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
@@ -175,53 +175,3 @@ def costly_reversals(grid, clear):
     lost = rows.makespan_smaller_s / rows.makespan_faster_s - 1
     rows = rows.assign(promised=promised, lost=lost, clear=rows.by_network & (promised >= clear) & (lost >= clear))
     return rows.sort_values("lost", ascending=False, kind="stable", ignore_index=True)
-
-
-def clear_by_pair(grid, rows):
-    """Clear reversals by pair of schedules, of the points at which the first has the smaller bubble.
-
-    Parameters
-    ----------
-    grid : DataFrame
-        From `levels`, with systems.
-    rows : DataFrame
-        From `costly_reversals`.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``smaller_bubble, faster, reversals, points, share``.
-    """
-    bubbles = grid.pivot(index=_POINT, columns="label", values="table_bubble_ratio")
-    pairs = rows[rows.clear].groupby(["smaller_bubble", "faster"]).size().rename("reversals").reset_index()
-    labels = pairs[["smaller_bubble", "faster"]].values
-    orders = [order_of_bubbles(bubbles[first], bubbles[second]) for first, second in labels]
-    pairs["points"] = [int((order < 0).sum()) for order in orders]
-    pairs["share"] = pairs.reversals / pairs.points
-    # groups are in the order of their labels
-    return pairs.sort_values("reversals", ascending=False, kind="stable", ignore_index=True)
-
-
-def places_by_level(rows, systems):
-    """The place of every schedule at one size, 1 the best, at each level and on each of some systems.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        From `levels`, at one size.
-    systems : sequence of str
-        Places by time are those on each of these; the first gives the other levels.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``label, family, formula, table, without_network`` and one per system, by table and then time.
-    """
-    first = rows[rows.system == systems[0]]
-    levels = {
-        "formula": (order_of_bubbles, first.published_bubble_ratio),
-        "table": (order_of_bubbles, first.table_bubble_ratio),
-        "without_network": (order_of_amounts, first.without_network_s),
-    } | {system: (order_of_amounts, rows[rows.system == system].makespan_s) for system in systems}
-    placed = first[["label", "family"]].assign(**{level: places(*order) for level, order in levels.items()})
-    return placed.sort_values(["table", "without_network", systems[0], "label"], ignore_index=True)

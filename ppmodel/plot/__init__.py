@@ -8,4 +8,4 @@ from ppmodel.plot.ranges import plot_ranges
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.style import context, narrow, redrawn, titled
 from ppmodel.plot.themes import dark
-from ppmodel.plot.timelines import plot_race, plot_table, plot_timelines
+from ppmodel.plot.timelines import plot_table, plot_timelines

@@ -161,38 +161,6 @@ def plot_table(schedules, title, backward=2, note=""):
 
 
 @style.redrawn
-def plot_race(timelines, title, latest):
-    """Draw small simulated timelines below each other, each with its end time, the first to finish on top.
-
-    Parameters
-    ----------
-    timelines : dict of str to Timeline or Run
-        Heading to timeline.
-    title : str
-        Title of the figure.
-    latest : float
-        End of the time axis, so that several figures can be compared.
-
-    Returns
-    -------
-    matplotlib Figure
-        Half as wide as a page.
-    """
-    timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
-    order = sorted(timelines, key=lambda name: timelines[name].makespan_s)
-    size = (min(4.4, style.page_width()), 0.5 + 0.86 * len(order))
-    figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=size)
-    for place, (axis, name) in enumerate(zip(axes[:, 0], order, strict=True), start=1):
-        schedule, end = timelines[name].graph.schedule, timelines[name].makespan_s
-        draw_operations(axis, schedule, timelines[name].start_s, timelines[name].end_s, (0, latest), in_row=2)
-        axis.axvline(end, color=PATH_COLOUR, lw=1.5)
-        axis.text(end, schedule.num_ranks / 2 - 0.5, f" {end:.3g}", color=PATH_COLOUR, va="center", weight="bold")
-        axis.set_title(f"{place}. {name}", fontsize=10)
-        axis.axis("off")
-    return style.titled(figure, title, "")
-
-
-@style.redrawn
 def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, window=None):
     """Draw simulated timelines with their transfers below each other, on a shared axis of seconds.
 

@@ -113,7 +113,8 @@ PARAMETERS = {
         "multiples": [1, 2],
         "picture_pp": 4,
         "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
-        "race_comms": [0.1, 2.0],
+        "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
+        "long_multiple": 8,
     },
     "field-causes": {
         "pp": 4,
@@ -121,14 +122,6 @@ PARAMETERS = {
         "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
         "ratio_steps": 11,
         "factors": [0.5],
-    },
-    "field-choice": {
-        "pp": [4],
-        "multiples": [1, 2],
-        "picture_pp": 4,
-        "long_multiple": 8,
-        "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
-        "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
     },
     "sensitivity": {"pp": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
     "uncertainty": {

@@ -64,16 +64,9 @@ def test_field(recorded):
     assert grid.label.nunique() == recorded("field.json")["schedules"]
     reversals, ranks = recorded("field_reversals.csv"), recorded("field_ranks.csv")
     assert reversals.clear.sum() == recorded("field_totals.csv").clear.sum() == ranks.clear.sum() > 0
-    assert reversals.clear.sum() == recorded("field_pairs.csv").reversals.sum()
-    places = recorded("field_places.csv").set_index("label")
-    here = grid.query("system == 'fast_cp_slow_nw' and pp == 4 and microbatches == 8").set_index("label").makespan_s
-    assert places.fast_cp_slow_nw["1F1B"] == 1 + (here < here["1F1B"] * (1 - 1e-9)).sum()
     lost = recorded("field_negated.csv")
     assert (lost.by_network <= lost.negated).all()
     assert (lost.negated <= lost.smaller_bubble).all()
-    semantics = recorded("field_semantics.csv").set_index("p2p")
-    at_size = recorded("field_ranks.csv").query("microbatches == 8")
-    assert semantics.loc["overlapped", "median"] == at_size.table_time.median()
 
 
 def by_seconds(name, comm, **more):
@@ -115,7 +108,7 @@ def test_field_causes(recorded):
     assert (spread.within <= spread.schedules).all()
 
 
-@of("field-choice")
+@of("field")
 def test_field_choice(recorded):
     """What is chosen is the best of its kind on every system; verdicts follow from what is counted."""
     advice = recorded("field_advice.csv")
@@ -127,11 +120,6 @@ def test_field_choice(recorded):
     short = advice.query("kind == 'short transfers' and asked == 'fastest'")
     assert short.time_low.min() == pytest.approx(fastest["mid_cp_mid_nw"] / base["mid_cp_mid_nw"] - 1)
     assert (front.groupby("system").front.sum() > 0).all()
-    models = recorded("field_models.csv")
-    assert models.allreduce.tolist() == ["excluded"] * 4 + ["blocking"]
-    even = recorded("field_even.csv").set_index(["pp", "microbatches", "label"])
-    assert even.balanced_s[4, 8, "1F1B"] == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "dgx_h100"))
-    assert (even.slower >= -1e-9).all()
     verdicts = recorded("field_verdicts.csv").set_index("statement")
     facts = recorded("field_verdicts.json")
     assert facts["carries"] + facts["in_part"] + facts["does_not"] == facts["statements"] == len(verdicts) == 10
