@@ -3,6 +3,7 @@
 # make smoke reproduces one figure in half a minute, and compares its numbers
 # make test  runs the tests; make test-library those of ppmodel alone, which need no book
 # make bench measures speed
+# make archive packs code, data and the built book, with digests
 PYTHON ?= python3
 BIN := .venv/bin
 HTML := book/_build/html/index.html
@@ -16,7 +17,7 @@ export PPMODEL_MODEL = $(call given,MODEL)
 export PPMODEL_MEMORY = $(call given,MEMORY)
 unexport SYSTEM MODEL MEMORY
 
-.PHONY: help book pdf smoke test test-library test-lowest attack bench lint lock clean
+.PHONY: help book pdf smoke test test-library test-lowest attack bench archive lint lock clean
 
 help:
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
@@ -28,6 +29,7 @@ help:
 	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
 	@echo "make attack run all hostile inputs, which takes an hour; the tests run a sample"
 	@echo "make bench  time every stage of the work, and its peers, and write the tables of the README"
+	@echo "make archive pack the commit, the built book and a digest of every file into dist/"
 	@echo "make lint   check style and types"
 	@echo "make lock   pin the environment again (needs uv)"
 	@echo "make clean  remove the environment and everything built"
@@ -69,6 +71,16 @@ attack: .venv/.ready
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks
 
+# What an archive of research artefacts keeps: the same commit and book give the same bytes.
+NAME := ppmodel-$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+archive: $(HTML)
+	rm -rf dist/$(NAME) && mkdir -p dist/$(NAME)
+	git archive HEAD | tar -x -C dist/$(NAME)
+	cp -r book/_build/html dist/$(NAME)/built-book
+	cd dist/$(NAME) && find . -type f ! -name SHA256SUMS -print0 | LC_ALL=C sort -z | xargs -0 sha256sum > SHA256SUMS
+	tar --sort=name --mtime=@$$(git log -1 --format=%ct) --owner=0 --group=0 --numeric-owner -C dist -c $(NAME) | gzip -n > dist/$(NAME).tar.gz
+	rm -rf dist/$(NAME)
+
 # As a user's checker reads the package: strictly, and told nothing by our configuration.
 AS_A_USER := --config-file= --strict --follow-imports=silent --ignore-missing-imports --cache-dir .mypy_cache/user
 
@@ -83,4 +95,4 @@ lock:
 	  pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv book/_build results .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv book/_build dist results .pytest_cache .hypothesis .mypy_cache .ruff_cache
