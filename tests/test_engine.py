@@ -8,15 +8,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
-from twin import end_times, queue_times, rendezvous_times
+from twin import end_times, queue_times, rendezvous_times, streams_times
 
 from ppmodel import Schedule, build
 from ppmodel.compiled import using
-from ppmodel.costs import OpCosts, uniform_costs
+from ppmodel.costs import OpCosts, receivers, uniform_costs
+from ppmodel.costs.transfers import link_values
 from ppmodel.errors import CostError, PPModelError, TableError
 from ppmodel.export import parse_table
 from ppmodel.ops import OpKind
 from ppmodel.simulation import APART, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.specs import Link
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
@@ -65,6 +67,58 @@ def test_both_engines_and_the_twin_agree_on_rendezvous(case, allreduce):
     for column, times_s in zip(path[1:], twin or (), strict=False):
         expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
         np.testing.assert_allclose(column, expected, rtol=0, atol=1e-9, equal_nan=True)
+
+
+@st.composite
+def delayed_cases(draw):
+    """A case and the delays of some directed links; half of all cases have costs of half seconds, which make ties."""
+    schedule, costs = draw(cases() | random_cases())
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    ends = [(a, b) for a in range(schedule.num_ranks) for b in range(schedule.num_ranks) if a != b]
+    delays = {pair: float(random.integers(0, 9)) / 2 for pair in ends if random.random() < 0.3}
+    if draw(st.booleans()):
+        halves = {name: np.round(2 * getattr(costs, name)) / 2 for name in ("compute_s", "occupancy_s", "latency_s")}
+        costs = replace(costs, **halves, overlap_factor=1.0, pairs=None)
+    return schedule, costs, delays
+
+
+def with_delays(schedule, costs, delays):
+    """Costs with the delays of links, by sender and receiver."""
+    links = [Link(*ends, both_ways=False, delay_s=delay) for ends, delay in delays.items()]
+    delay_s, _ = link_values(links, schedule.placement, receivers(schedule))
+    latency_s = (costs.latency_s if costs.latency_s.ndim == 3 else costs.latency_s[:, None]) + delay_s
+    return replace(costs, latency_s=latency_s, delay_s=delay_s)
+
+
+@settings(max_examples=500)
+@given(delayed_cases(), allreduces)
+def test_both_engines_and_the_twin_agree_on_streams(case, allreduce):
+    """Every time of every operation, for all schedules and for tables by chance; none of them deadlocks."""
+    schedule, costs, delays = case
+    graph, delayed = compile_graph(schedule, "streams", allreduce), with_delays(*case)
+    with using(True):
+        path, events = (np.stack([getattr(run(graph, delayed), c) for c in COLUMNS]) for run in (run_graph, run_events))
+    with using(False):
+        plain = run_graph(graph, delayed)
+    np.testing.assert_array_equal(path, events)
+    np.testing.assert_array_equal(path, np.stack([getattr(plain, column) for column in COLUMNS]))
+    for column, times_s in zip(path[1:], streams_times(schedule, costs, delays, allreduce), strict=True):
+        expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
+        np.testing.assert_allclose(column, expected, rtol=0, atol=1e-9, equal_nan=True)
+
+
+@given(delayed_cases())
+def test_streams_wait_at_least_as_long_as_messages_take(case):
+    """They are never faster than `latency`, and never faster with more of anything: their order does not change."""
+    schedule, costs, delays = case
+    costs = with_delays(schedule, costs, delays)
+    base, latency = (run_graph(compile_graph(schedule, p2p), costs).makespan_s for p2p in ("streams", "latency"))
+    assert base >= latency - 1e-9
+    for name in ("compute_s", "occupancy_s", "latency_s"):
+        slower = replace(costs, **{name: getattr(costs, name) + 0.3})
+        assert run_graph(compile_graph(schedule, "streams"), slower).makespan_s >= base - 1e-9
+    longer = with_delays(schedule, case[1], {ends: delay + 0.5 for ends, delay in delays.items()})
+    assert run_graph(compile_graph(schedule, "streams"), longer).makespan_s >= base - 1e-9
 
 
 @settings(max_examples=200)
@@ -291,6 +345,7 @@ def test_a_transfer_occupies_what_its_semantics_says():
         "blocking": 1 + 3.5 + 1 + 3.5 + 3.5,  # sent at 9, then received
         "overlapped_nic": 4 + 3.5,  # of two ranks, as the link
         "rendezvous": 1 + 3.5 + 1 + 3.5,  # both ranks are held for 3.5, each time
+        "streams": 1 + 3.5 + 3.5,  # the first holds both ranks' streams until it has arrived
     }
 
 

@@ -207,6 +207,118 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
     return end | step_ends(schedule, costs, max([*clock, *end.values()]), {}), sent, there
 
 
+def plan(schedule):
+    """When the plan by which ranks issue has each operation begin and end, in thousandths of a forward.
+
+    All reductions are in it, where the table has them, and take no time.
+    """
+    rows, home, source, _ = in_plain_words(schedule)
+    rows = with_reductions(schedule, rows, source, "blocking")
+    clock, begin, end = [0] * len(rows), {}, {}
+    while any(rows):
+        for rank, row in enumerate(rows):
+            if not row:
+                continue
+            ends = {op: [rank] for op in row[0]}
+            if row[0][0].kind == R:
+                of_stage = [other for other in rows if other and (other[0][0].kind, other[0][0].stage) == row[0][0][:2]]
+                if len(of_stage) < schedule.num_replicas:
+                    continue
+                ends = {other[0][0]: [rows.index(other)] for other in of_stage}
+            if any(source[op] is not None and source[op] not in end for op in ends):
+                continue
+            late = {op: source[op] in home and op in home and home[op] != home[source[op]] for op in ends}
+            now = max(end[source[op]] + late[op] if source[op] is not None else 0 for op in ends)
+            now = max([now, *(clock[other] for others in ends.values() for other in others)])
+            length = sum({F: 1000, B: 2000, I: 1000, W: 1000, R: 0}[op.kind] for op in ends)
+            for op, others in ends.items():
+                begin[op], end[op] = now, now + length
+                for other in others:
+                    clock[other] = now + length
+            for other in {other for others in ends.values() for other in others}:
+                rows[other].pop(0)
+    return begin, end
+
+
+def streams_times(schedule, costs, delays, allreduce="excluded"):
+    """When each operation ends, and when its message is sent and there, where transfers are kernels behind one queue.
+
+    Each rank walks a list of cells and of ends of messages: those of a peer wait for one another, and what comes later
+    in the list for the start of all that comes before it. `delays` are those of links, by sender and receiver.
+    """
+    rows, home, source, receiver = in_plain_words(schedule)
+    begin, due = plan(schedule)
+    number = {schedule.op(index): index for index in range(schedule.num_operations)}
+    rows = [[tuple(cell) for cell in row] for row in with_reductions(schedule, rows, source, allreduce)]
+    lists = []
+    for rank, row in enumerate(rows):
+        posts = [op for op in receiver if rank in (home[op], receiver[op])]
+        items = [((begin[cell[0]], 1, 0), cell) for cell in row]
+        items += [((due[op], 0, number[op]), op) for op in posts]
+        cells = {cell: place for place, cell in enumerate(row)}
+        items.sort(key=lambda item: (item[0], cells.get(item[1], 0) if isinstance(item[1][0], tuple) else 0))
+        items = [(what, when[0]) for when, what in items]
+        for place in range(1, len(items)):
+            (before, _), (this, when) = items[place - 1 : place + 1]
+            is_receive = this in receiver and receiver[this] == rank
+            if is_receive and before not in receiver and before[0].kind != R and when <= due[before[0]]:
+                items[place - 1 : place + 1] = items[place - 1 : place + 1][::-1]
+        lists.append([what for what, _ in items])
+    busy, head, last = [0.0] * len(lists), [0.0] * len(lists), {}
+    posted, sent, there, end = {}, {}, {}, {}
+    shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
+    compute, occupied, late = (table.reshape(shape) for table in costs.by_class(schedule.num_replicas))
+
+    def of(table, op):
+        return table[op.kind, op.replica, op.stage]
+
+    went = True
+    while went:
+        went = False
+        for rank, items in enumerate(lists):
+            while items:
+                what = items[0]
+                if what in receiver:
+                    ends = (home[what], receiver[what])
+                    before = last.get((rank, frozenset(ends)))
+                    if before is not None and before not in there:
+                        break
+                    delay = delays.get(ends, 0.0) if rank == home[what] else 0.0
+                    head[rank] = max(busy[rank], head[rank], there.get(before, 0.0)) + delay
+                    last[rank, frozenset(ends)] = what
+                    if what in posted:
+                        sent[what] = max(posted[what], head[rank])
+                        there[what] = sent[what] + of(occupied, what) + of(late, what)
+                    posted[what] = head[rank]
+                else:
+                    group, at = [(op, rank) for op in what], {rank}
+                    if what[0].kind == R:
+                        heads = [(other[0], number) for number, other in enumerate(lists) if other]
+                        group = [
+                            (cell[0], number) for cell, number in heads
+                            if cell not in receiver and cell[0].kind == R and cell[0].stage == what[0].stage
+                        ]  # fmt: skip
+                        at = {number for _, number in group}
+                        if len(group) < schedule.num_replicas:
+                            break
+                    taken = {op for op, _ in group if what[0].kind != R and source[op] in receiver}
+                    taken = {op for op in taken if home[op] != home[source[op]]}
+                    needs = [(source[op], there if op in taken else end) for op, _ in group if source[op] is not None]
+                    if any(needed not in times for needed, times in needs):
+                        break
+                    now = max([times[needed] for needed, times in needs] + [max(busy[d], head[d]) for d in at])
+                    lengths = [of(compute, op) for op, _ in group]
+                    length = max(lengths) if what[0].kind == R else sum(lengths) * shorter(what, costs)
+                    for op, number_ in group:
+                        head[number_], busy[number_], end[op] = now, now + length, now + length
+                    for other in at - {rank}:
+                        lists[other].pop(0)
+                items.pop(0)
+                went = True
+    assert not any(lists), "a deadlock"
+    return end | step_ends(schedule, costs, max(end.values()), {}), sent, there
+
+
 def beside_ends(schedule, costs, rows, source, end):
     """When reductions end that run beside the ranks, each rank's one after the other, once all replicas are ready."""
     rows, free, ends = [[op for (op,) in row] for row in rows], [0.0] * len(rows), {}

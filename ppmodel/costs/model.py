@@ -65,7 +65,10 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
         if schedule.joined.any() and schedule.pairs.keys:
             times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
             pairs, handed = pair_costs(schedule, of_stages, times, early=layout.hand_on == "when_ready")
-    return OpCosts(compute, *transfers, nics=links.nics, pairs=pairs, handed=handed, offload=offload, stages=of_stages)
+    return OpCosts(
+        compute, *transfers, nics=links.nics, pairs=pairs, handed=handed, offload=offload, stages=of_stages,
+        delay_s=links.delay_s,
+    )  # fmt: skip
 
 
 def cell_streams_of(schedule, model, system, layout):

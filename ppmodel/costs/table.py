@@ -31,6 +31,8 @@ class OpCosts:
         as they leave it, at the receiver's, first come, first served; a NIC's two directions are independent. Transfers
         occupy NICs only under ``overlapped`` and ``overlapped_nic``. Without `nics`, each directed pair of ranks has
         its own link under the former, and each rank its own NIC under the latter.
+    delay_s : ndarray of float, shape (6, num_replicas, num_stages), optional
+        The part of `latency_s` that links add. It matters under ``streams`` alone: see `simulation.streams`.
     overlap_factor : float
         Duration of a cell with a forward and a backward (F&B) over the sum of its operations; other shared cells take
         the sum.
@@ -64,6 +66,7 @@ class OpCosts:
     handed: dict | None = None
     offload: object = None
     stages: object = None
+    delay_s: np.ndarray | None = None
 
     def __post_init__(self):
         tables = [np.asarray(getattr(self, name), dtype=float) for name in _TABLES]
@@ -115,7 +118,7 @@ class OpCosts:
         costs, flat = object.__new__(cls), tables.reshape(-1)
         tables.setflags(write=False)
         costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, pairs=None)
-        costs.__dict__.update(handed=None, offload=None, stages=None)
+        costs.__dict__.update(handed=None, offload=None, stages=None, delay_s=None)
         costs.__dict__["_flat"] = flat
         if not are_seconds(flat):
             costs._refuse_values()

@@ -23,7 +23,7 @@ class Links(NamedTuple):
         `delay_s` if links have bandwidths of their own.
     nics : tuple of int, length num_ranks, or None
         As in `OpCosts`.
-    delay_s : ndarray of float, shape (6, num_replicas, num_stages), or 0
+    delay_s : ndarray of float, shape (6, num_replicas, num_stages), optional
         What each transfer takes longer because of its link.
     """
 
@@ -31,7 +31,7 @@ class Links(NamedTuple):
     between: tuple
     inside: tuple
     nics: tuple | None
-    delay_s: np.ndarray | float = 0.0
+    delay_s: np.ndarray | None = None
 
 
 def pipeline_links(schedule, model, system, layout=None):
@@ -61,7 +61,7 @@ def pipeline_links(schedule, model, system, layout=None):
     """
     num_bytes = sent_bytes(schedule, model, system, layout)
     gpus = 1 if layout is None else layout.rank_gpus
-    delay_s, own = link_values(system.links, schedule.placement, receivers(schedule)) if system.links else (0.0, None)
+    delay_s, own = link_values(system.links, schedule.placement, receivers(schedule)) if system.links else (None, None)
     if system.nodes is None:
         between = hockney_s(num_bytes, system, own=own)
         return Links(None, between, between, None, delay_s)
@@ -117,7 +117,7 @@ def transfer_costs(schedule, links):
     else:
         occupancy, latency = np.empty((2, *(np.shape(links.delay_s) or (_NUM_KINDS, schedule.num_stages))))
         occupancy[:], latency[:] = links.between
-    return occupancy, latency + links.delay_s
+    return occupancy, latency if links.delay_s is None else latency + links.delay_s
 
 
 def link_kinds(schedule, nodes):

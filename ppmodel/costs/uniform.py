@@ -100,9 +100,11 @@ def uniform_costs(
         if link.bandwidth_bytes_per_s is not None:
             rule = "has a bandwidth, which needs a model and a system"
             raise CostError("links", link, rule, "give model and system, or a delay alone")
-    delay_s = link_values(links, schedule.placement, receivers(schedule))[0] if links else 0.0
+    delay_s = link_values(links, schedule.placement, receivers(schedule))[0] if links else None
     transfers = transfer_costs(schedule, Links(nodes, between, inside, None, delay_s))
-    return OpCosts(tables[0], *transfers, overlap_factor=factor, nics=tuple(nodes) if shared_nic else None)
+    return OpCosts(
+        tables[0], *transfers, overlap_factor=factor, nics=tuple(nodes) if shared_nic else None, delay_s=delay_s
+    )
 
 
 def _require_seconds(name, value):

@@ -220,8 +220,11 @@ def _by_level(level, share, following):
 
 
 @loop(fills=("times",))
-def group_slots(length, source, rank, group, order, num_ranks, times):
-    """Fill in start and end of every group in slots, each as early as its ranks and inputs allow."""
+def group_slots(length, source, late, rank, group, order, num_ranks, times):
+    """Fill in start and end of every group in slots, each as early as its ranks and inputs allow.
+
+    `late` says how many slots the input of each operation takes from its source.
+    """
     start, end, free = times[0], times[1], filled(0, num_ranks)
     first = 0
     while first < len(order):
@@ -230,7 +233,7 @@ def group_slots(length, source, rank, group, order, num_ranks, times):
             op = order[last]
             ready = max(ready, free[rank[op]])
             if source[op] != NONE:
-                ready = max(ready, end[group[source[op]]])
+                ready = max(ready, end[group[source[op]]] + late[op])
             last += 1
         start[current], end[current] = ready, ready + length[current]
         for place in range(first, last):

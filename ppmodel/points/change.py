@@ -188,7 +188,8 @@ class Change:
         compute[OpKind.R] *= self.collectives * self.network
         return replace(
             costs, compute_s=compute, occupancy_s=costs.occupancy_s * self.network,
-            latency_s=costs.latency_s * self.network, overlap_factor=costs.overlap_factor * self.overlap,
+            latency_s=costs.latency_s * self.network, delay_s=costs.delay_s if self.network else None,
+            overlap_factor=costs.overlap_factor * self.overlap,
         )  # fmt: skip
 
 

@@ -64,7 +64,10 @@ def iterations_of(graph, points, costs, makespans_s):
     resident_s = np.array(makespans_s, dtype=float)
     if offloaded := [place for place, entry in enumerate(costs) if entry.offload]:
         resident_s[offloaded] = makespans(graph, [resident[place] for place in offloaded])
-    free = [replace(entry, **dict.fromkeys(_TRANSFERS, 0 * entry.occupancy_s), nics=None) for entry in resident]
+    free = [
+        replace(entry, **dict.fromkeys(_TRANSFERS, 0 * entry.occupancy_s), nics=None, delay_s=None)
+        for entry in resident
+    ]
     free_s = makespans(graph, free)
     whole_s = np.empty(len(points))
     for is_hidden in (False, True):

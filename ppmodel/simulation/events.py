@@ -2,7 +2,7 @@
 
 from ppmodel.kernels.events import events
 from ppmodel.simulation.checks import check_fit, durations, filled_timeline, refuse_overflow, shares_of
-from ppmodel.simulation.rendezvous import rendezvous_timeline
+from ppmodel.simulation.streams import posted_timeline
 
 
 def run_events(graph, costs, factors=None):
@@ -13,7 +13,8 @@ def run_events(graph, costs, factors=None):
     (operations that end, links and NICs that become free, arrivals, messages taken in, messages sent, reductions that
     reach their links, results sent before their cell ends, copies that are back), and those of one kind by their
     operation's position in the graph. Since queues serve first come, first served, less work may take longer where NICs
-    are shared or reductions occupy links (Graham, 1969). Under ``rendezvous``, where nothing queues, it is `run_graph`.
+    are shared or reductions occupy links (Graham, 1969). Under ``rendezvous`` and ``streams``, where nothing queues at
+    links, it is `run_graph`.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def run_events(graph, costs, factors=None):
     graph = graph.on(costs.nics)
     check_fit(graph, costs, factors)
     if graph.meets:
-        timeline = rendezvous_timeline(graph, costs, factors)
+        timeline = posted_timeline(graph, costs, factors)
     else:
         columns, shares = durations(graph, costs, factors), shares_of(graph, costs)
         arrays = *graph.for_events, columns, float(costs.overlap_factor), graph.occupied, shares

@@ -16,13 +16,14 @@ from ppmodel.kernels.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.kernels.tables import renumbered
 from ppmodel.ops import OpKind
 from ppmodel.simulation.exchanges import exchanges_of
+from ppmodel.simulation.issue import issue_order
 from ppmodel.tables import NO_OPERATION, Schedule
 
 BUFFERED = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
 """Communication semantics under which any table runs, in an order independent of costs: messages wait for their
 receivers, and those of one pair of ranks never occupy another pair's link."""
 
-P2P = (*BUFFERED, "overlapped_nic", "rendezvous")
+P2P = (*BUFFERED, "overlapped_nic", "rendezvous", "streams")
 """Communication semantics of a point-to-point transfer; see `compile_graph`."""
 
 APART = ("excluded", "overlapped", "blocking")
@@ -34,7 +35,7 @@ ALLREDUCE = (*APART, "overlapped_links")
 _OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
     "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
     "blocking_recv": (False, True, False), "blocking": (True, True, False), "rendezvous": (True, True, False),
-    "overlapped_nic": (False, False, True),
+    "overlapped_nic": (False, False, True), "streams": (False, False, False),
 }  # fmt: skip
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2, "overlapped_links": 2}
 
@@ -236,8 +237,8 @@ class ExecutionGraph:
 
     @property
     def meets(self):
-        """Whether a transfer occupies sender and receiver at the same time."""
-        return self.p2p == "rendezvous"
+        """Whether a transfer waits until sender and receiver have both posted it."""
+        return self.p2p in ("rendezvous", "streams")
 
     @cached_property
     def exchanges(self):
@@ -250,6 +251,14 @@ class ExecutionGraph:
         columns = (self.stream, self.source, self.group_start)
         columns = tuple(column.astype(np.int32) for column in columns)
         return (*columns, self.remote, self.reduces, self.overlaps, tuple(self.exchanges))
+
+    @cached_property
+    def for_streams(self):
+        """The arrays that compiled engines read under ``streams``; see `kernels.streams`."""
+        issued, receiver, pair, num_pairs = issue_order(self)
+        columns = (issued, self.stream, self.source, receiver, pair, self.group_start)
+        columns = tuple(column.astype(np.int32) for column in columns)
+        return (*columns, self.remote, self.reduces, self.overlaps, (num_pairs, 2 * self.schedule.num_ranks))
 
     @cached_property
     def instructions_by_operation(self):
@@ -285,12 +294,13 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
     ----------
     schedule : Schedule
         The table; its order is kept.
-    p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
-        What a transfer occupies: nothing; its directed link, first in first out in the sender's
+    p2p : str
+        One of `P2P`: what a transfer occupies: nothing; its directed link, first in first out in the sender's
         program order (the default); the NICs of its sender and its receiver, one per rank unless
         nodes share them; the sending rank; the receiving rank before the consumer starts; first
         the sender, then the receiver; sender and receiver at the same time, each waiting for the
-        other, see `rendezvous`. Links and NICs serve messages first come, first served; those of
+        other, see `rendezvous`; a stream of each rank for each peer, on which transfers wait as kernels do, see
+        `streams`. Links and NICs serve messages first come, first served; those of
         the same time in the order that `run_events` states.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
         Whether gradient all-reduces are left out (the default), overlap the ranks' computation, or

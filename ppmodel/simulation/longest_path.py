@@ -14,7 +14,7 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation.checks import check_fit, durations, plan_of, refuse_overflow, shares_of, step_lengths
 from ppmodel.simulation.copies import CopyStreams
 from ppmodel.simulation.events import run_events
-from ppmodel.simulation.rendezvous import rendezvous_timeline
+from ppmodel.simulation.streams import posted_timeline
 from ppmodel.simulation.timeline import Timeline
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.slots import sweep_of
@@ -64,7 +64,7 @@ def run_graph(graph, costs, factors=None):
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
     if graph.meets:
-        timeline = rendezvous_timeline(graph, costs, factors)
+        timeline = posted_timeline(graph, costs, factors)
     elif factors is None and graph.nics is None and not (costs.handed or costs.offload) and graph.first_use():
         timeline = _swept(graph, costs) or _timeline(graph, costs, factors)
     else:

@@ -1,0 +1,62 @@
+"""Transfers as kernels on streams, which wait there for their peers; what is issued behind them waits, too."""
+
+from ppmodel.compiled import filled, loop
+
+NONE = -1
+
+
+@loop(fills=("times", "copied"))
+def streams(
+    issued, stream, source, receiver, pair, group_start, remote, reduces, overlaps, sizes, durations, overlap_factor,
+    copies, times, copied,
+):  # fmt: skip
+    """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
+
+    `issued`, `receiver` and `pair` are those of `simulation.issue.issue_order`; `sizes` are the numbers of pairs and of
+    streams; `durations` those of operations, transfers and delays; `copies` and `copied` are as in
+    `paths.longest_path`.
+    """
+    compute, transfer, delay = durations
+    num_pairs, num_streams = sizes
+    free, head = filled(0.0, num_streams), filled(0.0, num_streams)  # last operation's end; last kernel's start
+    channel = filled(0.0, num_pairs)
+    if copies is not None:
+        seconds, needs, fetch_start, fetch = copies
+        out_free, in_free = filled(0.0, num_streams), filled(0.0, num_streams)
+    for what in issued:
+        if what < 0:  # both ends of a message
+            op = -1 - what
+            here, there, between = stream[op], receiver[op], pair[op]
+            head[here] = max(head[here], free[here], channel[between]) + delay[op]
+            head[there] = max(head[there], free[there], channel[between])
+            times[2][op] = max(head[here], head[there])
+            times[3][op] = channel[between] = times[2][op] + transfer[op]
+            continue
+
+        first, last = group_start[what], group_start[what + 1]
+        ready, together, longest = 0.0, 0.0, 0.0
+        for op in range(first, last):
+            own, needed = stream[op], source[op]
+            ready = max(ready, free[own], head[own])
+            if needed != NONE:
+                ready = max(ready, times[3][needed] if remote[op] else times[1][needed])
+            together += compute[op]
+            longest = max(longest, compute[op])
+        if copies is not None:  # start copies back in, and wait for those that are needed
+            for op in range(first, last):
+                for place in range(fetch_start[op], fetch_start[op + 1]):
+                    forward, own = fetch[place], stream[op]
+                    copied[2][forward] = max(free[own], copied[1][forward], in_free[own])
+                    copied[3][forward] = in_free[own] = copied[2][forward] + seconds[forward]
+            for op in range(first, last):
+                if needs[op] != NONE:
+                    ready = max(ready, copied[3][needs[op]])
+        if last - first > 1 and not reduces[first]:
+            longest = overlap_factor * together if overlaps[first] else together
+        for op in range(first, last):
+            own = stream[op]
+            times[0][op], times[1][op] = ready, ready + longest
+            head[own], free[own] = ready, ready + longest
+            if copies is not None and seconds[op] >= 0:
+                copied[0][op] = max(ready + longest, out_free[own])
+                copied[1][op] = out_free[own] = copied[0][op] + seconds[op]

@@ -1,0 +1,49 @@
+"""Transfers that wait until both ends have posted them: ranks that stop for them, or streams of kernels.
+
+Under ``streams``, sends and receives are kernels. A rank has a stream for computing and one for each peer, which both
+directions share, and its host issues operations and both ends of transfers into one queue, in the order of
+`issue.issue_order`. A kernel starts only once all that were issued before it on its rank have started, so that what is
+behind a waiting transfer waits, too (head of line). An end of a transfer is posted when the operation issued before it
+has ended and its stream is free; a sender's end on a link with a delay, that much later. The transfer starts when both
+ends are posted, and occupies both streams from then on for its occupancy and latency, but no rank's computing. An
+operation also waits for the one before it and for its inputs.
+
+So a rank waits for a transfer that it does not need if its peer is late, or its link delayed: measured runs of
+zero-bubble schedules over a delayed link behave like this, those of 1F1B in Megatron-LM like ``rendezvous``, and those
+whose transfers host processes make like ``latency``. Where transfers are short and no link differs, all are alike.
+"""
+
+import numpy as np
+
+from ppmodel.kernels.streams import streams
+from ppmodel.simulation.checks import durations, filled_timeline
+from ppmodel.simulation.rendezvous import rendezvous_timeline
+
+
+def posted_timeline(graph, costs, factors=None):
+    """Simulate a graph under ``rendezvous`` or ``streams``.
+
+    Parameters
+    ----------
+    graph, costs, factors
+        As in `run_graph`.
+
+    Returns
+    -------
+    Timeline
+
+    Raises
+    ------
+    TableError
+        As for `rendezvous_timeline`; no table deadlocks under ``streams``.
+    """
+    if graph.p2p == "rendezvous":
+        return rendezvous_timeline(graph, costs, factors)
+    compute, occupancy, latency = durations(graph, costs, factors)
+    delay = np.zeros(len(compute)) if costs.delay_s is None else costs.delay_s.ravel()[graph.cost_class]
+    columns, factor = (compute, occupancy + (latency - delay), delay), float(costs.overlap_factor)
+
+    def fill(times, copies, copied):
+        streams.run(2 * graph.num_operations, *graph.for_streams, columns, factor, copies, times, copied)
+
+    return filled_timeline(graph, costs, factors, fill)
