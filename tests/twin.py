@@ -207,13 +207,10 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
     return end | step_ends(schedule, costs, max([*clock, *end.values()]), {}), sent, there
 
 
-def plan(schedule):
-    """When the plan by which ranks issue has each operation begin and end, in thousandths of a forward.
-
-    All reductions are in it, where the table has them, and take no time.
-    """
+def plan(schedule, allreduce):
+    """When the plan by which ranks issue has each operation begin and end, in thousandths of a forward; sums take 0."""
     rows, home, source, _ = in_plain_words(schedule)
-    rows = with_reductions(schedule, rows, source, "blocking")
+    rows = with_reductions(schedule, rows, source, allreduce)
     clock, begin, end = [0] * len(rows), {}, {}
     while any(rows):
         for rank, row in enumerate(rows):
@@ -247,7 +244,7 @@ def streams_times(schedule, costs, delays, allreduce="excluded"):
     in the list for the start of all that comes before it. `delays` are those of links, by sender and receiver.
     """
     rows, home, source, receiver = in_plain_words(schedule)
-    begin, due = plan(schedule)
+    begin, due = plan(schedule, allreduce)
     number = {schedule.op(index): index for index in range(schedule.num_operations)}
     rows = [[tuple(cell) for cell in row] for row in with_reductions(schedule, rows, source, allreduce)]
     lists = []

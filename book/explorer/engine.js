@@ -198,6 +198,73 @@
     return run;
   }
 
+  // ---- streams: transfers are kernels, behind one queue for each rank -----------------------------
+
+  // Cells, and messages for both of their ends, in an order that agrees with that in which every rank issues its own: by
+  // planned times, a message at its producer's end and before cells. But a cell comes behind the last of the receives
+  // that are due right after its start, while it is planned to run.
+  function issued(table) {
+    if (table.issued) return table.issued;
+    const { ranks, size, cells, cell, cellStart, rankStart, taker, source, remote } = table;
+    const plan = longestPath(table, Float64Array.from(table.kind, (kind) => (kind === B ? 2000 : 1000)), 1, "latency", 1);
+    const items = Array.from({ length: cells }, (_, at) => [plan.start[at], size, 1, at]);
+    for (let own = 0; own < ranks; own++) {
+      const mine = [];
+      for (let at = cell[rankStart[own]]; at <= cell[rankStart[own + 1] - 1]; at++) {
+        mine.push([plan.start[at], 1, at, false]);
+        for (let op = cellStart[at]; op < cellStart[at + 1]; op++) {
+          if (taker[op] !== NONE) mine.push([plan.end[at], 0, op, false]);
+          if (remote[op]) mine.push([plan.end[cell[source[op]]], 0, source[op], true]);
+        }
+      }
+      mine.sort((one, other) => one[0] - other[0] || one[1] - other[1] || one[2] - other[2]);
+      let before = NONE;
+      for (const [time, isCell, number, comes] of mine) {
+        if (!comes) before = isCell ? number : NONE;
+        else if (before !== NONE && time <= plan.end[before]) [items[before][0], items[before][1]] = [time, number];
+      }
+    }
+    for (let op = 0; op < size; op++) if (taker[op] !== NONE) items.push([plan.end[cell[op]], op, 0, op]);
+    items.sort((one, other) => one[0] - other[0] || one[1] - other[1] || one[2] - other[2]);
+    return (table.issued = items);
+  }
+
+  function streams(table, seconds, transfer, overlap) {
+    const { ranks, rank, taker, source, remote, cellStart, cells } = table;
+    const run = blank(table, false);
+    const { start, end, sent, arrived, cause } = run;
+    const none = (count) => [new Float64Array(count), new Int32Array(count).fill(NONE)];
+    const [free, freeNode] = none(ranks), [head, headNode] = none(ranks), [channel, channelNode] = none(ranks * ranks);
+    const put = (own, time, because) => {
+      if (time >= head[own]) [head[own], headNode[own]] = [time, because];
+    };
+    for (const [, , isCell, number] of issued(table)) {
+      if (isCell) {
+        const own = rank[cellStart[number]];
+        put(own, free[own], freeNode[own]);
+        for (let op = cellStart[number]; op < cellStart[number + 1]; op++) {
+          if (remote[op]) put(own, arrived[source[op]], cells + source[op]);
+        }
+        start[number] = head[own];
+        cause[number] = headNode[own];
+        free[own] = end[number] = start[number] + cellSeconds(table, number, seconds, overlap);
+        freeNode[own] = number;
+        continue;
+      }
+      const ends = [rank[number], rank[taker[number]]], pair = Math.min(...ends) * ranks + Math.max(...ends);
+      for (const own of ends) {
+        put(own, free[own], freeNode[own]);
+        put(own, channel[pair], channelNode[pair]);
+      }
+      const late = head[ends[1]] > head[ends[0]] ? ends[1] : ends[0];
+      sent[number] = head[late];
+      cause[cells + number] = headNode[late];
+      arrived[number] = channel[pair] = sent[number] + transfer;
+      channelNode[pair] = cells + number;
+    }
+    return run;
+  }
+
   // ---- overlapped_nic: a rank's messages queue at its NIC -----------------------------------------
 
   // A NIC sends one message at a time, in the order in which they are ready, and takes in one at a time, in the order in
@@ -283,7 +350,7 @@
 
   function simulate(table, costs) {
     const seconds = durations(table, costs), transfer = costs.comm / table.parts, { overlap = 1 } = costs;
-    const engine = { rendezvous, overlapped_nic: queued }[costs.p2p];
+    const engine = { rendezvous, streams, overlapped_nic: queued }[costs.p2p];
     const run = engine ? engine(table, seconds, transfer, overlap) : longestPath(table, seconds, transfer, costs.p2p, overlap);
     run.table = table;
     if (run.deadlock) return Object.assign(run, { makespan: NaN, idle: NaN, span: NaN });

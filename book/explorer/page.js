@@ -24,7 +24,7 @@
     latency: "nothing: latency", overlapped: "its link: overlapped", overlapped_nic: "both NICs: overlapped_nic",
     blocking_send: "the sender: blocking_send",
     blocking_recv: "the receiver: blocking_recv", blocking: "both in turn: blocking",
-    rendezvous: "both at once: rendezvous",
+    rendezvous: "both at once: rendezvous", streams: "a stream for each peer: streams",
   };
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
   const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, overlap: 1e-6, slow_factor: 1e-6, comm: 0 }, MOST = 1e6;

@@ -85,8 +85,8 @@ def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p
     2(S-1) transfers are exposed where a transfer occupies no rank, 2(S-1) + 2(B-1) where it occupies one, and twice
     that where it occupies both: then every rank has to handle the transfers of each microbatch in turn. With two stages
     no rank both receives and sends in one direction, so `blocking` exposes 4 + 2(B-1). Under `rendezvous` a transfer
-    holds two ranks at once, and 2(S-1) + 4(B-1) are exposed, or 2 + 2(B-1) with two stages. Under `overlapped`, c <=
-    min(F, Bw) is assumed: a link carries one message while the next is computed. Derived here.
+    holds two ranks at once, and 2(S-1) + 4(B-1) are exposed, or 2 + 2(B-1) with two stages. Under `overlapped` and
+    `streams`, c <= min(F, Bw) is assumed: a link carries one message while the next is computed. Derived here.
 
     Parameters
     ----------
@@ -134,7 +134,8 @@ def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2
     in all but one of S rounds. Where a transfer occupies one rank, one fewer than with GPipe is exposed; where it
     occupies both, two fewer; with two stages, 2 + (B-1) and 4 + 2(B-1). Under `rendezvous` a forward and a gradient
     pass one another, and 2(S-1) + 2(B-1) - 1 are exposed, plus the times by which c exceeds F and Bw; with two stages,
-    2 + (B-1). Exact for any S, B, F, Bw and c; derived here, though the literature has the first for S dividing B.
+    2 + (B-1). Exact for any S, B, F, Bw and c, under `streams` for c <= min(F, Bw); derived here, though the literature
+    has the first for S dividing B.
 
     Parameters
     ----------

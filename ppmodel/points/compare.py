@@ -59,10 +59,12 @@ def simulate(
     links : dict or str, optional
         Links that differ from the others, such as ``{"0-1": {"delay": "60 ms"}}`` or ``"0-1:delay=60ms 2>3:..."``,
         instead of the system's own; see `specs.as_links`.
-    p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
-        What a transfer occupies: nothing; its link; each rank's NIC; the sender; the receiver; first the sender, then
-        the receiver; both at the same time, each waiting for the other. Without it, as the framework has it; its link
-        if costs are seconds.
+    p2p : str
+        What a transfer occupies, as in `simulation.compile_graph`. ``latency``: nothing; ``overlapped``: its link;
+        ``overlapped_nic``: each rank's NIC; ``blocking_send``: the sender; ``blocking_recv``: the receiver;
+        ``blocking``: first the sender, then the receiver; ``rendezvous``: both at the same time, each waiting for the
+        other; ``streams``: a stream of each, on which it waits for the other. Without it, as the framework has it; its
+        link if costs are seconds.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
         Whether gradient all-reduces are left out, overlap computation, occupy the ranks, or overlap computation while
         they occupy the links of transfers; see `simulation.compile_graph`.

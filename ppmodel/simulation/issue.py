@@ -2,21 +2,19 @@
 
 import numpy as np
 
+from ppmodel.kernels.tables import group_slots
 from ppmodel.tables import NO_OPERATION
 
-_PLANNED = {
-    "forward": 1000, "backward": 2000, "input_grad": 1000, "weight_grad": 1000, "reduction": 0, "optimizer": 0,
-    "message": 1,
-}  # fmt: skip
-"""Slots of the plan by which ranks issue: a message takes nearly none, so that it decides only between equals."""
+_PLANNED = np.array((1000, 2000, 1000, 1000, 0, 0))
+"""Slots of each `OpKind` in the plan by which ranks issue; a message takes one, which decides only between equals."""
 
 
 def issue_order(graph):
     """Compute the order in which ranks issue groups and both ends of transfers; it does not depend on costs.
 
-    Each rank issues by the table's planned times, see `_PLANNED`: an operation at its start, and a message at its
-    producer's end, at equal times before operations and by producer. But a receive that is due while the operation
-    right before it is still planned to run, or just ends, is issued before that operation.
+    Each rank issues by planned times, see `_PLANNED`: an operation at its start, and a message at its producer's end,
+    at equal times before operations and by producer. But a receive that is due while the operation right before it is
+    still planned to run, or just ends, is issued before that operation.
 
     Parameters
     ----------
@@ -33,10 +31,15 @@ def issue_order(graph):
         The number of the two ranks between which that message goes, or ``NO_OPERATION``.
     num_pairs : int
     """
-    begin, end = (times[graph.index] for times in graph.schedule.slots(**_PLANNED))
-    group = np.repeat(np.arange(len(graph.group_start) - 1), np.diff(graph.group_start))
+    count, num_groups = graph.num_operations, len(graph.group_start) - 1
+    group = np.repeat(np.arange(num_groups), np.diff(graph.group_start))
+    length = np.bincount(group, _PLANNED[graph.schedule.kind[graph.index]], num_groups).astype(np.int64)
+    plan, every = np.zeros((2, num_groups), dtype=np.int64), np.arange(count)
+    num_streams = 2 * graph.schedule.num_ranks
+    group_slots.run(count, length, graph.source, 1 * graph.remote, graph.stream, group, every, num_streams, plan)
+    begin, end = plan[:, group]
     makers, takers = graph.source[graph.remote], np.flatnonzero(graph.remote)
-    due, number, count = end[makers], graph.index[makers], graph.num_operations
+    due, number = end[makers], graph.index[makers]
 
     # what each rank issues, in order: operations, sends, receives; and what stands before each run of receives
     ranks = np.concatenate((graph.stream, graph.stream[makers], graph.stream[takers]))
@@ -51,9 +54,9 @@ def issue_order(graph):
     running = (due[message] <= end[operation]) & ~graph.reduces[operation]
     message, operation = message[running], group[operation[running]]
 
-    at, behind = begin[graph.group_start[:-1]], np.full(len(graph.group_start) - 1, len(graph.schedule.kind))
+    at, behind = plan[0].copy(), np.full(num_groups, graph.schedule.num_operations)
     at[operation], behind[operation] = due[message], number[message]  # of several receives, the last remains
-    issued = np.concatenate((np.arange(len(at)), -1 - makers))
+    issued = np.concatenate((np.arange(num_groups), -1 - makers))
     is_group = issued >= 0
     keys = np.maximum(issued, 0), is_group, np.concatenate((behind, number)), np.concatenate((at, due))
     receiver, pair = np.full((2, count), NO_OPERATION)

@@ -34,13 +34,11 @@ def slots(
     weight_grad: int = 1,
     reduction: int = 1,
     optimizer: int = 1,
-    message: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Compute start and end slots of every operation in the idealised table; by default, without communication.
+    """Compute start and end slots of every operation in the idealised table, without communication.
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
-    slots that an operation takes on one stage and one microbatch of the table, and those after which another rank has
-    its result. Operations in one cell
+    slots that an operation takes on one stage and one microbatch of the table. Operations in one cell
     run one after the other, so the cell is as long as their sum. Optimizer steps start when everything
     else has ended; see `step_times`.
 
@@ -54,18 +52,17 @@ def slots(
     ScheduleError
         If a duration is not a whole number of slots.
     """
-    *durations, message = _whole(forward, backward, input_grad, weight_grad, reduction, optimizer, message)
-    source, remote, group, order, _ = schedule.dependencies
-    duration = np.array(durations)[schedule.kind]
+    durations = _whole(forward, backward, input_grad, weight_grad, reduction, optimizer)
+    source, _, group, order, _ = schedule.dependencies
+    duration = durations[schedule.kind]
     computing, steps = schedule.kind < OpKind.R, schedule.steps
     order, length = order[: len(order) - len(steps)], duration
     if shares_groups(schedule):
         length = np.bincount(group, np.where(computing, duration, 0), minlength=group.max() + 1).astype(np.int64)
         length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
     times = np.zeros((2, len(length)), dtype=np.int64)
-    group_slots.run(
-        len(order), length, source, message * remote, schedule.rank, group, order, schedule.num_ranks, times
-    )
+    on_time, num_ranks = np.zeros_like(source), schedule.num_ranks
+    group_slots.run(len(order), length, source, on_time, schedule.rank, group, order, num_ranks, times)
     start, end = times[:, group]
     if len(steps):
         start[steps], end[steps] = step_times(schedule, end.max(), [optimizer] * len(steps))
