@@ -349,6 +349,18 @@ def test_a_transfer_occupies_what_its_semantics_says():
     }
 
 
+def test_a_delay_holds_back_what_is_issued_behind_it():
+    """Two stages, three forwards: under `streams` the sender's next forward starts when the delayed send is posted."""
+    schedule = parse_table("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1F1 1F2 1B0 1B1 1B2")
+    costs = with_delays(schedule, uniform_costs(schedule, 1, 1, comm=0.5), {(0, 1): 4.0})
+    timeline = run_graph(compile_graph(schedule, "streams"), costs)
+    assert timeline.start_s[:3].tolist() == [0, 5, 10]  # 0F0 is posted at 1 + 4, and 0F1 at 6 + 4
+    assert timeline.sent_s[:3].tolist() == [5, 10, 15]
+    assert timeline.start_s[6:9].tolist() == [5.5, 10.5, 15.5]
+    held = run_graph(compile_graph(schedule, "latency"), costs)
+    assert held.start_s[:3].tolist() == [0, 1, 2]
+
+
 def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
     """The gradient all-reduces of Chimera's two replicas start together, on their own stream or on the ranks."""
     schedule = build("chimera", 4, 4)

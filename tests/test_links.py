@@ -200,6 +200,22 @@ def test_a_link_that_no_message_crosses_is_named():
     assert [str(warning.message.value) for warning in caught] == ["0-2:delay=1", "7-8:delay=1"]
 
 
+def test_sweeps_predictions_and_replays_name_it_too(tmp_path, capsys):
+    """Also where links are given beside files."""
+    sweep = {"schedules": "1f1b", "pp": 2, "microbatches": 4, "systems": "mid_cp_mid_nw", "models": "paper"}
+    (tmp_path / "sweep.yaml").write_text("\n".join(f"{key}: {value}" for key, value in sweep.items()))
+    pp.simulate("1f1b", 2, 4, **SECONDS).to_frame().to_csv(tmp_path / "run.csv", index=False)
+    rows = (pp.specs.DATA / "reference" / "measured" / "nemo.csv").read_text().splitlines()
+    (tmp_path / "rows.csv").write_text("\n".join(rows[:2]))
+    for command in (
+        f"sweep {tmp_path}/sweep.yaml --out {tmp_path}/out.parquet",
+        f"predict {tmp_path}/rows.csv --system h100 --out {tmp_path}/out.csv",
+        f"replay {tmp_path}/run.csv --schedule 1f1b --pp 2 --microbatches 4",
+    ):
+        assert main([*command.split(), "--link=0-99:delay=1ms"]) == 0
+        assert "--link = 0-99:delay=0.001" in capsys.readouterr().err
+
+
 SHORT, FULL = "links: {0-1: {delay: 60 ms}}", "links: {value: {0-1: {delay: 60 ms}}, kind: stated, source: a ruler}"
 
 

@@ -39,7 +39,7 @@ def predict_command(rows_file, system, framework, links, out):
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_framework, load_system
 
-    rows = predict_file(rows_file, load_system(system).with_links(links), out, framework and load_framework(framework))
+    rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework), links)
     refused = [row for row in rows if row["refused"] is not None]
     say(_summary(rows, refused, out))
     return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0

@@ -44,9 +44,7 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     if others:
         rule, remedy = "defines several schedules", "pass a file with the one that ran"
         raise PPModelError("--schedule", schedule, rule, remedy)
-    rows = replayed(
-        list(files), case, pp, microbatches, latency=0.0, against=rivals, iteration_s=iteration, **transfers
-    )
+    rows = replayed(list(files), case, pp, microbatches, rivals, iteration, transfers)
     if csv_file is not None:
         write_rows(csv_file, list(rows[0]), rows, "--csv", csv_cell)
     say_json(rows) if as_json else say(_text(rows))

@@ -4,6 +4,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
 from ppmodel.measured.margin import FITS
 from ppmodel.measured.rows import FORMULA, read_rows, run_of, system_of
+from ppmodel.points.effect import warn_of_links
 from ppmodel.points.point import Point
 from ppmodel.points.rows import rows_of
 
@@ -20,7 +21,7 @@ PREDICTED = (
 GB = 1e9
 
 
-def predicted(row, system, framework=None):
+def predicted(row, system, framework=None, points=None):
     """Predict one row.
 
     Parameters
@@ -30,6 +31,8 @@ def predicted(row, system, framework=None):
     system : SystemSpec
     framework : FrameworkSpec, optional
         As in `rows.system_of`.
+    points : list of Point, optional
+        Takes the point of the row.
 
     Returns
     -------
@@ -41,7 +44,11 @@ def predicted(row, system, framework=None):
         run = run_of(row, system.framework)
     except PPModelError as error:
         return dict.fromkeys(PREDICTED) | {"refused": str(error)}
-    return predictions(run, [point_of(run, system)])[0]
+    point = point_of(run, system)
+    prediction = predictions(run, [point])[0]
+    if points is not None and prediction["refused"] is None:
+        points.append(point)
+    return prediction
 
 
 def point_of(run, system):
@@ -80,7 +87,7 @@ def predictions(run, points):
     return predictions
 
 
-def predict_file(rows_file, system, out, framework=None):
+def predict_file(rows_file, system, out, framework=None, links=None):
     """Predict every row of a file, and write the rows together with the predictions.
 
     Parameters
@@ -94,6 +101,8 @@ def predict_file(rows_file, system, out, framework=None):
         Columns of `PREDICTED` that the file already has are replaced.
     framework : FrameworkSpec, optional
         Of all rows; see `rows.system_of`.
+    links : dict or str, optional
+        Instead of the system's own, as in `simulate`.
 
     Returns
     -------
@@ -105,9 +114,13 @@ def predict_file(rows_file, system, out, framework=None):
     PPModelError
         If a file is refused or cannot be written.
     """
+    system = system.with_links(links)
     columns, rows = read_rows(rows_file)
     kept = [name for name in columns if name not in PREDICTED]
-    done = [row | predicted(row, system, framework) for row in rows]
+    points = []
+    done = [row | predicted(row, system, framework, points) for row in rows]
+    if links is not None:
+        warn_of_links(points)
     write_rows(out, [*kept, *PREDICTED], done, "--out", _cell)
     return done
 

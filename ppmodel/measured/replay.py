@@ -16,6 +16,7 @@ from ppmodel.measured.operation_times import read_operation_times
 from ppmodel.metrics import operations_s
 from ppmodel.ops import OpKind
 from ppmodel.points.compare import frame_of
+from ppmodel.points.effect import warn_of_links
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.cases import as_case, as_cases
 from ppmodel.simulation import graph_of, run_graph
@@ -108,6 +109,8 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
             results.append((point, _replayed(point, stages, ran.table)))
         except PPModelError as error:
             results.append((point, {"refused": str(error)}))
+    if transfers["links"] is not None:
+        warn_of_links([point for point, numbers in results if "refused" not in numbers])
     records = []
     for point, numbers in results:
         names, makespan_s = ("schedule", "label", "pp", "microbatches", "p2p"), numbers.get("makespan_s")

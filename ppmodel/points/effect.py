@@ -83,11 +83,7 @@ def warn_without_effect(points, names, rows=None, level=3):
     ['context_exchange']
     """
     if "links" in names:
-        defined = [point for place, point in enumerate(points) if rows is None or rows[place]["refused"] is None]
-        crossed = {ends for point in defined for ends in _crossed(point.table)}
-        for link in sorted({link for point in defined for link in point.links}):
-            if not crossed & {*link.directions}:
-                warnings.warn(NoEffectWarning("links", link), stacklevel=level)
+        warn_of_links([point for place, point in enumerate(points) if rows is None or rows[place]["refused"] is None])
     idle = {}
     for name in sorted(_DEFAULTS.keys() & set(names)):
         place = _SEMANTICS.get(name)
@@ -112,11 +108,21 @@ def warn_without_effect(points, names, rows=None, level=3):
         warnings.warn(NoEffectWarning(name, value), stacklevel=level)
 
 
-def _crossed(table):
-    """Sender and receiver of every link that messages of a table cross."""
-    ends = receivers(table)[[OpKind.F, OpKind.B]]
-    senders = np.broadcast_to(table.placement, ends.shape)
-    return zip(senders.ravel().tolist(), ends.ravel().tolist(), strict=True)
+def warn_of_links(points):
+    """Warn of each link of some points that no message of any of them crosses.
+
+    Warns
+    -----
+    NoEffectWarning
+        For each.
+    """
+    crossed = set()
+    for point in points:
+        ends = receivers(point.table)[[OpKind.F, OpKind.B]]
+        crossed |= set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
+    for link in sorted({link for point in points for link in point.links}, key=str):
+        if not crossed & {*link.directions}:
+            warnings.warn(NoEffectWarning("links", link), stacklevel=4)
 
 
 def _without(point, name):
