@@ -58,12 +58,8 @@ def warn_without_effect(points, names, rows=None, level=3):
 
     Parameters
     ----------
-    points : sequence of Point
-        Of many, 64 are tried, from the whole grid.
-    names : iterable of str
-        What the caller gave. An option that has several values is passed over: its rows can be compared.
-    rows : sequence of dict, optional
-        Of the points, if they are known.
+    points, names, rows
+        As in `without_effect`.
     level : int
         As in `warnings.warn`: whose line is named.
 
@@ -82,30 +78,60 @@ def warn_without_effect(points, names, rows=None, level=3):
     >>> [warning.message.field for warning in caught]
     ['context_exchange']
     """
-    if "links" in names:
-        warn_of_links([point for place, point in enumerate(points) if rows is None or rows[place]["refused"] is None])
+    for name, value in without_effect(points, names, rows):
+        warnings.warn(NoEffectWarning(name, value), stacklevel=level)
+
+
+def without_effect(points, names, rows=None):
+    """Find the options without which all rows would be the same.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Of many, 64 are tried, from the whole grid.
+    names : iterable of str
+        What the caller gave. An option that has several values is passed over: its rows can be compared.
+    rows : sequence of dict, optional
+        Of the points, if they are known.
+
+    Returns
+    -------
+    list of (str, object)
+        Their names and values.
+    """
+    defined = [place for place in range(len(points)) if rows is None or rows[place]["refused"] is None]
+    links = _idle_links([points[place] for place in defined]) if "links" in names else []
     idle = {}
     for name in sorted(_DEFAULTS.keys() & set(names)):
-        place = _SEMANTICS.get(name)
-        values = {getattr(point.layout, name) if place is None else point.semantics[place] for point in points}
-        if len(values) == 1 and values != {_DEFAULTS[name]}:
+        values = {_value(point, name) for point in points}
+        if len(values) == 1 and any(_default(point, name) not in values for point in points):
             idle[name] = values.pop()
-    if not idle:
-        return
-    rows = rows_of(points) if rows is None else rows
-    pairs = [(point, row) for point, row in zip(points, rows, strict=True) if row["refused"] is None]
-    if any(row["messages"] and row["comm_over_forward"] for _, row in pairs):
-        idle.pop("p2p", None)  # a choice that happens to make no difference is not one in vain
-    for count in (_FEWEST, _MOST) if pairs else ():  # nearly every option shows at once what it does
-        places = sorted({max(place * len(pairs) // count, 1) - 1 for place in range(1, count + 1)})
-        tried = [(name, *pairs[place]) for name in idle for place in places]
-        without = rows_of([_without(point, name) for name, point, _ in tried])
-        for (name, _, row), other in zip(tried, without, strict=True):
+    was_tried = False
+    for count in (_FEWEST, _MOST) if idle and defined else ():  # nearly every option shows at once what it does
+        places = sorted({defined[max(place * len(defined) // count, 1) - 1] for place in range(1, count + 1)})
+        tried = [points[place] for place in places]
+        before = rows_of(tried) if rows is None else [rows[place] for place in places]
+        pairs = [(point, row) for point, row in zip(tried, before, strict=True) if row["refused"] is None]
+        was_tried |= bool(pairs)
+        if any(row["messages"] and row["comm_over_forward"] for _, row in pairs):
+            idle.pop("p2p", None)  # a choice that happens to make no difference is not one in vain
+        pairs = [(name, *pair) for name in idle for pair in pairs]
+        without = rows_of([_without(point, name) for name, point, _ in pairs])
+        for (name, _, row), other in zip(pairs, without, strict=True):
             columns = ("peak_memory_bytes",) if name in _OF_MEMORY else _ANSWER
             if name in idle and any(_differ(row.get(column), other.get(column)) for column in columns):
                 del idle[name]
-    for name, value in idle.items() if pairs else ():
-        warnings.warn(NoEffectWarning(name, value), stacklevel=level)
+    return [("links", link) for link in links] + ([*idle.items()] if was_tried else [])
+
+
+def _idle_links(points):
+    """The links that no message of the points' tables crosses."""
+    crossed = set()
+    for point in points:
+        ends = receivers(point.table)[[OpKind.F, OpKind.B]]
+        crossed |= set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
+    links = sorted({link for point in points for link in point.links}, key=str)
+    return [link for link in links if not crossed & {*link.directions}]
 
 
 def warn_of_links(points):
@@ -116,21 +142,26 @@ def warn_of_links(points):
     NoEffectWarning
         For each.
     """
-    crossed = set()
-    for point in points:
-        ends = receivers(point.table)[[OpKind.F, OpKind.B]]
-        crossed |= set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
-    for link in sorted({link for point in points for link in point.links}, key=str):
-        if not crossed & {*link.directions}:
-            warnings.warn(NoEffectWarning("links", link), stacklevel=4)
+    for link in _idle_links(points):
+        warnings.warn(NoEffectWarning("links", link), stacklevel=4)
+
+
+def _value(point, name):
+    return point.semantics[_SEMANTICS[name]] if name in _SEMANTICS else getattr(point.layout, name)
+
+
+def _default(point, name):
+    """What holds if an option is not given."""
+    return point.system.framework.p2p if name == "p2p" and point.system else _DEFAULTS[name]
 
 
 def _without(point, name):
+    default = _default(point, name)
     if name in _SEMANTICS:
         semantics = list(point.semantics)
-        semantics[_SEMANTICS[name]] = _DEFAULTS[name]
+        semantics[_SEMANTICS[name]] = default
         return replace(point, semantics=tuple(semantics))
-    return replace(point, layout=replace(point.layout, **{name: _DEFAULTS[name]}).under(point.system.framework))
+    return replace(point, layout=replace(point.layout, **{name: default}).under(point.system.framework))
 
 
 def _differ(value, other):

@@ -20,6 +20,7 @@ _LARGEST_TABLE = 2**25
 _LARGEST_CHUNK_NS = 1_000_000_000
 _SMALLEST_CHUNK_NS = 50_000_000
 _FEWEST_CHUNKS = 128
+_MOST_SPREAD = 64
 _NOT_IN_ROWS = "title", "provenance"
 
 
@@ -37,12 +38,18 @@ class Sweep(Grid):
         Name and text of each file with users' schedules.
     time_limit : float
         Seconds that a user's generator may take for a table.
+    asked : tuple of str
+        The values of layouts, and the semantics, that its file gives.
+    without_effect : tuple of (str, object)
+        Those of them that change nothing.
     """
 
     noises: tuple = ()
     seeds: tuple = ()
     files: tuple = ()
     time_limit: float = 60.0
+    asked: tuple = ()
+    without_effect: tuple = ()
 
     @property
     def num_runs(self):
@@ -78,6 +85,12 @@ class Sweep(Grid):
         """
         return list(islice(chain.from_iterable(self.seeds), first, last))
 
+    def spread_points(self):
+        """Points of up to 64 graphs, spread over the grid."""
+        graphs = np.unique(np.linspace(0, self.num_graphs - 1, _MOST_SPREAD).astype(int))
+        points = [self.points_of(*np.unravel_index(graph, self.graph_shape)) for graph in graphs]
+        return [some[place % len(some)] for place, some in enumerate(points)]
+
     def as_dict(self):
         """Return the whole sweep as plain values, for its record in files.
 
@@ -85,7 +98,15 @@ class Sweep(Grid):
         -------
         dict
         """
-        others = ("seconds", "changes", "change_is_column", "time_limit")  # a sweep has none, or its rows are the same
+        others = {
+            "seconds",
+            "changes",
+            "change_is_column",
+            "time_limit",
+            "asked",
+        }  # it has none, or its rows are the same
+        if not self.without_effect:
+            others.add("without_effect")
         names = [field.name for field in fields(self) if field.name not in others]
         values = {name: [_plain(entry) for entry in getattr(self, name)] for name in names}
         values["cases"] = [{"schedule": case.name, **dict(case.options)} for case in self.cases]

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import warnings
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import SweepError
 from ppmodel.files import checked_target, inputs_spared
+from ppmodel.points import NoEffectWarning, without_effect
 from ppmodel.schedules.own_files import time_limit as limited
 from ppmodel.sweep.grid import chunk_bounds
 from ppmodel.sweep.progress import counted, progress, say
@@ -114,6 +116,10 @@ def run_sweep(
     with limited(time_limit), inputs_spared():
         sweep = replace(load_sweep(specification, schedule_files, links), time_limit=time_limit)
         checked_target(out, "--out")
+        idle = without_effect(sweep.spread_points(), sweep.asked) if sweep.asked else []
+    sweep = replace(sweep, without_effect=tuple(idle))
+    for name, value in idle:
+        warnings.warn(NoEffectWarning(name, value), stacklevel=2)
     store = Store(out, sweep, chunk_bounds(sweep))
     with store.locked():
         computed = None

@@ -18,6 +18,7 @@ from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_optio
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
 from ppmodel.specs.files import framework_names, layout_names, model_names, system_names
+from ppmodel.specs.layout import layout_keywords
 from ppmodel.specs.layouts import as_layout, as_layouts
 from ppmodel.sweep.grid import Sweep
 
@@ -148,7 +149,7 @@ def load_sweep(path, schedule_files=(), links=None):
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
     loops = {"systems": systems, "models": models, "layouts": layouts, "noises": noises, "seeds": seeds}
     try:
-        sweep = Sweep(cases, **lists, **loops, files=files)
+        sweep = Sweep(cases, **lists, **loops, files=files, asked=_asked(form, layouts))
     except CostError as error:
         _refuse(path, (error.field,), error.value, error.rule, error.remedy)
     _warn_of_ranks(sweep)
@@ -271,6 +272,13 @@ def _layouts(path, form):
             rule = "is missing, also in a layout" if layouts else "is missing"
             _refuse(path, (key,), "nothing", rule, f"add the key {key}")
     return tuple(layouts) or (None,)
+
+
+def _asked(form, layouts):
+    """What the file itself says of layouts, once for all of them, and of semantics."""
+    written = {key for entry in form.layouts if isinstance(entry, dict) for key in entry if key in layout_keywords()}
+    single = [key for key in written if len({getattr(layout, key) for layout in layouts}) == 1]
+    return tuple(sorted([*single, *(form.model_fields_set & {"p2p", "allreduce"})]))
 
 
 def _layouts_of(path, place, entry):
