@@ -6,12 +6,14 @@ Links that no message of a pipeline crosses are named, too.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from math import isclose
 
 import numpy as np
 
 from ppmodel.costs import receivers
+from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.points.columns import NUMBERS, column_names
 from ppmodel.points.rows import rows_of
@@ -125,13 +127,14 @@ def without_effect(points, names, rows=None):
 
 
 def _idle_links(points):
-    """The links that no message of the points' tables crosses."""
+    """The links that no message of the points' tables crosses, as text."""
     crossed = set()
     for point in points:
-        ends = receivers(point.table)[[OpKind.F, OpKind.B]]
-        crossed |= set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
+        with suppress(PPModelError):  # it is refused
+            ends = receivers(point.table)[[OpKind.F, OpKind.B]]
+            crossed |= set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
     links = sorted({link for point in points for link in point.links}, key=str)
-    return [link for link in links if not crossed & {*link.directions}]
+    return [str(link) for link in links if not crossed & {*link.directions}]
 
 
 def warn_of_links(points):

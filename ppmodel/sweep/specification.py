@@ -149,7 +149,7 @@ def load_sweep(path, schedule_files=(), links=None):
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
     loops = {"systems": systems, "models": models, "layouts": layouts, "noises": noises, "seeds": seeds}
     try:
-        sweep = Sweep(cases, **lists, **loops, files=files, asked=_asked(form, layouts))
+        sweep = Sweep(cases, **lists, **loops, files=files, asked=_asked(form, layouts, networks))
     except CostError as error:
         _refuse(path, (error.field,), error.value, error.rule, error.remedy)
     _warn_of_ranks(sweep)
@@ -274,11 +274,12 @@ def _layouts(path, form):
     return tuple(layouts) or (None,)
 
 
-def _asked(form, layouts):
-    """What the file itself says of layouts, once for all of them, and of semantics."""
+def _asked(form, layouts, networks):
+    """What the file itself says of layouts, once for all of them, of semantics, and of links."""
     written = {key for entry in form.layouts if isinstance(entry, dict) for key in entry if key in layout_keywords()}
-    single = [key for key in written if len({getattr(layout, key) for layout in layouts}) == 1]
-    return tuple(sorted([*single, *(form.model_fields_set & {"p2p", "allreduce"})]))
+    single = {key for key in written if len({getattr(layout, key) for layout in layouts}) == 1}
+    others = (form.model_fields_set & {"p2p", "allreduce"}) | ({"links"} if any(networks) else set())
+    return tuple(sorted(single | others))
 
 
 def _layouts_of(path, place, entry):
