@@ -17,6 +17,7 @@ from ppbook import pictures
 from ppbook.kinds import shown
 from ppmodel.cli.text import columns
 from ppmodel.errors import PPModelError
+from ppmodel.export import csv_cell
 from ppmodel.points import COLUMNS
 
 _LONG_TEXT = 40
@@ -75,6 +76,7 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
             figure.savefig(folder / f"{name}.png", metadata={"Software": None}, bbox_inches="tight")
         pyplot.close(figure)  # a notebook shows it where it names it, and not a second time
     if table is not None:
+        table = table.map(lambda value: csv_cell(value) if isinstance(value, str) else value)
         table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
     if page is not None:
         (folder / f"{name}.md").write_text(page, encoding="utf-8")

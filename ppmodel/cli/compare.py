@@ -31,7 +31,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is refused.
     """
-    from ppmodel.cli.ranked import csv_cell, ranked, ranked_text
+    from ppmodel.cli.ranked import ranked, ranked_text
     from ppmodel.export import write_rows
     from ppmodel.points import as_model, compared
 
@@ -43,7 +43,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
-        write_rows(csv_file, columns, rows, "--csv", csv_cell)
+        write_rows(csv_file, columns, rows, "--csv")
     if "model" in costs and "tp" not in columns:  # a microbatch is the model's share of its global batch
         sequences = as_model(costs["model"]).global_batch // rows[0]["microbatches"]
         remark = f"; microbatches of {counted(sequences, 'sequence')}"

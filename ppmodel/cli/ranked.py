@@ -5,7 +5,6 @@ from ppmodel.cli.text import counted, fit_text, gibibytes, margin_text, plain, u
 from ppmodel.specs.layout import DIMENSIONS
 
 _TIE = 1e-9
-_FORMULA = "=+-@\t\r"
 _SIZES = (*DIMENSIONS, "microbatch_size", "zero")
 
 
@@ -104,14 +103,3 @@ def _cells(place, row, fastest_s):
         str(place), plain(row["label"]), f"{seconds:.6g}", f"{seconds / fastest_s if fastest_s else 1.0:.3f}",
         f"{row['bubble_ratio_total']:z.1%}", memory, str(row["messages"]),
     ]  # fmt: skip
-
-
-def csv_cell(value):
-    """Format a value for a CSV file: text that a spreadsheet would take for a formula gets an apostrophe in front.
-
-    Examples
-    --------
-    >>> csv_cell("=1+1"), csv_cell(-1)
-    ("'=1+1", -1)
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(tuple(_FORMULA)) else value

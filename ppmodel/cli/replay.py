@@ -32,7 +32,6 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     table costs on equal ranks; slower ranks, what their differences add; transfers, what these add by arriving later;
     head of line, what they add by what they occupy under --p2p. Other schedules take the means of the same operations.
     """
-    from ppmodel.cli.ranked import csv_cell
     from ppmodel.export import write_rows
     from ppmodel.measured.replay import replayed
     from ppmodel.schedules.cases import cases_of_text
@@ -46,7 +45,7 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
         raise PPModelError("--schedule", schedule, rule, remedy)
     rows = replayed(list(files), case, pp, microbatches, rivals, iteration, transfers)
     if csv_file is not None:
-        write_rows(csv_file, list(rows[0]), rows, "--csv", csv_cell)
+        write_rows(csv_file, list(rows[0]), rows, "--csv")
     say_json(rows) if as_json else say(_text(rows))
 
 

@@ -2,12 +2,40 @@
 
 import csv
 import io
+import re
 
 from ppmodel.files import write_whole
 
+_FORMULA = re.compile(r"'*(?:[=@\t\r]|[-+](?![0-9.]+(?:[eE][-+]?[0-9]+)?$))")
+"""How a text begins that spreadsheets take for a formula, and one with apostrophes in front of that."""
 
-def write_rows(path, columns, rows, field, cell):
-    """Write rows as CSV, completely or not at all.
+
+def csv_cell(value):
+    """A value for a CSV file: true and false in lower case, and no text that a spreadsheet takes for a formula.
+
+    Such a text gets an apostrophe in front, which `text_of_cell` takes away.
+
+    Examples
+    --------
+    >>> csv_cell("=1+1"), csv_cell("-1.5"), csv_cell(-1), csv_cell(True)
+    ("'=1+1", '-1.5', -1, 'true')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def text_of_cell(text):
+    """Read a text that `csv_cell` has written.
+
+    >>> text_of_cell("'=1+1"), text_of_cell("'quoted'")
+    ('=1+1', "'quoted'")
+    """
+    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text
+
+
+def write_rows(path, columns, rows, field):
+    """Write rows as CSV, completely or not at all; see `csv_cell`.
 
     Parameters
     ----------
@@ -16,8 +44,6 @@ def write_rows(path, columns, rows, field, cell):
     columns : list of str
     rows : list of dict
         With these columns and possibly others.
-    cell : callable
-        Formats a value.
 
     Raises
     ------
@@ -26,6 +52,5 @@ def write_rows(path, columns, rows, field, cell):
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([cell(row[column]) for column in columns] for row in rows)
+    writer.writerows(map(csv_cell, line) for line in [columns, *([row[name] for name in columns] for row in rows)])
     write_whole(path, text.getvalue(), field)

@@ -96,7 +96,10 @@ def write_table(schedule, form="text", **slots):
         return pytorch.write(schedule)
     grid = schedule.table(**slots)
     letters = _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
-    lines = [f"# {_VERSION}", f"# letters: {letters}", f"# schedule: {escaped(schedule.name)}"]
+    name = escaped(schedule.name)
+    if form == "csv":  # one cell
+        name = name.replace(",", r"\x2c")
+    lines = [f"# {_VERSION}", f"# letters: {letters}", f"# schedule: {name}"]
     lines += [f"# microbatches: {schedule.num_microbatches}"]
     if schedule.microbatch_parts > 1:
         lines += [f"# microbatch_parts: {schedule.microbatch_parts}"]

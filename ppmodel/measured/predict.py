@@ -3,7 +3,7 @@
 from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
 from ppmodel.measured.margin import FITS
-from ppmodel.measured.rows import FORMULA, read_rows, run_of, system_of
+from ppmodel.measured.rows import read_rows, run_of, system_of
 from ppmodel.points.effect import warn_of_links
 from ppmodel.points.point import Point
 from ppmodel.points.rows import rows_of
@@ -121,12 +121,5 @@ def predict_file(rows_file, system, out, framework=None, links=None):
     done = [row | predicted(row, system, framework, points) for row in rows]
     if links is not None:
         warn_of_links(points)
-    write_rows(out, [*kept, *PREDICTED], done, "--out", _cell)
+    write_rows(out, [*kept, *PREDICTED], done, "--out")
     return done
-
-
-def _cell(value):
-    """A value as CSV text; true and false in lower case, and no text that a spreadsheet takes for a formula."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError, shown
+from ppmodel.export import text_of_cell
 from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case
 from ppmodel.specs import (
@@ -38,9 +39,6 @@ _SOURCES = {
 }  # fmt: skip
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}
-FORMULA = re.compile(r"'*(?:[=@\t\r]|[-+](?![0-9.]+(?:[eE][-+]?[0-9]+)?$))")
-"""How a text begins that spreadsheets take for a formula, and one with apostrophes in front of that."""
-
 _OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
 _OF_SHAPE = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "attention"
@@ -124,7 +122,7 @@ def read_rows(path):
     """
     lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
     try:
-        columns = next(lines, [])
+        columns = [*map(text_of_cell, next(lines, []))]
         _require_columns(path, columns)
         rows = [_row(path, lines.line_num, columns, values) for values in lines if values]
     except csv.Error as error:
@@ -153,8 +151,7 @@ def _row(path, line, columns, values):
     if len(values) != len(columns):
         rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
         raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
-    values = [text[1:] if text[:1] == "'" and FORMULA.match(text) else text for text in values]
-    row = dict(zip(columns, values, strict=True))
+    row = dict(zip(columns, map(text_of_cell, values), strict=True))
     for name in MEASURED:
         require_measured(name, row.get(name, ""), f"{path}:{line}")
     return row

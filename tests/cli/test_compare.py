@@ -10,6 +10,7 @@ import pytest
 from commands import SECONDS, run
 
 from ppmodel import simulate
+from ppmodel.export import csv_cell
 from ppmodel.points import compared
 from ppmodel.points.columns import column_names
 
@@ -51,7 +52,7 @@ def test_a_comparison_is_written_as_json_and_csv(capsys):
     with open("out.csv", newline="") as file:
         written = list(csv.DictReader(file))
     for row, again in zip(rows, written, strict=True):
-        assert {key: "" if value is None else str(value) for key, value in row.items()} == again
+        assert {key: "" if value is None else str(csv_cell(value)) for key, value in row.items()} == again
 
 
 @pytest.mark.usefixtures("own")

@@ -1,8 +1,12 @@
 """Where a command writes: streams are added to, and what it reads is not replaced."""
 
+import ast
+import csv
+import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commands import SECONDS
@@ -11,8 +15,11 @@ from refusals import refused
 from ppmodel import build, load_system, read_table
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
+from ppmodel.export import text_of_cell
+from ppmodel.measured.rows import read_rows
 from ppmodel.specs import DATA
 
+ROOT = Path(__file__).parents[2]
 COMPARE = f"compare 1f1b gpipe --pp 4 --microbatches 8 {SECONDS}".split()
 
 
@@ -88,3 +95,58 @@ def test_a_sweep_without_streams_ends_as_usual(tmp_path, more):
     line = f"{shlex.quote(sys.executable)} -m ppmodel sweep s.yaml --out out.parquet {more} <&- >&- 2>&-"
     assert subprocess.run(["bash", "-c", line], cwd=tmp_path).returncode == 0
     assert (tmp_path / "out.parquet").exists()
+
+
+NASTY = ["=1+1", "+1+1", "-1+cmd", "@SUM(1)", "a,=1+1", "'=1+1"]
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_no_written_cell_is_a_formula(tmp_path, monkeypatch, text):
+    """Names, ids, titles and notes of users, in every file of rows or operations that is written; read again, too."""
+    monkeypatch.chdir(tmp_path)
+    rows = "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
+    Path("t.csv").write_text(f"# schedule: {text}\n{rows}")
+    Path(f"{text}.yaml").write_text((DATA / "templates" / "system.yaml").read_text())
+    operations = "rank,operation,start_s,end_s\n0,0F0,0,1\n1,1F0,1,2\n1,1B0,2,4\n0,0B0,4,6\n"
+    Path("operations.csv").write_text(operations)
+    with (DATA / "reference" / "measured" / "simumax_b200.csv").open() as file:
+        header, row, *_ = csv.reader(line for line in file if not line.startswith("#"))
+    with open("rows.csv", "w", newline="") as file:
+        csv.writer(file).writerows(
+            [
+                [*header, text],
+                [*(text if name == "source" else cell for name, cell in zip(header, row, strict=True)), text],
+            ]
+        )
+    lines = [
+        f"compare t.csv gpipe {SECONDS} --csv compare.csv",
+        f"compare 1f1b --pp 2 --microbatches 2 --model paper --system {shlex.quote(f'./{text}.yaml')} --csv system.csv",
+        "predict rows.csv --system b200 --out predict.csv",
+        "replay operations.csv --schedule gpipe --pp 2 --microbatches 1 --against 1f1b --csv replay.csv",
+    ]  # fmt: skip
+    for line in lines:
+        assert main(shlex.split(line)) in (0, 1), line
+    read_table("t.csv").to_csv("table.csv")
+    assert read_table("table.csv").name == text
+    _, (again,) = read_rows("predict.csv")
+    assert again[text_of_cell(text)] == text_of_cell(text)  # one apostrophe is that of a spreadsheet
+    for name in ("compare.csv", "system.csv", "predict.csv", "replay.csv", "table.csv"):
+        with open(name, newline="") as file:
+            cells = [cell for line in csv.reader(file) for cell in line]
+        assert not [cell for cell in cells if re.match(r"[=@\t\r]|[-+](?![\d.e+-]*$)", cell)], name
+
+
+def test_rows_are_written_in_one_place():
+    """Nothing else writes CSV."""
+    places = {}
+    for package in ("ppmodel", "book/ppbook"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            calls = [
+                ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
+            ]
+            if writers := {call.rpartition(".")[2] for call in calls} & {"writer", "DictWriter", "to_csv"}:
+                places[path.relative_to(ROOT).as_posix()] = writers
+    assert places == {
+        "ppmodel/export/files.py": {"writer"}, "book/ppbook/report.py": {"to_csv"},
+        "book/ppbook/asymmetric/orders.py": {"to_csv"},  # our own results
+    }  # fmt: skip
