@@ -20,6 +20,9 @@ from ppmodel.specs import DATA, framework_names, load_framework, load_model, loa
 RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
 _FRAMEWORKS = {name: framework for framework, names in FILES.items() for name in names}
+AIM = 0.08
+"""The error of a published anchor that is aimed at."""
+
 _MFU = (0, 10, 20, 100), ("below 10 % MFU", "10 to 20 % MFU", "20 % MFU and more")
 _LOOKED_AT = "fitted", "inferred"
 
@@ -268,45 +271,80 @@ def facts_of(runs, errors):
 
 
 def anchors():
-    """Published throughputs of single large runs beside what is predicted of their layouts.
+    """Published speeds of single large runs beside what is predicted of their layouts.
 
     Returns
     -------
     DataFrame
-        One row per run: those of ``data/reference/anchors.csv``, ``gpus``, ``sequence``, and TFLOP/s per GPU as
-        predicted, counting all scores, ``predicted_all``, and only those that a causal mask leaves,
-        ``predicted_causal``; ``error`` of the latter; ``fastest`` and ``slowest``, the ends of the stated range of the
-        latter; ``memory_gib`` and ``fits``.
+        One row per run of ``data/reference/anchors.csv``: its columns, with ``layout`` as text; ``gpus`` and
+        ``sequence``; ``published_s``, the time of an iteration from what is published, ``predicted_s``, its ``error``,
+        and ``fastest_s`` and ``slowest_s``, the ends of the stated range; ``memory_gib`` and ``fits``.
 
     Raises
     ------
     PPModelError
         If a layout is refused.
+
+    Notes
+    -----
+    TFLOP/s per GPU and MFU count only the scores that a causal mask leaves: with all of them, neither Llama 3 nor
+    Mixtral 8x22B would agree at 131,072 tokens.
     """
     rows = []
-    for run in pd.read_csv(DATA / "reference" / "anchors.csv").itertuples():
-        frame = compare(
-            [(run.schedule, {"chunks": run.chunks})], model=run.model, system=run.system, layout=run.layout,
-            framework=run.framework,
-        )  # fmt: skip
+    for run in pd.read_csv(DATA / "reference" / "anchors.csv").to_dict("records"):
+        given = {"layout": run["layout"]} if "=" not in run["layout"] else _values(run["layout"])
+        frame = compare(run["schedule"], model=run["model"], system=run["system"], framework=run["framework"], **given)
         (row,) = frame.itertuples()
-        if row.refused is not None and row.refused == row.refused:
-            raise PPModelError("layout", run.layout, f"is refused: {row.refused}", "mend the layout")
-        model = load_model(run.model)
-        sequence = int(row.sequence) if row.sequence == row.sequence and row.sequence else model.sequence
-        share = _causal_share(model, sequence)
-        every = row.model_flops_utilization * load_system(run.system).peak_compute_flops / 1e12
-        rows.append({
-            "run": run.run, "gpus": int(row.gpus), "sequence": sequence, "published": run.tflops,
-            "predicted_all": every, "predicted_causal": share * every, "error": share * every / run.tflops - 1,
-            "slowest": share * every * row.iteration_s / row.slowest_s,
-            "fastest": share * every * row.iteration_s / row.fastest_s,
-            "memory_gib": row.peak_memory_bytes / 2**30, "fits": bool(row.fits),
+        if isinstance(row.refused, str):
+            raise PPModelError("layout", run["layout"], f"is refused: {row.refused}", "mend the layout")
+        published_s = _published_s(run, row)
+        rows.append(run | {
+            "gpus": int(row.gpus), "sequence": _sequence(run, row), "published_s": published_s,
+            "predicted_s": row.iteration_s, "error": row.iteration_s / published_s - 1, "fastest_s": row.fastest_s,
+            "slowest_s": row.slowest_s, "memory_gib": row.peak_memory_bytes / 2**30, "fits": bool(row.fits),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def _causal_share(model, sequence):
-    """The FLOPs of a model that a causal mask leaves, over all."""
-    model = replace(model, sequence=sequence)
-    return model_flops(model, causal=True) / model_flops(model)
+def _values(text):
+    """The values of a layout, each as YAML reads it."""
+    yaml = YAML(typ="safe")
+    return {name: yaml.load(value) for name, value in (pair.split("=") for pair in text.split())}
+
+
+def _sequence(run, row):
+    return int(row.sequence) if row.sequence == row.sequence and row.sequence else load_model(run["model"]).sequence
+
+
+def _published_s(run, row):
+    """The seconds of an iteration that a published time, TFLOP/s per GPU or MFU in per cent stands for."""
+    if run["quantity"] == "iteration_s":
+        return run["published"]
+    model = replace(load_model(run["model"]), sequence=_sequence(run, row))
+    flops = model_flops(model, sequences=int(row.global_batch), causal=True)
+    units = {"tflops_causal": 1e12, "mfu_causal": load_system(run["system"]).peak_compute_flops / 100}
+    return flops / (row.gpus * run["published"] * units[run["quantity"]])
+
+
+def anchors_by_source(table):
+    """Errors of `anchors` by the publication.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `anchors`.
+
+    Returns
+    -------
+    DataFrame
+        One row per paper: ``publication``, ``rows``, ``mean`` and ``largest`` magnitude of the error, ``within``, how
+        many are within `AIM`, ``covered``, how many within the stated range, and ``fit``, how many fit.
+    """
+    off = table.assign(
+        publication=table.source.str.split(", 20").str[0], off=table.error.abs(), within=table.error.abs() <= AIM,
+        covered=table.published_s.between(table.fastest_s, table.slowest_s),
+    )  # fmt: skip
+    return off.groupby("publication", sort=False).agg(
+        rows=("off", "size"), mean=("off", "mean"), largest=("off", "max"), within=("within", "sum"),
+        covered=("covered", "sum"), fit=("fits", "sum"),
+    ).reset_index()  # fmt: skip

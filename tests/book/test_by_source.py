@@ -1,13 +1,25 @@
 """Errors by source on systems that nobody fitted, and rows that were kept aside."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from ppbook import by_source
-from ppbook.by_source import anchors, constants_seen, errors_by_source, kept_aside, unfitted_by_source
+from ppbook.by_source import (
+    AIM,
+    anchors,
+    anchors_by_source,
+    constants_seen,
+    errors_by_source,
+    kept_aside,
+    unfitted_by_source,
+)
 from ppbook.fitted_errors import chosen_over_best, slopes
 from ppbook.ranges import FILES, MEASURED
+from ppmodel.costs import model_flops
+from ppmodel.specs import load_model
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +85,28 @@ def test_kept_aside_names_files_and_rows_that_exist():
 
 
 def test_anchors_are_within_eight_percent():
-    """As the report's TFLOP/s count, with half of the scores; counting all would not be, at 131,072 tokens."""
+    """All but whole experts of an eighth of the width, and some of MegaScale's runs of Megatron-LM."""
     table = anchors()
-    assert table.error.abs().max() < 0.08
-    assert (table.predicted_all / table.published - 1).abs().max() > 0.2
-    assert (table.slowest < table.fastest).all()
-    assert table.published.between(table.slowest, table.fastest).all()
+    assert len(table) == 62
+    missed = table[table.error.abs() > AIM].run
+    assert missed.str.contains("G8T8, folded|Megatron-LM 175B").all()
+    assert len(missed) <= 9
+    ranged = table.dropna(subset="fastest_s")
+    assert ranged.published_s.between(ranged.fastest_s, ranged.slowest_s).mean() > 0.8
+    summary = anchors_by_source(table)
+    assert summary.rows.sum() == 62
+    assert summary.within.sum() == 62 - len(missed)
+
+
+def test_published_rates_count_what_a_causal_mask_leaves():
+    """Counting all scores, Llama 3 and Mixtral 8x22B would be far off at 131,072 tokens."""
+    table = anchors()
+    long = table[(table.sequence == 131072) & (table.quantity != "iteration_s")]
+    assert len(long) == 3
+    for row in long.itertuples():
+        model = replace(load_model(row.model), sequence=row.sequence)
+        share = model_flops(model, causal=True) / model_flops(model)
+        assert row.predicted_s * share / row.published_s - 1 < -0.2
 
 
 def test_a_line_through_runs_gives_its_slope_and_its_rest():
