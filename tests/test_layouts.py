@@ -361,6 +361,20 @@ def test_a_prediction_layer_costs_a_block_and_a_loss():
     assert copies == pytest.approx(1 + 2 * plain.parameters[1] / 30 / projection, rel=0.15)  # an embedding, two blocks
 
 
+def test_the_embedding_is_copied_only_where_its_rank_does_not_have_it():
+    """DualPipe's ranks have both ends of the model; with the same stages, those of 1F1B need a copy at the end."""
+    from ppmodel.costs import stages
+
+    model = replace(LLAMA, mtp_layers=1)
+    held = {}
+    for name in ("1f1b", "dualpipe"):
+        table = build(name, 4, 8)
+        layout = check_layout(LayoutSpec(layers="Et*20|t*20|t*20|t*20mL"), model, H100, table)
+        held[name] = stages(table, model, H100, layout=layout).parameters
+    assert held["1f1b"][-1] - held["dualpipe"][-1] == model.vocabulary * model.hidden
+    assert (held["1f1b"][:-1] == held["dualpipe"][:-1]).all()
+
+
 def test_stages_may_be_empty_where_they_are_written():
     """The stages of embedding and head are those that the string says."""
     layout = LayoutSpec(layers="E||t*80|L")

@@ -119,7 +119,7 @@ def stages(schedule, model, system, blocks=None, layout=None):
     """
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, blocks, layout, layers.times)
-    key = cut.blocks.tobytes(), cut.embedding, cut.mtp.tobytes(), cut.losses.tobytes()
+    key = tuple(counts.tobytes() for counts in (cut.blocks, cut.mtp, cut.losses, cut.embeddings))
     of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile
     if of_microbatch is None:
         if len(layers.stages) >= _CUTS_KEPT:
