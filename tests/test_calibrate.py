@@ -19,7 +19,7 @@ from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.measured import FITS, fit_word, is_tight, memory_errors, memory_margin, predicted, read_rows
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import FITTED_MFU, SCALE, calibrated, fitted_values, unseen
+from ppmodel.measured.calibrate import SCALE, calibrated, fitted_values, unseen
 from ppmodel.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values
 from ppmodel.measured.fit import Problem, cross_validated, fitted, parted, with_spread
 from ppmodel.measured.rows import configuration, is_healthy
@@ -49,7 +49,7 @@ FILES = {
 def rows_of(name):
     return [
         row | {"file": file} for file in FILES[name] for row in read_rows(MEASURED / file)[1]
-        if is_healthy(row, FITTED_MFU) and not (file == "playbook_h100.csv" and row["status"] == "failed")
+        if is_healthy(row) and not (file == "playbook_h100.csv" and row["status"] == "failed")
     ]  # fmt: skip
 
 
@@ -174,7 +174,7 @@ MOST = {
     ("vtrain_multi.csv", "time"): 6.7, ("vtrain_single.csv", "time"): 5.0, ("layouts_a100.csv", "time"): 4.0,
     ("layouts_a100.csv", "fits"): 8.0, ("bigscience_a100.csv", "time"): 5.0, ("bigscience_a100.csv", "memory"): 8.1,
     ("korthikanti_a100.csv", "time"): 3.5, ("mlperf_h100.csv", "time"): 4.5, ("simumax_b200.csv", "time"): 4.0,
-    ("simumax_b200.csv", "memory"): 4.0, ("playbook_h100.csv", "time"): 9.1,
+    ("simumax_b200.csv", "memory"): 4.0, ("playbook_h100.csv", "time"): 9.4,  # from 10 % MFU
 }  # fmt: skip
 
 
@@ -451,11 +451,12 @@ def test_every_command_agrees_with_the_calibrated_run(tmp_path, framework):
     """One run in words, under each framework: calibrate, predict, simulate, compare and sweep give the same seconds."""
     pytest.importorskip("scipy")
     more = ["--framework", framework] if framework else []
-    words, out = f"{RUN_WORDS} iteration_s=17", str(tmp_path / "mine.yaml")
+    measured = 40 if framework == "nanotron" else 17  # its host makes the device wait in such a pipeline
+    words, out = f"{RUN_WORDS} iteration_s={measured}", str(tmp_path / "mine.yaml")
     assert main(["calibrate", "--run", words, "--system", "h100", *more, "--out", out]) == 0
     system, (_, row) = load_system(out), stated_run(words)
     seconds = Batch([row], system).seconds([system])[0, 0]
-    assert seconds == pytest.approx(17, rel=0.005)
+    assert seconds == pytest.approx(measured, rel=0.005)
     same = pytest.approx(seconds, rel=1e-12)
     assert predicted(row, system)["predicted_iteration_s"] == same
     assert predicted(row | {"framework": "fsdp"}, system)["predicted_iteration_s"] == same  # a fit has its own

@@ -63,7 +63,7 @@ def throughput(compute_efficiency=None, schedules=None, change=None, runs=None):
 
     Examples
     --------
-    >>> frame = throughput(0.74)
+    >>> frame = throughput(0.82)
     >>> len(frame), bool(frame.error.abs().mean() < 0.03)
     (12, True)
     """

@@ -39,8 +39,8 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     bytes on the most loaded GPU) and status (measured, oom if memory ran out, or failed). All constants of kernels,
     collectives and memory are fitted, except those whose kind in the system's file is stated; constants that the rows
     do not determine keep their values. The prior is the standard deviation of a constant's logarithm around its
-    starting value. With fewer than five configurations, one factor is fitted: kernels.sustained_clock, or
-    compute_efficiency.
+    starting value. With fewer than five configurations, one factor is fitted: kernels.sustained_clock,
+    compute_efficiency or, where devices wait for it, a time of the host.
 
     A single run is enough to start: --run "llama3_70b tp=8 pp=4 dp=4 zero=1 global_batch=1024 iteration_s=30", with the
     name of a model and the columns of ROWS.csv, or a YAML file of these keys. What is left out is as simulate has it.

@@ -90,12 +90,13 @@ class Sizes(NamedTuple):
         Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
     parameters : ndarray of float, shape (num_layers, 2)
         Parameters that the GPU holds, and those of experts.
-    launches : ndarray of float, shape (num_layers, 4, 3)
-        For each phase that the host launches, 1, and 1 if it also launches tensor parallelism, an unfused softmax.
+    launches : ndarray of float, shape (num_layers, 4, 4)
+        For each phase that the host launches, 1, and 1 if it also launches tensor parallelism, an unfused softmax;
+        the GPUs of the tensor group if it does and ranks form a pipeline.
     block : ndarray of bool, shape (num_layers,)
         Whether a layer is a transformer block.
-    tp : ndarray of int, shape (num_layers,)
-        GPUs that share the vocabulary.
+    tp, gpus : ndarray of int, shape (num_layers,)
+        GPUs that share the vocabulary, and those of a pipeline.
     """
 
     activations: np.ndarray
@@ -105,6 +106,7 @@ class Sizes(NamedTuple):
     launches: np.ndarray
     block: np.ndarray
     tp: np.ndarray
+    gpus: np.ndarray
 
 
 class LayerWork(NamedTuple):
@@ -274,7 +276,9 @@ def _sizes(layers, operations, model, sequences, layout):
     """The bytes, parameters and launches of layers."""
     tp = layout.tp if layout else 1
     refused = model.attention == "materialised" and sequences * model.heads / tp % _FUSED_BY > 0
-    activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), NUM_PHASES, 3))
+    activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), NUM_PHASES, 4))
+    ranks = (layout and layout.pp) or 1
+    piped, gpus = tp if tp > 1 and ranks > 1 else 0, ranks * layout.rank_gpus if layout else ranks
     for layer, (part, recompute) in enumerate(layers):
         columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
         saved, core, between, counts = columns.values()
@@ -285,12 +289,12 @@ def _sizes(layers, operations, model, sequences, layout):
         of_experts = sum(operation.parameters for operation in operations[part] if operation.experts)
         parameters.append((sum(counts) - of_experts, of_experts))
         if part in _BLOCKS:
-            launches[layer, : NUM_PHASES if recompute == "full" else AGAIN] = 1.0, tp > 1, refused
+            launches[layer, : NUM_PHASES if recompute == "full" else AGAIN] = 1.0, tp > 1, refused, piped
     keeps = np.array([KEEPS[recompute] for _, recompute in layers])
     columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
     activations, backward, parameters = columns
     block = np.array([part in _BLOCKS for part, _ in layers])
-    return Sizes(activations, keeps, backward, parameters, launches, block, np.full(len(layers), tp))
+    return Sizes(activations, keeps, backward, parameters, launches, block, *np.full((2, len(layers)), [[tp], [gpus]]))
 
 
 @dataclass(eq=False)
@@ -382,7 +386,7 @@ def layer_costs(work, system):
     if work.layout is not None and work.layout.overlap_backward:
         seconds[:, INPUT_GRAD:, PARTS.index("tensor")] -= hidden_in_backward_s(costs)
     if system.kernels and system.kernels.block_host_s:  # for what is left: the host hides nothing twice
-        _wait_for_host(by_phase, work.sizes, system.kernels)
+        _wait_for_host(by_phase, work.sizes, system)
     seconds[:, INPUT_GRAD] += by_phase[:, AGAIN]
     if work.sharing is not None and np.max(work.sharing.zero) > 1:
         busy_s = seconds[..., BUSY].sum(axis=2).T
@@ -394,13 +398,15 @@ def layer_costs(work, system):
     return costs
 
 
-def _wait_for_host(seconds, sizes, spec):
+def _wait_for_host(seconds, sizes, system):
     """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
 
     With p the host's exponent, a phase takes (device^p + host^p)^(1/p).
     """
-    blocks, tensor, softmax = np.moveaxis(sizes.launches[sizes.block], -1, 0)
+    spec, room = system.kernels, system.nodes.devices_per_node if system.nodes else 1
+    blocks, tensor, softmax, piped = np.moveaxis(sizes.launches[sizes.block], -1, 0)
     host = spec.block_host_s * blocks + (spec.tensor_host_s * tensor + spec.softmax_host_s * softmax)
+    host += spec.piped_tensor_host_s * piped * (sizes.gpus[sizes.block] > room)[:, None]
     device, power = seconds[sizes.block].sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)

@@ -20,11 +20,11 @@ from ppmodel.measured.under import start_under
 FOLDS, SEED = 5, 0
 """Fewer configurations than folds are too few to judge a fit on unseen rows, or to fit several constants."""
 
-SCALED = ("kernels.sustained_clock", "compute_efficiency"), ("memory.activation_factor", "reserve")
-"""The constants of time and of memory that are fitted to few rows: the first of each that the system's file has."""
-
-FITTED_MFU = 20.0
-"""Runs that state less utilization, in per cent, are not fitted: many were slowed by factors, and none sped up."""
+SCALED = (
+    ("kernels.sustained_clock", "compute_efficiency", "kernels.piped_tensor_host", "kernels.block_host"),
+    ("memory.activation_factor", "reserve"),
+)
+"""Of these, the constant that rows depend on most is fitted to few rows; ties go to the first."""
 
 SCALE = 0.02
 STATUS = ("measured", "oom", "failed")
@@ -104,7 +104,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
     ----------
     files : sequence of str or Path
         CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time, unless they state an
-        ``mfu_percent`` below `FITTED_MFU`; rows with one in
+        ``mfu_percent`` below `rows.LEAST_MFU`; rows with one in
         ``memory_gb``, or with ``oom`` in ``status``, count for memory. If a file has ``oom`` rows, its measured rows
         count as known to fit. A status is one of `STATUS`, or empty. All files weigh the same: the residuals of a file
         with fewer rows are scaled by the root of the ratio.
@@ -138,8 +138,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
         if data is not None and data.name in kinds:
             wanted = [constant for constant in constants if constant.name in names_of_part]
             if names is None and data.num_configurations < FOLDS and len(wanted) > 1:
-                factor = next((name for name in factors if has(system, name)), wanted[0].name)
-                wanted = chosen(system, [factor])
+                wanted = _steepest(chosen(system, [name for name in factors if has(system, name)]) or wanted[:1], data)
                 scaled += [constant.name for constant in wanted]
             parts[data.name] = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data)
     if not any(fit.values for fit, _ in parts.values()):
@@ -154,6 +153,12 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
 def has(system, name):
     """Whether a system's file has a constant, above 0."""
     return any(entry.field == name for entry in system.provenance) and value_of(system, name) > 0
+
+
+def _steepest(constants, data):
+    """The constant on which the data depend most, alone in a list."""
+    slopes = Problem(constants, data.residuals, SCALE, 1.0).slopes(np.log([constant.start for constant in constants]))
+    return [constants[np.abs(slopes).sum(axis=0).round(6).argmax()]]
 
 
 def _fitted_and_judged(problem, data):
@@ -266,7 +271,7 @@ class MeasuredRows:
                 near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
                 rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", f"write {(*near, 'one of them')[0]}"
                 raise PPModelError("status", shown(status), rule, remedy, where=where)
-        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s") and is_healthy(row, FITTED_MFU)]
+        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s") and is_healthy(row)]
         limited = {file for file, status in zip(self.files, statuses, strict=True) if status == "oom"}
         sized = [
             place for place, (file, status) in enumerate(zip(self.files, statuses, strict=True))

@@ -218,10 +218,10 @@ def configuration(row):
     return tuple(row.get(name, "").strip() for name in (MODEL, *COLUMNS, FLUSHES))
 
 
-def is_healthy(row, least=LEAST_MFU):
+def is_healthy(row):
     """Whether a row's ``mfu_percent``, if it states one, is `LEAST_MFU` or more."""
     text = row.get("mfu_percent", "").strip()
-    return not (_NUMBER.fullmatch(text) and float(text) < least)
+    return not (_NUMBER.fullmatch(text) and float(text) < LEAST_MFU)
 
 
 def kernels_named(row):

@@ -8,12 +8,13 @@ from ppmodel.measured.rows import framework_named
 from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
 
 _MERGED = (
-    "attention_factor", "pass_factor", "block_host", "tensor_host", "stage_overhead", "iteration_overhead",
-    "activation_factor", "fastest", "slowest",
+    "attention_factor", "pass_factor", "data_factor", "block_host", "tensor_host", "piped_tensor_host",
+    "stage_overhead", "iteration_overhead", "activation_factor", "fastest", "slowest",
 )  # fmt: skip
 """What a system's constants contain, once it runs under a framework."""
 
-_UNITS = {"block_host": "us", "tensor_host": "us", "stage_overhead": "us", "iteration_overhead": "ms"}
+_UNITS = dict.fromkeys(("block_host", "tensor_host", "piped_tensor_host", "stage_overhead"), "us")
+_UNITS |= {"iteration_overhead": "ms"}
 
 
 def start_under(system, framework=None, rows=()):
@@ -70,7 +71,7 @@ def start_under(system, framework=None, rows=()):
 
 def _changed(system, under):
     """Names of the constants that differ."""
-    for block in ("kernels", "memory"):
+    for block in ("kernels", "collectives", "memory"):
         before, after = getattr(system, block), getattr(under, block)
         for field in fields(after) if after is not None else ():
             value = getattr(after, field.name)

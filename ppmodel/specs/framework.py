@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT = "megatron"
 """The framework of a run that names none, unless its system was fitted together with one."""
 
-_HOST = "block_host_s", "tensor_host_s", "stage_overhead_s", "iteration_overhead_s"
+_HOST = "block_host_s", "tensor_host_s", "piped_tensor_host_s", "stage_overhead_s", "iteration_overhead_s"
 _PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
 _OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
@@ -45,6 +45,8 @@ class FrameworkSpec(Checked):
         Whether GPT blocks have dropout; for rows of measured runs.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
         As in `LayoutSpec`; they hold where a layout leaves them open.
+    overlap_plain_gradients : bool
+        Whether gradients are reduced under the backward at least without a pipeline and without ZeRO.
     scatter_messages : bool
         Whether each tensor-parallel rank sends only its part of the message to the next stage, not all of it
         (Narayanan et al., 2021, section 4.1).
@@ -58,7 +60,9 @@ class FrameworkSpec(Checked):
     attention_factor, pass_factor : float
         Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
         sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less.
-    block_host_s, tensor_host_s, stage_overhead_s, iteration_overhead_s : float, optional
+    data_factor : float
+        Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
+    block_host_s, tensor_host_s, piped_tensor_host_s, stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
     activation_factor : float
         Factor on the activations that are kept.
@@ -77,6 +81,7 @@ class FrameworkSpec(Checked):
     overlap_tensor: Switch = False
     overlap_backward: Switch = False
     overlap_gradients: Switch = False
+    overlap_plain_gradients: Switch = False
     overlap_parameters: Switch = False
     scatter_messages: Switch = False
     gathered_logits: Switch = False
@@ -85,8 +90,10 @@ class FrameworkSpec(Checked):
     optimizer_bytes: Number | None = None
     attention_factor: Number = 1.0
     pass_factor: Number = 1.0
+    data_factor: Number = 1.0
     block_host_s: Time | None = None
     tensor_host_s: Time | None = None
+    piped_tensor_host_s: Time | None = None
     stage_overhead_s: Time | None = None
     iteration_overhead_s: Time | None = None
     activation_factor: Number = 1.0
@@ -109,7 +116,7 @@ class FrameworkSpec(Checked):
         return replace(model, **{name: value for name in _OF_MODEL if (value := getattr(self, name)) is not None})
 
     def system(self, system: SystemSpec) -> SystemSpec:
-        """The system under this framework: a copy that has it, with its kernels and memory changed as it says.
+        """The system under this framework: a copy that has it, with its kernels, links and memory changed as it says.
 
         A system without kernel constants stays a plain roofline. What a fit says of its errors holds for the framework
         of the fit alone, and is left out.
@@ -118,7 +125,7 @@ class FrameworkSpec(Checked):
         >>> load_framework("fsdp").system(load_system("h100")).framework.name
         'fsdp'
         """
-        kernels, memory = system.kernels, system.memory
+        kernels, memory, links = system.kernels, system.memory, system.collectives
         if kernels is not None:
             host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in _HOST}
             if self.attention_factor != 1.0:
@@ -128,12 +135,15 @@ class FrameworkSpec(Checked):
                     name: self.pass_factor * (getattr(kernels, name) or system.memory_efficiency) for name in _PASSES
                 }
             kernels = replace(kernels, **host)
+        if self.data_factor != 1.0 and links is not None:
+            attained = links.data_efficiency or links.network_efficiency
+            links = replace(links, data_efficiency=self.data_factor * attained)
         if self.activation_factor != 1.0:
             from ppmodel.specs.kernels import MemorySpec
 
             memory = memory or MemorySpec()
             memory = replace(memory, activation_factor=self.activation_factor * memory.activation_factor)
-        return replace(system, framework=self, kernels=kernels, memory=memory, errors=None)
+        return replace(system, framework=self, kernels=kernels, memory=memory, collectives=links, errors=None)
 
 
 def load_framework(name: str | os.PathLike[str]) -> FrameworkSpec:

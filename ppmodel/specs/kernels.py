@@ -58,6 +58,8 @@ class KernelSpec(Checked):
         or a recomputed forward. Faster devices wait for it.
     tensor_host_s : float
         Additional seconds with tensor parallelism.
+    piped_tensor_host_s : float
+        Additional seconds for each GPU of a tensor group, in a pipeline that needs several nodes.
     softmax_host_s : float
         Additional seconds if softmax and mask are separate kernels: in unfused attention that Megatron-LM's fused
         softmax rejects because the number of heads of all sequences on a GPU is not a multiple of four.
@@ -88,6 +90,7 @@ class KernelSpec(Checked):
     optimizer_efficiency: Number | None = None
     block_host_s: Time = 0.0
     tensor_host_s: Time = 0.0
+    piped_tensor_host_s: Time = 0.0
     softmax_host_s: Time = 0.0
     host_exponent: Exponent = 4.0
     stage_overhead_s: Time = 0.0

@@ -301,6 +301,8 @@ class LayoutSpec:
 
         framework = framework or FrameworkSpec()
         decided = {name: getattr(framework, name) for name in _OF_FRAMEWORK if getattr(self, name) is None}
+        if "overlap_gradients" in decided and self.pp == 1 and not self.zero:
+            decided["overlap_gradients"] |= framework.overlap_plain_gradients
         return replace(self, **decided) if decided else self
 
     def at(self, num_ranks: int, num_microbatches: int, chunks: int | None = None) -> LayoutSpec:
