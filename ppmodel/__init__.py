@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ppmodel.export import read_table
     from ppmodel.measured.replay import replay
     from ppmodel.ops import Op, OpKind
+    from ppmodel.planning import plan
     from ppmodel.points.change import Change
     from ppmodel.points.compare import compare, simulate
     from ppmodel.points.run import Run
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model",
-    "load_system", "names", "read_table", "replay", "simulate",
+    "load_system", "names", "plan", "read_table", "replay", "simulate",
 ]  # fmt: skip
 
 _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C before NumPy is imported
@@ -34,7 +35,8 @@ _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C be
     "Run": "ppmodel.points.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules.cases",
     "compare": "ppmodel.points.compare",
     "load_model": "ppmodel.specs", "load_system": "ppmodel.specs", "names": "ppmodel.schedules",
-    "read_table": "ppmodel.export", "replay": "ppmodel.measured.replay", "simulate": "ppmodel.points.compare",
+    "plan": "ppmodel.planning", "read_table": "ppmodel.export", "replay": "ppmodel.measured.replay",
+    "simulate": "ppmodel.points.compare",
 }  # fmt: skip
 
 _loading = RLock()

@@ -45,6 +45,7 @@ MAY_IMPORT = {
     "points": _GRAPH,
     "analysis": _GRAPH | {"noise", "points", "formulas", "optimum"},
     "measured": _GRAPH | {"files", "points", "export"},
+    "planning": _GRAPH | {"points", "measured"},
     "sweep": _GRAPH | {"files", "export", "noise", "points"},
     "plot": {"errors", "ops", "tables", "schedules", "simulation", "metrics", "grid", "points"},
     "__init__": {"errors", "ops", "tables", "schedules"},
@@ -58,7 +59,7 @@ DOORS = {
     "tables": {"export", "plot"},  # a table writes, shows and draws itself
     "schedules": {"export"},  # a user's table is read from its file
     "points": {"plot", "export", "measured"},  # whether a run fits is judged by the errors of measured rows
-    "__init__": {"points", "specs", "export"},
+    "__init__": {"points", "specs", "export", "planning"},
 }
 """What a room may import inside a function, when it is asked for, although it lies above."""
 
@@ -73,7 +74,7 @@ HEAVY = {
     "dask": {"sweep"},
     "distributed": {"sweep"},
     "tqdm": {"sweep"},
-    "pydantic": {"specs", "sweep"},
+    "pydantic": {"specs", "sweep", "planning"},
     "ruamel": {"specs"},
     "nbformat": set(),
     "torch": set(),  # benchmarks and tests alone

@@ -5,7 +5,7 @@ a GPU does in each depends only on model and layout; its time on a system takes 
 calibration, or a sweep over systems, computes the work only once, and the layers of many runs may stand side by side.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -343,10 +343,21 @@ class LayerCosts:
         return PairTimes(self)
 
 
-@lru_cache(_WORK_KEPT)
 def layers_of(model, sequences, system, layout=None):
     """The `LayerCosts` of a model on a system; parameters as in `layer_work`."""
+    return _layers_of(model, sequences, system, layout and _of_a_layer(layout))
+
+
+@lru_cache(_WORK_KEPT)
+def _layers_of(model, sequences, system, layout):
     return layer_costs(layer_work(model, sequences, layout), system)
+
+
+@lru_cache(_WORK_KEPT)
+def _of_a_layer(layout):
+    """A layout without what concerns stages alone: layouts that differ in nothing else share their layers."""
+    recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1
+    return replace(layout, chunks=None, layers="even", global_batch=None, recompute=recompute)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused at the end

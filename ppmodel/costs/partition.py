@@ -87,7 +87,8 @@ def hides_by_itself(framework, schedule):
 
 def has_whole_backwards(schedule):
     """Whether most backwards of a schedule are whole, so that they can hide collectives under weight gradients."""
-    return bool((schedule.kind == OpKind.B).sum() > (schedule.kind == OpKind.W).sum())
+    of_kinds = schedule.class_counts.sum(axis=0).reshape(len(OpKind), -1).sum(axis=1)
+    return bool(of_kinds[OpKind.B] > of_kinds[OpKind.W])
 
 
 @lru_cache(_SHARES_KEPT)

@@ -119,12 +119,13 @@ def stages(schedule, model, system, blocks=None, layout=None):
     """
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, blocks, layout, layers.times)
-    key = tuple(counts.tobytes() for counts in (cut.blocks, cut.mtp, cut.losses, cut.embeddings))
+    recompute = recompute_of(model, layout)
+    key = *(counts.tobytes() for counts in (cut.blocks, cut.mtp, cut.losses, cut.embeddings)), recompute
     of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile
     if of_microbatch is None:
         if len(layers.stages) >= _CUTS_KEPT:
             layers.stages.clear()
-        counts = layer_counts(layers.work, cut, recompute_of(model, layout))
+        counts = layer_counts(layers.work, cut, recompute)
         parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
         columns = (*stage_bytes(layers.bytes, counts), dense + experts, experts, *np.zeros((3, len(counts))))
         of_microbatch = Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ppbook import frameworks
 from ppmodel import names
 from ppmodel.errors import SpecificationError
+from ppmodel.planning import available as frameworks
 
 ENTRY = "  - {{schedule: {}, framework: A, has: {}, kind: stated, source: a file}}\n"
 

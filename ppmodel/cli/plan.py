@@ -1,0 +1,99 @@
+"""ppmodel plan: which layout and which schedule for a model on some GPUs."""
+
+import sys
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say, say_json
+from ppmodel.errors import PPModelError
+
+_LIMITED = "tp", "pp", "cp", "ep", "dp"
+
+
+@command("plan")
+@click.argument("words", metavar="[SCHEDULE|NAME=VALUE]...", nargs=-1)
+@click.option("--model", required=True, metavar="NAME|FILE", help="The model.")
+@click.option("--system", required=True, metavar="NAME|FILE", help="The cluster.")
+@click.option("--gpus", required=True, type=arguments.count(2**20), metavar="N", help="GPUs of the run.")
+@click.option(
+    "--global-batch", required=True, type=arguments.count(2**24), metavar="N", help="Sequences per iteration."
+)
+@click.option(
+    "--sequence", type=arguments.count(2**24), metavar="N", help="Tokens of a sequence (default: the model's)."
+)
+@click.option(
+    "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
+)
+@click.option("--memory-limit", metavar="SIZE", help="Memory of a GPU, such as '64 GiB' (default: all of it).")
+@click.option("--schedules", multiple=True, metavar="SCHEDULE...", help="Schedules to try (default: all).")
+@click.option("--fix", multiple=True, metavar="NAME=VALUE...", help="Values that every layout has, such as tp=8.")
+@arguments.combined(*(
+    click.option(f"--max-{name}", type=arguments.count(), metavar="N", help=f"The largest {name} to try"
+                 + (" (default: a node)." if name == "tp" else ".")) for name in _LIMITED
+))  # fmt: skip
+@click.option(
+    "--within", type=arguments.Value("SHARE", float, lambda share: 0 <= share <= 1, "must be from 0 to 1"),
+    default=0.05, show_default=True, help="List answers that take at most this share longer than the best.",
+)  # fmt: skip
+@click.option("--rows", type=arguments.count(1000), default=10, show_default=True, help="Answers to list.")
+@click.option(
+    "--explain", type=arguments.count(1000), default=1, metavar="ROW", help="The answer to explain (default: 1)."
+)
+@arguments.json_option("Print one JSON object.")
+@click.option(
+    "--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the answers to a CSV file."
+)
+def plan_command(words, schedules, fix, rows, explain, as_json, csv_file, **given):
+    """Find the fastest layout and schedule for a model on some GPUs.
+
+    Tries tensor, pipeline, context, expert and data parallelism, ZeRO, microbatch sizes, recomputation, the division of
+    layers, and every schedule with its options; prunes by exact lower bounds, and simulates the rest. You see the best
+    with its range, the answers within 5 % of it that differ in what matters, what one step in each dimension would
+    cost, and what bounds the time. Schedules that no public framework runs are listed apart.
+
+    SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4).
+
+    Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
+    """
+    from ppmodel.cli.planned import plan_dict, planned_text
+    from ppmodel.cli.ranked import csv_cell
+    from ppmodel.export import write_rows
+    from ppmodel.planning import planned
+
+    fixed, schedules = _separated([*fix, *words], schedules)
+    most = {name: given.pop(f"max_{name}") for name in _LIMITED}
+    shown = _show_best if sys.stderr.isatty() else None
+    plan = planned(schedules=schedules or None, fix=fixed, most=most, on_better=shown, **given)
+    if explain > len(plan.answers):
+        raise PPModelError("explain", explain, f"is not among the {len(plan.answers)} answers", "choose a smaller row")
+    if csv_file is not None:
+        write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv", csv_cell)
+    say_json(plan_dict(plan, explain - 1)) if as_json else say(planned_text(plan, rows, explain - 1))
+    return 0
+
+
+def _separated(words, schedules):
+    """Values of the layout, and schedules: ``--fix tp=8 pp=4`` and ``--schedules 1f1b zb-v`` leave words behind."""
+    fixed = {}
+    named = [name for text in schedules for name in (text.split(",") if ":" not in text else [text])]
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or ":" in name:
+            named.append(word)
+            continue
+        name = name.replace("-", "_")
+        if name in fixed:
+            raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
+        fixed[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
+    return fixed, [name for name in named if name]
+
+
+def _show_best(best):
+    fastest = best.get(True) or best[False]
+    click.echo(f"so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {_sizes(fastest.sizes)}", err=True)
+
+
+def _sizes(sizes):
+    return ", ".join(f"{name} {value}" for name, value in sizes._asdict().items())

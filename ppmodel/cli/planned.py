@@ -1,0 +1,102 @@
+"""A plan as text, and as JSON."""
+
+import json
+
+from ppmodel.cli.text import columns as aligned
+from ppmodel.cli.text import gibibytes, margin_text, plain
+from ppmodel.points import HEADINGS, PARTS
+
+_SIZES = "pp", "tp", "cp", "ep", "dp"
+_LEAST = 0.005
+
+
+def planned_text(plan, most_rows, place):
+    """Format what ``plan`` prints.
+
+    Parameters
+    ----------
+    plan : Plan
+    most_rows : int
+        Answers to list.
+    place : int
+        The answer to explain.
+
+    Returns
+    -------
+    str
+    """
+    frame, question = plan.frame, plan.question
+    row = frame.iloc[place]
+    system = question.system
+    lines = [
+        f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
+        f"{question.model.sequence} tokens; framework: {system.framework.name or 'as fitted with the system'}",
+        f"answer  {answer_text(row)}",
+        "",
+    ]
+    public = frame[frame.is_public]
+    lines += _table(public.head(most_rows), 1)
+    if len(others := frame[~frame.is_public].head(most_rows)):
+        lines += ["", "no public framework runs these as modelled:", *_table(others, len(public) + 1)]
+    if frame.fit.eq("tight").any():
+        lines.append(f"tight: {margin_text()}")
+    return "\n".join([*lines, "", *_explained(plan, row, place)])
+
+
+def answer_text(row):
+    """An answer in one line: the layout and schedule, its time with the range, and whether it fits."""
+    low, high = row.fastest_s, row.slowest_s
+    between = "" if low is None or low != low else f" (nine of ten: {low:.4g} to {high:.4g} s)"
+    return (
+        f"{plain(row.label)}, {', '.join(f'{name} {row[name]}' for name in _SIZES if row[name] > 1 or name == 'dp')}, "
+        f"{row.microbatch_size} a microbatch, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}: "
+        f"{row.iteration_s:.4g} s{between}, MFU {row.model_flops_utilization:.1%}, "
+        f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
+    )
+
+
+def _table(frame, first):
+    heading = [
+        "",
+        "iteration (s)",
+        "over",
+        "schedule",
+        *_SIZES,
+        "b",
+        "zero",
+        "recompute",
+        "layers",
+        "GiB",
+        "fits",
+        "in",
+    ]
+    cells = [
+        [
+            str(first + number), f"{row.iteration_s:.4g}", f"{row.over_best:+.1%}", plain(row.label),
+            *(str(row[name]) for name in _SIZES), str(row.microbatch_size), str(row.zero), str(row.recompute),
+            row["layers"], gibibytes(row.peak_memory_bytes), row.fit, plain(row.frameworks),
+        ]
+        for number, (_, row) in enumerate(frame.iterrows())
+    ]  # fmt: skip
+    return aligned([heading, *cells], right=(0, 1, 2, *range(4, 11), 13)).splitlines()
+
+
+def _explained(plan, row, place):
+    """What bounds an answer, and what a step away from it costs."""
+    shares = {HEADINGS[name]: row[name] / row.iteration_s for name in PARTS}
+    parts = sorted((item for item in shares.items() if item[1] >= _LEAST), key=lambda item: -item[1])
+    lines = [f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)]
+    steps, cells = plan.steps(place), []
+    for _, step in steps.iterrows():
+        if step.refused is None or step.refused != step.refused:
+            cells.append([step.step, f"{step.over:+.1%}", gibibytes(step.peak_memory_bytes), step.fit])
+        else:
+            cells.append([step.step, "", "", "not defined"])
+    heading = ["one step away", "time", "GiB", "fits"]
+    return [*lines, "", *aligned([heading, *cells], right=(1, 2)).splitlines()]
+
+
+def plan_dict(plan, place):
+    """A plan as plain values: the answers, and the steps from one of them."""
+    records = [json.loads(frame.to_json(orient="records")) for frame in (plan.frame, plan.steps(place))]
+    return {"answers": records[0], "explained": place + 1, "steps": records[1]}

@@ -1,0 +1,228 @@
+"""The answer: candidates as rows, one for each that differs in what matters, and the cost of a step away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ppmodel.measured import is_tight
+from ppmodel.planning.available import frameworks_of
+from ppmodel.planning.question import Question, asked
+from ppmodel.planning.search import Candidate, search
+from ppmodel.points import columns_of, frame_of, resolve, rows_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from ppmodel.given import OneOrMore
+    from ppmodel.points.compare import FrameworkLike, ModelLike, SystemLike
+    from ppmodel.schedules.cases import ScheduleLike
+
+EQUAL = 0.01
+"""Times that differ by less are a tie; of a tie, the simplest comes first."""
+
+_ALIKE_TIME, _ALIKE_BYTES = 0.001, 0.01
+_WELL_KNOWN = "1f1b", "interleaved-1f1b"
+_DOUBLED = "pp", "tp", "cp", "ep", "microbatch_size"
+
+
+def simplicity(candidate: Candidate) -> tuple:
+    """What of two candidates that take as long is the simpler; the smaller comes first.
+
+    Fewer dimensions of parallelism beside the pipeline and the replicas; less recomputation; 1F1B, then interleaved
+    1F1B, then other schedules; fewer chunks; a lower ZeRO stage; even layers; then smaller groups.
+    """
+    sizes, case = candidate.sizes, candidate.case
+    known = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
+    recomputed = ("none", "selective", "full").index(candidate.recompute) if isinstance(candidate.recompute, str) else 2
+    dimensions = sum(size > 1 for size in (sizes.cp, sizes.ep, sizes.tp, sizes.pp))
+    chunks = dict(case.options).get("chunks", 1)
+    return (
+        dimensions, recomputed, known, chunks, candidate.layers != "even", sizes.pp * sizes.tp * sizes.cp,
+        candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer to a question.
+
+    Parameters
+    ----------
+    question : Question
+    candidates : list of Candidate
+        All that fit and are within the share asked for of the best; from `search`.
+    """
+
+    question: Question
+    candidates: list
+
+    @cached_property
+    def answers(self) -> list[Candidate]:
+        """The candidates that differ in what matters, the best first.
+
+        One stands for all with the same groups of GPUs, and for those of the same ``pp``, ``tp`` and ``ep`` that take
+        as long and as much memory. Of those within `EQUAL` of the fastest, the simplest is first that is not tight.
+        Schedules that no public framework runs are apart, after the others.
+        """
+        answers: list[Candidate] = []
+        for is_public in (True, False):
+            left = [candidate for candidate in self.candidates if candidate.is_public is is_public]
+            while left:
+                fastest_s = min(candidate.iteration_s for candidate in left)
+                ties = [candidate for candidate in left if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
+                best = min(ties, key=lambda candidate: (self._is_tight(candidate), *simplicity(candidate)))
+                answers.append(best)
+                left = [candidate for candidate in left if not _are_alike(candidate, best)]
+        return answers
+
+    def _is_tight(self, candidate):
+        return bool(is_tight(candidate.peak_bytes, self.question.system.memory_capacity_bytes))
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The answers as rows of `ppmodel.compare`, with ``is_public``, ``frameworks`` and ``over_best``."""
+        rows = self.rows(self.answers)
+        best_s = self.answers[0].iteration_s
+        frame = rows.assign(
+            is_public=[candidate.is_public for candidate in self.answers],
+            frameworks=[frameworks_of(candidate.case.name) for candidate in self.answers],
+            over_best=rows.iteration_s / best_s - 1,
+        )
+        return frame
+
+    def rows(self, candidates: list[Candidate]) -> DataFrame:
+        """The rows of candidates, as `ppmodel.compare` has them."""
+        question = self.question
+        points = [
+            question.point(candidate.case, _size(question, candidate.sizes), question.layout(
+                candidate.sizes, zero=candidate.zero, recompute=candidate.recompute, layers=candidate.layers
+            ))
+            for candidate in candidates
+        ]  # fmt: skip
+        given = {"model": question.model, "system": question.system, "layout": points[0].layout}
+        columns = columns_of(resolve([points[0].case], **given))
+        return frame_of([*columns, "layers"], [
+            row | {"layers": candidate.layers} for row, candidate in zip(rows_of(points), candidates, strict=True)
+        ])  # fmt: skip
+
+    def steps(self, place: int = 0) -> DataFrame:
+        """One step in each dimension from an answer: what it would cost, and whether it fits.
+
+        Returns
+        -------
+        DataFrame
+            As `rows`, with ``step``, what is changed, and ``over``, how much longer it takes. Data parallelism takes
+            up the GPUs that other groups leave or need.
+        """
+        answer, steps = self.answers[place], {}
+        for name in _DOUBLED:
+            for factor in (0.5, 2):
+                value = getattr(answer.sizes, name) * factor
+                if value >= 1 and (sizes := self._resized(answer.sizes, name, int(value))):
+                    steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes)
+        zeros = {zero for zero in (answer.zero - 1, answer.zero + 1) if 0 <= zero <= 3}
+        steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in sorted(zeros)}
+        ways = [way for way in ("none", "selective", "full") if way != answer.recompute]
+        steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
+        layers = "balanced" if answer.layers == "even" else "even"
+        steps[f"layers {layers}"] = answer._replace(layers=layers)
+        if answer.sizes.pp > 1:
+            steps |= {case.label: answer._replace(case=case) for case in self._other_cases(answer)}
+        frame = self.rows([answer, *steps.values()])
+        frame = frame.assign(step=["", *steps], over=frame.iteration_s / frame.iteration_s[0] - 1)
+        return frame.iloc[1:].reset_index(drop=True)
+
+    def _resized(self, sizes, name, value):
+        changed = sizes._replace(**{name: value})
+        if name != "microbatch_size" and name != "ep":
+            dp, rest = divmod(self.question.gpus, changed.pp * changed.tp * changed.cp)
+            changed = changed._replace(dp=dp)
+            if rest or not dp:
+                return None
+        share = changed.dp * changed.microbatch_size
+        experts = changed.dp * changed.cp % changed.ep == 0 and (self.question.model.experts or changed.ep == 1)
+        return changed if self.question.global_batch % share == 0 and experts else None
+
+    def _other_cases(self, answer):
+        from ppmodel.schedules.cases import as_case
+
+        cases = [as_case("1f1b")]
+        chunks = dict(answer.case.options).get("chunks", 1)
+        cases += [as_case(f"interleaved-1f1b:chunks={count}") for count in (chunks - 1, chunks + 1) if count > 1]
+        return [case for case in [*cases, as_case("zb-v"), as_case("dualpipev")] if case != answer.case]
+
+
+def _size(question, sizes):
+    return sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size)
+
+
+def _are_alike(candidate, other):
+    """Whether two candidates differ in nothing that matters."""
+    mine, others = candidate.sizes, other.sizes
+    if mine._replace(microbatch_size=1) == others._replace(microbatch_size=1):
+        return True
+    if (mine.pp, mine.tp, mine.ep) != (others.pp, others.tp, others.ep):
+        return False
+    is_as_long = abs(candidate.iteration_s / other.iteration_s - 1) < _ALIKE_TIME
+    return is_as_long and abs(candidate.peak_bytes / other.peak_bytes - 1) < _ALIKE_BYTES
+
+
+def planned(*arguments: Any, on_better=None, **given: Any) -> Plan:
+    """Find the plan; arguments as in `plan`."""
+    question = asked(*arguments, **given)
+    return Plan(question, search(question, on_better))
+
+
+def plan(
+    model: ModelLike, system: SystemLike, gpus: int, global_batch: int, *, sequence: int | None = None,
+    framework: FrameworkLike | None = None, memory_limit: str | float | None = None,
+    schedules: OneOrMore[ScheduleLike] | None = None, fix: Mapping[str, Any] | None = None,
+    most: Mapping[str, int] | None = None, within: float = 0.05,
+) -> DataFrame:  # fmt: skip
+    """Find the layouts and schedules that train a model fastest on some GPUs.
+
+    Parameters
+    ----------
+    model, system, framework : str, Path or specification
+        As in `simulate`.
+    gpus, global_batch : int
+        GPUs of the run, and sequences per iteration.
+    sequence : int, optional
+        Tokens of a sequence; as the model says if not given.
+    memory_limit : str or float, optional
+        Memory of a GPU, with a unit (``"64 GiB"``) or in bytes; as the system says if not given.
+    schedules : list, optional
+        Schedules to try, as in `compare`; all that are registered if not given. Options that are not given are tried.
+    fix : dict, optional
+        Values of the layout that every candidate has, such as ``{"tp": 8}``.
+    most : dict, optional
+        The largest value of a size, such as ``{"pp": 8}``. Without ``tp``, tensor groups stay within a node.
+    within : float
+        How much longer than the best a candidate may take, as a share of its time.
+
+    Returns
+    -------
+    DataFrame
+        Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``is_public``,
+        whether a public framework runs the schedule as modelled, ``frameworks``, which ones, and ``over_best``, how
+        much longer than the first row. Of those within 1 % of the fastest, the simplest is first that is not tight.
+
+    Raises
+    ------
+    PPModelError
+        If an argument is illegal, or no layout fits.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b")
+    >>> frame[["label", "tp", "pp", "dp", "zero"]].values.tolist()[0]
+    ['1F1B', 1, 1, 8, 1]
+    """
+    return planned(
+        model, system, gpus, global_batch, sequence=sequence, framework=framework, memory_limit=memory_limit,
+        schedules=schedules, fix=fix, most=most, within=within,
+    ).frame  # fmt: skip

@@ -1,0 +1,117 @@
+"""Lower bounds on the time and memory of candidates, from which no simulation can differ downwards."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs import persistent_bytes
+from ppmodel.metrics.memory import on_ranks
+from ppmodel.ops import OpKind
+from ppmodel.planning.candidates import Sizes
+from ppmodel.schedules import names, small
+from ppmodel.schedules.cases import as_case
+
+
+class Core(NamedTuple):
+    """What a microbatch costs if the model is one stage.
+
+    Parameters
+    ----------
+    whole_s, split_s, computing_s : float
+        Seconds of its forward and backward: with the collectives exposed beside whole backwards, and beside split ones;
+        and without collectives, which cells of two operations may hide.
+    stages : Stages
+        The one stage.
+    """
+
+    whole_s: float
+    split_s: float
+    computing_s: float
+    stages: object
+
+
+class Bounds:
+    """Lower bounds for the candidates of a question.
+
+    Parameters
+    ----------
+    question : Question
+
+    Notes
+    -----
+    The most loaded rank computes at least as long as the mean of all ranks: B microbatches through the whole model,
+    without recomputation, over pp. It keeps at least the mean of weights, gradients and optimizer state.
+    """
+
+    def __init__(self, question):
+        self.question, self._core = question, cache(self._core_of)
+
+    def core(self, sizes):
+        """The `Core` of sizes; the same for all that differ in pp and dp alone."""
+        return self._core(sizes.tp, sizes.cp, sizes.ep, sizes.microbatch_size)
+
+    def _core_of(self, tp, cp, ep, microbatch_size):
+        question, seconds = self.question, []
+        sizes = Sizes(1, tp, cp, ep, question.gpus // (tp * cp), microbatch_size)
+        for name in ("1f1b", "zb-h1"):
+            layout = question.layout(sizes, zero=0, recompute="none", layers="even")
+            of_stages = question.point(as_case(name), (1, 1), layout).costs.stages
+            seconds.append(float(of_stages.parts_s.sum()))
+            computing_s = float(of_stages.parts_s[..., 0].sum())
+        return Core(*seconds, computing_s, of_stages)
+
+    def seconds(self, case, sizes):
+        """At least so many seconds does an iteration of a schedule take at some sizes."""
+        if case.name not in names() or case.own or "concat" in dict(case.options):  # forwards of two microbatches
+            return 0.0
+        core, (is_split, is_paired) = self.core(sizes), _kind_of(case.name)
+        microbatch_s = min(core.whole_s, core.split_s) if is_split else core.whole_s
+        microbatches = self.question.global_batch // (sizes.dp * sizes.microbatch_size)
+        return microbatches * (core.computing_s if is_paired else microbatch_s) / sizes.pp
+
+    def bytes(self, sizes, zero):
+        """At least so many bytes does the most loaded GPU keep."""
+        layout = self.question.layout(sizes, zero=zero)
+        of_model = persistent_bytes(self.core(sizes).stages, self.question.model, layout)
+        return float(sum(part.sum() for part in of_model)) / sizes.pp + self.question.system.reserve_bytes
+
+
+@cache
+def _kind_of(name):
+    """Whether a schedule has split backwards, and cells of two operations."""
+    table = small(name)
+    return bool((table.kind == OpKind.W).any()), bool(table.joined.any())
+
+
+def busy_bound(table, of_stages):
+    """At least so many seconds does an iteration of a table take.
+
+    Parameters
+    ----------
+    table : Schedule
+    of_stages : Stages
+        Its stages, in a layout.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    All work of a rank comes after the forwards of the stages before its first one. A whole backward is followed by
+    those of the stages before it, then every rank has its optimizer step; split backwards may leave the weight
+    gradients for last. Cells of two operations may hide all collectives.
+    """
+    parts_s = of_stages.parts_s[..., :1] if table.joined.any() else of_stages.parts_s
+    forward_s, input_s, weight_s = parts_s.sum(axis=2).T
+    microbatches, is_split = table.table_microbatches / table.num_replicas, bool((table.kind == OpKind.W).any())
+    late_s = weight_s if is_split else 0 * weight_s
+    columns = np.stack([microbatches * parts_s.sum(axis=(1, 2)), microbatches * late_s, of_stages.optimizer_s], axis=1)
+    work, late, step = on_ranks(table.placement, table.num_ranks, columns).T
+    first = np.full(table.num_ranks, table.num_stages - 1)
+    for homes in table.placement:
+        np.minimum.at(first, homes, np.arange(table.num_stages))
+    before_s = np.concatenate([[0.0], np.cumsum(forward_s)])[first]
+    after_s = np.concatenate([[0.0], np.cumsum(input_s + weight_s - late_s)])[first]
+    return float((before_s + np.maximum(work + step, work - late + after_s)).max())

@@ -1,0 +1,112 @@
+"""The candidates of a question: sizes of layouts, schedules with their options, and ways to shard and recompute."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from ppmodel.errors import PPModelError
+from ppmodel.planning.question import Question, divisors, require_legal
+
+CHUNKS = 2, 3, 4, 5, 6, 8, 10
+"""Model chunks per rank that are tried."""
+
+MICROBATCH_SIZES = 1, 2, 4, 8
+"""Sequences of a microbatch that are tried."""
+
+_OPTIONS = {"chunks": CHUNKS, "waves": (1, 2), "warm_up": ("full", "memory-saving")}
+_FEWEST_TOKENS = 512
+_SHARDED_STEP, _SHARDED_ALL = (0, 1), (0, 1, 2, 3)
+
+
+class Sizes(NamedTuple):
+    """The sizes of a layout; see `specs.LayoutSpec`."""
+
+    pp: int
+    tp: int
+    cp: int
+    ep: int
+    dp: int
+    microbatch_size: int
+
+
+def all_sizes(question: Question) -> list[Sizes]:
+    """List the sizes that divide GPUs, batch and model, in order.
+
+    Raises
+    ------
+    PPModelError
+        If there are none, with the reason of the last that was refused.
+
+    Notes
+    -----
+    Tensor groups stay within a node unless `max_tp` says otherwise. A GPU has at least 512 tokens of a sequence.
+    Microbatches have 1, 2, 4 or 8 sequences.
+    """
+    model, gpus, batch = question.model, question.gpus, question.global_batch
+    experts = divisors(model.experts.number) if model.experts else [1]
+    tried, sizes, refused = question.tried, [], {}
+    tps = [tp for tp in tried("tp", divisors(gpus)) if _is_legal(question, Sizes(1, tp, 1, 1, 1, 1), refused)]
+    cps = [
+        cp for cp in tried("cp", divisors(gpus, max(1, model.sequence // _FEWEST_TOKENS)))
+        if _is_legal(question, Sizes(1, tps[0] if tps else 1, cp, 1, 1, 1), refused)
+    ]  # fmt: skip
+    for tp, cp, pp in product(tps, cps, tried("pp", divisors(gpus, model.blocks + 2))):
+        dp, rest = divmod(gpus, tp * cp * pp)
+        if rest or not dp or batch % dp or dp not in tried("dp", [dp]):
+            continue
+        for size, ep in product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts)):
+            if batch % (dp * size) == 0 and dp * cp % ep == 0:
+                sizes.append(Sizes(pp, tp, cp, ep, dp, size))
+    sizes = [entry for entry in sizes if entry.tp * entry.cp == 1 or model.sequence % (entry.tp * entry.cp) == 0]
+    if not sizes and refused:
+        raise next(iter(refused.values()))
+    if not sizes:
+        fixed = " ".join(f"{name}={value}" for name, value in (question.fixed | question.most).items()) or "nothing"
+        rule = f"divides among {gpus} GPUs in no way that also divides the model, with {fixed} fixed"
+        raise PPModelError("global_batch", batch, rule, f"choose a multiple of {gpus}, or fix less")
+    return sizes
+
+
+def _is_legal(question, sizes, refused):
+    single = sizes._replace(microbatch_size=question.global_batch)
+    try:
+        require_legal(question, single)
+    except PPModelError as error:
+        refused.setdefault(error.field, error)
+        return False
+    return True
+
+
+def cases_at(question, num_ranks):
+    """The schedules to try on some ranks, with their options; without a pipeline, 1F1B alone if it is asked for.
+
+    Parameters
+    ----------
+    question : Question
+    num_ranks : int
+
+    Returns
+    -------
+    list of Case
+    """
+    if num_ranks == 1:
+        plain = [case for case in question.cases if case.name == "1f1b"] or list(question.cases[:1])
+        return plain
+    cases = []
+    for case in question.cases:
+        open_names = [name for name in _OPTIONS if name in case.known_options and name not in dict(case.options)]
+        values = [question.tried(name, _OPTIONS[name]) for name in open_names]
+        for options in product(*values):
+            stages = num_ranks * dict(zip(open_names, options, strict=True)).get("chunks", 1)
+            if stages <= question.model.blocks + 2:
+                cases.append(case.with_options(dict(zip(open_names, options, strict=True))))
+    return cases
+
+
+def ways(question, sizes):
+    """The ways to shard and divide that are tried at some sizes: pairs of ``zero`` and ``layers``, simplest first."""
+    ranks = sizes.dp * sizes.cp
+    stages = (0,) if ranks == 1 else _SHARDED_ALL if sizes.pp == 1 else _SHARDED_STEP
+    layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
+    return list(product(question.tried("zero", stages), question.tried("layers", layers)))

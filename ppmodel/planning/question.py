@@ -1,0 +1,215 @@
+"""What a plan is asked: the model, the GPUs and the batch, and what is fixed beforehand. Checked here, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from math import prod
+
+from ppmodel.costs import check_layout
+from ppmodel.errors import PPModelError, did_you_mean
+from ppmodel.points import Point, as_model, as_system
+from ppmodel.schedules import names
+from ppmodel.schedules.cases import as_case, as_cases, built
+from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, parse_size, with_framework
+from ppmodel.specs.layout import layout_keywords, layout_options
+
+SIZES = "pp", "tp", "cp", "ep", "dp", "microbatch_size"
+"""What is searched of a layout's sizes."""
+
+WAYS = "zero", "recompute", "layers"
+"""What else is searched of a layout."""
+
+_NOT_FIXED = "gpus", "global_batch", "sequence"
+_MOST_GPUS, _MOST_BATCH = 2**20, 2**24
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which layout and schedule for a model on some GPUs.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        With the length of sequences that is asked for, and the framework's bytes per parameter.
+    system : SystemSpec
+        Under its framework, with the memory that is asked for.
+    gpus, global_batch : int
+    cases : tuple of Case
+        Schedules to try; their options as given, or all that are sensible.
+    fixed : dict
+        Values of the layout that hold in every candidate, by name.
+    most : dict
+        The largest value of a size, by name.
+    within : float
+        Candidates that take longer than the best by more than this share of its time are not looked for.
+    """
+
+    model: ModelSpec
+    system: SystemSpec
+    gpus: int
+    global_batch: int
+    cases: tuple
+    fixed: dict
+    most: dict
+    within: float = 0.05
+
+    @cached_property
+    def base(self):
+        """The layout that all candidates start from."""
+        values = {name: value for name, value in self.fixed.items() if name not in (*SIZES, *WAYS, "chunks")}
+        return LayoutSpec(**values).under(self.system.framework)
+
+    @cached_property
+    def layout(self):
+        """A function of sizes and ways that returns the layout of a candidate; each is made once."""
+        return cache(self._layout)
+
+    def _layout(self, sizes, **ways):
+        sequence_parallel = self.fixed.get("sequence_parallel", sizes.tp > 1)
+        return replace(self.base, sequence_parallel=sequence_parallel, **sizes._asdict(), **ways)
+
+    def point(self, case, size, layout):
+        """The point of a schedule in a layout, at ranks and microbatches."""
+        semantics = self.system.framework.p2p, "excluded"
+        return Point(case, size, semantics, model=self.model, system=self.system, layout=layout)
+
+    def tried(self, name, values):
+        """The values of a size or a way to try: those given, or the one that is fixed."""
+        if name in self.fixed:
+            return [self.fixed[name]]
+        return [value for value in values if value <= self.most.get(name, value)] if name in SIZES else list(values)
+
+
+def asked(
+    model, system, gpus, global_batch, *, sequence=None, framework=None, memory_limit=None, schedules=None, fix=None,
+    most=None, within=0.05,
+):  # fmt: skip
+    """Check what is asked.
+
+    Parameters
+    ----------
+    model, system, gpus, global_batch, sequence, framework, memory_limit, schedules, fix, most, within
+        As in `plan`.
+
+    Returns
+    -------
+    Question
+
+    Raises
+    ------
+    PPModelError
+        If something is unknown, or nothing could be planned.
+    """
+    gpus = _whole("gpus", gpus, _MOST_GPUS)
+    batch = _whole("global_batch", global_batch, _MOST_BATCH)
+    system = with_framework(as_system(system), framework)
+    model = system.framework.model(as_model(model))
+    if sequence is not None:
+        model = replace(model, sequence=_whole("sequence", sequence, _MOST_BATCH))
+    if memory_limit is not None:
+        system = replace(system, memory_capacity_bytes=_limit(memory_limit, system))
+    if not 0 <= within <= 1:
+        raise PPModelError("within", within, "must be from 0 to 1", "write 0.05 for 5 %")
+    fixed = _fixed(fix or {}, gpus, batch, model)
+    most = {name: _whole(f"max_{name}", value) for name, value in (most or {}).items() if value is not None}
+    for name in fixed.keys() & most.keys():
+        if fixed[name] > most[name]:
+            rule = f"contradicts max_{name} = {most[name]}"
+            raise PPModelError(f"fix {name}", fixed[name], rule, "leave out one of the two")
+    if "tp" not in most and system.nodes is not None:
+        most["tp"] = system.nodes.devices_per_node
+    return Question(model, system, gpus, batch, _cases(schedules), fixed, most, within)
+
+
+def _whole(field, value, largest=_MOST_GPUS):
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+        raise PPModelError(
+            field, value, f"must be a whole number from 1 to {largest}", f"give, for example, {field}=64"
+        )
+    return value
+
+
+def _limit(limit, system):
+    limit_bytes = parse_size(limit) if isinstance(limit, str) else float(limit)
+    if limit_bytes <= system.reserve_bytes:
+        rule = f"is no more than what {system.name} holds back ({system.reserve_bytes / 2**30:.3g} GiB)"
+        remedy = f"write, for example, {system.memory_capacity_bytes / 2**30:.0f} GiB, all of a GPU's"
+        raise PPModelError("memory_limit", limit, rule, remedy)
+    return limit_bytes
+
+
+def _cases(schedules):
+    if schedules is None:
+        return tuple(as_case(name) for name in names())
+    cases = tuple(as_cases(schedules))
+    for case in cases:
+        if case.size is not None:
+            rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
+            raise PPModelError("schedules", case.name, rule, remedy)
+    return cases
+
+
+def _fixed(fix, gpus, batch, model):
+    """The fixed values, checked one by one and together."""
+    options = dict(layout_options())
+    known = [name for name in ("pp", "chunks", *layout_keywords()) if name not in _NOT_FIXED]
+    for name, value in fix.items():
+        if name not in known:
+            remedy = did_you_mean(name, known) or f"fix any of {', '.join(known)}"
+            raise PPModelError("fix", name, "is not a value of a layout that is searched", remedy)
+        option = options[name]
+        if option.type is int and not option.words and (
+            isinstance(value, bool) or not isinstance(value, int) or not option.low <= value <= option.high
+        ):  # fmt: skip
+            raise PPModelError(f"fix {name}", value, option.rule, f"write, for example, {name}={max(option.low, 1)}")
+    shares = {name: fix[name] for name in ("pp", "tp", "cp", "dp") if name in fix}
+    for name, value in shares.items():
+        if gpus % value:
+            raise PPModelError(
+                f"fix {name}", value, f"must divide {gpus} GPUs", f"choose {_near_divisors(gpus, value)}"
+            )
+    if gpus % prod(shares.values()):
+        rule = f"({' x '.join(map(str, shares.values()))} = {prod(shares.values())}) must divide {gpus} GPUs"
+        raise PPModelError("fix", " ".join(f"{name}={value}" for name, value in shares.items()), rule, "fix fewer")
+    each = fix.get("dp", 1) * fix.get("microbatch_size", 1)
+    if batch % each:
+        named = " ".join(f"{name}={fix[name]}" for name in ("dp", "microbatch_size") if name in fix)
+        remedy = f"choose a batch of {batch // each * each or each} or {(batch // each + 1) * each}"
+        raise PPModelError("fix", named, f"does not divide a global batch of {batch}", remedy)
+    checked = LayoutSpec(**{name: value for name, value in fix.items() if name not in ("dp", "ep", "pp", "chunks")})
+    if model.experts is None and fix.get("ep", 1) > 1:
+        raise PPModelError("fix ep", fix["ep"], f"has no effect: {model.name} has no experts", "leave it out")
+    if model.experts and model.experts.number % fix.get("ep", 1):
+        rule = f"must divide the experts of {model.name} ({model.experts.number})"
+        raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")
+    if fix.get("pp", 1) > model.blocks + 2:
+        rule = f"is more than the layers of {model.name} ({model.blocks})"
+        raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")
+    return {
+        name: getattr(checked, name, value) if name not in ("dp", "ep", "pp", "chunks") else value
+        for name, value in fix.items()
+    }
+
+
+def _near_divisors(number, value):
+    near = [n for n in range(1, number + 1) if number % n == 0] if number <= 2**16 else [1, number]
+    below, above = [n for n in near if n < value][-1:], [n for n in near if n > value][:1]
+    return " or ".join(map(str, below + above))
+
+
+def divisors(number, most=None):
+    """The divisors of a whole number, ascending.
+
+    >>> divisors(12, 6)
+    [1, 2, 3, 4, 6]
+    """
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return [n for n in sorted({*small, *(number // n for n in small)}) if n <= (most or number)]
+
+
+def require_legal(question, sizes):
+    """Refuse sizes that the model cannot be split into, with the reason; see `costs.check_layout`."""
+    layout = question.layout(sizes)
+    table = built(as_case("1f1b"), sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size))
+    check_layout(layout, question.model, question.system, table)

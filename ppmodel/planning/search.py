@@ -1,0 +1,269 @@
+"""The search: candidates in the order of their lower bounds, until no bound is below what is still looked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.compiled import prepare
+from ppmodel.costs import check_layout, stages
+from ppmodel.errors import PPModelError
+from ppmodel.metrics import memory
+from ppmodel.planning.available import runs_as_modelled
+from ppmodel.planning.bounds import Bounds, busy_bound
+from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, ways
+from ppmodel.points.iteration import step_graph
+from ppmodel.schedules.cases import Case, built
+from ppmodel.simulation import graph_of, makespans
+
+_ENTRIES = 64
+"""Entries of a chunk: enough to share tables, few enough to stop soon."""
+
+
+class Entry(NamedTuple):
+    """A schedule at some sizes, in all ways to shard, to recompute and to divide layers.
+
+    Parameters
+    ----------
+    case : Case
+    sizes : Sizes
+    is_public : bool
+        Whether a public framework runs the schedule as it is modelled.
+    at_least_s : float
+        From `Bounds.seconds`.
+    """
+
+    case: Case
+    sizes: Sizes
+    is_public: bool
+    at_least_s: float
+
+
+class Candidate(NamedTuple):
+    """A candidate that fits, with its time.
+
+    Parameters
+    ----------
+    case : Case
+    sizes : Sizes
+    is_public : bool
+        As in `Entry`.
+    zero : int
+    recompute : str or int
+    layers : str
+    peak_bytes : float
+        On the most loaded GPU.
+    iteration_s : float
+    """
+
+    case: Case
+    sizes: Sizes
+    is_public: bool
+    zero: int
+    recompute: str | int
+    layers: str
+    peak_bytes: float
+    iteration_s: float
+
+
+class Limits:
+    """What is still looked for: the best times so far of schedules that public frameworks run, and of others.
+
+    Parameters
+    ----------
+    within : float
+        As in `Question`.
+
+    Notes
+    -----
+    The others are looked for only where they are faster than the best that is public.
+    """
+
+    def __init__(self, within):
+        self.within, self.best = within, {}
+
+    def add(self, candidates):
+        """Take note of candidates; whether one of them is the best of its kind so far."""
+        before = dict(self.best)
+        for entry in candidates:
+            best = self.best.setdefault(entry.is_public, entry)
+            if entry.iteration_s < best.iteration_s:
+                self.best[entry.is_public] = entry
+        return self.best != before
+
+    def most_s(self, is_public):
+        """Candidates of a kind that take longer are not looked for."""
+        best_s = {kind: candidate.iteration_s for kind, candidate in self.best.items()}
+        most_s = best_s.get(is_public, np.inf) * (1 + self.within)
+        return most_s if is_public else min(most_s, best_s.get(True, np.inf))
+
+
+def entries_of(question):
+    """List the entries of a question whose weights, gradients and optimizer state can fit, by their lower bounds.
+
+    Returns
+    -------
+    list of Entry
+        First those of the simplest schedule, so that a good time is known early. Among them, and among the others, the
+        least bound first; ties in the order of sizes and schedules.
+
+    Raises
+    ------
+    PPModelError
+        If the model fits in no way.
+    """
+    bounds, entries, least = Bounds(question), [], np.inf
+    capacity, cases = question.system.memory_capacity_bytes, {}
+    for sizes in all_sizes(question):
+        kept = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in ways(question, sizes)})
+        least = min(least, kept)
+        if kept <= capacity:
+            for case in cases.setdefault(sizes.pp, cases_at(question, sizes.pp)):
+                entries.append(Entry(case, sizes, runs_as_modelled(case.name), bounds.seconds(case, sizes)))
+    if not entries:
+        rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least / 2**30:.3g} GiB)"
+        raise PPModelError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, "take more GPUs, or fix less")
+    first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
+    return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
+
+
+def evaluate(question, entries, limits):
+    """Simulate the candidates of some entries that can be as fast as asked for, and that fit.
+
+    Parameters
+    ----------
+    question : Question
+    entries : sequence of Entry
+    limits : Limits
+
+    Returns
+    -------
+    list of Candidate
+    """
+    groups = {}
+    for entry in entries:
+        for way, point in _fitting(question, entry, limits.most_s(entry.is_public)):
+            key = entry.case, point.ordered_case.options, point.size, point.layout.overlap_gradients
+            groups.setdefault(key, []).append((Candidate(*entry[:3], *way, np.inf), point))
+    candidates = []
+    for (*_, overlaps), members in groups.items():
+        points = [point for _, point in members]
+        graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
+        seconds = makespans(graph, [point.costs for point in points]).tolist()
+        candidates += [entry._replace(iteration_s=time_s) for (entry, _), time_s in zip(members, seconds, strict=True)]
+    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_public)]
+
+
+def _fitting(question, entry, most_s):
+    """The ways of an entry that fit and may be fast enough: zero, recompute, layers and bytes, with the point.
+
+    Each recomputes no more than it must. Of ways that divide the layers alike, the first counts. Where the optimizer's
+    state has to be shared to fit, or to leave enough time, all of it on every GPU need not be tried.
+    """
+    size = entry.sizes.pp, question.global_batch // (entry.sizes.dp * entry.sizes.microbatch_size)
+    try:
+        table = built(entry.case, *size)
+    except PPModelError:  # not defined at this size
+        return
+    cuts, hopeless = set(), set()
+    for zero, layers in sorted(ways(question, entry.sizes), key=lambda way: -way[0]):
+        if zero == 0 and (1, layers) in hopeless:
+            continue
+        hopeless.add((zero, layers))
+        try:
+            for recompute, (layout, of_stages, held) in _recomputed(question, entry, table, zero, layers, most_s):
+                hopeless.discard((zero, layers))
+                cut = zero, recompute, of_stages.layers.tobytes()
+                if cut not in cuts:
+                    yield (zero, recompute, layers, held()), question.point(entry.case, size, layout)
+                cuts.add(cut)
+        except PPModelError:  # more stages than layers
+            continue
+
+
+def _recomputed(question, entry, table, zero, layers, most_s):
+    """The least that has to be recomputed to fit, nothing or scores or the fewest layers, if fast enough; with prices.
+
+    Prices are the layout, its stages, and a function that returns the bytes of the most loaded GPU.
+    """
+
+    @cache
+    def priced(recompute):
+        layout = question.layout(entry.sizes, zero=zero, layers=layers, recompute=recompute)
+        complete = check_layout(layout, question.model, question.system, table)
+        of_stages = stages(table, question.model, question.system, layout=complete)
+        return (
+            layout,
+            of_stages,
+            cache(lambda: float(memory(table, question.model, of_stages, complete, question.system).total.max())),
+        )
+
+    def fits(recompute):
+        return priced(recompute)[2]() <= question.system.memory_capacity_bytes
+
+    def is_fast(recompute):
+        return busy_bound(table, priced(recompute)[1]) <= most_s
+
+    least, *others = question.tried("recompute", ("none", "selective", 1))
+    if not is_fast(least):
+        return
+    if fits(least):
+        yield least, priced(least)
+        return
+    for way in filter(is_fast, others):
+        if way == "selective" and fits(way):
+            yield way, priced(way)
+        if way == 1 and fits("full"):
+            fewest = _fewest(fits, int(priced("full")[1].blocks.max()))
+            if is_fast(fewest):
+                yield fewest, priced(fewest)
+
+
+def _fewest(fits, most):
+    """The fewest layers of a stage that are recomputed to fit; all of them are ``full``."""
+    too_few, enough, fewest = 0, most, "full"
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if fits(middle):
+            fewest = enough = middle
+        else:
+            too_few = middle
+    return fewest
+
+
+def search(question, on_better=None):
+    """Find every candidate that fits and takes at most the share `within` longer than the best of its kind.
+
+    Parameters
+    ----------
+    question : Question
+    on_better : callable, optional
+        Called with the best candidate so far whenever there is a better one.
+
+    Returns
+    -------
+    list of Candidate
+        In no order that means anything.
+
+    Raises
+    ------
+    PPModelError
+        If none fits.
+    """
+    limits, candidates, entries = Limits(question.within), [], entries_of(question)
+    prepare(10**7)
+    for first in range(0, len(entries), _ENTRIES):
+        wanted = [
+            entry for entry in entries[first : first + _ENTRIES] if entry.at_least_s <= limits.most_s(entry.is_public)
+        ]
+        found = evaluate(question, wanted, limits)
+        candidates += found
+        if limits.add(found) and on_better:
+            on_better(limits.best)
+    if not candidates:
+        capacity = f"{question.system.memory_capacity_bytes / 2**30:.3g} GiB"
+        rule = f"is too little for {question.model.name} in every layout of {question.gpus} GPUs"
+        raise PPModelError("memory_limit", capacity, rule, "take more GPUs, or fix less")
+    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_public)]
