@@ -15,11 +15,11 @@ def written(tmp_path, monkeypatch):
 
     def write(*entries):
         (tmp_path / "frameworks.yaml").write_text("entries:\n" + "".join(ENTRY.format(*one) for one in entries))
-        frameworks.entries.cache_clear()
+        frameworks._file.cache_clear()
 
     monkeypatch.setattr(frameworks, "DATA", tmp_path)
     yield write
-    frameworks.entries.cache_clear()
+    frameworks._file.cache_clear()
 
 
 def test_pairs_that_hide_nothing_of_a_dense_model_do_not_run_as_modelled(written):

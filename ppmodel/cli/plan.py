@@ -51,7 +51,8 @@ def plan_command(words, schedules, fix, rows, explain, as_json, csv_file, **give
     Tries tensor, pipeline, context, expert and data parallelism, ZeRO, microbatch sizes, recomputation, the division of
     layers, and every schedule with its options; prunes by exact lower bounds, and simulates the rest. You see the best
     with its range, the answers within 5 % of it that differ in what matters, what one step in each dimension would
-    cost, and what bounds the time. Schedules that no public framework runs are listed apart.
+    cost, and what bounds the time. What the framework does not run
+    as modelled is listed apart.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4).
 

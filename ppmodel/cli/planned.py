@@ -34,10 +34,15 @@ def planned_text(plan, most_rows, place):
         f"answer  {answer_text(row)}",
         "",
     ]
-    public = frame[frame.is_public]
-    lines += _table(public.head(most_rows), 1)
-    if len(others := frame[~frame.is_public].head(most_rows)):
-        lines += ["", "no public framework runs these as modelled:", *_table(others, len(public) + 1)]
+    usual = frame[frame.is_run]
+    lines += _table(usual.head(most_rows), 1)
+    if len(others := frame[~frame.is_run].head(most_rows)):
+        name = system.framework.name or "the framework"
+        lines += [
+            "",
+            f"faster, but {name} does not run it, or no such run was measured:",
+            *_table(others, len(usual) + 1),
+        ]
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
     return "\n".join([*lines, "", *_explained(plan, row, place)])

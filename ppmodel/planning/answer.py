@@ -65,11 +65,11 @@ class Plan:
 
         One stands for all with the same groups of GPUs, and for those of the same ``pp``, ``tp`` and ``ep`` that take
         as long and as much memory. Of those within `EQUAL` of the fastest, the simplest is first that is not tight.
-        Schedules that no public framework runs are apart, after the others.
+        What the framework does not run, or not as measured, is apart, after the others.
         """
         answers: list[Candidate] = []
-        for is_public in (True, False):
-            left = [candidate for candidate in self.candidates if candidate.is_public is is_public]
+        for is_run in (True, False):
+            left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
                 ties = [candidate for candidate in left if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
@@ -83,11 +83,11 @@ class Plan:
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The answers as rows of `ppmodel.compare`, with ``is_public``, ``frameworks`` and ``over_best``."""
+        """The answers as rows of `ppmodel.compare`, with ``is_run``, ``frameworks`` and ``over_best``."""
         rows = self.rows(self.answers)
         best_s = self.answers[0].iteration_s
         frame = rows.assign(
-            is_public=[candidate.is_public for candidate in self.answers],
+            is_run=[candidate.is_run for candidate in self.answers],
             frameworks=[frameworks_of(candidate.case.name) for candidate in self.answers],
             over_best=rows.iteration_s / best_s - 1,
         )
@@ -206,8 +206,8 @@ def plan(
     Returns
     -------
     DataFrame
-        Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``is_public``,
-        whether a public framework runs the schedule as modelled, ``frameworks``, which ones, and ``over_best``, how
+        Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``is_run``,
+        whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and ``over_best``, how
         much longer than the first row. Of those within 1 % of the fastest, the simplest is first that is not tight.
 
     Raises

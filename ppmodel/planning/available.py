@@ -25,12 +25,25 @@ class Entry(Sourced):
     has: Literal["yes", "experts", "order", "authors"]
 
 
+class Profile(Sourced):
+    """The code that a framework's profile stands for, and the highest ZeRO stage of measured runs under it."""
+
+    profile: str
+    code: list[str]
+    zero: int
+
+
 class _File(Sourced.__base__):
     model_config = Sourced.model_config
+    profiles: list[Profile] = Field(default_factory=list)
     entries: list[Entry]
 
 
 @cache
+def _file():
+    return read_document(DATA / "frameworks.yaml", _File)
+
+
 def entries():
     """The entries of the file.
 
@@ -43,7 +56,7 @@ def entries():
     SpecificationError
         If it is not as its form, or names a schedule that is not registered.
     """
-    return read_document(DATA / "frameworks.yaml", _File).entries
+    return _file().entries
 
 
 def frameworks_of(name):
@@ -73,13 +86,18 @@ def frameworks_of(name):
     return ", ".join(names) or NOWHERE
 
 
-def runs_as_modelled(name):
-    """Whether a framework runs a schedule as it is modelled here, with dense models too.
+def runs_as_modelled(name, profile=None, experts=False):
+    """Whether a framework runs a schedule as it is modelled here.
 
     Parameters
     ----------
     name : str
         Of a schedule.
+    profile : str, optional
+        Of a framework, a name of `specs.framework_names`. Any framework counts without it, or if it is not known which
+        code it stands for.
+    experts : bool
+        Whether experts alone exchange anything in a pair's operations, so that pairs that hide nothing else do.
 
     Returns
     -------
@@ -87,7 +105,23 @@ def runs_as_modelled(name):
 
     Examples
     --------
-    >>> runs_as_modelled("zb-v"), runs_as_modelled("dualpipev")
-    (True, False)
+    >>> runs_as_modelled("zb-v"), runs_as_modelled("zb-v", "megatron"), runs_as_modelled("dualpipev")
+    (True, False, False)
+    >>> runs_as_modelled("combined-1f1b", "megatron", experts=True)
+    True
     """
-    return any(entry.has == "yes" for entry in entries() if entry.schedule == name)
+    code = next((entry.code for entry in _file().profiles if entry.profile == profile), None)
+    return any(
+        entry.has == "yes" or (experts and entry.has == "experts")
+        for entry in entries()
+        if entry.schedule == name and (code is None or entry.framework in code)
+    )
+
+
+def highest_zero(profile):
+    """The highest ZeRO stage with which runs under a framework's profile were measured; 3 if that is not known.
+
+    >>> highest_zero("megatron"), highest_zero("fsdp")
+    (1, 3)
+    """
+    return next((entry.zero for entry in _file().profiles if entry.profile == profile), 3)

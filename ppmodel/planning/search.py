@@ -11,7 +11,7 @@ from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import memory
-from ppmodel.planning.available import runs_as_modelled
+from ppmodel.planning.available import highest_zero, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
 from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, ways
 from ppmodel.points.iteration import step_graph
@@ -29,15 +29,15 @@ class Entry(NamedTuple):
     ----------
     case : Case
     sizes : Sizes
-    is_public : bool
-        Whether a public framework runs the schedule as it is modelled.
+    is_run : bool
+        Whether the framework runs the schedule as it is modelled.
     at_least_s : float
         From `Bounds.seconds`.
     """
 
     case: Case
     sizes: Sizes
-    is_public: bool
+    is_run: bool
     at_least_s: float
 
 
@@ -48,8 +48,8 @@ class Candidate(NamedTuple):
     ----------
     case : Case
     sizes : Sizes
-    is_public : bool
-        As in `Entry`.
+    is_run : bool
+        As in `Entry`; and whether runs under the framework were measured with the ZeRO stage, or one above it.
     zero : int
     recompute : str or int
     layers : str
@@ -60,7 +60,7 @@ class Candidate(NamedTuple):
 
     case: Case
     sizes: Sizes
-    is_public: bool
+    is_run: bool
     zero: int
     recompute: str | int
     layers: str
@@ -69,7 +69,7 @@ class Candidate(NamedTuple):
 
 
 class Limits:
-    """What is still looked for: the best times so far of schedules that public frameworks run, and of others.
+    """What is still looked for: the best times so far of what the framework runs, and of the rest.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Limits:
 
     Notes
     -----
-    The others are looked for only where they are faster than the best that is public.
+    The rest is looked for only where it is faster than the best that the framework runs.
     """
 
     def __init__(self, within):
@@ -88,16 +88,16 @@ class Limits:
         """Take note of candidates; whether one of them is the best of its kind so far."""
         before = dict(self.best)
         for entry in candidates:
-            best = self.best.setdefault(entry.is_public, entry)
+            best = self.best.setdefault(entry.is_run, entry)
             if entry.iteration_s < best.iteration_s:
-                self.best[entry.is_public] = entry
+                self.best[entry.is_run] = entry
         return self.best != before
 
-    def most_s(self, is_public):
+    def most_s(self, is_run):
         """Candidates of a kind that take longer are not looked for."""
         best_s = {kind: candidate.iteration_s for kind, candidate in self.best.items()}
-        most_s = best_s.get(is_public, np.inf) * (1 + self.within)
-        return most_s if is_public else min(most_s, best_s.get(True, np.inf))
+        most_s = best_s.get(is_run, np.inf) * (1 + self.within)
+        return most_s if is_run else min(most_s, best_s.get(True, np.inf))
 
 
 def entries_of(question):
@@ -121,12 +121,18 @@ def entries_of(question):
         least = min(least, kept)
         if kept <= capacity:
             for case in cases.setdefault(sizes.pp, cases_at(question, sizes.pp)):
-                entries.append(Entry(case, sizes, runs_as_modelled(case.name), bounds.seconds(case, sizes)))
+                entries.append(Entry(case, sizes, _is_run(question, case, sizes), bounds.seconds(case, sizes)))
     if not entries:
         rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least / 2**30:.3g} GiB)"
         raise PPModelError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, "take more GPUs, or fix less")
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
     return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
+
+
+def _is_run(question, case, sizes):
+    exchange_alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1
+    own = case.own is not None or case.source is not None
+    return own or runs_as_modelled(case.name, question.system.framework.name, exchange_alone)
 
 
 def evaluate(question, entries, limits):
@@ -142,18 +148,19 @@ def evaluate(question, entries, limits):
     -------
     list of Candidate
     """
-    groups = {}
+    groups, usual = {}, highest_zero(question.system.framework.name)
     for entry in entries:
-        for way, point in _fitting(question, entry, limits.most_s(entry.is_public)):
+        for way, point in _fitting(question, entry, limits.most_s(entry.is_run)):
             key = entry.case, point.ordered_case.options, point.size, point.layout.overlap_gradients
-            groups.setdefault(key, []).append((Candidate(*entry[:3], *way, np.inf), point))
+            is_run = entry.is_run and (way[0] <= usual or "zero" in question.fixed)
+            groups.setdefault(key, []).append((Candidate(*entry[:2], is_run, *way, np.inf), point))
     candidates = []
     for (*_, overlaps), members in groups.items():
         points = [point for _, point in members]
         graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
         seconds = makespans(graph, [point.costs for point in points]).tolist()
         candidates += [entry._replace(iteration_s=time_s) for (entry, _), time_s in zip(members, seconds, strict=True)]
-    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_public)]
+    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_run)]
 
 
 def _fitting(question, entry, most_s):
@@ -256,7 +263,7 @@ def search(question, on_better=None):
     prepare(10**7)
     for first in range(0, len(entries), _ENTRIES):
         wanted = [
-            entry for entry in entries[first : first + _ENTRIES] if entry.at_least_s <= limits.most_s(entry.is_public)
+            entry for entry in entries[first : first + _ENTRIES] if entry.at_least_s <= limits.most_s(entry.is_run)
         ]
         found = evaluate(question, wanted, limits)
         candidates += found
@@ -266,4 +273,4 @@ def search(question, on_better=None):
         capacity = f"{question.system.memory_capacity_bytes / 2**30:.3g} GiB"
         rule = f"is too little for {question.model.name} in every layout of {question.gpus} GPUs"
         raise PPModelError("memory_limit", capacity, rule, "take more GPUs, or fix less")
-    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_public)]
+    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_run)]
