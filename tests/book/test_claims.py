@@ -140,7 +140,8 @@ def test_the_page_of_verdicts_has_every_row(judgements):
     """A line of the table for each figure and claim, and every row unfolds below its claim, in words."""
     table = claims.headline_table(load_claims(), judgements.values(), figures=claims.load_figures())
     page = claims.verdict_page(table, load_claims(), judgements.values())
-    assert page.count("<details") == page.count("</details>") == page.count("`ppmodel run ") == len(table)
+    assert page.count("<details") == page.count("</details>") == (table["rows"] > 0).sum()
+    assert page.count("`ppmodel run ") == len(table)
     assert all(f"`{name}`" in page for name in judgements)
     assert "{numref}`fig-hanayo`" in page
 

@@ -128,7 +128,7 @@ def _decides(judgement):
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
         return axis, f"all-reduce: {sums.removesuffix(')')}" if by_sums else f"transfers: {transfers}"
-    return axis, f"several at once: {values[0]}" if axis == "setting" else f"{AXES[axis]}: {values[0]}"
+    return axis, f"several at once: setting {values[0]}" if axis == "setting" else f"{AXES[axis]}: {values[0]}"
 
 
 def outcome_table(claims, judgements):
@@ -195,18 +195,23 @@ def verdict_page(headlines, claims, judgements):
     lines, rows = [], []
     for claim in headlines.itertuples():
         mark = f'<span class="verdict {claim.verdict.replace(" ", "-")}">{MARKS[claim.verdict]} {claim.verdict}</span>'
-        here = f" ({{numref}}`{claim.label}`)" if claim.label else ""
-        name = f"the paper's {claim.claim}" if claim.label else f"Claim {claim.claim}"
+        here = f" (our {{numref}}`{claim.label}`)" if claim.label else ""
+        name = f"The paper's {claim.claim}" if claim.label else f"Claim {claim.claim}"
         decides = f"{{doc}}`{claim.decides} </{READ_ON[claim.axis]}>`" if claim.axis else literal(claim.decides)
         lines.append(map(MyST, (
             f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
             literal(claim.measured), mark, decides, f"`ppmodel run {claim.page.removeprefix('nb/')}`",
         )))  # fmt: skip
-        rows.append(f'<details class="rows"><summary>{mark} {name}: {escape(claim.statement)}</summary>\n')
-        for row in table.loc[behind[claim.claim]].itertuples():
-            text = f"- {MARKS[row.verdict]} {literal(row.statement)}. Published {literal(row.claimed)}, ours "
-            depends = f" ({literal(row.depends)})" if row.depends else ""
-            rows.append(f"{text}{literal(row.measured)}: {row.verdict}{depends}. `{row.Index}`")
-        rows.append("\n</details>\n")
+        if behind[claim.claim]:
+            rows.append(f'<details class="rows"><summary>{mark} {name}: {escape(claim.statement)}</summary>\n')
+            rows += [_row_text(row) for row in table.loc[behind[claim.claim]].itertuples()]
+            rows.append("\n</details>\n")
     header = ("", "published", "ours", "verdict", "decided by", "run again")
     return list_table(lines, header, (30, 13, 12, 15, 18, 12)) + "\n" + "\n".join(rows)
+
+
+def _row_text(row):
+    """A row of `claims_table` as an item of a list in MyST."""
+    numbers = f"Published {literal(row.claimed)}, ours {literal(row.measured)}: {row.verdict}"
+    depends = f" ({literal(row.depends)})" if row.depends else ""
+    return f"- {MARKS[row.verdict]} {literal(row.statement)}. {numbers}{depends}. `{row.Index}`"
