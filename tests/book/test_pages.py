@@ -1,5 +1,6 @@
 """Every page of the built book, opened once in a real browser: sound, set, narrow, linked, and readable by all."""
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -95,6 +96,74 @@ def test_pages_are_sound(page, name):
     faults["requests to elsewhere"] = page.elsewhere
     listed = [f"{kind}: {fault}" for kind, found in faults.items() for fault in found]
     assert not listed, "\n".join(listed)
+
+
+# ---- markup ---------------------------------------------------------------------------------------
+
+
+class _Text(HTMLParser):
+    """What a reader sees of a page as prose, alternative texts included, and what as code."""
+
+    VOID = "br", "col", "hr", "img", "input", "link", "meta", "path", "rect", "source", "wbr"
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.prose, self.code = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.prose += [given[key] for key in ("alt", "title", "aria-label") if given.get(key)]
+        if tag not in self.VOID:
+            self.open.append((tag, (given.get("class") or "").split()))
+
+    def handle_endtag(self, tag):
+        while any(tag == name for name, _ in self.open) and self.open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data):
+        tags = {tag for tag, _ in self.open}
+        unread = tags & {"script", "style"} or any({"math", "sig"} & set(classes) for _, classes in self.open)
+        if "article" in tags and not unread:
+            (self.code if tags & {"code", "pre", "samp"} else self.prose).append(data)
+
+
+MARKUP = re.compile(
+    r"""\{[a-z:]+\}|\{\{|`|\*\*\S[^*]*\*\*|:::|__  # roles, substitutions, literals, bold, fences
+    |\\\S|\]\(|-->|<[a-z/]+>|&[a-z]+;  # escapes, links, HTML
+    |(?<![\w*])\*\w([^*\n]{0,80}\w)?\*(?!\w)|(?<!\w)_\w([^_\n]{0,80}\w)?_(?!\w)  # emphasis
+    |\$[a-zA-Z\\]|–[a-z]""",
+    re.VERBOSE,
+)
+"""What was meant as markup, and was not read as such; a dash before a letter was the two hyphens of an option."""
+QUOTES = re.compile("[–—‘’“”]")
+"""What a theme makes of hyphens and quotation marks, which no command may have."""
+
+
+def markup_left(text):
+    """The markup that is left in the prose of a page, and the typeset signs in its code, each with what is around."""
+    page = _Text(text)
+    left = [part[max(0, m.start() - 30) : m.end() + 30] for part in page.prose for m in MARKUP.finditer(part)]
+    return left + [part for part in page.code if QUOTES.search(part)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see {doc}`nb/claims`", "{{ take.gain }}", "a `name`", "**bold**", "*so*", "1\\.5", "[here](there)",
+        "run –json", "<code>ppmodel –json</code>", '<img alt="*S* ranks">',
+    ],
+)  # fmt: skip
+def test_markup_that_is_left_is_found(text):
+    """In prose, code and alternative texts; nothing is found in code that has such signs, or in a formula."""
+    assert markup_left(f"<article><p>{text}</p></article>")
+    assert not markup_left("<article><code>a ** b `{x}` \\d</code> <span class='math'>\\(a\\)</span> a < b</article>")
+
+
+def test_no_markup_is_left():
+    """On no page of the built book."""
+    left = {name: found for name in PAGES if (found := markup_left((HTML / name).read_text()))}
+    assert left == {}
 
 
 # ---- links ---------------------------------------------------------------------------------------
