@@ -5,12 +5,18 @@ import pytest
 
 @pytest.fixture
 def recorded(request, tmp_path):
-    """What a notebook leaves in its results folder at small sizes; its kernel starts as those of the book do."""
-    from executed import executed
-    from sizes import PARAMETERS
+    """What a notebook leaves in its results folder at small sizes; its kernel starts as those of the book do.
+
+    Of a notebook that has no small sizes, or asks at any sizes for what takes as long, the results of the built book.
+    """
+    from books import HTML
+    from executed import executed, reader
+    from sizes import AS_PUBLISHED, PARAMETERS
 
     from ppbook.forked import ForkedKernels
 
+    if request.param in AS_PUBLISHED:
+        return reader(HTML / "results")
     return executed(request.param, PARAMETERS[request.param], tmp_path, kernel_manager_class=ForkedKernels)
 
 

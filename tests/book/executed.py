@@ -34,9 +34,14 @@ def executed(name, parameters, folder, **kernels):
         str(NOTEBOOKS / f"{name}.ipynb"), str(folder / "out.ipynb"), parameters | {"results": "results"},
         cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"], **kernels,
     )  # fmt: skip
+    return reader(folder / "results")
 
-    def read(stem):
-        path = folder / "results" / stem
+
+def reader(folder):
+    """From the name of a file in a folder to what it holds: a frame, or what JSON makes of it."""
+
+    def read(name):
+        path = folder / name
         return json.loads(path.read_text()) if path.suffix == ".json" else pd.read_csv(path)
 
     return read

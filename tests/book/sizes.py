@@ -1,5 +1,8 @@
 """Small sizes at which tests run the notebooks, and other systems than their own."""
 
+AS_PUBLISHED = {"claims", "exercises", "implied", "real-transfers"}
+"""Notebooks whose results are those of the built book; `make attack` runs them at the sizes below, too."""
+
 PARAMETERS = {
     "table": {"pp": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
     "timeline": {"pp": 3, "microbatches": 4, "schedules": ["1f1b", "eager-1f1b"], "system": "mid_cp_slow_nw"},

@@ -468,30 +468,31 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
 
 
 def shortened(given, folder):
-    """Write the book's notebooks: some in full, others that a system of one's own concerns at small sizes.
+    """Write the book's notebooks, three that a system of one's own concerns at small sizes.
 
-    The rest computes nothing: its figures are empty, and its numbers are those of the book as built.
+    The rest computes nothing: its figures are empty, and its numbers are those of the book as built. Each of them runs
+    on another system than its own in the tests of notebooks, and with a file for its system in those of parameters.
     """
     folder.mkdir(parents=True)
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         whole = read(path)
         own = parameters.declared(whole)
         changed = parameters.substitutes(given, own)
-        cells = [cell for cell in whole.cells if cell.cell_type == "code"]
-        first, check, *others = cells
-        if not changed:
+        first, check, *others = [cell for cell in whole.cells if cell.cell_type == "code"]
+        if path.stem not in SMALL:
             check.source += f"\n{_COPY.format(str(HTML / 'results'))}"
             for cell in others:
                 if not cell.source.startswith("%%published"):
                     cell.source = _EMPTY if "figure" in cell.metadata.get("mystnb", {}) else ""
-        elif path.stem not in IN_FULL:
-            small = {key: value for key, value in PARAMETERS[path.stem].items() if key not in changed}
+        else:
+            small = {key: value for key, value in SMALL[path.stem].items() if key not in changed}
             lines = [f"{key} = {value!r}  # {own[key].word}: small" for key, value in small.items()]
             first.source = "\n".join([first.source, *lines])
         nbformat.write(whole, folder / path.name)
 
 
-IN_FULL = ("runtime", "your-system")
+SMALL = {name: PARAMETERS[name] for name in ("memory", "runtime")}
+SMALL["your-system"] = {"pp": [4, 8], "tp": [4, 8], "cp": [1], "microbatch_size": [1], "schedules": ["gpipe", "v-half"]}
 _EMPTY = "from matplotlib.figure import Figure\n\nFigure(figsize=(1, 1))"
 _COPY = """import shutil
 from pathlib import Path
