@@ -181,11 +181,16 @@ def frame_of(columns, rows):
     >>> frame_of(*compared("chimera", 5, 8, forward=1, backward=2)).nics_shared.dtype
     dtype('O')
     """
+    import numpy as np
     import pandas as pd
 
-    frame = pd.DataFrame(rows, columns=columns)
-    types, count = {str: pd.Series([""]).dtype, bool: object}, frame.count()
-    return frame.astype({entry.name: types.get(entry.type, float) for entry in COLUMNS if count.get(entry.name) == 0})
+    types, kinds = {str: pd.Series([""]).dtype, bool: object}, {entry.name: entry.type for entry in COLUMNS}
+    filled = {name for row in rows for name, value in row.items() if value is not None and value == value}
+    empty = {
+        name: pd.Series(np.nan, range(len(rows)), types.get(kinds[name], float))
+        for name in columns if name in kinds and name not in filled
+    }  # fmt: skip
+    return pd.DataFrame({name: empty.get(name, [row.get(name, np.nan) for row in rows]) for name in columns})
 
 
 def compared(*arguments, **given):
