@@ -52,7 +52,8 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
 def _text(rows):
     ran = rows[0]
     size = f"{counted(ran['pp'], 'rank')}, {counted(ran['microbatches'], 'microbatch')}"
-    lines = [f"{plain(ran['label'])}: {size}; transfers {ran['p2p']}"]
+    links = f", links {ran['links']}" if ran.get("links") else ""
+    lines = [f"{plain(ran['label'])}: {size}; transfers {ran['p2p']}{links}"]
     if ran["measured_s"] is not None:
         lines.append(f"measured            {ran['measured_s']:.6g} s")
     error = "" if ran["error"] is None else f" ({ran['error']:+z.1%})"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ppmodel.schedules.cases import ScheduleLike
 
 CAUSES = ("bubble_s", "slower_ranks_s", "transfers_s", "head_of_line_s")
+NAMES = "schedule", "label", "pp", "microbatches", "p2p", "links"
 RESULTS = ("measured_s", "makespan_s", "error", "relative", "idle_s", "idle_ratio", *CAUSES, "refused")
 _F, _B, _I, _W = range(4)
 
@@ -71,9 +72,9 @@ def replay(
     Returns
     -------
     DataFrame
-        The schedule that ran, then the others; columns schedule, label, pp, microbatches, p2p, measured_s, makespan_s,
-        error (makespan over measured, less 1), relative (makespan over that of the first row), idle_s, idle_ratio, the
-        four above, whose sum is idle_s, and refused, why another schedule has no numbers.
+        The schedule that ran, then the others; columns schedule, label, pp, microbatches, p2p, links if given,
+        measured_s, makespan_s, error (makespan over measured, less 1), relative (makespan over that of the first row),
+        idle_s, idle_ratio, the four above, whose sum is idle_s, and refused, why another schedule has no numbers.
 
     Raises
     ------
@@ -113,12 +114,12 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
         warn_of_links([point for point, numbers in results if "refused" not in numbers])
     records = []
     for point, numbers in results:
-        names, makespan_s = ("schedule", "label", "pp", "microbatches", "p2p"), numbers.get("makespan_s")
-        measured_s = (iteration_s or (None if isnan(span_s) else span_s)) if point is ran else None
-        records.append({name: point.coordinates[name] for name in names} | dict.fromkeys(RESULTS) | numbers | {
-            "measured_s": measured_s, "error": measured_s and makespan_s / measured_s - 1,
-            "relative": makespan_s and makespan_s / results[0][1]["makespan_s"],
-        })  # fmt: skip
+        makespan_s, coordinates = numbers.get("makespan_s"), point.coordinates
+        row = {name: coordinates[name] for name in NAMES if name in coordinates} | dict.fromkeys(RESULTS) | numbers
+        row["measured_s"] = (iteration_s or (None if isnan(span_s) else span_s)) if point is ran else None
+        row["error"] = row["measured_s"] and makespan_s / row["measured_s"] - 1
+        row["relative"] = makespan_s and makespan_s / results[0][1]["makespan_s"]
+        records.append(row)
     return records
 
 
