@@ -16,6 +16,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules.options import option_text
 from ppmodel.schedules.registry import Option, require, schedule
 from ppmodel.schedules.rounds import in_rounds
+from ppmodel.schedules.slack import slack_order
 from ppmodel.tables import Schedule
 
 _LONGEST = 2**60
@@ -102,6 +103,12 @@ _HELD = Option(
     "held", _number, 1, "SHARE", "must be a number of at least 0",
     "activations held between I and W over those between F and I; above 1 with recomputation", _is_share, (1, 0.5),
 )  # fmt: skip
+_DELAYS = Option(
+    "delays", lambda text: tuple(map(_number, text.split(":"))), None, "D:D:...",
+    "must be a time of at least 0, or one for each link between neighbouring ranks, as D:D:D",
+    "times of a message over each link, in the unit of --times; the order is then PipeMorph's, for slow links",
+    lambda times: isinstance(times, tuple) and len(times) > 0 and all(map(_is_share, times)), (None, (0,), (2.5,)),
+)  # fmt: skip
 
 
 @schedule(
@@ -152,17 +159,20 @@ def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
 
 @schedule(
     "zb-2p", label="ZB-2p", title="split backward, order found by search within the memory of 2S microbatches",
-    legal="B >= 1", options=[_TIMES, _LIMIT_2P, _HELD], searched=True,
+    legal="B >= 1", options=[_TIMES, _LIMIT_2P, _HELD, _DELAYS], searched=True,
     when="You have twice 1F1B's memory, and F, I, W and c differ and are known.",
     source="qi2024",
 )  # fmt: skip
-def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
+def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1, delays=None):
     """ZB-2p (Qi et al., 2024, section 3.1): the best order found within twice 1F1B's memory, 2S microbatches.
 
     Parameters
     ----------
     num_ranks, num_microbatches, times, limit, held
         As in `zb_1p`, except that the limit is 2S by default.
+    delays : tuple of numbers, optional
+        What a message over the link behind each rank takes, or over every link: the order is then that of
+        `slack.slack_order` (PipeMorph), which has no limit.
 
     Returns
     -------
@@ -172,7 +182,7 @@ def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     Raises
     ------
     ScheduleError
-        As for `zb_1p`.
+        As for `zb_1p`; also for delays of another number of links, or with a limit.
 
     Examples
     --------
@@ -181,7 +191,15 @@ def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
     . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
     """
-    return _searched("zb-2p", num_ranks, num_microbatches, times, limit, 2 * num_ranks, held)
+    if delays is None:
+        return _searched("zb-2p", num_ranks, num_microbatches, times, limit, 2 * num_ranks, held)
+    links = max(num_ranks - 1, 1)
+    rule = f"must be one time, or one for each link, {links}"
+    require(len(delays) in (1, links), "delays", option_text(delays), rule, "give as many")
+    require(limit is None, "limit", limit, "does not apply with delays", "leave out one of them")
+    delays = (delays * links)[: num_ranks - 1] if len(delays) == 1 else delays[: num_ranks - 1]
+    kind = slack_order(num_ranks, num_microbatches, times[:3], delays)
+    return _in_order("zb-2p", np.array(kind, dtype=np.int32), held)
 
 
 def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
@@ -194,7 +212,12 @@ def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
     rule = "has too many digits to be added exactly"
     require(longest < _LONGEST, "times", option_text(times), rule, "round the times")
     require(largest < _LONGEST, "held", held, "is too large to be added exactly", "pass a smaller number")
-    kind = _best(sizes, times, (min(floor(limit * memory[0]), largest), *memory))
+    return _in_order(name, _best(sizes, times, (min(floor(limit * memory[0]), largest), *memory)), held)
+
+
+def _in_order(name, kind, held):
+    """The schedule of the kinds of each rank's operations; each kind takes the microbatches in order."""
+    num_ranks, num_microbatches = len(kind), kind.shape[1] // 3
     microbatch = np.empty_like(kind)
     for of in (_F, _I, _W):
         microbatch[kind == of] = np.tile(np.arange(num_microbatches), num_ranks)

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from refusals import refused
 from strategies import is_legal
 
-from ppmodel import OpKind, build
+from ppmodel import OpKind, build, simulate
 from ppmodel.compiled import using
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
 from ppmodel.kernels.automatic import NEVER, zero_bubble_order, zero_bubble_span
 from ppmodel.metrics import bubble_ratios, peak_activations
 from ppmodel.schedules import automatic, get
+from ppmodel.schedules.slack import warm_up
 from ppmodel.simulation import compile_graph, run_graph
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "zero_bubble_bubble_rates.csv"
@@ -191,3 +192,33 @@ def test_options_are_read_from_text():
     for name, text in bad:
         with pytest.raises(ValueError, match=r"must be|could not convert|invalid literal"):
             options[name].parse(text)
+
+
+def test_pipemorphs_order_without_delays():
+    """Warm-ups of ZB-H2, then a forward after each input gradient, and weight gradients where neither is there.
+
+    The logs of PipeMorph's runs with transfers by host processes have this order (14B, 8 ranks, 24 microbatches).
+    """
+    table = build("zb-2p", 8, 24, delays=(0,))
+    rows = ["".join(op.kind.name for (op,) in row) for row in table.rows()]
+    assert rows[0] == 15 * "F" + 9 * "IF" + 15 * "IW" + 9 * "W"
+    assert rows[6] == 3 * "F" + 21 * "IF" + 3 * "IW" + 21 * "W"
+    assert rows[7] == 24 * "FI" + 24 * "W"
+
+
+def test_pipemorphs_warm_up_covers_the_delay_of_each_link():
+    """As many forwards more as fit into a link's delay; a slow link then costs less than with the order for none."""
+    slow = build("zb-2p", 4, 24, times=(1, 1, 1, 0), delays=(0, 0, 6))
+    assert warm_up(24, 1, (0, 0, 6)) == [13, 11, 9, 1]
+    costs = {"forward": 1, "input_grad": 1, "weight_grad": 1, "links": "2-3:delay=6", "p2p": "latency"}
+    of = lambda table: simulate(table, **costs).makespan_s  # noqa: E731
+    assert of(slow) < of(build("zb-2p", 4, 24, delays=(0,))) < of(build("zb-2p", 4, 24))
+
+
+@pytest.mark.parametrize(
+    ("options", "field"), [({"delays": (1, 2)}, "delays"), ({"delays": (1,), "limit": 4}, "limit")]
+)
+def test_delays_that_do_not_suit_are_refused(options, field):
+    """As many as there are links, and without a limit of memory."""
+    with refused(ScheduleError, field):
+        build("zb-2p", 4, 8, **options)

@@ -1,0 +1,222 @@
+"""PipeMorph's runs under a known delay (Wu et al., NSDI 2026), replayed with measured times or one fitted cost."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+
+from ppmodel import replay
+from ppmodel.plot import redrawn, titled
+from ppmodel.plot.palette import style_of
+from ppmodel.points import simulate
+from ppmodel.specs import DATA, load_model
+
+_FOLDER = DATA / "reference" / "schedules_measured"
+RAN = {
+    "1F1B": ("1f1b", "rendezvous"), "ZB": (("zb-2p", {"times": (1, 1, 1, 0)}), "streams"),
+    "ZB-CPU": (("zb-2p", {"times": (1, 1, 1, 0), "delays": (0,)}), "latency"),
+}  # fmt: skip
+"""The table that each method ran, and what its transfers occupy: `batch_isend_irecv`, streams, host processes."""
+
+RESCHEDULED = "ZB-CPU-ReSchedule"
+
+_PHASE, _A10_TRANSFER_S = "no_delay_iter6-7", 0.0013
+_LAYERS, _KINDS = (5, *[6] * 6, 5), {"1F1B": "FB", "ZB": "FIW", "ZB-CPU": "FIW"}
+
+
+def _key(method):
+    return "1F1B" if method == "1F1B" else "ZB"
+
+
+@cache
+def a10_operations(experiment, method, links, delay_s):
+    """Mean seconds of the operations of a run on A10, before the delay begins.
+
+    Returns
+    -------
+    DataFrame
+        Columns rank, operation and seconds; empty if none were recorded. The time of a run of weight gradients, such as
+        ``8W``, counts as that of eight.
+    """
+    means = pd.read_csv(_FOLDER / "pipemorph_a10_op_means.csv", dtype={"slow_links": str})
+    rows = means[(means.experiment == experiment) & (means.schedule == _key(method)) & (means.slow_links == links)]
+    rows = rows[(rows.delay_s == delay_s) & (rows.phase == _PHASE)]
+    parts = rows.op.str.extract(r"(?P<count>\d*)(?P<operation>[FBW])")
+    operations = parts["count"].replace("", "1").astype(float) * rows.n
+    rows = rows.assign(operation=parts.operation, total_s=rows.mean_ms * rows.n / 1e3, operations=operations)
+    sums = rows.groupby(["rank", "operation"])[["total_s", "operations"]].sum()
+    return (sums.total_s / sums.operations).rename("seconds").reset_index()
+
+
+@cache
+def h800_operations(method):
+    """Seconds of the operations of the 14B model on H800: those of the model, times the one factor that is fitted.
+
+    The factor makes 1F1B and ZB without a delay as long as they were, in the mean.
+    """
+    model = replace(
+        load_model("zero_bubble_6_2b"), hidden=5120, heads=32, kv_heads=32, mlp_hidden=4 * 5120, blocks=sum(_LAYERS),
+        sequence=1024, head_size=160, attention="materialised",
+    )  # fmt: skip
+    layout = {"pp": 8, "microbatch_size": 1, "global_batch": 24, "layers": list(_LAYERS)}
+    seconds = simulate("zb-h1", model=model, system="h100", layout=layout).costs.compute_s
+    rows = {
+        key: pd.DataFrame(
+            [(rank, kind, seconds["FBIW".index(kind), rank]) for rank in range(8) for kind in _KINDS[key]],
+            columns=["rank", "operation", "seconds"],
+        ) for key in ("1F1B", "ZB")
+    }  # fmt: skip
+    measured = runs_of("14B")
+    factors = [
+        measured[measured.schedule == key].base_iter4_7_median_ms.mean() / 1e3 / _iteration_s(rows[key], key, 8, 24)
+        for key in rows
+    ]
+    return rows[_key(method)].assign(seconds=rows[_key(method)].seconds * np.mean(factors))
+
+
+def _all_host_s():
+    return runs_of("14B").query("schedule == 'ALL-CPU'").base_iter4_7_median_ms.iloc[0] / 1e3
+
+
+@cache
+def host_transfer_s():
+    """Seconds of a transfer by host processes on H800: what the run with all of them and no delay takes longer."""
+    rows, long_s = h800_operations("ZB"), 0.01
+    free_s, slow_s = (_iteration_s(rows, "ZB-CPU", 8, 24, comm=comm) for comm in (0.0, long_s))
+    return long_s * (_all_host_s() - free_s) / (slow_s - free_s)
+
+
+def runs_of(model=None):
+    """The rows of the file, of one model or of all."""
+    rows = pd.read_csv(_FOLDER / "pipemorph_iterations.csv", dtype={"slow_links": str, "schedule": str})
+    return rows if model is None else rows[rows.model == model]
+
+
+def links_of(method, hardware, slow_links, delay_s):
+    """The links as `replay` takes them; on A10, the injector also delays 2 to 1 in 1F1B on link 2_3."""
+    pairs = [f"{link.replace('_', '-')}:delay={delay_s!r}" for link in slow_links.split(",")] if delay_s else []
+    if pairs and (hardware, method) == ("A10", "1F1B") and "2_3" in slow_links:
+        pairs.append(f"2>1:delay={delay_s!r}")
+    return " ".join(pairs) or None
+
+
+def _iteration_s(rows, method, pp, microbatches, comm=0.0, links=None, ran=None, p2p=None):
+    schedule, semantics = (ran or RAN)[method]
+    given = {"p2p": p2p or semantics, "comm": comm, "links": links}
+    return float(replay(rows, schedule, pp, microbatches, **given).makespan_s[0])
+
+
+def rescheduled(rows, pp, slow_links, delay_s):
+    """PipeMorph's order for measured operations and a delay on some links, as `replay` takes it."""
+    times_ms = rows.groupby("operation").seconds.mean() * 1e3
+    delays = [0.0] * (pp - 1)
+    for link in slow_links.split(","):
+        delays[int(link[0])] = 1e3 * delay_s
+    times = [round(float(times_ms[kind]), 3) for kind in ("F", "I" if "I" in times_ms else "B", "W")]
+    return ("zb-2p", {"times": (*times, 0), "delays": tuple(delays)}), "latency"
+
+
+@cache
+def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True):
+    """Every run under a delay, with its predicted iteration: what the delay adds, and the measured one without it.
+
+    Parameters
+    ----------
+    methods : tuple of str
+        Of the file: those of `RAN`, and `RESCHEDULED`.
+    p2p : str, optional
+        The same semantics for all, instead of those of `RAN`.
+    ran : tuple of (str, (ScheduleLike, str)), optional
+        Other tables than ran, by method.
+    shift : int
+        By how many ranks the durations are exchanged, to see that it matters whose they are.
+    with_delay : bool
+        Whether the delay is there.
+
+    Returns
+    -------
+    DataFrame
+        Columns hardware, schedule, slow_links, delay_s, measured_s, predicted_s and error.
+    """
+    records = []
+    for row in runs_of().itertuples():
+        if row.schedule not in methods or not isinstance(row.slow_links, str):
+            continue
+        on_a10, by_host = row.hardware == "A10", row.schedule in ("ZB-CPU", RESCHEDULED)
+        which = (row.experiment, row.schedule, row.slow_links, row.delay_s)
+        rows = a10_operations(*which) if on_a10 else h800_operations(row.schedule)
+        if rows.empty:
+            continue
+        rows, base_s = rows.assign(rank=(rows["rank"] + shift) % row.pp), row.base_iter4_7_median_ms / 1e3
+        size = (row.pp, row.m, _A10_TRANSFER_S if on_a10 else host_transfer_s() if by_host else 0.0)
+        if by_host and not on_a10:  # before the delay, these runs sent by the GPU
+            base_s = _all_host_s()
+        tables = RAN | dict(ran or ())
+        if row.schedule == RESCHEDULED:
+            tables[RESCHEDULED] = rescheduled(rows, row.pp, row.slow_links, row.delay_s)
+        links = links_of(row.schedule, row.hardware, row.slow_links, row.delay_s if with_delay else 0)
+        free_s = _iteration_s(rows, "ZB-CPU" if by_host else row.schedule, *size, None, tables, p2p)
+        added_s = _iteration_s(rows, row.schedule, *size, links, tables, p2p) - free_s
+        records.append({
+            "hardware": row.hardware, "schedule": row.schedule, "slow_links": row.slow_links, "delay_s": row.delay_s,
+            "experiment": row.experiment, "measured_s": row.delayed_last4_median_ms / 1e3,
+            "predicted_s": base_s + added_s,
+        })  # fmt: skip
+    frame = pd.DataFrame(records)
+    return frame.assign(error=frame.predicted_s / frame.measured_s - 1)
+
+
+def reversal(links="6_7"):
+    """The 14B model over the delay of a link: measured where it was, predicted on a fine grid.
+
+    Returns
+    -------
+    measured, lines : DataFrame
+        Columns schedule, delay_ms and iteration_s.
+    """
+    rows = runs_of("14B")
+    rows = rows[rows.schedule.isin(RAN) & (rows.slow_links == links)]
+    free = rows.assign(delay_s=0.0, delayed_last4_median_ms=rows.base_iter4_7_median_ms)
+    both = pd.concat([rows, free]).assign(delay_ms=lambda of: 1e3 * of.delay_s)
+    both = both[(both.schedule != "ZB-CPU") | (both.delay_ms > 0)]
+    measured = both.groupby(["schedule", "delay_ms"]).delayed_last4_median_ms.mean().div(1e3).rename("iteration_s")
+    lines = [
+        (method, delay_ms, _iteration_s(
+            h800_operations(method), method, 8, 24, host_transfer_s() if method == "ZB-CPU" else 0.0,
+            links_of(method, "H800", links, delay_ms / 1e3),
+        ))
+        for method in RAN for delay_ms in np.arange(0, measured.index.get_level_values(1).max() + 1, 2.5).tolist()
+    ]  # fmt: skip
+    return measured.reset_index(), pd.DataFrame(lines, columns=["schedule", "delay_ms", "iteration_s"])
+
+
+@redrawn
+def plot_reversal(links="6_7", methods=("1F1B", "ZB"), title=None):
+    """Draw iteration times over the delay of a link: measured points, predicted lines.
+
+    Parameters
+    ----------
+    links : str
+        The link, as in the file.
+    methods : sequence of str
+        Keys of `RAN`.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    measured, lines = reversal(links)
+    figure, axis = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
+    for method, look in style_of(pd.Series(list(methods))).items():
+        points, line = (frame[frame.schedule == method] for frame in (measured, lines))
+        axis.plot(line.delay_ms, line.iteration_s, color=look["color"], lw=1.6, label=f"{method}, predicted")
+        dots = {"color": look["color"], "marker": look["marker"], "s": 36, "zorder": 3}
+        axis.scatter(points.delay_ms, points.iteration_s, **dots, label=f"{method}, measured")
+    ranks = links.replace("_", " and ")
+    axis.set(xlabel=f"delay between ranks {ranks} (ms)", ylabel="iteration (s)", ylim=(0, None))
+    axis.legend(frameon=False)
+    title = title or "A slow link reverses the order of 1F1B and ZB"
+    return titled(figure, title, "14B on eight H800, B = 24; PipeMorph (NSDI 2026), one fitted cost")

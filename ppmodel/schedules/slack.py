@@ -1,0 +1,79 @@
+"""PipeMorph's order of a zero-bubble pipeline for slow links (Wu et al., NSDI 2026, arXiv:2504.19232).
+
+A rank begins with forwards, and with more of them the slower the links behind it: each hides the way of one message.
+Then it takes the first that is there of the next input gradient, forward and weight gradient. What a link's messages
+take is known when the order is made; memory is not limited.
+"""
+
+from heapq import heappop, heappush
+from math import ceil
+
+from ppmodel.ops import OpKind
+
+_BY_PRIORITY = OpKind.I, OpKind.F, OpKind.W
+
+
+def warm_up(num_microbatches, forward, delays):
+    """Forwards of each rank before its first backward: one on the last, and then the slack of each link more.
+
+    Examples
+    --------
+    >>> warm_up(12, 1, (0, 0, 0)), warm_up(12, 30, (0, 0, 60))
+    ([7, 5, 3, 1], [9, 7, 5, 1])
+    """
+    forwards = [1]
+    for delay in reversed(delays):
+        forwards.append(min(num_microbatches, forwards[-1] + ceil(delay / forward) + 2))
+    return forwards[::-1]
+
+
+def slack_order(num_ranks, num_microbatches, times, delays):
+    """Kinds of each rank's operations in PipeMorph's order.
+
+    Parameters
+    ----------
+    num_ranks, num_microbatches : int
+    times : tuple of three numbers
+        Forward, input gradient and weight gradient.
+    delays : tuple of num_ranks - 1 numbers
+        Of the links between neighbouring ranks, in both directions, in the unit of `times`.
+
+    Returns
+    -------
+    list of list of OpKind
+        Each kind takes the microbatches in order.
+    """
+    seconds = dict(zip((OpKind.F, OpKind.I, OpKind.W), times, strict=True))
+    warm_ups, order = warm_up(num_microbatches, times[0], delays), [[] for _ in range(num_ranks)]
+    arrived = [{kind: [] for kind in seconds} for _ in range(num_ranks)]  # when what each operation needs is there
+    arrived[0][OpKind.F] = [0] * num_microbatches
+    taken, free = [dict.fromkeys(seconds, 0) for _ in range(num_ranks)], [0] * num_ranks
+    events, left = [0], 3 * num_ranks * num_microbatches
+    while left:
+        now = heappop(events)
+        for rank in range(num_ranks):
+            here, count = arrived[rank], taken[rank]
+            ready = [kind for kind in _BY_PRIORITY if count[kind] < len(here[kind]) and here[kind][count[kind]] <= now]
+            if count[OpKind.F] < warm_ups[rank]:
+                ready = [kind for kind in ready if kind == OpKind.F]
+            elif not count[OpKind.I]:  # after its warm-up, a rank waits for its first input gradient
+                ready = [kind for kind in ready if kind == OpKind.I]
+            if now < free[rank] or not ready:
+                continue
+            kind, left = ready[0], left - 1
+            order[rank].append(kind)
+            count[kind] += 1
+            free[rank] = end = now + seconds[kind]
+            heappush(events, end)
+            # hand the result on
+            neighbour = rank + 1 if kind == OpKind.F else rank - 1
+            if kind == OpKind.F and neighbour == num_ranks:
+                neighbour, arrives = rank, end
+            elif kind == OpKind.W or neighbour < 0:
+                continue
+            else:
+                arrives = end + delays[min(rank, neighbour)]
+            for needed in (OpKind.F,) if kind == OpKind.F and neighbour != rank else (OpKind.I, OpKind.W):
+                arrived[neighbour][needed].append(arrives)
+            heappush(events, arrives)
+    return order
