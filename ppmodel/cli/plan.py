@@ -59,7 +59,6 @@ def plan_command(words, schedules, fix, rows, explain, as_json, csv_file, **give
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
     from ppmodel.cli.planned import plan_dict, planned_text
-    from ppmodel.cli.ranked import csv_cell
     from ppmodel.export import write_rows
     from ppmodel.planning import planned
 
@@ -70,7 +69,7 @@ def plan_command(words, schedules, fix, rows, explain, as_json, csv_file, **give
     if explain > len(plan.answers):
         raise PPModelError("explain", explain, f"is not among the {len(plan.answers)} answers", "choose a smaller row")
     if csv_file is not None:
-        write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv", csv_cell)
+        write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv")
     say_json(plan_dict(plan, explain - 1)) if as_json else say(planned_text(plan, rows, explain - 1))
     return 0
 
