@@ -18,7 +18,7 @@ _WIDEST = 64
 """Devices up to which a schedule must be defined somewhere."""
 
 p2ps = st.sampled_from(BUFFERED)
-"""Semantics under which every table runs; under the sixth, ``rendezvous``, many are deadlocks."""
+"""Semantics under which every table runs, by the longest path or by events; under ``rendezvous``, many deadlock."""
 
 allreduces = st.sampled_from(ALLREDUCE)
 

@@ -106,15 +106,15 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
 
 
 @settings(max_examples=300)
-@given(cases() | random_cases(), allreduces, st.integers(0, 2**32 - 1))
-def test_rendezvous_is_the_same_to_the_last_bit(case, allreduce, seed):
-    """All times where transfers hold both ends, with factors on single operations; or the same error and grid."""
+@given(cases() | random_cases(), st.sampled_from(["rendezvous", "streams"]), allreduces, st.integers(0, 2**32 - 1))
+def test_posted_transfers_are_the_same_to_the_last_bit(case, p2p, allreduce, seed):
+    """All times where transfers wait for both ends, with factors on single operations; or the same error and grid."""
     schedule, costs = case
     factors = np.random.default_rng(seed).uniform(0.5, 2, schedule.num_operations)
 
     def times():
         try:
-            return all_times(run_graph(compile_graph(schedule, "rendezvous", allreduce), costs, factors))
+            return all_times(run_graph(compile_graph(schedule, p2p, allreduce), costs, factors))
         except TableError as error:
             return str(error), str(error.grid)
 
@@ -350,6 +350,7 @@ def test_each_kernel_is_compiled_once():
                     graph.schedule.slots()
                     run_graph(graph, costs, np.ones(graph.schedule.num_operations))
                     run_graph(compile_graph(graph.schedule), costs)
+                    run_graph(compile_graph(graph.schedule, "streams"), costs)
                     with suppress(TableError):
                         run_graph(compile_graph(graph.schedule, "rendezvous", "overlapped"), costs)
                     makespans(graph, [costs, costs])

@@ -193,7 +193,7 @@ def test_memory_is_what_is_there_at_any_moment(case, seed):
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases(), p2ps, seeds)
+@given(cases(), p2ps | st.just("streams"), seeds)
 def test_copies_keep_their_rules(case, p2p, seed):
     """One at a time in either direction, out after the forward, back before the backward; no run is faster for them."""
     schedule, costs = case

@@ -34,9 +34,10 @@ def issue_order(graph):
     count, num_groups = graph.num_operations, len(graph.group_start) - 1
     group = np.repeat(np.arange(num_groups), np.diff(graph.group_start))
     length = np.bincount(group, _PLANNED[graph.schedule.kind[graph.index]], num_groups).astype(np.int64)
-    plan, every = np.zeros((2, num_groups), dtype=np.int64), np.arange(count)
-    num_streams = 2 * graph.schedule.num_ranks
-    group_slots.run(count, length, graph.source, 1 * graph.remote, graph.stream, group, every, num_streams, plan)
+    plan, num_streams = np.zeros((2, num_groups), dtype=np.int64), 2 * graph.schedule.num_ranks
+    columns = (graph.source, graph.remote, graph.stream, group, np.arange(count))
+    columns = (column.astype(np.int32, copy=False) for column in columns)
+    group_slots.run(count, length, *columns, num_streams, plan)
     begin, end = plan[:, group]
     makers, takers = graph.source[graph.remote], np.flatnonzero(graph.remote)
     due, number = end[makers], graph.index[makers]
