@@ -24,6 +24,18 @@
     return seconds;
   }
 
+  // What a delayed link adds to each message on it: that of a rank and the next one, the last rank's being the first. A NIC
+  // is one for all links, whose messages would overtake each other: under overlapped_nic, none is delayed.
+  function delays(table, costs) {
+    const late = new Float64Array(table.size), own = costs.slow_link, ends = [own, (own + 1) % table.ranks];
+    if (!(own >= 0 && own < table.ranks && costs.delay > 0) || costs.p2p === "overlapped_nic") return late;
+    for (let op = 0; op < table.size; op++) {
+      const taker = table.taker[op];
+      if (taker !== NONE && [op, taker].every((end) => ends.includes(table.rank[end]))) late[op] = costs.delay;
+    }
+    return late;
+  }
+
   // The times of a run. Nodes are cells; behind them the transfers of operations' results; and where a transfer occupies
   // the end that sends and the end that receives by themselves, a node for each half. `cause` is the node whose end lets a
   // node begin.
@@ -46,10 +58,10 @@
     return sum * (table.overlaps[cell] ? overlap : 1);
   }
 
-  function longestPath(table, seconds, transfer, p2p, overlap) {
-    const { rank, source, remote, link, cellStart, cells } = table;
-    const [sends, receives, queues] = OCCUPIED[p2p];
-    const run = blank(table, sends && receives);
+  function longestPath(table, seconds, transfer, p2p, overlap, late = new Float64Array(table.size)) {
+    const { rank, source, remote, link, cellStart, cells, size } = table;
+    const [sends, receives, queues] = OCCUPIED[p2p], lags = queues && late.some((delay) => delay > 0);
+    const run = blank(table, (sends && receives) || lags);
     const { start, end, sent, arrived, gone, taken, cause } = run;
     const rankFree = new Float64Array(table.ranks), rankNode = new Int32Array(table.ranks).fill(NONE);
     const linkFree = new Float64Array(table.links), linkNode = new Int32Array(table.links).fill(NONE);
@@ -61,13 +73,13 @@
         const needed = source[op], message = cells + needed;
         if (arrived[needed] >= ready) {
           ready = arrived[needed];
-          because = receives && !sends ? table.cell[needed] : message;
+          because = receives && !sends ? table.cell[needed] : lags ? message + size : message;
         }
         if (receives) {
           const fetch = sends ? message + table.size : message;
           cause[fetch] = because;
           taken[needed] = ready;
-          ready = arrived[needed] = ready + transfer;
+          ready = arrived[needed] = ready + transfer + late[needed];
           because = fetch;
         }
       }
@@ -85,7 +97,7 @@
         if (sends) {
           sent[op] = rankFree[own];
           cause[message] = rankNode[own];
-          arrived[op] = gone[op] = rankFree[own] = sent[op] + transfer;
+          arrived[op] = gone[op] = rankFree[own] = sent[op] + transfer + late[op];
           rankNode[own] = message;
         } else if (receives) {
           arrived[op] = finished; // ready to be fetched; when it is, the receiver decides
@@ -93,8 +105,13 @@
           if (linkFree[way] > finished) [sent[op], cause[message]] = [linkFree[way], linkNode[way]];
           arrived[op] = linkFree[way] = sent[op] + transfer;
           linkNode[way] = message;
+          if (lags) {
+            gone[op] = taken[op] = linkFree[way];
+            arrived[op] += late[op];
+            cause[message + size] = message;
+          }
         } else {
-          arrived[op] = finished + transfer;
+          arrived[op] = finished + transfer + late[op];
         }
       }
     }
@@ -132,7 +149,7 @@
     return (table.exchanges = { batches, phases, takenIn });
   }
 
-  function rendezvous(table, seconds, transfer, overlap) {
+  function rendezvous(table, seconds, transfer, overlap, late) {
     const { ranks, rank, taker, cell, rankStart, cells } = table;
     const { batches, phases, takenIn } = exchangesOf(table);
     const run = blank(table, false);
@@ -148,10 +165,10 @@
         if (rank[op] !== own || arrived[op] >= 0) continue;
         const other = rank[taker[op]];
         if (!left[other] || batchOf(other) !== takenIn[op]) return;
-        const late = posted[other] > sendsNext[own];
-        sent[op] = late ? posted[other] : sendsNext[own];
-        cause[cells + op] = late ? postedNode[other] : sendsNode[own];
-        arrived[op] = sendsNext[own] = sent[op] + transfer;
+        const waits = posted[other] > sendsNext[own];
+        sent[op] = waits ? posted[other] : sendsNext[own];
+        cause[cells + op] = waits ? postedNode[other] : sendsNode[own];
+        arrived[op] = sendsNext[own] = sent[op] + transfer + late[op];
         sendsNode[own] = cells + op;
         for (const side of [own, other]) {
           if (arrived[op] >= free[side]) [free[side], node[side]] = [arrived[op], cells + op];
@@ -202,7 +219,8 @@
 
   // Cells, and messages for both of their ends, in an order that agrees with that in which every rank issues its own: by
   // planned times, a message at its producer's end and before cells. But a cell comes behind the last of the receives
-  // that are due right after its start, while it is planned to run.
+  // that are due right after its start, while it is planned to run. A delay is time before a message is posted, which
+  // what is issued behind it waits for, too: its own half of the message's node.
   function issued(table) {
     if (table.issued) return table.issued;
     const { ranks, size, cells, cell, cellStart, rankStart, taker, source, remote } = table;
@@ -229,10 +247,10 @@
     return (table.issued = items);
   }
 
-  function streams(table, seconds, transfer, overlap) {
-    const { ranks, rank, taker, source, remote, cellStart, cells } = table;
-    const run = blank(table, false);
-    const { start, end, sent, arrived, cause } = run;
+  function streams(table, seconds, transfer, overlap, late) {
+    const { ranks, rank, taker, source, remote, cellStart, cells, size } = table, lags = late.some((delay) => delay > 0);
+    const run = blank(table, lags), half = lags ? size : 0;
+    const { start, end, sent, arrived, gone, taken, cause } = run;
     const none = (count) => [new Float64Array(count), new Int32Array(count).fill(NONE)];
     const [free, freeNode] = none(ranks), [head, headNode] = none(ranks), [channel, channelNode] = none(ranks * ranks);
     const put = (own, time, because) => {
@@ -243,7 +261,7 @@
         const own = rank[cellStart[number]];
         put(own, free[own], freeNode[own]);
         for (let op = cellStart[number]; op < cellStart[number + 1]; op++) {
-          if (remote[op]) put(own, arrived[source[op]], cells + source[op]);
+          if (remote[op]) put(own, arrived[source[op]], cells + half + source[op]);
         }
         start[number] = head[own];
         cause[number] = headNode[own];
@@ -256,11 +274,17 @@
         put(own, free[own], freeNode[own]);
         put(own, channel[pair], channelNode[pair]);
       }
-      const late = head[ends[1]] > head[ends[0]] ? ends[1] : ends[0];
-      sent[number] = head[late];
-      cause[cells + number] = headNode[late];
-      arrived[number] = channel[pair] = sent[number] + transfer;
-      channelNode[pair] = cells + number;
+      if (lags) {
+        sent[number] = head[ends[0]];
+        cause[cells + number] = headNode[ends[0]];
+        gone[number] = head[ends[0]] += late[number];
+        headNode[ends[0]] = cells + number;
+      }
+      const last = head[ends[1]] > head[ends[0]] ? ends[1] : ends[0], node = cells + half + number;
+      taken[number] = head[last];
+      cause[node] = headNode[last];
+      arrived[number] = channel[pair] = taken[number] + transfer;
+      channelNode[pair] = node;
     }
     return run;
   }
@@ -350,8 +374,9 @@
 
   function simulate(table, costs) {
     const seconds = durations(table, costs), transfer = costs.comm / table.parts, { overlap = 1 } = costs;
-    const engine = { rendezvous, streams, overlapped_nic: queued }[costs.p2p];
-    const run = engine ? engine(table, seconds, transfer, overlap) : longestPath(table, seconds, transfer, costs.p2p, overlap);
+    const engine = { rendezvous, streams, overlapped_nic: queued }[costs.p2p], late = delays(table, costs);
+    const run = engine
+      ? engine(table, seconds, transfer, overlap, late) : longestPath(table, seconds, transfer, costs.p2p, overlap, late);
     run.table = table;
     if (run.deadlock) return Object.assign(run, { makespan: NaN, idle: NaN, span: NaN });
     let busy = 0, span = 0;

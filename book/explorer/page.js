@@ -10,13 +10,14 @@
 
   const DEFAULTS = {
     schedule: "interleaved-1f1b:chunks=4", against: "1f1b", pp: 4, microbatches: 8, forward: 1, input_grad: 1, weight_grad: 1,
-    overlap: 1, comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, view: "timeline", window: null, path: true,
+    overlap: 1, comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, slow_link: -1, delay: 1, view: "timeline", window: null, path: true,
     transfers: true, order: "time", all: false,
   };
   const PRESETS = {
     "Fast network": { comm: 0.05 },
     "Slow network": { comm: 0.6 },
     "One slow rank": { slow_rank: 2, slow_factor: 1.5 },
+    "One delayed link": { schedule: "zb-v", p2p: "streams", slow_link: 1, delay: 2 },
     "Blocking transfers": { p2p: "blocking", comm: 0.15, schedule: "zb-v", against: "zb-h1", pp: 8, microbatches: 16 },
     "Less memory": { schedule: "v-half", against: "zb-v", pp: 8, microbatches: 16 },
   };
@@ -27,8 +28,8 @@
     rendezvous: "both at once: rendezvous", streams: "a stream for each peer: streams",
   };
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
-  const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, overlap: 1e-6, slow_factor: 1e-6, comm: 0 }, MOST = 1e6;
-  const NUMBERS = Object.keys(LEAST);
+  const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, overlap: 1e-6, slow_factor: 1e-6, comm: 0, delay: 0 }, MOST = 1e6;
+  const NUMBERS = Object.keys(LEAST), OF_RANKS = ["slow_rank", "slow_link"];
 
   let state = { ...DEFAULTS }, index = null, stage = null, lists = null, shown = [], round = 0, curve = null;
   const variants = new Map(), loading = new Map(), orders = new Map(), tables = new Map();
@@ -97,9 +98,11 @@
       if (given.has("microbatches")) wrong.push(`microbatches = ${found.microbatches}`);
       found.microbatches = nearest(index.microbatches[found.pp], found.microbatches);
     }
-    if (found.slow_rank >= found.pp) {
-      wrong.push(`slow_rank = ${found.slow_rank}`);
-      found.slow_rank = -1;
+    for (const key of OF_RANKS) {
+      if (found[key] >= found.pp) {
+        wrong.push(`${key} = ${found[key]}`);
+        found[key] = -1;
+      }
     }
     return { found, wrong };
   }
@@ -122,7 +125,7 @@
     if (key === "view") return value === "timeline" || value === "table";
     if (key === "order") return value === "time" || value === "memory";
     if (key === "window") return value.length === 2 && value.every((one) => Number.isFinite(one) && one >= 0) && value[0] < value[1];
-    if (key === "slow_rank") return Number.isInteger(value) && value >= -1;
+    if (OF_RANKS.includes(key)) return Number.isInteger(value) && value >= -1;
     if (key === "microbatches") return Number.isInteger(value) && value > 0;
     if (NUMBERS.includes(key)) return (value >= LEAST[key] && value <= MOST) || (value === 0 && key !== "overlap");
     return typeof value === "boolean";
@@ -310,6 +313,10 @@
     fillSelect($("p2p"), index.semantics.map((word) => [word, HOLDS[word] || word]), state.p2p);
     fillSelect($("slow_rank"), [["-1", "none"], ...counts([...Array(state.pp).keys()])], String(state.slow_rank));
     $("slow_factor").disabled = state.slow_rank < 0;
+    const links = [...Array(state.pp).keys()].map((own) => [String(own), `${own}\u2013${(own + 1) % state.pp}`]);
+    fillSelect($("slow_link"), [["-1", "none"], ...links], String(state.slow_link));
+    $("slow_link").disabled = state.p2p === "overlapped_nic";
+    $("delay").disabled = $("slow_link").disabled || state.slow_link < 0;
     for (const id of NUMBERS) showNumber($(id === "comm" ? "comm-number" : id), state[id]);
     const most = mostComm();
     $("comm").max = most;
@@ -324,7 +331,7 @@
     $("all").checked = state.all;
     for (const button of document.querySelectorAll(".ex-presets button")) {
       const wanted = { ...DEFAULTS, ...PRESETS[button.textContent] };
-      const same = ["schedule", "against", "pp", "microbatches", ...NUMBERS, "p2p", "slow_rank"].every((key) => wanted[key] === state[key]);
+      const same = ["schedule", "against", "pp", "microbatches", ...NUMBERS, "p2p", ...OF_RANKS].every((key) => wanted[key] === state[key]);
       button.setAttribute("aria-pressed", same);
     }
   }
@@ -335,6 +342,11 @@
     input.removeAttribute("aria-invalid");
   }
 
+  // A slow rank or link that the pipeline does not have is none.
+  function onRanks() {
+    for (const key of OF_RANKS) if (state[key] >= state.pp) state[key] = -1;
+  }
+
   // Change what is chosen. A schedule that is picked brings a size at which it is defined.
   function choose(changes) {
     const note = [];
@@ -342,14 +354,14 @@
     if (changes.pp && !index.microbatches[state.pp].includes(state.microbatches)) {
       state.microbatches = nearest(index.microbatches[state.pp], state.microbatches);
     }
-    if (state.slow_rank >= state.pp) state.slow_rank = -1;
+    onRanks();
     const picked = changes.schedule || changes.against;
     if (picked && !legal(picked, state.pp, state.microbatches)) {
       const other = changes.schedule ? state.against : state.schedule, sizes = sizesOf(picked);
       const both = sizes.filter(([pp, microbatches]) => legal(other, pp, microbatches));
       const far = ([pp, microbatches]) => 1000 * Math.abs(pp - state.pp) + Math.abs(microbatches - state.microbatches);
       [state.pp, state.microbatches] = (both.length ? both : sizes).reduce((best, one) => (far(one) < far(best) ? one : best));
-      if (state.slow_rank >= state.pp) state.slow_rank = -1;
+      onRanks();
       note.push(`Now at ${state.pp} ranks and ${state.microbatches} microbatches: ${variants.get(picked).label} needs ${variants.get(picked).legal} (S ranks, B microbatches).`);
     }
     if (["schedule", "against", "pp", "microbatches", "view"].some((key) => key in changes)) {
@@ -367,7 +379,7 @@
 
   function preset(changes) {
     const target = { ...DEFAULTS, ...changes, view: state.view, path: state.path, transfers: state.transfers, order: state.order, all: state.all };
-    const from = state.comm, same = ["schedule", "against", "pp", "microbatches", "p2p", "slow_rank"].every((key) => target[key] === state[key]);
+    const from = state.comm, same = ["schedule", "against", "pp", "microbatches", "p2p", ...OF_RANKS].every((key) => target[key] === state[key]);
     if (!same || matchMedia("(prefers-reduced-motion: reduce)").matches || from === target.comm) {
       state = target;
       return choose({ pp: state.pp });
@@ -392,7 +404,7 @@
     }
     $("controls").addEventListener("submit", (event) => event.preventDefault());
     for (const id of ["schedule", "against", "p2p"]) $(id).addEventListener("change", () => choose({ [id]: $(id).value }));
-    for (const id of ["pp", "microbatches", "slow_rank"]) $(id).addEventListener("change", () => choose({ [id]: Number($(id).value) }));
+    for (const id of ["pp", "microbatches", ...OF_RANKS]) $(id).addEventListener("change", () => choose({ [id]: Number($(id).value) }));
     for (const id of NUMBERS) {
       const input = $(id === "comm" ? "comm-number" : id);
       input.addEventListener("input", () => {

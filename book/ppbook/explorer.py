@@ -36,7 +36,7 @@ VARIANTS = {
 
 _EVEN = 1e-9
 _SECONDS = "forward", "input_grad", "weight_grad", "comm"
-_KEYS = (*_SECONDS, "overlap", "p2p", "slow_rank", "slow_factor", "view")
+_KEYS = (*_SECONDS, "overlap", "p2p", "slow_rank", "slow_factor", "slow_link", "delay", "view")
 
 
 def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
@@ -57,9 +57,9 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
         Path to the explorer from the page with the link; ``../explorer.html`` from a notebook's page.
     **shown
         ``forward``, ``input_grad``, ``weight_grad``, ``comm``: times, in any unit; ``overlap``: the time of a pair
-        over that of its forward and backward, as in `Change`; ``p2p``: one of `simulation.P2P`;
-        ``slow_rank`` and ``slow_factor``: a rank whose operations take longer, and how much; ``view``: ``timeline`` or
-        ``table``.
+        over that of its forward and backward, as in `Change`; ``p2p``: one of `simulation.P2P`; ``slow_rank`` and
+        ``slow_factor``: a rank whose operations take longer, and how much; ``slow_link`` and ``delay``: a rank whose
+        link to the next one has a delay; ``view``: ``timeline`` or ``table``.
 
     Returns
     -------

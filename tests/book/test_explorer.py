@@ -21,6 +21,7 @@ from ppmodel.costs import uniform_costs
 from ppmodel.errors import PPModelError, SizeError, TableError
 from ppmodel.schedules.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.simulation import P2P, compile_graph, run_graph
+from ppmodel.specs import as_links
 
 DATA = HTML / "explorer" / "data"
 EVERY = [case for name in pp.names() for case in variants(name)]
@@ -89,7 +90,7 @@ def ranked(page):
 
 
 def points(count):
-    """Seeded points: a variant, a size at which it is defined, times, semantics, a slow rank."""
+    """Seeded points: a variant, a size at which it is defined, times, semantics, a slow rank, a delayed link."""
     draw = random.Random(15)
     while count:
         case, ranks = draw.choice(EVERY), draw.choice(RANKS)
@@ -105,15 +106,18 @@ def points(count):
         seconds["overlap"] = draw.choice((1, round(draw.uniform(0.5, 1.2), 3)))
         slow = {"slow_rank": draw.randrange(-1, ranks), "slow_factor": round(draw.uniform(0.5, 3), 2)}
         size = {"schedule": written(case), "pp": ranks, "microbatches": microbatches, "p2p": draw.choice(P2P)}
+        if size["p2p"] != "overlapped_nic":
+            slow |= {"slow_link": draw.randrange(-1, ranks), "delay": draw.choice((0, round(draw.uniform(0, 5), 2)))}
         yield table, size | seconds | slow
         count -= 1
 
 
 def simulated(table, point):
     """A point by the library; None where its ranks wait for one another."""
-    costs = uniform_costs(
-        table, point["forward"], input_grad=point["input_grad"], weight_grad=point["weight_grad"], comm=point["comm"]
-    )
+    slow = point.get("slow_link", -1)
+    links = as_links(f"{slow}-{(slow + 1) % table.num_ranks}:delay={point['delay']}" if slow >= 0 else None)
+    times = {name: point[name] for name in ("input_grad", "weight_grad", "comm")}
+    costs = uniform_costs(table, point["forward"], **times, links=links)
     costs = replace(costs, overlap_factor=point.get("overlap", 1))
     factors = np.where(table.rank == point["slow_rank"], point["slow_factor"], 1.0)
     try:
@@ -294,12 +298,15 @@ def test_typing_changes_the_numbers(explorer):
     noted(explorer, "forward = -2 is not simulated")
     field.blur()
     assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1", None)
-    explorer.locator("#ex-slow_rank").select_option("3")
-    explorer.locator("#ex-slow_factor").fill("2")
+    for name, place in (("slow_rank", "3"), ("slow_link", "1")):
+        explorer.locator(f"#ex-{name}").select_option(place)
+    for name, value in (("slow_factor", "2"), ("delay", "3")):
+        explorer.locator(f"#ex-{name}").fill(value)
     slow = pp.build("1f1b", 4, 8)
+    explorer.wait_for_function("ppmodelExplorer.state().delay === 3")
     point = state(explorer)
-    explorer.wait_for_function("ppmodelExplorer.state().slow_factor === 2")
-    expected = simulated(slow, point | {"slow_factor": 2}).makespan_s
+    assert (point["slow_rank"], point["slow_factor"], point["slow_link"]) == (3, 2, 1)
+    expected = simulated(slow, point).makespan_s
     row = explorer.locator("#ex-numbers tr", has_text="Makespan").locator("td").last
     explorer.wait_for_function(
         "text => document.querySelector('#ex-numbers tbody td:last-child').textContent === text", arg=f"{expected:.4g}"
