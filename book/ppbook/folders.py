@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock, Timeout
 
-from ppmodel.errors import ReproduceError
+from ppmodel.errors import ReproduceError, cause
 from ppmodel.files import parse_json, read_text
 
 MARK = ".ppmodel.json"
@@ -120,7 +120,7 @@ def workspace(out):
     Raises
     ------
     ReproduceError
-        If the target cannot be written.
+        If the target, or what is put into it, cannot be written.
     """
     is_new = not out.exists()
     try:
@@ -135,6 +135,11 @@ def workspace(out):
     try:
         with temporary as work, FileLock(Path(work, LOCK)):
             yield Path(work)
+    except OSError as error:
+        if error.filename is not None or isinstance(error, BrokenPipeError):
+            raise
+        rule = f"cannot be written ({error.strerror or cause(error)})"
+        raise ReproduceError("out", out, rule, "free some space, or choose another folder") from None
     finally:
         for number, handler in zip(ends, handlers, strict=True):
             signal.signal(number, handler)

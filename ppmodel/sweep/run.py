@@ -20,7 +20,7 @@ from ppmodel.sweep.runners import run_here, run_on_workers, run_with_scheduler
 from ppmodel.sweep.specification import load_sweep
 from ppmodel.sweep.store import Refused, Store
 
-_STOP = signal.SIGINT, signal.SIGTERM
+_STOP = signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGQUIT", signal.SIGTERM)
 _LOOK_S, _STOP_S = 0.2, 20
 _EXIT_INTERRUPTED = 130
 
@@ -79,7 +79,7 @@ def run_sweep(
     force : bool
         Whether to replace the output, or parts, of another sweep.
     process_ends : bool
-        Whether the process ends after the sweep is stopped: further Ctrl-C and SIGTERM then have no effect, and
+        Whether the process ends after the sweep is stopped: further signals then have no effect, and
         anything that does not stop within 20 seconds, such as a hanging connection, is abandoned; all parts are intact.
     schedule_files : sequence of str or Path
         Your own generators and tables, in addition to the schedules in the specification.
@@ -97,7 +97,7 @@ def run_sweep(
     PPModelError
         If the specification, the output or the cluster is refused, or rows cannot be computed.
     SweepStopped
-        On Ctrl-C or SIGTERM, with the progress so far.
+        On Ctrl-C, SIGTERM or SIGQUIT, with the progress so far.
     """
     if workers is not None and scheduler is not None:
         raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
@@ -161,7 +161,7 @@ def _complete(store, sweep, workers, scheduler, process_ends):
 
 @contextmanager
 def _stop_signals(process_ends, how_far):
-    """Collect Ctrl-C and SIGTERM: nothing is interrupted, and whoever computes looks at the list now and then."""
+    """Collect signals that stop: nothing is interrupted, and whoever computes looks at the list now and then."""
     signals, over = [], threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield signals

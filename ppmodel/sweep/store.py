@@ -69,7 +69,7 @@ class Store:
 
     @contextmanager
     def locked(self):
-        """Let only this process write; at the end, a folder without parts is removed.
+        """Let only this process write; at the end, unfinished files, and a folder without parts, are removed.
 
         Raises
         ------
@@ -98,6 +98,8 @@ class Store:
             yield
         finally:
             with suppress(OSError):
+                for path in self.folder.glob(_UNDER_WAY):
+                    path.unlink()
                 if not any(self.folder.glob(_PARTS)) and self._begun() in (None, self.record):
                     self.clear()
             lock.release()

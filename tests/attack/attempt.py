@@ -1,6 +1,7 @@
 """One hostile input: a command line in a folder of its own, run as a process, and what must hold whatever it meets."""
 
 import atexit
+import ctypes
 import os
 import re
 import resource
@@ -20,6 +21,7 @@ MEMORY = 2**31
 FILE_SIZE = 2**26
 ERROR = re.compile(r"^error: .+; .+$", re.MULTILINE)
 _GRID = re.compile(r"rank +\d+ \||\.\.\.$|.* (ERROR|WARNING): ")
+_SET_CHILD_SUBREAPER = 36
 _RAN = "ran"
 """What injected commands would make."""
 
@@ -65,6 +67,8 @@ class Attack(NamedTuple):
         Bytes that it may hold at its peak.
     environment : dict, optional
         Variables; with them, or with `fresh`, a new interpreter is started.
+    program : bool
+        Whether the words are a Python program and its arguments.
     """
 
     category: str
@@ -83,6 +87,7 @@ class Attack(NamedTuple):
     loud: bool = False
     memory: int = MEMORY
     fresh: bool = False
+    program: bool = False
 
 
 def attempt(attack, folder):
@@ -174,14 +179,16 @@ def run(attack, work, folder):
     streams = [folder / "out", folder / "err"]
     for path in streams:  # a process that is killed at once may not get to open them
         path.touch(0o600)
-    began = time.monotonic()
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)  # what a session loses is found, too
+    before, began = {*processes_of(None, os.getpid())}, time.monotonic()
     child = os.fork()
     if not child:
         _become(attack, work, streams)
     if attack.during:
         attack.during(child, work)
     code, usage = _waited(child, began + attack.seconds)
-    left = _ended(child)
+    left = _ended(child, before)
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 0)
     out, err = (path.read_bytes()[: 4 * MOST_OUT].decode(errors="replace") for path in streams)
     return Done(code, out, err, time.monotonic() - began, usage), left
 
@@ -200,9 +207,10 @@ def _become(attack, work, streams):
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | attack.environment
         if attack.begin:
             attack.begin(work)
-        if attack.fresh or attack.environment:
+        if attack.fresh or attack.environment or attack.program:
             environment = {key: value for key, value in environment.items() if value is not None}
-            os.execve(sys.executable, [sys.executable, "-m", "ppmodel", *attack.words], environment)
+            module = [] if attack.program else ["-m", "ppmodel"]
+            os.execve(sys.executable, [sys.executable, *module, *attack.words], environment)
         code = _main(attack.words)
     finally:
         os._exit(code)
@@ -246,25 +254,26 @@ def _waited(child, until):
         time.sleep(0.003)
 
 
-def _ended(session):
-    """The processes of a session that are left after a while; they are ended."""
+def _ended(session, before):
+    """The processes of a session, and others that are ours now, that are left after a while; they are ended."""
     until = time.monotonic() + 5
-    while (left := processes_of(session)) and time.monotonic() < until:
+    while (left := {*processes_of(session, os.getpid())} - before) and time.monotonic() < until:
         time.sleep(0.05)
     for number in left:
-        os.kill(number, signal.SIGKILL)
-    return left
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+    return sorted(left)
 
 
-def processes_of(session):
-    """The processes of a session that are still there."""
+def processes_of(session, parent=None):
+    """The processes of a session, or of a parent, that are still there."""
     found = []
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
             fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(fields[3]) == session and fields[0] != "Z":
+        if (int(fields[3]) == session or int(fields[1]) == parent) and fields[0] != "Z":
             found.append(int(name))
     return found
 

@@ -1,6 +1,6 @@
 """All attacks by category; a later one is a line here."""
 
-from . import code, documents, doors, legal, processes, timings, words
+from . import code, documents, doors, legal, processes, threads, timings, words
 from .rooms import OPERATIONS, PRODUCTS, ROWS
 
 CATEGORIES = {
@@ -24,6 +24,7 @@ CATEGORIES = {
     "concurrency": processes.concurrency,
     "tampering": processes.tampering,
     "doors": doors.doors,
+    "threads": threads.threads,
 }
 """Each a function that yields attacks, the same ones every time."""
 

@@ -7,13 +7,16 @@ from itertools import product
 from pathlib import Path
 
 from .attempt import Attack
-from .rooms import DOCUMENTS, GENERATORS, ON, ROWS, SIZE, TABLES
+from .rooms import DOCUMENTS, GENERATORS, MEASURED, ON, OPERATIONS, PRODUCTS, ROWS, SIZE, TABLES
 
 SWEEP = "schedules: [gpipe, {file: mine.csv}, {file: mine.py}]\npp: 4\nmicrobatches: 8\nmodels: model.yaml\n" \
     "systems: system.yaml\nlayouts: [layout.yaml]\n"  # fmt: skip
 FILES = {
+    "run.yaml": "model: llama3_70b\ntp: 8\npp: 4\ndp: 4\nglobal_batch: 1024\niteration_s: 30\n",
     "mine.py": GENERATORS.good, "mine.csv": TABLES.good, "rows.csv": ROWS.good, "sweep.yaml": SWEEP,
-    **{f"{kind}.yaml": DOCUMENTS[kind].good for kind in ("model", "system", "layout")},
+    "operations.csv": OPERATIONS.good, "products.csv": PRODUCTS.good, "attention.csv": MEASURED["attention"].good,
+    "all_reduce.txt": MEASURED["nccl-tests"].good, "probe.json": MEASURED["probe"].good,
+    **{f"{kind}.yaml": DOCUMENTS[kind].good for kind in ("model", "system", "layout", "framework")},
 }  # fmt: skip
 MODEL = "--model model.yaml --system system.yaml --layout layout.yaml"
 WRITERS = {
@@ -24,6 +27,14 @@ WRITERS = {
     f"compare gpipe 1f1b {MODEL} --csv": ["model.yaml", "system.yaml", "layout.yaml"],
     "predict rows.csv --system system.yaml --out": ["rows.csv", "system.yaml"],
     "calibrate rows.csv --system system.yaml --out": ["rows.csv", "system.yaml"],
+    f"compare gpipe 1f1b {MODEL} --framework framework.yaml --csv": ["framework.yaml", "layout.yaml"],
+    "predict rows.csv --system system.yaml --framework framework.yaml --out": ["framework.yaml"],
+    "calibrate rows.csv --system system.yaml --framework framework.yaml --out": ["framework.yaml"],
+    "calibrate --run run.yaml --system system.yaml --out": ["run.yaml", "system.yaml"],
+    "replay operations.csv --schedule mine.csv --csv": ["operations.csv", "mine.csv"],
+    "measure --system system.yaml --gemm products.csv --attention attention.csv --collectives all_reduce=all_reduce.txt"
+    " --out": ["system.yaml", "products.csv", "attention.csv", "all_reduce.txt"],
+    "measure --system system.yaml --probe probe.json --out": ["probe.json"],
     "sweep sweep.yaml --schedule-file mine.csv --force --out": ["sweep.yaml", *FILES],
 }
 """Commands that write, and what each reads; the last leads to files that its specification names."""
@@ -145,6 +156,11 @@ READERS = [
     f"simulate 1f1b {SIZE} --model paper --system {{}}", f"simulate 1f1b {SIZE} --system a100 --model {{}}",
     f"simulate 1f1b {SIZE} --model paper --system a100 --layout {{}}", "sweep {} --out a.parquet",
     "sweep sweep.yaml --out a.parquet --schedule-file {}", "predict {} --system a100 --out a.csv",
+    f"simulate 1f1b {SIZE} --model paper --system a100 --framework {{}}",
+    "calibrate --run {} --system a100 --out a.yaml", "replay {} --schedule 1f1b --csv a.csv",
+    "replay operations.csv --schedule {} --csv a.csv", "measure --system {} --gemm products.csv --out a.yaml",
+    "measure --system a100 --gemm {} --out a.yaml", "measure --system a100 --probe {} --out a.yaml",
+    "measure --system a100 --collectives all_reduce={} --out a.yaml",
     "predict rows.csv --system {} --out a.csv",
 ]  # fmt: skip
 
@@ -154,7 +170,7 @@ def names():
     for line, name in product(READERS, ODD_NAMES):
         words = [word.replace("{}", name) for word in line.split(" ")]
         yield Attack("doors", f"{line} {name[:30]!r}", words, FILES | {"\udcff.csv": TABLES.good},
-                     prepare=_odd, writes=r"a\.csv", seconds=60)  # fmt: skip
+                     prepare=_odd, writes=r"a\.(csv|yaml)", seconds=60)  # fmt: skip
 
 
 def _odd(work):

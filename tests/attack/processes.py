@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 
 from .attempt import Attack, processes_of
-from .rooms import DOCUMENTS, ON, POINT, SIZE, TABLES
+from .rooms import DOCUMENTS, ON, OPERATIONS, POINT, PRODUCTS, ROWS, SIZE, TABLES
 
 SWEEP = "schedules: [gpipe, 1f1b]\npp: [4, 8]\nmicrobatches: [8, 16]\nmodels: paper\nsystems: [dgx_h100, dgx_a100]\n"
 LONG = SWEEP.replace("1f1b]", "1f1b, chimera, hanayo]") + "noise: {jitter: 0.1}\nseeds: {from: 1, to: 40}\n"
@@ -46,11 +46,15 @@ def paths():
         yield Attack(
             "paths and disks", f"run --out {target[:30]!r}", words, files, codes=(2,), prepare=_odd_paths, holds=_theirs
         )
+    lines += ["predict rows.csv --system b200 --out", "replay operations.csv --schedule 1f1b --csv",
+              "calibrate rows.csv --system b200 --constants compute_efficiency --out", "measure --write-probe",
+              "measure --system h100 --gemm products.csv --out"]  # fmt: skip
+    files |= {"rows.csv": ROWS.good, "operations.csv": OPERATIONS.good, "products.csv": PRODUCTS.good}
     for size in (0, 1, 100, 3000):
-        for line, target in zip(lines, ("a.json", "a.csv", "a.parquet"), strict=True):
+        for line, target in zip(lines, ("a.json", "a.csv", "a.parquet", *["a.csv"] * 2, *["a.yaml"] * 3), strict=True):
             yield Attack("paths and disks", f"{line}, files of {size} bytes", [*line.split(), target], files,
-                         begin=lambda _, size=size: _no_room(size), writes=r"a\.(json|csv|parquet)(\.parts(/.*)?)?",
-                         keeps=r"a\.parquet\.parts(/.*)?", holds=_theirs)  # fmt: skip
+                         begin=lambda _, size=size: _no_room(size), writes=r"a\.\w+(\.parts(/.*)?)?",
+                         keeps=r"a\.parquet\.parts(/(?!\.ppmodel).*)?", holds=_theirs)  # fmt: skip
     for name in (
         "a b.csv",
         "-x.csv",

@@ -48,7 +48,10 @@ TABLES = Room(
 )
 ROWS = Room(
     _text("reference", "measured", "simumax_b200.csv"),
-    ("predict {} --system b200 --out out.csv", "calibrate {} --system b200 --constants host_overhead --out out.yaml"),
+    (
+        "predict {} --system b200 --out out.csv",
+        "calibrate {} --system b200 --constants compute_efficiency --out out.yaml",
+    ),
     r"out\.(csv|yaml)",
 )
 PRODUCTS = Room(

@@ -1,5 +1,6 @@
 """A book appears whole or not at all."""
 
+import errno
 import json
 import os
 import random
@@ -259,6 +260,14 @@ def test_a_run_that_is_ended_removes_its_workspace(tmp_path, how):
         signal.raise_signal(how)
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(how) == before
+
+
+def test_a_full_disk_is_named_with_the_folder(tmp_path):
+    """Without the name of a file, which an error of writing does not have; nothing is left."""
+    with refused(ReproduceError, "out", "cannot be written"), workspace(tmp_path / "out") as work:
+        (work / "half").touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not any(tmp_path.rglob(".ppmodel*"))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

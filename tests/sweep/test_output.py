@@ -167,6 +167,7 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
     assert (code, said.count("\n")) == (2, 1)
     assert re.search(r"cannot be written \(No space left on device\); free some space", said)
     assert len(list(tmp_path.glob("*.parts/part-*.parquet"))) == 2
+    assert not list(tmp_path.glob("*.parts/.ppmodel-*"))
     assert run(capsys, path, "--out", out)[0] == 0
     assert out.read_bytes() == expected[SHORT]
 

@@ -67,6 +67,7 @@ run()
         ("SIGKILL", "before", -1),  # the output
         ("SIGKILL", "after", -1),
         ("SIGTERM", "after", 4),
+        ("SIGQUIT", "after", 3),
     ],
 )
 def test_a_sweep_may_be_ended_at_any_moment(file, tmp_path, capsys, expected, name, moment, number):
