@@ -168,10 +168,10 @@ def test_pairs(recorded):
     assert gains["contention"] < facts["saved"]
     profile, table = recorded("pairs_profile.json"), recorded("pairs_profile.csv").set_index("what")
     assert table.trace["the pair"] == profile["took"] == 129.01
-    assert abs(profile["walked_off"]) < 0.05 < profile["ours_off"]  # the walk stands, the durations do not
+    assert max(abs(profile["walked_off"]), abs(profile["ours_off"])) < 0.05
     assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
-    assert (table.off[:2] < 0).all()  # beside exchanges, kernels have fewer multiprocessors
-    assert (table.off[2:4] > 0.5).all()
+    assert (table.off[:2].abs() < 0.15).all()
+    assert table.off[2:4].between(-0.3, -0.2).all()  # beside kernels, exchanges take longer
     assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
