@@ -33,7 +33,7 @@ STATUS = ("measured", "oom", "failed")
 INTERVAL = "95 %: "
 """How the source of a constant begins that is fitted to rows."""
 
-_DIGITS, _COARSE = 4, 1e-3
+_DIGITS, COARSE = 4, 1e-3
 _GB, _FITS_WIDTH = 1e9, 0.06
 _FARTHEST = 10.0
 _SCALES = {
@@ -225,7 +225,7 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
             labels = [tuple(row[column] for column in by) for row in data.rows]
             folds = parted_by(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
-            tolerance = (_COARSE,) if by else ()
+            tolerance = (COARSE,) if by else ()
             predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds, *tolerance)[0])
     return predictions
 

@@ -1,0 +1,159 @@
+"""Regret: how much slower than the best measured layout is the one that a rule would have chosen.
+
+A cell is one model on one number of GPUs with one global batch; its runs are the layouts that others measured there. A
+rule lists them, best first. Whoever follows it runs the first; where that failed, the next, so a failure costs a try
+and no time.
+"""
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.errors import PPModelError
+from ppmodel.measured.batch import Batch
+from ppmodel.measured.calibrate import COARSE, SCALE, MeasuredRows, calibrated, fitted_values
+from ppmodel.measured.constants import TIME, chosen, with_values
+from ppmodel.measured.fit import Problem, parted_by
+from ppmodel.measured.margin import FITS
+from ppmodel.measured.predict import predicted
+from ppmodel.measured.under import start_under
+
+CELL = "hidden", "layers", "gpus", "sequence", "global_batch"
+"""The columns that tell cells apart."""
+
+SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
+"""The columns of a layout, besides, that a rule may look at."""
+
+FITTING = FITS[:2]
+"""Layouts that are predicted to fit, tightly or not; rules choose among these."""
+
+FEWEST = 3
+"""Cells with fewer measured layouts leave nothing to choose."""
+
+
+def layouts_of(rows, system):
+    """Runs as a frame, each with its prediction on a system that was not fitted to them.
+
+    Parameters
+    ----------
+    rows : sequence of dict of str to str
+        From `read_rows`; a run without ``iteration_s`` failed.
+    system : SystemSpec
+
+    Returns
+    -------
+    DataFrame
+        One row per run that can be predicted: ``id``, `CELL`, `SIZES`, ``iteration_s`` (NaN if it failed), ``fit``, one
+        of `FITS`, ``predicted_s``, and ``row``, the run as it was given.
+    """
+    columns = []
+    for row in rows:
+        prediction = predicted(row, system)
+        if prediction["refused"] is None:
+            sizes = {name: int(row[name]) for name in (*CELL, *SIZES)}
+            columns.append({
+                "id": row["id"], **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
+                "fit": prediction["predicted_fit"], "predicted_s": prediction["predicted_iteration_s"], "row": row,
+            })  # fmt: skip
+    return pd.DataFrame(columns)
+
+
+def choices(layouts, rules, fewest=FEWEST):
+    """What each rule would have chosen in each cell, among the layouts that are predicted to fit.
+
+    Parameters
+    ----------
+    layouts : DataFrame
+        From `layouts_of`, with the columns that rules name.
+    rules : dict of str to list of str
+        Columns by which each rule sorts the layouts of a cell; the least goes first, and ties go to the first listed.
+    fewest : int
+
+    Returns
+    -------
+    DataFrame
+        One row per cell and rule: ``rule``, `CELL`, ``layouts``, how many were measured, ``best`` and ``best_s``,
+        ``chosen`` and ``chosen_s``, the first that ran, ``failed``, how many failed before it, ``regret``, its time
+        over the best less 1, and ``best_of_three``, the same for the best of the first three that ran.
+
+    Examples
+    --------
+    >>> runs = pd.DataFrame(dict.fromkeys(CELL, [1] * 4) | {"id": list("abcd"), "fit": "fits", "mine": [1, 2, 3, 4]})
+    >>> choices(runs.assign(iteration_s=[float("nan"), 3, 2, 5]), {"mine": ["mine"]})[["failed", "regret"]].values
+    array([[1. , 0.5]])
+    """
+    found = []
+    for cell, group in layouts.groupby(list(CELL)):
+        ran = group[group.iteration_s.notna()]
+        fitting = group[group.fit.isin(FITTING)]
+        if len(ran) < fewest or not fitting.iteration_s.notna().any():
+            continue
+        best = ran.loc[ran.iteration_s.idxmin()]
+        for rule, columns in rules.items():
+            listed = fitting.sort_values(columns, kind="stable")
+            times = listed.iteration_s.dropna()
+            failed = int(listed.iteration_s.notna().to_numpy().argmax())
+            found.append({
+                "rule": rule, **dict(zip(CELL, cell, strict=True)), "layouts": len(ran), "best": best.id,
+                "best_s": best.iteration_s, "chosen": listed.id.iloc[failed], "chosen_s": times.iloc[0],
+                "failed": failed, "regret": times.iloc[0] / best.iteration_s - 1,
+                "best_of_three": times.iloc[:3].min() / best.iteration_s - 1,
+            })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def with_one_run(layouts, system):
+    """Seconds of each layout once the unfitted choice of its cell has run, and the system is calibrated with that run.
+
+    Parameters
+    ----------
+    layouts : DataFrame
+        From `layouts_of`.
+    system : SystemSpec
+        Read from a file; not fitted.
+
+    Returns
+    -------
+    Series
+        The run itself has its measured time; NaN where no layout that is predicted to fit ran.
+    """
+    start = start_under(system, None, layouts.row)
+    seconds = pd.Series(np.nan, layouts.index)
+    for _, group in layouts[layouts.fit.isin(FITTING)].groupby(list(CELL)):
+        ran = group[group.iteration_s.notna()].sort_values("predicted_s", kind="stable")
+        if len(ran):
+            try:
+                fit = calibrated((), start, runs=[("the run", ran.row.iloc[0])], kinds=("time",)).system
+            except PPModelError:  # one that hardly depends on any single constant
+                fit = start
+            seconds[group.index] = Batch(list(group.row), start).seconds([fit])[0]
+            seconds[ran.index[0]] = ran.iteration_s.iloc[0]
+    return seconds
+
+
+def of_other_models(layouts, files, start, system):
+    """Seconds of each layout by a fit to the runs of the other models, the way `calibrate.unseen` judges fits.
+
+    Parameters
+    ----------
+    layouts : DataFrame
+        From `layouts_of`.
+    files : sequence of str or Path
+        With these runs.
+    start, system : SystemSpec
+        A system that was fitted to the files, and the one that the fit started from.
+
+    Returns
+    -------
+    Series
+        NaN for layouts that are not predicted to fit.
+    """
+    data, values = MeasuredRows(files, start).time, fitted_values(system, TIME)
+    labels = [tuple(row[name] for name in CELL[:2]) for row in data.rows]
+    problem = Problem(chosen(start, list(values)), data.residuals, SCALE, 0.5)
+    _, refits = data.of_unseen(problem, values, parted_by(labels), COARSE)
+    seconds, fitting = pd.Series(np.nan, layouts.index), layouts[layouts.fit.isin(FITTING)]
+    for (hidden, blocks), refit in zip(dict.fromkeys(labels), refits, strict=True):
+        group = fitting[(fitting.hidden == int(hidden)) & (fitting.layers == int(blocks))]
+        if len(group):
+            seconds[group.index] = Batch(list(group.row), start).seconds([with_values(start, refit)])[0]
+    return seconds

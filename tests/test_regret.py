@@ -1,0 +1,68 @@
+"""Regret: the time of the layout that a rule would have chosen, over the best measured one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ppmodel.measured import read_rows
+from ppmodel.measured.regret import CELL, choices, layouts_of, of_other_models, with_one_run
+from ppmodel.specs import DATA, load_system
+
+MEASURED = DATA / "reference" / "measured"
+
+
+def cell(seconds, **columns):
+    """Layouts of one cell, all of which fit unless said otherwise."""
+    table = dict.fromkeys(CELL, 1) | {"iteration_s": seconds, "fit": "fits"} | columns
+    return pd.DataFrame(table).assign(id=lambda rows: rows.index.astype(str))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_perfect_rule_loses_nothing_and_no_rule_gains(seed):
+    """Random cells, of which some layouts failed."""
+    rng = np.random.default_rng(seed)
+    seconds = np.where(rng.random(8) < 0.4, np.nan, rng.lognormal(size=8))
+    seconds[:3] = rng.lognormal(size=3)
+    layouts = cell(seconds, right=seconds, wrong=-seconds, any=rng.random(8))
+    rules = {name: [name] for name in ("right", "wrong", "any")}
+    made = choices(layouts, rules).set_index("rule")
+    assert made.regret["right"] == made.failed["right"] == 0
+    assert made.regret["wrong"] == pytest.approx(np.nanmax(seconds) / np.nanmin(seconds) - 1)
+    assert (made.regret >= made.best_of_three).all()
+    assert (made.best_of_three >= 0).all()
+
+
+def test_failures_are_counted_and_what_does_not_fit_is_not_chosen():
+    """The next one down the list counts; the best measured layout may be one that we said would not fit."""
+    layouts = cell([np.nan, 3.0, 2.0, 4.0], fit=["fits", "tight", "does not fit", "fits"], order=[0, 1, 0, 2])
+    made = choices(layouts, {"listed": ["order"]}).loc[0]
+    assert (made.chosen, made.failed, made.best) == ("1", 1, "2")
+    assert made.regret == pytest.approx(0.5)
+
+
+def test_cells_without_a_choice_are_left_out():
+    """Too few measured layouts, or none that is predicted to fit."""
+    assert choices(cell([1.0, 2.0]), {"listed": ["id"]}).empty
+    assert choices(cell([1.0, 2.0, 3.0], fit="may not fit"), {"listed": ["id"]}).empty
+
+
+def test_other_models_decide_what_a_model_is_predicted():
+    """A fit that leaves a model out does not move with that model's times, and moves with the others'."""
+    path = MEASURED / "bigscience_a100.csv"
+    layouts = layouts_of(read_rows(path)[1], load_system("a100_bigscience"))
+    start, system = load_system(DATA / "starts" / "a100_bigscience.yaml"), load_system("a100_bigscience")
+    seconds = of_other_models(layouts, [path], start, system)
+    assert seconds[layouts.fit == "fits"].notna().all()
+    assert (seconds / layouts.predicted_s).dropna().between(0.7, 1.4).all()
+    assert not np.allclose(seconds.dropna(), layouts.predicted_s[seconds.notna()], rtol=1e-3)
+
+
+def test_the_run_that_is_known_has_its_measured_time():
+    """And it is the one that the unfitted system would have chosen."""
+    rows = [row for row in read_rows(MEASURED / "bigscience_a100.csv")[1] if row["hidden"] == "12288"]
+    layouts = layouts_of(rows, load_system("a100"))
+    seconds = with_one_run(layouts, load_system("a100"))
+    first = layouts.predicted_s[layouts.fit.isin(["fits", "tight"])].idxmin()
+    assert seconds[first] == layouts.iteration_s[first]
+    others = seconds.drop(first).dropna() / layouts.predicted_s.drop(first)[seconds.drop(first).notna()]
+    assert np.sign(others - 1).nunique() == 1  # all scaled the same way
