@@ -40,7 +40,7 @@ def same(candidate):
     return candidate[:5], f"{candidate.iteration_s:.9e}"
 
 
-@pytest.mark.parametrize("limit", [None, "40 GiB"])
+@pytest.mark.parametrize("limit", [None, "60 GiB"])
 def test_pruned_is_as_good_as_exhaustive(limit):
     """Every simulated candidate within the share of its kind's best is found; with recomputation, none is faster."""
     given = SMALL | {"gpus": 4, "schedules": ["1f1b", "zb-v"], "memory_limit": limit, "within": 0.5}
