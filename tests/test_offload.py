@@ -274,7 +274,7 @@ def test_a_layout_says_what_is_copied_and_its_parts_sum_up():
     assert (last == 0).all()
     fast = replace(system, host_bandwidth_bytes_per_s=1e15)
     all_chunks = pp.simulate("stp", system=fast, offload=0.5, offload_chunks="all", **given)
-    assert (all_chunks.memory.activations <= rows[0].memory.activations).all()
+    assert (all_chunks.memory.activations_bytes <= rows[0].memory.activations_bytes).all()
     assert all_chunks.timeline.copies[0].fetch.size > rows[0].timeline.copies[0].fetch.size
     warm = pp.simulate("stp", system=system, offload=0.0, offload_warm_up=1.0, **given)
     assert warm.costs.offload.share[:, 0, 0].tolist() == [1, 0]
@@ -295,7 +295,7 @@ def test_a_trace_shows_the_copies():
         spans = sorted((event["ts"], event["ts"] + event["dur"]) for event in copies if event["tid"] == thread)
         assert all(end <= begin + 1e-6 for (_, end), (begin, _) in pairwise(spans))
     held = [event["args"]["GiB"] for event in events if event["name"] == "rank 0 memory"]
-    assert max(held) * 2**30 == pytest.approx(run.memory.activations[0])
+    assert max(held) * 2**30 == pytest.approx(run.memory.activations_bytes[0])
     assert min(held) == held[-1] == 0
 
 

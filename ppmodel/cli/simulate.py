@@ -58,8 +58,7 @@ def _result(run):
         "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),
     }
     if run.layout is not None:
-        parts = {"peak_memory_bytes": run.memory.total}
-        parts |= {f"{name}_bytes": sizes for name, sizes in run.memory._asdict().items()}
+        parts = run.memory_of_ranks.columns
         by_rank = zip(*(sizes.tolist() for sizes in parts.values()), strict=True)
         result["memory_by_rank"] = [dict(zip(parts, sizes, strict=True)) for sizes in by_rank]
     if run.system is not None and run.system.nodes is not None:

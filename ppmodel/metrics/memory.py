@@ -170,6 +170,11 @@ class Memory(NamedTuple):
         """The sum of all parts."""
         return self.persistent + self.activations + self.working + self.logits + self.buffers + self.reserve
 
+    @property
+    def columns(self):
+        """The sum and all parts by the names of their columns."""
+        return {"peak_memory_bytes": self.total} | {f"{name}_bytes": sizes for name, sizes in self._asdict().items()}
+
     def fits(self, system):
         """Whether every rank fits in the memory of a device.
 

@@ -139,14 +139,29 @@ class Run:
     @property
     def peak_memory_bytes(self) -> float | None:
         """Bytes on the most loaded rank; None without a model."""
-        return None if self.memory is None else float(self.memory.total.max())
+        return None if self.memory_of_ranks is None else float(self.memory_of_ranks.total.max())
 
     @cached_property
-    def memory(self) -> metrics.Memory | None:
+    def memory_of_ranks(self) -> metrics.Memory | None:
         """The `metrics.Memory` of each rank, in bytes; None without a model."""
         if self.model is None:
             return None
         return metrics.memory(self.table, self.model, self.costs.stages, self.layout, self.system, self.timeline)
+
+    @property
+    def memory(self) -> DataFrame | None:
+        """Bytes on one GPU of each rank, a row per rank; None without a model.
+
+        Columns are ``peak_memory_bytes``, the sum, and its parts as in `ppmodel.compare`.
+
+        >>> import ppmodel as pp
+        >>> run = pp.simulate("1f1b", 4, 8, model="llama3_8b", system="h100", tp=8)
+        >>> (run.memory.weights_bytes / 2**30).round(2).tolist()
+        [0.53, 0.46, 0.41, 0.48]
+        """
+        import pandas as pd
+
+        return self.memory_of_ranks and pd.DataFrame(self.memory_of_ranks.columns).rename_axis("rank")
 
     @cached_property
     def iteration(self) -> Iteration | None:
