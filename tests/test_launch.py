@@ -103,7 +103,7 @@ def test_who_runs_a_schedule(schedule, launchers):
     ("schedule", "layers", "text"),
     [
         ("1f1b", [8, 8, 8, 8], "Et*8|(t*8|)*2t*8L"), ("1f1b", [7, 9, 9, 7], "Et*7|(t*9|)*2t*7L"),
-        ("1f1b", [1, 10, 20, 1], "Et|t*10|t*20|tL"), ("1f1b", "Et*7|t*9|t*9|t*7L", "Et*7|t*9|t*9|t*7L"),
+        ("1f1b", [1, 10, 20, 1], "Et|t*10|t*20|tL"), ("1f1b", "Et*7|t*9|t*9|t*7L", "Et*7|(t*9|)*2t*7L"),
         ("interleaved-1f1b", [4] * 8, "Et*4|(t*4|)*6t*4L"),
     ],
 )  # fmt: skip

@@ -1,13 +1,15 @@
 """The arguments by which a training framework is told the schedule and the layout of a point."""
 
-from itertools import groupby
 from string import Template
 from typing import NamedTuple
 
+from ppmodel.costs.layers import layer_work
+from ppmodel.costs.stages import layers_text
 from ppmodel.costs.work import recompute_of
 from ppmodel.errors import CostError
 from ppmodel.schedules.interleaved import group_size
-from ppmodel.specs.layout import LAYER_WORDS, LayoutSpec, layout_options
+from ppmodel.specs.layers import parse_layers
+from ppmodel.specs.layout import LayoutSpec, layout_options
 
 
 class Launch(NamedTuple):
@@ -94,28 +96,25 @@ def launch_values(point):
     ('Et*20|(t*20|)*2t*20L', 'even', 0, 8)
     """
     layout, table, case = point.complete_layout, point.table, point.case
-    blocks = point.costs.stages.blocks
-    most, ranks = int(blocks.max()), table.num_ranks
-    group = group_size(ranks, table.num_microbatches)
     is_own = case.own is not None or case.source is not None
-    values = {name: getattr(layout, name) for name, _ in layout_options()} | {
+    ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
+    layers = layers_text(point.costs.stages, layer_work(point.model, layout.microbatch_size, layout))
+    return {name: getattr(layout, name) for name, _ in layout_options()} | _division(layers) | {
         "schedule": f"{case.label} of a file" if is_own else case.name, "p2p": point.semantics[0],
         "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
-        "stage_blocks": most, "first_less": most - int(blocks[0]), "last_less": most - int(blocks[-1]),
     }  # fmt: skip
-    if isinstance(layout.layers, str) and layout.layers not in LAYER_WORDS:
-        return values | {"layers": layout.layers, "division": "uneven"}
-    ends = "even" if most == blocks.min() else "ends"
-    division = ends if (blocks[1:-1] == most).all() else "uneven"
-    return values | {"layers": _layers_text(blocks, getattr(point.model, "mtp_layers", 0)), "division": division}
 
 
-def _layers_text(blocks, mtp_layers):
-    """Blocks of stages in Megatron-LM's notation, equal neighbours in brackets."""
-    stages = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for count in blocks.tolist()]
-    stages[0] = "E" + stages[0]
-    stages[-1] += "m" * mtp_layers + "L"
-    runs = [(text, len(list(run))) for text, run in groupby(stages)]
-    return "".join(f"{text}|" if count == 1 else f"({text}|)*{count}" for text, count in runs).removesuffix("|")
+def _division(layers):
+    """What a layout string says of how blocks are divided among stages."""
+    stages = parse_layers(layers)
+    blocks = [stage.blocks for stage in stages]
+    most = max(blocks)
+    usual = stages[0].embedding and not any(stage.losses for stage in stages[:-1])
+    ends = "even" if usual and most == min(blocks) else "ends"
+    return {
+        "layers": layers, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
+        "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
+    }  # fmt: skip

@@ -59,7 +59,7 @@ class Run:
     >>> round(run.makespan_s, 1), run.messages
     (26.8, 96)
     >>> pp.simulate("zb-v", 4, 8, model="llama3_8b", system="h100", tp=8)
-    <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.7838 s, MFU 15.3 %>
+    <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.4989 s, MFU 24.0 %>
     """
 
     point: Point
@@ -157,7 +157,7 @@ class Run:
         >>> import ppmodel as pp
         >>> run = pp.simulate("1f1b", 4, 8, model="llama3_8b", system="h100", tp=8)
         >>> (run.memory.weights_bytes / 2**30).round(2).tolist()
-        [0.53, 0.46, 0.41, 0.48]
+        [0.53, 0.41, 0.41, 0.53]
         """
         import pandas as pd
 
