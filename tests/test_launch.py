@@ -20,6 +20,7 @@ LAYOUTS = [
     {"tp": 8, "sequence_parallel": True, "dp": 2, "zero": 1, "overlap_gradients": True, "overlap_parameters": True},
     {"tp": 4, "cp": 2, "dp": 4, "zero": 3, "recompute": "full", "overlap_tensor": True, "microbatch_size": 2},
     {"dp": 8, "zero": 2, "recompute": "selective", "context_exchange": "all-gather", "cp": 2, "causal": False},
+    {"recompute": "light"},
     {"tp": 2, "recompute": 1, "offload": 0.5, "overlap_parameters": True, "zero": 1, "overlap_backward": False},
 ]
 
@@ -54,6 +55,7 @@ def test_every_argument_exists(schedule, layout, launcher):
     written = launch(point, load_launcher(launcher))
     assert names_of(written.arguments) <= listed_names(launcher)
     assert not any("$" in argument for argument in written.arguments)
+    assert not any("light" in argument for argument in written.arguments)  # a word of ours
     if layout.get("offload"):
         assert "offload" in written.without
     if layout.get("causal") is False:
@@ -133,6 +135,13 @@ def test_known_commands():
     ends = launch(point_of("1f1b", layers=[7, 9, 9, 7]), load_launcher("torchtitan")).arguments
     assert {"--parallelism.pipeline_parallel_layers_per_stage 9", "--training.local_batch_size 16"} <= set(ends)
     assert "--parallelism.pipeline_parallel_first_stage_less_layers 2" in ends
+
+
+def test_light_recomputation_is_that_of_the_model():
+    """What a model has of it runs again; other frameworks have none."""
+    point = point_of("1f1b", 16, 32, "deepseek_v3", ep=8, dp=8, recompute="light")
+    assert "--recompute-modules layernorm moe_act mla_up_proj" in launch(point, load_launcher("megatron")).arguments
+    assert "recompute" in launch(point_of("1f1b", recompute="light"), load_launcher("megatron")).without
 
 
 @pytest.mark.parametrize("group", [(8, 4), (9, 5), (10, 5), (3, 0)])

@@ -82,7 +82,8 @@ def launch_values(point):
     Returns
     -------
     dict
-        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``,
+        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``;
+        ``experts`` and ``latent``, whether the model has experts, and attention through latents;
         ``microbatches`` and ``replica_batch`` (sequences of a replica); ``group``, the microbatches that pass through
         one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
         many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
@@ -101,6 +102,7 @@ def launch_values(point):
     layers = layers_text(point.costs.stages, layer_work(point.model, layout.microbatch_size, layout))
     return {name: getattr(layout, name) for name, _ in layout_options()} | _division(layers) | {
         "schedule": f"{case.label} of a file" if is_own else case.name, "p2p": point.semantics[0],
+        "experts": point.model.experts is not None, "latent": point.model.latent_attention is not None,
         "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
