@@ -1,5 +1,6 @@
 """Arguments of training frameworks: those that their versions have, and whatever has none is listed."""
 
+import json
 import re
 from pathlib import Path
 
@@ -176,3 +177,12 @@ def test_the_command_prints_them(launcher_name, capsys):
     arguments = "simulate 1f1b --pp 4 --microbatches 8 --model llama3_8b --system h100 --tp 2 --zero 3 --overlap-tensor"
     assert main([*arguments.split(), "--launch", launcher_name]) == 0
     assert load_launcher(launcher_name).version in capsys.readouterr().out
+
+
+def test_a_plan_prints_those_of_the_answer_it_explains(capsys):
+    """In JSON beside the answers, as the layout of that answer."""
+    line = "plan 1f1b tp=2 --model llama3_8b --system h100 --gpus 8 --global-batch 32 --launch megatron --json"
+    assert main(line.split()) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert f"--pipeline-model-parallel-size {plan['answers'][0]['pp']}" in plan["launch"]["arguments"]
+    assert "--tensor-model-parallel-size 2" in plan["launch"]["arguments"]

@@ -192,7 +192,9 @@ def schedule_options(command):
 
 
 launch_option = click.option(
-    "--launch", metavar="NAME|FILE", help="Also print the arguments of megatron, nemo, ...: see ppmodel launchers."
+    "--launch",
+    metavar="NAME|FILE",
+    help="Also print what to paste to run it with megatron, nemo, ...: see ppmodel launchers.",
 )
 """Decorator: print what to write to run it."""
 

@@ -41,11 +41,12 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 @click.option(
     "--explain", type=arguments.count(1000), default=1, metavar="ROW", help="The answer to explain (default: 1)."
 )
+@arguments.launch_option
 @arguments.json_option("Print one JSON object.")
 @click.option(
     "--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the answers to a CSV file."
 )
-def plan_command(words, schedules, fix, rows, explain, as_json, csv_file, **given):
+def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file, **given):
     """Find the fastest layout and schedule for a model on some GPUs.
 
     Tries tensor, pipeline, context, expert and data parallelism, ZeRO, microbatch sizes, recomputation, the division of
@@ -70,7 +71,14 @@ def plan_command(words, schedules, fix, rows, explain, as_json, csv_file, **give
         raise PPModelError("explain", explain, f"is not among the {len(plan.answers)} answers", "choose a smaller row")
     if csv_file is not None:
         write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv")
-    say_json(plan_dict(plan, explain - 1)) if as_json else say(planned_text(plan, rows, explain - 1))
+    result = plan_dict(plan, explain - 1) if as_json else {}
+    text = "" if as_json else planned_text(plan, rows, explain - 1)
+    if launch is not None:
+        from ppmodel.cli.launched import launched
+
+        written, pasted = launched(launch, plan.point(plan.answers[explain - 1]))
+        result, text = result | {"launch": written}, f"{text}\n\n{pasted}"
+    say_json(result) if as_json else say(text)
     return 0
 
 

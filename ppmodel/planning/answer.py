@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ppmodel.given import OneOrMore
+    from ppmodel.points import Point
     from ppmodel.points.compare import FrameworkLike, ModelLike, SystemLike
     from ppmodel.schedules.cases import ScheduleLike
 
@@ -93,15 +94,15 @@ class Plan:
         )
         return frame
 
+    def point(self, candidate: Candidate) -> Point:
+        """The point of a candidate, for `points.launch` and `Point.run`."""
+        question, sizes = self.question, candidate.sizes
+        values = {"zero": candidate.zero, "recompute": candidate.recompute, "layers": candidate.layers}
+        return question.point(candidate.case, _size(question, sizes), question.layout(sizes, **values))
+
     def rows(self, candidates: list[Candidate]) -> DataFrame:
         """The rows of candidates, as `ppmodel.compare` has them."""
-        question = self.question
-        points = [
-            question.point(candidate.case, _size(question, candidate.sizes), question.layout(
-                candidate.sizes, zero=candidate.zero, recompute=candidate.recompute, layers=candidate.layers
-            ))
-            for candidate in candidates
-        ]  # fmt: skip
+        question, points = self.question, [self.point(candidate) for candidate in candidates]
         given = {"model": question.model, "system": question.system, "layout": points[0].layout}
         columns = columns_of(resolve([points[0].case], **given))
         return frame_of([*columns, "layers"], [
