@@ -42,6 +42,7 @@ from ppmodel.specs import load_model, load_system
 from ppmodel.tables import FAMILIES, family
 
 SYSTEMS = ["mid_cp_slow_nw", "mid_cp_mid_nw"]
+IN_WORDS = ["mid compute, slow network", "mid compute, mid network"]
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +102,7 @@ def test_frames_become_lines(frame):
     assert [len(axis.lines) for axis in axes] == [3] * 4
     assert [len(line.get_xdata()) for line in axes[0].lines] == [3, 3, 2]  # Chimera is not defined at B = 2
     assert [axis.get_ylabel() for axis in axes] == ["time (s)", "", "idle", ""]
-    assert [axis.get_title(loc="left") for axis in axes] == [*SYSTEMS, "", ""]
+    assert [axis.get_title(loc="left") for axis in axes] == [*IN_WORDS, "", ""]
     assert all(axis.get_ylim()[0] == 0 for axis in axes)
 
 
@@ -167,7 +168,7 @@ def test_frames_become_bars(frame, horizontal):
     sizes = sorted(box.get_width() if horizontal else box.get_height() for box in axis.patches)
     assert sizes == pytest.approx(sorted(rows.makespan_s))
     names = axis.get_yticklabels() if horizontal else axis.get_xticklabels()
-    assert [name.get_text().replace("\n", "") for name in names] == SYSTEMS
+    assert [name.get_text().replace("\n", " ") for name in names] == IN_WORDS
 
 
 def test_bars_stand_on_one_another():

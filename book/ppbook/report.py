@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from contextlib import nullcontext
+from functools import partial
 from hashlib import sha256
 from html import unescape
 from pathlib import Path
@@ -18,11 +19,13 @@ from ppbook.kinds import shown
 from ppmodel.cli.text import columns
 from ppmodel.errors import PPModelError
 from ppmodel.export import csv_cell
+from ppmodel.plot import typeset
 from ppmodel.points import COLUMNS
 
 _LONG_TEXT = 40
 _ANSWERS = {True: "yes", False: "no"}
 _NUMBER = "{:.6g}"
+_ROUNDING = 1e-12
 _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _UNITS = {"s": " (s)", "bytes": " (bytes)"}
@@ -123,7 +126,8 @@ def show(table, words=None, /, numbers=None, **formats):
     headings = {name: name if counts[heading] > 1 else heading for name, heading in headings.items()}  # label, schedule
     table = table.rename(columns=headings)
     formats = {headings[name]: form for name, form in formats.items() if name in headings}
-    styler = Table(table).format(formats, na_rep="", escape="html").format_index(escape="html", axis="columns")
+    numbers_as = {heading: partial(_number, form) for heading, form in formats.items()}
+    styler = Table(table).format(numbers_as, na_rep="", escape="html").format_index(escape="html", axis="columns")
     styler = styler.hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
     words = [column for column in table if column not in numbers]
@@ -133,6 +137,11 @@ def show(table, words=None, /, numbers=None, **formats):
     styler = styler.set_properties(subset=long, **{"min-width": "14em"})
     content = table.to_csv() + repr(sorted(formats.items(), key=str))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
+
+
+def _number(form, value):
+    """A number in a format, typeset; what rounding leaves of a zero is one."""
+    return typeset(form.format(0.0 if isinstance(value, float) and abs(value) < _ROUNDING else value))
 
 
 def defined(frame):

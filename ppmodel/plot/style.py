@@ -1,5 +1,6 @@
 """What all figures share: theme, sizes, titles, axes, legends."""
 
+import re
 import warnings
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -9,7 +10,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.font_manager import fontManager
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.points import COLUMNS, HEADINGS
@@ -24,6 +25,8 @@ _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.
 DRAWN = 0.72
 """The share of a panel's place in which its axes are drawn, about."""
 
+_PAPERS = re.compile("(slow|mid|fast)_cp_(slow|mid|fast)_nw")
+_EXPONENT, _RAISED = re.compile(r"(\d[\d.]*)e([+-]\d+)"), str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _COLUMNS = {column.name: column for column in COLUMNS}
 _OTHER_SCRIPTS = (  # if installed, these supply what the figures' font lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
@@ -91,7 +94,8 @@ def titled(figure, title, context):
 
     The message is kept as ``figure.point``, for a page's alternative text.
     """
-    letters, title = figure.get_figwidth() * 72, str(title).encode(errors="backslashreplace").decode()
+    letters, title = figure.get_figwidth() * 72, in_words(str(title).encode(errors="backslashreplace").decode())
+    context = in_words(context)
     message, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
     figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color=".35")
     figure.text(0.008, 1.0, message, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
@@ -126,6 +130,29 @@ def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
     return "; ".join(parts)
 
 
+def in_words(text):
+    """A text in which the paper's nine systems have words for names.
+
+    >>> in_words("at worst +9% on fast_cp_slow_nw")
+    'at worst +9% on fast compute, slow network'
+    """
+    return _PAPERS.sub(r"\1 compute, \2 network", text)
+
+
+def typeset(text):
+    """A number with an exponent as people write it; any other text as it is.
+
+    >>> typeset("1.5e-06"), typeset("1e+06"), typeset("0.0e+00"), typeset("12")
+    ('1.5·10⁻⁶', '10⁶', '0.0', '12')
+    """
+
+    def written(number):
+        power = int(number[2])
+        return (number[1] != "1") * f"{number[1]}·" + f"10{str(power).translate(_RAISED)}" if power else number[1]
+
+    return _EXPONENT.sub(written, text)
+
+
 def axis_label(column, labels=None):
     """The axis label of a column, with its unit: from `labels`, or as in `points.COLUMNS`; names need none.
 
@@ -153,7 +180,7 @@ def log_axis(axis, ticks):
     """Plain numbers at these ticks of a logarithmic matplotlib axis, and no others."""
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_major_formatter(lambda value, _: typeset(f"{value:g}"))
 
 
 def log_ticks(low, high, most=4):
@@ -227,7 +254,7 @@ def panel_title(axis, panel, name, labels=None):
     """Write a panel's title: a name as it is, a number with the heading of its column."""
     if name is not None:
         heading = (labels or {}).get(panel, HEADINGS.get(panel, panel))
-        title = name if isinstance(name, str) else f"{heading} = {name}"
+        title = in_words(name) if isinstance(name, str) else f"{heading} = {name}"
         letters = max(12, int(axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _PANEL_LETTER))
         axis.set_title("\n".join(fill(line, letters) for line in title.split("\n")))
 
