@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from ppmodel import replay
+from ppmodel.errors import TableError
 from ppmodel.plot import redrawn, titled
 from ppmodel.plot.palette import style_of
 from ppmodel.points import simulate
@@ -105,7 +106,10 @@ def links_of(method, hardware, slow_links, delay_s):
 def _iteration_s(rows, method, pp, microbatches, comm=0.0, links=None, ran=None, p2p=None):
     schedule, semantics = (ran or RAN)[method]
     given = {"p2p": p2p or semantics, "comm": comm, "links": links}
-    return float(replay(rows, schedule, pp, microbatches, **given).makespan_s[0])
+    try:
+        return float(replay(rows, schedule, pp, microbatches, **given).makespan_s[0])
+    except TableError:  # a deadlock under rendezvous
+        return np.nan
 
 
 def rescheduled(rows, pp, slow_links, delay_s):
@@ -138,7 +142,8 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True):
     Returns
     -------
     DataFrame
-        Columns hardware, schedule, slow_links, delay_s, measured_s, predicted_s and error.
+        Columns hardware, schedule, slow_links, delay_s, experiment, measured_s, predicted_s and error; NaN where the
+        table is a deadlock under `p2p`.
     """
     records = []
     for row in runs_of().itertuples():

@@ -1,0 +1,159 @@
+"""Schedules that others measured on one machine, in one form, and every comparable pair beside its prediction."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from ppbook import pipemorph, zero_bubble
+from ppmodel import PPModelError, replay
+from ppmodel.points.grid import resolve_point
+from ppmodel.specs import DATA, load_model
+
+_FOLDER = DATA / "reference" / "schedules_measured"
+_TABLES = ("zero_bubble_tables", "primus", "isambard_gh200_vpp", "deepspeed_zbh1", "small_and_github", "pipeoffload")
+SCHEDULES = {
+    "1f1b": "1f1b", "gpipe": "gpipe", "interleaved_1f1b": "interleaved-1f1b", "zb_h1": "zb-h1", "zb_1p": "zb-1p",
+    "zb_2p": "zb-2p", "zb": "zb-1p", "zb_v": "zb-v", "v_half": "v-half", "v_min": "v-min",
+}  # fmt: skip
+"""From the names in the files to ours; rows of other schedules are left out."""
+
+_V_SHAPED = ("zb-v", "v-half", "v-min")
+_SYSTEM = "a100"
+_SIZES = ["layers", "hidden", "heads", "seq", "mbs", "m", "pp"]
+_ASSUMED_M = 32
+_LEAST = 0.03
+
+
+@cache
+def measured():
+    """Rows of all tables of one form, of which the schedule is known and the value is a number.
+
+    Returns
+    -------
+    DataFrame
+        Their columns, and ``file``; ``name``, our schedule; and ``rate``, larger if faster, comparable within a group.
+    """
+    rows = pd.concat([pd.read_csv(_FOLDER / f"{name}.csv").assign(file=name) for name in _TABLES], ignore_index=True)
+    rows["name"] = rows.schedule.str.extract(r"^([a-z0-9_]+)")[0].map(SCHEDULES)
+    rows["value"] = pd.to_numeric(rows.value, errors="coerce")
+    rows = rows[rows.name.notna() & rows.value.notna() & (rows.metric != "bubble rate")]
+    rows = rows[~rows.status.str.startswith("unread")].reset_index(drop=True)
+    return rows.assign(rate=np.where(rows.metric.str.contains("time"), 1 / rows.value, rows.value))
+
+
+def _case(row):
+    if row["name"] == "interleaved-1f1b":
+        return None if np.isnan(row.chunks) else (row["name"], {"chunks": int(row.chunks)})
+    return row["name"]
+
+
+def _layers(layers, stages):
+    """One layer less on the first and the last stage where that makes the others even."""
+    share, rest = divmod(layers + 2, stages)
+    return "even" if rest or layers % stages == 0 else [share - 1, *[share] * (stages - 2), share - 1]
+
+
+def _seconds(row):
+    """The predicted iteration of a row, and what it is computed from: `model`, or `table` where sizes are missing."""
+    case, recomputed = _case(row), "full" in str(row.recompute)
+    if case is None or np.isnan(row.pp):
+        return np.nan, ""
+    if row[_SIZES].isna().any():
+        costs = {"forward": 1, "input_grad": 1 + recomputed, "weight_grad": 1}
+        given, basis = costs | {"microbatches": _ASSUMED_M if np.isnan(row.m) else int(row.m)}, "table"
+    else:
+        hidden, heads, dp = int(row.hidden), int(row.heads), int(np.nan_to_num(row.dp, nan=1))
+        model = replace(
+            load_model("zero_bubble_6_2b"), hidden=hidden, heads=heads, kv_heads=heads, mlp_hidden=4 * hidden,
+            blocks=int(row.layers), sequence=int(row.seq), head_size=hidden / heads,
+        )  # fmt: skip
+        chunks = 2 if row["name"] in _V_SHAPED else int(row.chunks) if row["name"] == "interleaved-1f1b" else 1
+        given, basis = {
+            "model": model, "system": _SYSTEM, "tp": int(np.nan_to_num(row.tp, nan=1)), "dp": dp,
+            "microbatch_size": int(row.mbs), "global_batch": int(row.m * row.mbs) * dp,
+            "layers": _layers(int(row.layers), int(row.pp) * chunks), "recompute": "full" if recomputed else "none",
+        }, "model"  # fmt: skip
+    try:
+        run = resolve_point(case, int(row.pp), **given).run()
+    except PPModelError:  # such as fewer microbatches than ranks
+        return np.nan, ""
+    return (run.makespan_s if basis == "table" else run.iteration_s), basis
+
+
+def _gains(rows, key, baseline, measured_rate, predicted_s):
+    """A row for each pair of a baseline and another schedule of its group."""
+    means = rows.groupby([*key, "what"], sort=False)[[measured_rate, predicted_s]].mean().reset_index()
+    pairs = means[means.what != baseline].merge(means[means.what == baseline], on=key, suffixes=("", "_base"))
+    gain = pairs[measured_rate] / pairs[f"{measured_rate}_base"] - 1
+    return pairs.assign(measured_gain=gain, predicted_gain=pairs[f"{predicted_s}_base"] / pairs[predicted_s] - 1)
+
+
+@cache
+def pairs():
+    """Every schedule beside 1F1B on the same machine, model and batch.
+
+    Returns
+    -------
+    DataFrame
+        A row for each pair: ``source, group, schedule``; ``measured_gain`` of the rate over that of 1F1B, and
+        ``predicted_gain``; ``basis``, what it is predicted from (``replay`` of measured or fitted operations,
+        ``profile`` of operations, ``model`` on `a100`, or the ``table`` alone); ``exact``, whether the source says all
+        that the prediction needs; ``off``; and ``sign``, whether both gains have the same, None below 3 %.
+    """
+    tables = measured()
+    results = [_seconds(row) for _, row in tables.iterrows()]
+    tables = tables.assign(predicted_s=[seconds for seconds, _ in results], basis=[basis for _, basis in results])
+    chunks = tables.chunks.where(tables.name == "interleaved-1f1b")
+    tables["what"] = tables.name + chunks.map(lambda count: "" if np.isnan(count) else f":{count:g}")
+    tables["size"] = [f"{mbs} {m}" for mbs, m in zip(tables.mbs, tables.m, strict=True)]
+    of_tables = _gains(tables, ["file", "group", "size", "basis"], "1f1b", "rate", "predicted_s")
+    of_tables["exact"] = (of_tables.basis == "model") & (of_tables.file == "zero_bubble_tables")
+    rates = zero_bubble.simulated("latency", 1e-3).assign(file="zero_bubble_throughput", basis="profile", exact=True)
+    rates = rates.assign(group=rates.model, predicted_s=1 / rates.simulated)
+    rates = rates.assign(what=rates.schedule.str.replace("_", "-"))
+    of_rates = _gains(
+        rates, ["file", "group", "microbatches", "basis", "exact"], "1f1b", "samples_per_gpu_s", "predicted_s"
+    )
+    runs = pipemorph.predicted()
+    runs = runs.assign(what=runs.schedule, rate=1 / runs.measured_s, file="pipemorph", basis="replay")
+    runs["exact"] = (runs.hardware != "A10") | (runs.slow_links != "2_3")  # there, another link was slow, too, in 1F1B
+    runs["group"] = runs.hardware + " " + runs.slow_links + " " + (1e3 * runs.delay_s).map("{:g} ms".format)
+    keys = ["file", "group", "experiment", "basis", "exact"]
+    of_runs = _gains(runs[runs.exact], keys, "1F1B", "rate", "predicted_s")
+    frame = pd.concat([of_runs, of_rates, of_tables], ignore_index=True).rename(
+        columns={"file": "source", "what": "schedule"}
+    )
+    frame = frame[frame.measured_gain.notna() & frame.predicted_gain.notna()]
+    names = ["source", "group", "schedule", "measured_gain", "predicted_gain", "basis", "exact"]
+    frame = frame[names].assign(off=frame.predicted_gain - frame.measured_gain)
+    same = np.sign(frame.measured_gain) == np.sign(frame.predicted_gain)
+    return frame.assign(sign=same.where(frame.measured_gain.abs() >= _LEAST)).reset_index(drop=True)
+
+
+def vocabulary(shift=0):
+    """The artefact's runs of 1F1B, replayed with the times of each stage that it prints.
+
+    Parameters
+    ----------
+    shift : int
+        By how many ranks the times are exchanged.
+
+    Returns
+    -------
+    DataFrame
+        Columns name, method, measured_s, makespan_s, error, bubble_s and slower_ranks_s.
+    """
+    runs, frames = pd.read_csv(_FOLDER / "vocab_parallel_artifact.csv"), []
+    for run in runs[runs.method.isin(["base", "redis"])].itertuples():
+        times = {"F": run.forward_us_per_stage, "B": run.backward_us_per_stage}
+        rows = [
+            ((rank + shift) % run.pp, kind, float(microseconds) / 1e6)
+            for kind, text in times.items() for rank, microseconds in enumerate(text.split())
+        ]  # fmt: skip
+        operations = pd.DataFrame(rows, columns=["rank", "operation", "seconds"])
+        frame = replay(operations, "1f1b", run.pp, run.m, iteration_s=run.iteration_ms / 1e3)
+        frames.append(frame.assign(name=run.name, method=run.method))
+    columns = ["name", "method", "measured_s", "makespan_s", "error", "bubble_s", "slower_ranks_s"]
+    return pd.concat(frames, ignore_index=True)[columns]
