@@ -55,14 +55,15 @@ def a10_operations(experiment, method, links, delay_s):
 def h800_operations(method):
     """Seconds of the operations of the 14B model on H800: those of the model, times the one factor that is fitted.
 
-    The factor makes 1F1B and ZB without a delay as long as they were, in the mean.
+    PipeMorph's code is a fork of Megatron-LM of 2023. The factor makes 1F1B and ZB without a delay as long as they
+    were, in the mean.
     """
     model = replace(
         load_model("zero_bubble_6_2b"), hidden=5120, heads=32, kv_heads=32, mlp_hidden=4 * 5120, blocks=sum(_LAYERS),
-        sequence=1024, head_size=160, attention="materialised",
+        sequence=1024, head_size=160,
     )  # fmt: skip
     layout = {"pp": 8, "microbatch_size": 1, "global_batch": 24, "layers": list(_LAYERS)}
-    seconds = simulate("zb-h1", model=model, system="h100", layout=layout).costs.compute_s
+    seconds = simulate("zb-h1", model=model, system="h100", framework="eager", layout=layout).costs.compute_s
     rows = {
         key: pd.DataFrame(
             [(rank, kind, seconds["FBIW".index(kind), rank]) for rank in range(8) for kind in _KINDS[key]],

@@ -297,26 +297,22 @@ def test_semantics(recorded):
     assert recorded("round_trip_path.json")["crossings_gpipe"] == 2 * 3
 
 
-@of("real-transfers")
-def test_real_transfers(recorded):
-    """A busy rank or a fixed cost fits Zero Bubble's runs, a busy rank our own with long messages."""
-    real = recorded("real_machines.csv").set_index("p2p")
-    assert real.wrong[["overlapped", "blocking_send", "blocking"]].tolist() == [5, 0, 5]
-    assert real.rms["blocking_send"] < real.rms["blocking"] < real.rms["overlapped"]
-    assert real.rms_fixed["overlapped"] < real.rms["blocking_send"] <= real.rms_left_out["blocking_send"] + 1e-3
-    assert real.wrong_fixed["overlapped"] == 0
-    alone = recorded("real_machines_absolute.csv").set_index("schedule")
-    assert (alone["as profiled"] > alone["with 1 ms"]).all()
-    assert alone.memory.abs().max() < 0.06
-    own = recorded("own_run.csv").set_index("p2p")
-    assert own.runs["overlapped"] == 22 > own.runs["rendezvous"]
-    assert (own.tiny < 0.5 * own.tiny_plain)["overlapped"]
-    assert (own.long[["blocking_send", "blocking_recv"]] < 0.5 * own.long["overlapped"]).all()
-    share = recorded("own_run_held_up.csv").set_index(["schedule", "runner"]).share
-    assert share["gpipe", "loop"] > 1 > 0.2 > share[[("zb-v", "runtime"), ("dualpipev", "runtime")]].max()
-    beside = recorded("semantics_beside.csv").set_index("p2p")
-    assert beside.long.equals(own.long)
-    assert beside.rms.equals(real.rms)
+@of("schedules-measured")
+def test_schedules_measured(recorded):
+    """Runs are met by the semantics of their calls alone, and the order of 1F1B and ZB flips where it did."""
+    facts = recorded("measured_reversal.json")
+    assert (facts["flip_from"], facts["flip_to"]) == ("10", "20")
+    errors = recorded("measured_semantics.csv").set_index(["schedule"]).drop(columns="hardware")
+    for schedule, p2p in (("1F1B", "rendezvous"), ("ZB", "streams"), ("ZB-CPU", "latency")):
+        assert (errors.loc[schedule, p2p] < 0.05).all()
+    assert (errors.loc["ZB", ["latency", "overlapped", "blocking_recv"]] > 0.1).all(axis=None)
+    assert recorded("measured_vocabulary.json")["worst"] < 0.016
+    facts = recorded("measured_pairs.json")
+    assert facts["right"] >= 0.95 * facts["judged"] > 60
+    assert facts["off"] < 4
+    assert len(recorded("measured_off.csv")) == recorded("measured_off.json")["pairs"]
+    own = recorded("own_run.csv").set_index("p2p")["sleep, 8 MiB"]
+    assert (own[["blocking_send", "blocking_recv"]] < 0.5 * own["overlapped"]).all()
 
 
 @of("implied")
