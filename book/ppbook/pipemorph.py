@@ -123,7 +123,6 @@ def rescheduled(rows, pp, slow_links, delay_s):
     return ("zb-2p", {"times": (*times, 0), "delays": tuple(delays)}), "latency"
 
 
-@cache
 def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True):
     """Every run under a delay, with its predicted iteration: what the delay adds, and the measured one without it.
 

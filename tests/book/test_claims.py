@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 import ppmodel as pp
-from ppbook import claims, megatron, zero_bubble
+from ppbook import claims, megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.against import ordered_wrongly
 from ppbook.claims import (
     NINE,
@@ -456,6 +456,34 @@ def test_a_wrong_model_turns_claim_11_red(monkeypatch, bench, wrong):
         monkeypatch.setattr(quantities, "_memory_errors", lambda: held.groupby("schedule").error.mean())
     red = {name for name in RATES | MEMORIES if row(name).margin(measure(row(name), bench))[0] < 0}
     assert red == {name if name in RATES | MEMORIES else f"throughput_{name}" for name in expected}
+
+
+DELAYED = {row.id for row in ROWS if row.criterion["quantity"] in ("measured_delay", "measured_ratio")}
+RATIOS = {"measured_before_reversal", "measured_reversal"}
+STREAMS = "measured_delay_streams"
+WRONG_DELAYS = {
+    "no delay": ({"with_delay": False}, DELAYED),
+    "transfers that occupy nothing": ({"p2p": "latency"}, {*RATIOS, "measured_delay_batched", STREAMS}),
+    "ZB in the order that hosts ran": (
+        {"ran": (("ZB", (("zb-2p", {"delays": (0,)}), "streams")),)}, {"measured_reversal", STREAMS}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [None, *WRONG_DELAYS])
+def test_a_wrong_mechanism_turns_runs_under_a_delay_red(monkeypatch, bench, wrong):
+    """The rows that hold PipeMorph's runs notice a missing delay, wrong semantics and another order."""
+    given, expected = WRONG_DELAYS.get(wrong, ({}, set()))
+    runs = pipemorph.predicted(**given)
+    monkeypatch.setattr(quantities, "_delayed_runs", lambda: runs)
+    assert {name for name in DELAYED if row(name).margin(measure(row(name), bench))[0] < 0} == expected
+
+
+def test_times_of_other_ranks_turn_replayed_stages_red(monkeypatch, bench):
+    """Measured times of stages meet the iteration only on the ranks where they were taken."""
+    errors = schedules_measured.vocabulary(shift=3).error
+    monkeypatch.setattr(quantities, "_stage_errors", lambda: errors)
+    assert row("measured_stages").margin(measure(row("measured_stages"), bench))[0] < 0
 
 
 def slower(system, **factors):

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from ppbook import megatron, zero_bubble
+from ppbook import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.asymmetric.orders import gains
 from ppbook.asymmetric.peaks import front_back_certificate
 from ppmodel import formulas
@@ -213,12 +213,41 @@ def measured_throughput(bench, _size, figure, chunks, compute_efficiency):
     return bench.everywhere(_throughput_errors(compute_efficiency).get((figure, chunks), np.nan))
 
 
+@cache
+def _delayed_runs():
+    return pipemorph.predicted()
+
+
+@cache
+def _stage_errors():
+    return schedules_measured.vocabulary().error
+
+
+def measured_delay(bench, _size, method):
+    """Mean error of the predicted iterations of a method under a known delay, over all links."""
+    runs = _delayed_runs()
+    return bench.everywhere(runs.error[runs.schedule == method].abs().mean())
+
+
+def measured_ratio(bench, _size, of, over, delay_ms):
+    """Predicted iteration of one method over that of another, 14B on H800 with a delay between ranks 6 and 7."""
+    runs = _delayed_runs()
+    runs = runs[(runs.hardware == "H800") & (runs.slow_links == "6_7") & np.isclose(1e3 * runs.delay_s, delay_ms)]
+    seconds = runs.groupby("schedule").predicted_s.mean()
+    return bench.everywhere(seconds[of] / seconds[over])
+
+
+def measured_stages(bench, _size):
+    """Largest error of an iteration of 1F1B, replayed with the measured times of its stages."""
+    return bench.everywhere(_stage_errors().abs().max())
+
+
 QUANTITIES = {
     quantity.__name__: quantity
     for quantity in (
         level_gap, bubble, understatement, forward_times, first_loss, gain, longer, gain_drop, gain_lead, idle,
         reversals, negations, peak, peak_over, peak_tib, split_minimum, reordered_gain, published_rates, measured_rate,
-        measured_memory, measured_throughput,
+        measured_memory, measured_throughput, measured_delay, measured_ratio, measured_stages,
     )
 }  # fmt: skip
 """Every quantity by its name in ``data/claims.yaml``."""
