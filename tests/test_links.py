@@ -14,6 +14,7 @@ from strategies import schedules
 from twin import end_times, in_plain_words
 
 import ppmodel as pp
+from ppmodel.analysis import relative_to
 from ppmodel.cli import main
 from ppmodel.compiled import using
 from ppmodel.costs import model_costs, uniform_costs
@@ -248,3 +249,5 @@ def test_several_networks_are_rows_of_one_frame():
     given = pp.compare("1f1b", 4, 8, model="paper", system="mid_cp_mid_nw", links=networks)
     assert given.links.tolist() == ["", "0-1:delay=1", "2-3:delay=2"]
     assert (frame.makespan_s.diff()[1:3] > 0).all()
+    relative = relative_to(frame, "1F1B").set_index("links").relative
+    assert relative["2-3:delay=2"] == frame.makespan_s[5] / frame.makespan_s[2] - 1

@@ -21,7 +21,7 @@ def points_of(frame):
     Returns
     -------
     list of str
-        Including costs given in seconds, and ``change`` if present.
+        Including costs given in seconds, and ``links`` and ``change`` if present.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def points_of(frame):
     """
     from ppmodel.points import COORDINATES, SECONDS
 
-    return [name for name in (*COORDINATES, *SECONDS, "change") if name in frame and name not in _NAMED]
+    return [name for name in (*COORDINATES, *SECONDS, "links", "change") if name in frame and name not in _NAMED]
 
 
 def relative_to(frame, base, value="makespan_s"):

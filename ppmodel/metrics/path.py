@@ -18,7 +18,8 @@ def critical_path(timeline):
     -------
     list of int
         Indices of operations, up to the last one to end. If an operation waited equally long for a message and for its
-        rank, the path follows the message.
+        rank, the path follows the message; if it waited for another transfer, as under ``rendezvous`` and ``streams``,
+        the later of these two.
 
     Examples
     --------
