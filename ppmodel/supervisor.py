@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
-_AGAIN_S = 0.002
+_LONGER_S, _LONGEST_S = 1e-5, 0.02
 
 
 def supervise():
@@ -49,7 +49,7 @@ def _wait(child):
     poll = select.poll()
     poll.register(0, 0)  # only the end is waited for
     poll.register(signals, select.POLLIN)
-    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    while child not in iter(lambda: os.waitpid(-1, os.WNOHANG)[0], 0):  # all that have ended are waited for
         if 0 in dict(poll.poll()) or signal.SIGTERM in os.read(signals, 2**10):
             return
 
@@ -60,10 +60,12 @@ def _end(child):
         with suppress(OSError):
             kill(child, signal.SIGKILL)
     children = Path(f"/proc/self/task/{os.getpid()}/children")
+    pause_s = 0.0  # at first none: some fork and end faster than they are found
     with suppress(ChildProcessError):
         while children.exists():
             for number in children.read_text().split():
                 with suppress(OSError):  # it runs as another user
                     os.kill(int(number), signal.SIGKILL)
-            if not os.waitpid(-1, os.WNOHANG)[0]:
-                time.sleep(_AGAIN_S)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(pause_s := min(pause_s + _LONGER_S, _LONGEST_S))

@@ -175,7 +175,8 @@ DETACHED = """
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             os.closerange(0, 99)
             open(FILE, 'w').write(str(os.getpid()))
-            while True:
+            end = time.time() + 100
+            while time.time() < end:
                 if os.fork():  # by the time that it is seen, it is another one
                     os._exit(0)
                 time.sleep(0.001)

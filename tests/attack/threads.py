@@ -14,7 +14,7 @@ CALLS = {
     "simulate": "pp.simulate(['1f1b', 'zb-v', 'chimera', 'hanayo'][n % 4], 4, 8, forward=1, backward=2).makespan_s",
     "searched": "pp.simulate(('zb-1p', {'times': (1, 1, 1, n % 3)}), 4, 8, forward=1, backward=2, comm=1).makespan_s",
     "compare": "pp.compare(['gpipe', '1f1b'], 2 + 2 * (n % 3), 12, forward=1, backward=2).makespan_s.tolist()",
-    "layout": "pp.simulate('1f1b', 4, 8, **LLAMA, tp=[1, 2, 4, 8][n % 4]).iteration.total_s",
+    "layout": "pp.simulate('1f1b', 4, 8, **LLAMA, tp=[1, 2, 4, 8][n % 4]).iteration.iteration_s",
     "framework": "pp.simulate('1f1b', 4, 8, **LLAMA, framework=['nemo', 'fsdp', 'fw.yaml'][n % 3], tp=2).makespan_s",
     "generator": "pp.build(('mine.py', {'node': 1 + n % 2}), 4, 8).to_frame().values.tolist()",
     "table": "pp.build('mine.csv').to_frame().values.tolist()",
