@@ -17,8 +17,12 @@ def plain(given):
     >>> plain(np.int64(4)), plain(np.arange(2)), plain(Fraction(1, 2)), plain("1f1b")
     (4, [0, 1], 0.5, '1f1b')
     """
+    if hasattr(given, "to_numpy"):  # also tables
+        given = given.to_numpy()
     if hasattr(given, "tolist"):
         return given.tolist()
+    if type(given).__name__ == "NAType":  # of pandas, which cannot be compared
+        return float("nan")
     with suppress(OverflowError):  # the caller's rule refuses what no number holds
         return float(given) if isinstance(given, Fraction) else given
     return given

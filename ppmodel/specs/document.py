@@ -264,7 +264,8 @@ def _locate(document, location):
     line, names, node = 1, [], document
     for key in location:
         if isinstance(node, list) and isinstance(key, int):
-            line, node = node.lc.item(key)[0] + 1, node[key]
+            line = node.lc.item(key)[0] + 1 if node.lc.data else line  # a list with a tag has none
+            node = node[key]
         elif isinstance(node, dict) and isinstance(key, str):
             written = next((other for other in node if str(other) == key), None)
             if written in (node.lc.data or ()):  # merged keys have no line

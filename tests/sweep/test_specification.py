@@ -57,6 +57,7 @@ REFUSED = {
     "unknown_option": (1, "schedules.0.waves", "is not an option", "its options: none"),
     "unknown_schedule": (1, "schedules.1", "is not a known schedule", "gpipe"),
     "unknown_system": (4, "systems.1", "is neither a known name", "dgx_h100"),
+    "tagged_list": (4, "models.0", "is neither a known name nor a path"),
     "unnamed_schedule": (1, "schedules.0.name", "is missing"),
     "useless_slowdown": (8, "noise.0.slowdown", "has no effect: no rank", "straggling: 0.02"),
     "useless_straggling": (9, "noise.1.straggling", "has no effect: slow ranks"),
