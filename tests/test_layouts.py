@@ -228,6 +228,27 @@ def test_what_cannot_be_split_is_refused(case):
         check_layout(LayoutSpec(**values), model, replace(H100, name="plain"), build("1f1b", 4, 8))
 
 
+@pytest.mark.parametrize(
+    ("values", "field", "rule"),
+    [
+        ({"tp": 4, "dp": 2, "ep": 8}, "ep", "must divide tp x cp x dp / etp"),
+        ({"tp": 4, "dp": 2, "ep": 8, "etp": 1}, "etp", "must be tp"),
+        ({"dp": 32, "etp": 32}, "etp", "must divide experts.hidden"),
+        ({"dp": 16, "ep": 16}, "ep", "must divide the experts"),
+        ({"dp": 8, "ep": 8, "expert_imbalance": 9.0}, "expert_imbalance", "must be at most ep"),
+    ],
+)
+def test_experts_that_cannot_be_spread_are_refused(values, field, rule):
+    """With a remedy each; folded over a node with sequence parallelism they are not."""
+    mixtral = load_model("mixtral_8x7b")
+    mixtral = replace(mixtral, experts=replace(mixtral.experts, hidden=14000))
+    given = mixtral, H100, build("1f1b", 4, 8)
+    with refused(PPModelError, field, rule):
+        check_layout(LayoutSpec(**values), *given)
+    folded = LayoutSpec(tp=4, dp=2, ep=8, etp=1, sequence_parallel=True)
+    assert check_layout(folded, *given).gpus == 32
+
+
 def test_few_key_value_heads_are_held_several_times():
     """tp may be a multiple of them, and sequence parallelism of one GPU is allowed."""
     table = build("1f1b", 4, 8)

@@ -119,6 +119,8 @@ def _rules(layout, model):
         value = getattr(layout, name)
         yield name, value, value == neutral or experts, rule, "leave it out, or choose a model with experts"
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
+    uneven = layout.expert_imbalance
+    yield "expert_imbalance", uneven, uneven <= ep, f"must be at most ep ({ep})", "choose a smaller one"
     if experts:
         width, etp = model.experts.hidden, layout.expert_tp
         rule = f"must divide experts.hidden of {model.name} ({width})"
