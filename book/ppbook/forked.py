@@ -20,6 +20,12 @@ _LOADED = [
 ]  # fmt: skip
 """What the server imports; none of it may start a thread, or ask for the shell that only a kernel has."""
 
+
+def load_nothing():
+    """Leave the imports to the kernel: where only one is started, it may need few of them."""
+    _LOADED.clear()
+
+
 _PARENT_DEATH_SIGNAL = 1  # of prctl
 
 

@@ -17,7 +17,7 @@ import nbformat
 from jupyter_client import AsyncKernelManager
 from nbformat.v4 import new_markdown_cell
 
-from ppbook.forked import ForkedKernels, end_with_parent
+from ppbook.forked import ForkedKernels, end_with_parent, load_nothing
 from ppbook.parameters import declared
 from ppbook.published import MAGIC, as_markdown
 from ppmodel import errors
@@ -126,7 +126,7 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
     """
     into.mkdir(exist_ok=True)
     seconds, cells = {}, folder.parent
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells]) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, len(changes)]) as pool:
         how = folder, first, partly
         runs = {pool.submit(_timed, source, values, *how): source for source, values in changes.items()}
         try:
@@ -174,8 +174,10 @@ def _running(sources, cells):
             yield source, int(path.read_text()), path.stat().st_mtime
 
 
-def _isolate(folder):
+def _isolate(folder, num_notebooks):
     """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
+    if num_notebooks == 1:
+        load_nothing()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     if os.getppid() != parent_process().pid:  # it died before
