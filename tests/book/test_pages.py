@@ -47,12 +47,14 @@ _OVERFLOW = """() => {
     return wide.map(element => `<${element.localName} class="${element.className}">: ` +
         `${Math.round(element.getBoundingClientRect().right)} px`);
 }"""
-# Rows and lines that look like three others, whatever they say, are not measured again: their colours are the same.
+# Rows, lines and paragraphs that look like four others, whatever they say, are not measured again: their colours are
+# the same.
 _THIN = r"""() => {
     const seen = new Map();
-    const text = />[^<]+|\b(href|id|title|(data|aria)-[a-z]+)="[^"]*"/g;
-    for (const part of document.querySelectorAll('tr, .highlight pre > span, nav li, mjx-container')) {
-        const look = part.parentElement.className + part.outerHTML.replace(text, '>');
+    const text = />[^<]+|\b(href|id|title|(data|aria)-[a-z]+)="[^"]*"|\brow\d+/g;
+    const alike = 'tr, .highlight pre > span, nav li, mjx-container, article p, .sig-param';
+    for (const part of document.querySelectorAll(alike)) {
+        const look = part.parentElement.className + part.outerHTML.replace(text, '>.');
         seen.set(look, (seen.get(look) || 0) + 1);
         if (seen.get(look) > 4) part.remove();
     }
