@@ -213,7 +213,7 @@ def test_the_preset_is_the_best_setting_of_the_search():
 def test_the_first_page_says_what_stands(page):
     """The picture of the finding first; what to take; a marked sentence for each claim, with a link to its page."""
     page.goto((HTML / "index.html").as_uri())
-    assert "field_agreement" in page.locator("article img").first.get_attribute("src")
+    assert "measured_reversal" in page.locator("article img").first.get_attribute("src")
     trained = {row.locator("td").first.inner_text() for row in page.locator("article table tbody tr").all()}
     assert len(trained) == int(json.loads((HTML / "results/take.json").read_text())["cases"])
     ranges = re.findall(r"([\d.]+) to ([\d.]+) %", page.locator("#how-far-to-trust-it").inner_text())
