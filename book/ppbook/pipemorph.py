@@ -23,8 +23,9 @@ RAN = {
 
 RESCHEDULED = "ZB-CPU-ReSchedule"
 
+_H800 = "H800", "14B"
 _PHASE, _A10_TRANSFER_S = "no_delay_iter6-7", 0.0013
-_LAYERS, _KINDS = (5, *[6] * 6, 5), {"1F1B": "FB", "ZB": "FIW", "ZB-CPU": "FIW"}
+_KINDS = {"1F1B": "FB", "ZB": "FIW"}
 
 
 def _key(method):
@@ -52,48 +53,58 @@ def a10_operations(experiment, method, links, delay_s):
 
 
 @cache
-def h800_operations(method):
-    """Seconds of the operations of the 14B model on H800: those of the model, times the one factor that is fitted.
+def fitted_operations(hardware, model, method):
+    """Seconds of the operations of a model: those of our model of it on `h100`, times the one factor that is fitted.
 
     PipeMorph's code is a fork of Megatron-LM of 2023. The factor makes 1F1B and ZB without a delay as long as they
     were, in the mean.
     """
-    model = replace(
-        load_model("zero_bubble_6_2b"), hidden=5120, heads=32, kv_heads=32, mlp_hidden=4 * 5120, blocks=sum(_LAYERS),
-        sequence=1024, head_size=160,
+    runs = runs_of(hardware, model)
+    row, keys = runs.iloc[0], [key for key in ("1F1B", "ZB") if (runs.schedule == key).any()]
+    share = (int(row.layers) + 2) // int(row.pp)
+    spec = replace(
+        load_model("zero_bubble_6_2b"), hidden=int(row.hidden), heads=int(row.heads), kv_heads=int(row.heads),
+        mlp_hidden=4 * int(row.hidden), blocks=int(row.layers), sequence=int(row.seq), head_size=row.hidden / row.heads,
     )  # fmt: skip
-    layout = {"pp": 8, "microbatch_size": 1, "global_batch": 24, "layers": list(_LAYERS)}
-    seconds = simulate("zb-h1", model=model, system="h100", framework="eager", layout=layout).costs.compute_s
+    layout = {
+        "pp": int(row.pp), "tp": int(row.tp), "dp": int(row.dp), "microbatch_size": int(row.mbs),
+        "global_batch": int(row.m * row.mbs * row.dp), "layers": [share - 1, *[share] * (int(row.pp) - 2), share - 1],
+    }  # fmt: skip
+    seconds = simulate("zb-h1", model=spec, system="h100", framework="eager", layout=layout).costs.compute_s
     rows = {
         key: pd.DataFrame(
-            [(rank, kind, seconds["FBIW".index(kind), rank]) for rank in range(8) for kind in _KINDS[key]],
+            [(rank, kind, seconds["FBIW".index(kind), rank]) for rank in range(row.pp) for kind in _KINDS[key]],
             columns=["rank", "operation", "seconds"],
         ) for key in ("1F1B", "ZB")
     }  # fmt: skip
-    measured = runs_of("14B")
     factors = [
-        measured[measured.schedule == key].base_iter4_7_median_ms.mean() / 1e3 / _iteration_s(rows[key], key, 8, 24)
-        for key in rows
+        runs[runs.schedule == key].base_iter4_7_median_ms.mean() / 1e3 / _iteration_s(rows[key], key, row.pp, row.m)
+        for key in keys
     ]
     return rows[_key(method)].assign(seconds=rows[_key(method)].seconds * np.mean(factors))
 
 
-def _all_host_s():
-    return runs_of("14B").query("schedule == 'ALL-CPU'").base_iter4_7_median_ms.iloc[0] / 1e3
+def _all_host_s(hardware, model):
+    """The iteration without a delay, with all transfers by host processes; NaN where that was not run."""
+    runs = runs_of(hardware, model)
+    return runs[runs.schedule == "ALL-CPU"].base_iter4_7_median_ms.mean() / 1e3
 
 
 @cache
-def host_transfer_s():
-    """Seconds of a transfer by host processes on H800: what the run with all of them and no delay takes longer."""
-    rows, long_s = h800_operations("ZB"), 0.01
-    free_s, slow_s = (_iteration_s(rows, "ZB-CPU", 8, 24, comm=comm) for comm in (0.0, long_s))
-    return long_s * (_all_host_s() - free_s) / (slow_s - free_s)
+def host_transfer_s(hardware, model):
+    """Seconds of a transfer by host processes: what the run with all of them and no delay takes longer; else 0."""
+    all_host_s, row = _all_host_s(hardware, model), runs_of(hardware, model).iloc[0]
+    if np.isnan(all_host_s):
+        return 0.0
+    rows, long_s = fitted_operations(hardware, model, "ZB"), 0.01
+    free_s, slow_s = (_iteration_s(rows, "ZB-CPU", row.pp, row.m, comm=comm) for comm in (0.0, long_s))
+    return max(0.0, long_s * (all_host_s - free_s) / (slow_s - free_s))
 
 
-def runs_of(model=None):
+def runs_of(hardware=None, model=None):
     """The rows of the file, of one model or of all."""
     rows = pd.read_csv(_FOLDER / "pipemorph_iterations.csv", dtype={"slow_links": str, "schedule": str})
-    return rows if model is None else rows[rows.model == model]
+    return rows if model is None else rows[(rows.hardware == hardware) & (rows.model == model)]
 
 
 def links_of(method, hardware, slow_links, delay_s):
@@ -149,15 +160,15 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True):
     for row in runs_of().itertuples():
         if row.schedule not in methods or not isinstance(row.slow_links, str):
             continue
-        on_a10, by_host = row.hardware == "A10", row.schedule in ("ZB-CPU", RESCHEDULED)
-        which = (row.experiment, row.schedule, row.slow_links, row.delay_s)
-        rows = a10_operations(*which) if on_a10 else h800_operations(row.schedule)
-        if rows.empty:
-            continue
-        rows, base_s = rows.assign(rank=(rows["rank"] + shift) % row.pp), row.base_iter4_7_median_ms / 1e3
-        size = (row.pp, row.m, _A10_TRANSFER_S if on_a10 else host_transfer_s() if by_host else 0.0)
-        if by_host and not on_a10:  # before the delay, these runs sent by the GPU
-            base_s = _all_host_s()
+        machine, by_host = (row.hardware, row.model), row.schedule in ("ZB-CPU", RESCHEDULED)
+        rows = a10_operations(row.experiment, row.schedule, row.slow_links, row.delay_s)
+        on_a10, base_s = len(rows) > 0, row.base_iter4_7_median_ms / 1e3
+        if not on_a10:
+            rows = fitted_operations(*machine, row.schedule)
+        rows = rows.assign(rank=(rows["rank"] + shift) % row.pp)
+        size = (row.pp, row.m, _A10_TRANSFER_S if on_a10 else host_transfer_s(*machine) if by_host else 0.0)
+        if by_host and not on_a10 and not np.isnan(_all_host_s(*machine)):  # before the delay, the GPU sent
+            base_s = _all_host_s(*machine)
         tables = RAN | dict(ran or ())
         if row.schedule == RESCHEDULED:
             tables[RESCHEDULED] = rescheduled(rows, row.pp, row.slow_links, row.delay_s)
@@ -181,7 +192,7 @@ def reversal(links="6_7"):
     measured, lines : DataFrame
         Columns schedule, delay_ms and iteration_s.
     """
-    rows = runs_of("14B")
+    rows = runs_of(*_H800)
     rows = rows[rows.schedule.isin(RAN) & (rows.slow_links == links)]
     free = rows.assign(delay_s=0.0, delayed_last4_median_ms=rows.base_iter4_7_median_ms)
     both = pd.concat([rows, free]).assign(delay_ms=lambda of: 1e3 * of.delay_s)
@@ -189,7 +200,7 @@ def reversal(links="6_7"):
     measured = both.groupby(["schedule", "delay_ms"]).delayed_last4_median_ms.mean().div(1e3).rename("iteration_s")
     lines = [
         (method, delay_ms, _iteration_s(
-            h800_operations(method), method, 8, 24, host_transfer_s() if method == "ZB-CPU" else 0.0,
+            fitted_operations(*_H800, method), method, 8, 24, host_transfer_s(*_H800) if method == "ZB-CPU" else 0.0,
             links_of(method, "H800", links, delay_ms / 1e3),
         ))
         for method in RAN for delay_ms in np.arange(0, measured.index.get_level_values(1).max() + 1, 2.5).tolist()
