@@ -45,8 +45,8 @@ MAY_IMPORT = {
     "points": _GRAPH,
     "analysis": _GRAPH | {"noise", "points", "formulas", "optimum"},
     "measured": _GRAPH | {"files", "points", "export"},
-    "planning": _GRAPH | {"points", "measured"},
     "sweep": _GRAPH | {"files", "export", "noise", "points"},
+    "planning": _GRAPH | {"points", "measured", "noise", "sweep"},
     "plot": {"errors", "ops", "tables", "schedules", "simulation", "metrics", "grid", "points"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }

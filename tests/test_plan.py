@@ -23,7 +23,7 @@ def every_candidate(question):
         for case, (zero, layers), recompute in product(
             cases_at(question, sizes.pp), ways(question, sizes), ["none", "selective", "full", 1, 2, 4, 8]
         ):
-            layout = {name: value for name, value in sizes._asdict().items() if name != "pp"}
+            layout = {name: value for name, value in sizes._asdict().items() if name not in ("pp", "etp")}
             points = resolve(
                 case, sizes.pp, model=question.model, system=question.system, zero=zero, layers=layers,
                 recompute=recompute, sequence_parallel=sizes.tp > 1, global_batch=question.global_batch, **layout,

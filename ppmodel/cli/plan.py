@@ -34,13 +34,15 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
                  + (" (default: a node)." if name == "tp" else ".")) for name in _LIMITED
 ))  # fmt: skip
 @click.option(
-    "--within", type=arguments.Value("SHARE", float, lambda share: 0 <= share <= 1, "must be from 0 to 1"),
+    "--within", type=arguments.Value("SHARE", float, lambda share: 0 <= share <= 1, "must be from 0 to 1", "pass 0.05"),
     default=0.05, show_default=True, help="List answers that take at most this share longer than the best.",
 )  # fmt: skip
 @click.option("--rows", type=arguments.count(1000), default=10, show_default=True, help="Answers to list.")
 @click.option(
     "--explain", type=arguments.count(1000), default=1, metavar="ROW", help="The answer to explain (default: 1)."
 )
+@click.option("--workers", type=arguments.count(1024), metavar="N", help="Search in N processes on this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Search on a Dask cluster instead, such as tcp://host:8786.")
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
 @click.option(
@@ -63,7 +65,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     from ppmodel.export import write_rows
     from ppmodel.planning import planned
 
-    fixed, schedules = _separated([*fix, *words], schedules)
+    fixed, schedules = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
     shown = _show_best if sys.stderr.isatty() else None
     plan = planned(schedules=schedules or None, fix=fixed, most=most, on_better=shown, **given)
@@ -82,11 +84,14 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     return 0
 
 
-def _separated(words, schedules):
+def _separated(fix, words, schedules):
     """Values of the layout, and schedules: ``--fix tp=8 pp=4`` and ``--schedules 1f1b zb-v`` leave words behind."""
     fixed = {}
     named = [name for text in schedules for name in (text.split(",") if ":" not in text else [text])]
-    for word in words:
+    for text in fix:
+        if "=" not in text:
+            raise PPModelError("fix", text, "must be a name and its value", f"write, for example, {text or 'tp'}=8")
+    for word in [*fix, *words]:
         name, sign, value = word.partition("=")
         if not sign or ":" in name:
             named.append(word)

@@ -12,6 +12,7 @@ from ppmodel.planning.available import frameworks_of
 from ppmodel.planning.question import Question, asked
 from ppmodel.planning.search import Candidate, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
+from ppmodel.specs.layout import RECOMPUTE
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,7 +38,7 @@ def simplicity(candidate: Candidate) -> tuple:
     """
     sizes, case = candidate.sizes, candidate.case
     known = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
-    recomputed = ("none", "selective", "full").index(candidate.recompute) if isinstance(candidate.recompute, str) else 2
+    recomputed = RECOMPUTE.index(candidate.recompute if isinstance(candidate.recompute, str) else "full")
     dimensions = sum(size > 1 for size in (sizes.cp, sizes.ep, sizes.tp, sizes.pp))
     chunks = dict(case.options).get("chunks", 1)
     return (
@@ -126,7 +127,7 @@ class Plan:
                     steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes)
         zeros = {zero for zero in (answer.zero - 1, answer.zero + 1) if 0 <= zero <= 3}
         steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in sorted(zeros)}
-        ways = [way for way in ("none", "selective", "full") if way != answer.recompute]
+        ways = [way for way in RECOMPUTE if way != answer.recompute]
         steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
         layers = "balanced" if answer.layers == "even" else "even"
         steps[f"layers {layers}"] = answer._replace(layers=layers)
@@ -138,14 +139,18 @@ class Plan:
 
     def _resized(self, sizes, name, value):
         changed = sizes._replace(**{name: value})
+        if name == "tp" and sizes.etp == sizes.tp:
+            changed = changed._replace(etp=value)
         if name != "microbatch_size" and name != "ep":
             dp, rest = divmod(self.question.gpus, changed.pp * changed.tp * changed.cp)
             changed = changed._replace(dp=dp)
             if rest or not dp:
                 return None
         share = changed.dp * changed.microbatch_size
-        experts = changed.dp * changed.cp % changed.ep == 0 and (self.question.model.experts or changed.ep == 1)
-        return changed if self.question.global_batch % share == 0 and experts else None
+        experts = self.question.model.experts if changed.ep > 1 else True
+        ranks = changed.tp * changed.cp * changed.dp
+        divides = self.question.global_batch % share == 0 and ranks % (changed.ep * changed.etp) == 0
+        return changed if divides and experts else None
 
     def _other_cases(self, answer):
         from ppmodel.schedules.cases import as_case
@@ -171,17 +176,20 @@ def _are_alike(candidate, other):
     return is_as_long and abs(candidate.peak_bytes / other.peak_bytes - 1) < _ALIKE_BYTES
 
 
-def planned(*arguments: Any, on_better=None, **given: Any) -> Plan:
+def planned(
+    *arguments: Any, on_better: Any = None, workers: int | None = None, scheduler: str | None = None, **given: Any
+) -> Plan:
     """Find the plan; arguments as in `plan`."""
     question = asked(*arguments, **given)
-    return Plan(question, search(question, on_better))
+    return Plan(question, search(question, on_better, workers, scheduler))
 
 
 def plan(
     model: ModelLike, system: SystemLike, gpus: int, global_batch: int, *, sequence: int | None = None,
     framework: FrameworkLike | None = None, memory_limit: str | float | None = None,
     schedules: OneOrMore[ScheduleLike] | None = None, fix: Mapping[str, Any] | None = None,
-    most: Mapping[str, int] | None = None, within: float = 0.05,
+    most: Mapping[str, int] | None = None, within: float = 0.05, workers: int | None = None,
+    scheduler: str | None = None,
 ) -> DataFrame:  # fmt: skip
     """Find the layouts and schedules that train a model fastest on some GPUs.
 
@@ -203,6 +211,10 @@ def plan(
         The largest value of a size, such as ``{"pp": 8}``. Without ``tp``, tensor groups stay within a node.
     within : float
         How much longer than the best a candidate may take, as a share of its time.
+    workers : int, optional
+        Processes on this machine; without them, this process computes.
+    scheduler : str, optional
+        Address of a Dask scheduler, whose workers compute.
 
     Returns
     -------
@@ -225,5 +237,5 @@ def plan(
     """
     return planned(
         model, system, gpus, global_batch, sequence=sequence, framework=framework, memory_limit=memory_limit,
-        schedules=schedules, fix=fix, most=most, within=within,
+        schedules=schedules, fix=fix, most=most, within=within, workers=workers, scheduler=scheduler,
     ).frame  # fmt: skip

@@ -8,7 +8,6 @@ import numpy as np
 from ppmodel.costs import persistent_bytes
 from ppmodel.metrics.memory import on_ranks
 from ppmodel.ops import OpKind
-from ppmodel.planning.candidates import Sizes
 from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import as_case
 
@@ -49,11 +48,10 @@ class Bounds:
 
     def core(self, sizes):
         """The `Core` of sizes; the same for all that differ in pp and dp alone."""
-        return self._core(sizes.tp, sizes.cp, sizes.ep, sizes.microbatch_size)
+        return self._core(sizes._replace(pp=1, dp=self.question.gpus // (sizes.tp * sizes.cp)))
 
-    def _core_of(self, tp, cp, ep, microbatch_size):
+    def _core_of(self, sizes):
         question, seconds = self.question, []
-        sizes = Sizes(1, tp, cp, ep, question.gpus // (tp * cp), microbatch_size)
         for name in ("1f1b", "zb-h1"):
             layout = question.layout(sizes, zero=0, recompute="none", layers="even")
             of_stages = question.point(as_case(name), (1, 1), layout).costs.stages

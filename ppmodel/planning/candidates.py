@@ -26,6 +26,7 @@ class Sizes(NamedTuple):
     tp: int
     cp: int
     ep: int
+    etp: int
     dp: int
     microbatch_size: int
 
@@ -46,24 +47,24 @@ def all_sizes(question: Question) -> list[Sizes]:
     model, gpus, batch = question.model, question.gpus, question.global_batch
     experts = divisors(model.experts.number) if model.experts else [1]
     tried, sizes, refused = question.tried, [], {}
-    tps = [tp for tp in tried("tp", divisors(gpus)) if _is_legal(question, Sizes(1, tp, 1, 1, 1, 1), refused)]
+    tps = [tp for tp in tried("tp", divisors(gpus)) if _is_legal(question, Sizes(1, tp, 1, 1, tp, 1, 1), refused)]
     cps = [
         cp for cp in tried("cp", divisors(gpus, max(1, model.sequence // _FEWEST_TOKENS)))
-        if _is_legal(question, Sizes(1, tps[0] if tps else 1, cp, 1, 1, 1), refused)
+        if tps and _is_legal(question, Sizes(1, tps[0], cp, 1, tps[0], 1, 1), refused)
     ]  # fmt: skip
     for tp, cp, pp in product(tps, cps, tried("pp", divisors(gpus, model.blocks + 2))):
         dp, rest = divmod(gpus, tp * cp * pp)
         if rest or not dp or batch % dp or dp not in tried("dp", [dp]):
             continue
-        for size, ep in product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts)):
-            if batch % (dp * size) == 0 and dp * cp % ep == 0:
-                sizes.append(Sizes(pp, tp, cp, ep, dp, size))
+        etps = tried("etp", sorted({1, tp}) if model.experts else [tp])
+        for size, ep, etp in product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts), etps):
+            if batch % (dp * size) == 0 and tp * dp * cp % (etp * ep) == 0 and dp * cp * tp // etp >= ep:
+                sizes.append(Sizes(pp, tp, cp, ep, etp, dp, size))
     sizes = [entry for entry in sizes if entry.tp * entry.cp == 1 or model.sequence % (entry.tp * entry.cp) == 0]
     if not sizes and refused:
-        raise next(iter(refused.values()))
+        raise next((refused[name] for name in question.fixed if name in refused), next(iter(refused.values())))
     if not sizes:
-        fixed = " ".join(f"{name}={value}" for name, value in (question.fixed | question.most).items()) or "nothing"
-        rule = f"divides among {gpus} GPUs in no way that also divides the model, with {fixed} fixed"
+        rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, as far as it is not fixed"
         raise PPModelError("global_batch", batch, rule, f"choose a multiple of {gpus}, or fix less")
     return sizes
 
@@ -91,11 +92,12 @@ def cases_at(question, num_ranks):
     list of Case
     """
     if num_ranks == 1:
-        plain = [case for case in question.cases if case.name == "1f1b"] or list(question.cases[:1])
-        return plain
-    cases = []
+        return [case for case in question.cases if case.name == "1f1b"] or list(question.cases[:1])
+    cases, many = [], question.fixed.get("chunks", 1) > 1
     for case in question.cases:
         open_names = [name for name in _OPTIONS if name in case.known_options and name not in dict(case.options)]
+        if many and "chunks" not in open_names:
+            continue
         values = [question.tried(name, _OPTIONS[name]) for name in open_names]
         for options in product(*values):
             stages = num_ranks * dict(zip(open_names, options, strict=True)).get("chunks", 1)

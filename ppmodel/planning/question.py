@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from math import prod
 
@@ -14,13 +14,14 @@ from ppmodel.schedules.cases import as_case, as_cases, built
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, parse_size, with_framework
 from ppmodel.specs.layout import layout_keywords, layout_options
 
-SIZES = "pp", "tp", "cp", "ep", "dp", "microbatch_size"
+SIZES = "pp", "tp", "cp", "ep", "etp", "dp", "microbatch_size"
 """What is searched of a layout's sizes."""
 
 WAYS = "zero", "recompute", "layers"
 """What else is searched of a layout."""
 
 _NOT_FIXED = "gpus", "global_batch", "sequence"
+_TOGETHER = "dp", "ep", "etp", "pp", "chunks"
 _MOST_GPUS, _MOST_BATCH = 2**20, 2**24
 
 
@@ -54,6 +55,9 @@ class Question:
     most: dict
     within: float = 0.05
 
+    def __getstate__(self):
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is cached
+
     @cached_property
     def base(self):
         """The layout that all candidates start from."""
@@ -66,8 +70,8 @@ class Question:
         return cache(self._layout)
 
     def _layout(self, sizes, **ways):
-        sequence_parallel = self.fixed.get("sequence_parallel", sizes.tp > 1)
-        return replace(self.base, sequence_parallel=sequence_parallel, **sizes._asdict(), **ways)
+        values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
+        return replace(self.base, sequence_parallel=self.fixed.get("sequence_parallel", sizes.tp > 1), **values)
 
     def point(self, case, size, layout):
         """The point of a schedule in a layout, at ranks and microbatches."""
@@ -175,9 +179,10 @@ def _fixed(fix, gpus, batch, model):
     each = fix.get("dp", 1) * fix.get("microbatch_size", 1)
     if batch % each:
         named = " ".join(f"{name}={fix[name]}" for name in ("dp", "microbatch_size") if name in fix)
-        remedy = f"choose a batch of {batch // each * each or each} or {(batch // each + 1) * each}"
+        batches = [whole * each for whole in (batch // each, batch // each + 1) if whole]
+        remedy = f"choose a batch of {' or '.join(map(str, batches))}, or fix another"
         raise PPModelError("fix", named, f"does not divide a global batch of {batch}", remedy)
-    checked = LayoutSpec(**{name: value for name, value in fix.items() if name not in ("dp", "ep", "pp", "chunks")})
+    checked = LayoutSpec(**{name: value for name, value in fix.items() if name not in _TOGETHER})
     if model.experts is None and fix.get("ep", 1) > 1:
         raise PPModelError("fix ep", fix["ep"], f"has no effect: {model.name} has no experts", "leave it out")
     if model.experts and model.experts.number % fix.get("ep", 1):
@@ -186,10 +191,7 @@ def _fixed(fix, gpus, batch, model):
     if fix.get("pp", 1) > model.blocks + 2:
         rule = f"is more than the layers of {model.name} ({model.blocks})"
         raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")
-    return {
-        name: getattr(checked, name, value) if name not in ("dp", "ep", "pp", "chunks") else value
-        for name, value in fix.items()
-    }
+    return {name: getattr(checked, name, value) if name not in _TOGETHER else value for name, value in fix.items()}
 
 
 def _near_divisors(number, value):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
+from pickle import dumps, loads
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, SweepError
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
@@ -17,9 +19,13 @@ from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, ways
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import Case, built
 from ppmodel.simulation import graph_of, makespans
+from ppmodel.sweep.runners import run_on_workers, run_with_scheduler
+from ppmodel.sweep.versions import versions
 
 _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
+
+_LONG = 10**7  # operations, for which compiled code is worth loading
 
 
 class Entry(NamedTuple):
@@ -114,17 +120,26 @@ def entries_of(question):
     PPModelError
         If the model fits in no way.
     """
-    bounds, entries, least = Bounds(question), [], np.inf
+    bounds, entries, least, any_case = Bounds(question), [], np.inf, False
     capacity, cases = question.system.memory_capacity_bytes, {}
     for sizes in all_sizes(question):
         kept = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in ways(question, sizes)})
         least = min(least, kept)
+        at_size = cases.setdefault(sizes.pp, cases_at(question, sizes.pp))
+        any_case |= bool(at_size)
         if kept <= capacity:
-            for case in cases.setdefault(sizes.pp, cases_at(question, sizes.pp)):
+            for case in at_size:
                 entries.append(Entry(case, sizes, _is_run(question, case, sizes), bounds.seconds(case, sizes)))
+    if not any_case:
+        rule = f"leaves no schedule that divides the {question.model.blocks} layers of {question.model.name}"
+        value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
+        raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
     if not entries:
+        reserve = question.system.reserve_bytes
+        enough = question.gpus * (least - reserve) / (capacity - reserve)
         rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least / 2**30:.3g} GiB)"
-        raise PPModelError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, "take more GPUs, or fix less")
+        remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
+        raise PPModelError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
     return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
 
@@ -213,14 +228,14 @@ def _recomputed(question, entry, table, zero, layers, most_s):
     def is_fast(recompute):
         return busy_bound(table, priced(recompute)[1]) <= most_s
 
-    least, *others = question.tried("recompute", ("none", "selective", 1))
+    least, *others = question.tried("recompute", ("none", "light", "selective", 1))
     if not is_fast(least):
         return
     if fits(least):
         yield least, priced(least)
         return
     for way in filter(is_fast, others):
-        if way == "selective" and fits(way):
+        if way in ("light", "selective") and fits(way):
             yield way, priced(way)
         if way == 1 and fits("full"):
             fewest = _fewest(fits, int(priced("full")[1].blocks.max()))
@@ -240,37 +255,97 @@ def _fewest(fits, most):
     return fewest
 
 
-def search(question, on_better=None):
+class _Search:
+    """The entries of a question, and what is still looked for; each process has its own."""
+
+    def __init__(self, question):
+        self.question, self.limits, self.entries = question, Limits(question.within), entries_of(question)
+
+    def chunk(self, first, last):
+        """The candidates of some entries."""
+        wanted = [entry for entry in self.entries[first:last] if self._is_wanted(entry)]
+        candidates = evaluate(self.question, wanted, self.limits)
+        self.limits.add(candidates)
+        return candidates
+
+    def _is_wanted(self, entry):
+        return entry.at_least_s <= self.limits.most_s(entry.is_run)
+
+    def tasks(self):
+        """The chunks that are wanted, as the runners of sweeps take them."""
+        for number, first in enumerate(range(0, len(self.entries), _ENTRIES)):
+            last = min(first + _ENTRIES, len(self.entries))
+            if any(map(self._is_wanted, self.entries[first:last])):
+                yield number, first, last
+
+
+@lru_cache(1)
+def _search_of(pickled):
+    return _Search(loads(pickled))
+
+
+def candidates_of(pickled, first, last, wanted=None):
+    """The candidates of some entries of a question, for other processes; as `sweep.rows.compute_rows`."""
+    if wanted not in (None, versions()):
+        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
+    return _search_of(pickled).chunk(first, last)
+
+
+def search(question, on_better=None, workers=None, scheduler=None):
     """Find every candidate that fits and takes at most the share `within` longer than the best of its kind.
 
     Parameters
     ----------
     question : Question
     on_better : callable, optional
-        Called with the best candidate so far whenever there is a better one.
+        Called with the best candidates so far, by whether the framework runs them, whenever there is a better one.
+    workers, scheduler : optional
+        As in `sweep.run_sweep`. Who computes changes nothing but the time.
 
     Returns
     -------
     list of Candidate
-        In no order that means anything.
+        In the order of their entries.
 
     Raises
     ------
     PPModelError
-        If none fits.
+        If none fits, or workers cannot be had.
     """
-    limits, candidates, entries = Limits(question.within), [], entries_of(question)
-    prepare(10**7)
-    for first in range(0, len(entries), _ENTRIES):
-        wanted = [
-            entry for entry in entries[first : first + _ENTRIES] if entry.at_least_s <= limits.most_s(entry.is_run)
-        ]
-        found = evaluate(question, wanted, limits)
-        candidates += found
-        if limits.add(found) and on_better:
-            on_better(limits.best)
+    if workers is not None and scheduler is not None:
+        raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
+    prepare(_LONG)
+    here = _Search(question)
+    limits, by_chunk = here.limits, {}
+
+    def take(chunks):
+        for number, candidates in chunks:
+            by_chunk[number] = candidates
+            if limits.add(candidates) and on_better:
+                on_better(limits.best)
+
+    tasks = here.tasks()
+    if workers is None and scheduler is None:
+        take((number, here.chunk(*rows)) for number, *rows in tasks)
+    else:
+        first = list(islice(tasks, 1))  # here, so that what is looked for is known to all
+        take((number, here.chunk(*rows)) for number, *rows in first)
+        data = dumps(question)
+        if scheduler is not None:
+            take(run_with_scheduler(data, tasks, [], scheduler, candidates_of))
+        else:
+            take(run_on_workers(data, tasks, [], workers, candidates_of))
+    candidates = [entry for number in sorted(by_chunk) for entry in by_chunk[number]]
     if not candidates:
-        capacity = f"{question.system.memory_capacity_bytes / 2**30:.3g} GiB"
-        rule = f"is too little for {question.model.name} in every layout of {question.gpus} GPUs"
-        raise PPModelError("memory_limit", capacity, rule, "take more GPUs, or fix less")
+        _refuse(question, here.entries)
     return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_run)]
+
+
+def _refuse(question, entries):
+    named = ", ".join(dict.fromkeys(case.name for case in question.cases))
+    if len(question.cases) == 1 and not any(entry.case.name == "1f1b" for entry in entries):
+        rule = f"is defined, or fits, in no layout of {question.gpus} GPUs and {question.global_batch} sequences"
+        raise PPModelError("schedules", named, rule, "try others, or fix less")
+    capacity = f"{question.system.memory_capacity_bytes / 2**30:.3g} GiB"
+    rule = f"is too little for {question.model.name} in every layout of {question.gpus} GPUs"
+    raise PPModelError("memory_limit", capacity, rule, "take more GPUs, or fix less")

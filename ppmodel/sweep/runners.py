@@ -27,7 +27,7 @@ _CHUNKS_PER_THREAD = 2
 _GO_ON = "the same command then goes on"
 
 
-def run_here(sweep, tasks, signals):
+def run_here(sweep, tasks, signals, compute=compute_rows):
     """Compute chunks in this process.
 
     Parameters
@@ -37,6 +37,8 @@ def run_here(sweep, tasks, signals):
         Chunks, each with its first row and the one after its last.
     signals : list of int
         Empty until the sweep is to stop.
+    compute : callable
+        What is computed of a chunk, as `compute_rows`; a function of a module, which other processes can import.
 
     Yields
     ------
@@ -47,15 +49,15 @@ def run_here(sweep, tasks, signals):
     for chunk, first, last in tasks:
         if signals:
             return
-        yield chunk, compute_rows(sweep, first, last)
+        yield chunk, compute(sweep, first, last)
 
 
-def run_on_workers(sweep, tasks, signals, workers):
+def run_on_workers(sweep, tasks, signals, workers, compute=compute_rows):
     """Compute chunks in processes on this machine; see `run_here`.
 
     Parameters
     ----------
-    sweep, tasks, signals
+    sweep, tasks, signals, compute
         As in `run_here`.
     workers : int
         Number of processes. If one dies, all are restarted, as long as that completes further chunks.
@@ -71,7 +73,7 @@ def run_on_workers(sweep, tasks, signals, workers):
         try:
             with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
                 resource_tracker.ensure_running()  # starting it later would unblock the signal
-                for chunk, rows in _completed(pool, sweep, list(missing.values()), signals, lambda: workers):
+                for chunk, rows in _completed(pool, sweep, list(missing.values()), signals, lambda: workers, compute):
                     del missing[chunk]
                     yield chunk, rows
                 if signals:
@@ -85,12 +87,12 @@ def run_on_workers(sweep, tasks, signals, workers):
             raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
 
 
-def run_with_scheduler(sweep, tasks, signals, address):
+def run_with_scheduler(sweep, tasks, signals, address, compute=compute_rows):
     """Compute chunks on the workers of a Dask cluster; see `run_here`.
 
     Parameters
     ----------
-    sweep, tasks, signals
+    sweep, tasks, signals, compute
         As in `run_here`.
     address : str
         Address of the scheduler, such as ``tcp://host:8786``. Workers may come and go; only tasks and rows are sent, so
@@ -118,7 +120,7 @@ def run_with_scheduler(sweep, tasks, signals, address):
 
     with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
         try:
-            yield from _completed(client.get_executor(pure=False), sweep, tasks, signals, threads)
+            yield from _completed(client.get_executor(pure=False), sweep, tasks, signals, threads, compute)
         except (OSError, CancelledError) as error:
             raise SweepError("--scheduler", address, "is gone", f"restart it; {_GO_ON}") from error
         finally:
@@ -126,7 +128,7 @@ def run_with_scheduler(sweep, tasks, signals, address):
                 client.close(timeout=_CLOSE_S)
 
 
-def _completed(executor, sweep, tasks, signals, threads):
+def _completed(executor, sweep, tasks, signals, threads, compute):
     """Keep a few chunks per thread under way, and yield each as soon as it is done."""
     waiting, under_way = iter(tasks), {}
     while not signals:
@@ -134,7 +136,7 @@ def _completed(executor, sweep, tasks, signals, threads):
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
             for chunk, *rows in islice(waiting, room):
-                under_way[executor.submit(compute_rows, sweep, *rows, versions())] = chunk, *rows
+                under_way[executor.submit(compute, sweep, *rows, versions())] = chunk, *rows
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         if not under_way:

@@ -1,0 +1,52 @@
+"""Questions that cannot be planned get one line, which says what would be possible, and exit code 2."""
+
+import pytest
+
+from ppmodel.cli import main
+
+GOOD = {"--model": "llama3_8b", "--system": "h100", "--gpus": "8", "--global-batch": "64"}
+
+BAD = [
+    # counts that are none
+    {"--gpus": "0"}, {"--gpus": "-8"}, {"--gpus": "8.5"}, {"--gpus": "eight"}, {"--gpus": ""}, {"--gpus": "99999999"},
+    {"--global-batch": "0"}, {"--global-batch": "-1"}, {"--global-batch": "1e3"}, {"--global-batch": "99999999999"},
+    {"--sequence": "0"}, {"--sequence": "8k"}, {"--rows": "0"}, {"--explain": "0"}, {"--within": "-0.1"},
+    {"--within": "2"}, {"--within": "5%"}, {"--max-tp": "0"}, {"--max-pp": "x"}, {"--workers": "0"},
+    # names and files
+    {"--model": "llama4"}, {"--model": "llama3"}, {"--model": ""}, {"--model": "missing.yaml"}, {"--system": "h1000"},
+    {"--system": "dgx"}, {"--system": "missing.yaml"}, {"--framework": "megatron-lm"}, {"--framework": "jax"},
+    {"--schedules": "1f1d"}, {"--schedules": "interleaved-1f1b:chunks=x"}, {"--schedules": "interleaved-1f1b:waves=2"},
+    {"--schedules": "1f1b,zbv"}, {"--schedules": "mine.py"}, {"": "2f2b"},
+    # memory
+    {"--memory-limit": "0 GiB"}, {"--memory-limit": "64"}, {"--memory-limit": "64 GiBit"}, {"--memory-limit": "2 GiB"},
+    {"--memory-limit": "5 GiB"}, {"--memory-limit": "-1 GiB"}, {"--memory-limit": "lots"}, {"--memory-limit": "8 GiB"},
+    # values that are fixed
+    {"--fix": "tp=3"}, {"--fix": "tp=16"}, {"--fix": "tp=0"}, {"--fix": "tp=two"}, {"--fix": "tp"}, {"--fix": "tp="},
+    {"--fix": "sp=true"}, {"--fix": "gpus=8"}, {"--fix": "zero=4"}, {"--fix": "recompute=some"}, {"--fix": "pp=64"},
+    {"--fix": "microbatch_size=3"}, {"--fix": "dp=3"}, {"--fix": "layers=5"}, {"--fix": "ep=2"}, {"--fix": "pp=-2"},
+    {"--fix": "precision=int4"}, {"--fix": "sequence_parallel=maybe"}, {"--fix": "zero=1", "": "zero=2"},
+    {"--fix": "tp=8", "": "pp=2"}, {"--fix": "tp=8", "--max-tp": "4"}, {"--fix": "chunks=0"}, {"--fix": "cp=0"},
+    {"--fix": "dp=8", "--global-batch": "12"}, {"--fix": "dp=4", "": "microbatch_size=32"},
+    # what does not go together
+    {"--gpus": "7", "--fix": "tp=8"}, {"--gpus": "7", "--global-batch": "64", "--fix": "tp=7"},
+    {"--gpus": "8", "--global-batch": "7", "--fix": "dp=8"}, {"--sequence": "1001", "--fix": "cp=2"},
+    {"--system": "a100", "--fix": "precision=fp8"}, {"--model": "llama3_405b"}, {"--gpus": "37", "--global-batch": "4"},
+    {"--model": "mixtral_8x7b", "--fix": "ep=3"}, {"--explain": "500"}, {"--fix": "pp=8", "": "chunks=10"},
+    {"--csv": "missing/folder/out.csv"}, {"--schedules": "hanayo", "--fix": "pp=2"},
+    {"--workers": "2", "--scheduler": "x"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", BAD, ids=lambda change: " ".join(map(" ".join, change.items())))
+def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
+    """Field, value, rule and what to do instead; nothing is printed that looks like an answer."""
+    monkeypatch.chdir(tmp_path)
+    asked = GOOD | change
+    words = [word for option, value in asked.items() for word in ((option, value) if option else (value,))]
+    assert main(["plan", *words]) == 2
+    out, err = capsys.readouterr()
+    lines = [line for line in err.splitlines() if not line.startswith(("Usage:", "Try "))]
+    assert out == ""
+    assert len(lines) == 1, err
+    assert ";" in lines[0] or "?" in lines[0], err
+    assert list(tmp_path.iterdir()) == []
