@@ -4,6 +4,7 @@ import json
 
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import gibibytes, margin_text, plain
+from ppmodel.planning.risk import JITTER, SLOWDOWN
 from ppmodel.points import HEADINGS, PARTS
 
 _SIZES = "pp", "tp", "cp", "ep", "dp"
@@ -35,14 +36,17 @@ def planned_text(plan, most_rows, place):
         "",
     ]
     usual = frame[frame.is_run]
-    lines += _table(usual.head(most_rows), 1)
+    lines += _table(usual.head(most_rows), 1, plan.risk)
     if len(others := frame[~frame.is_run].head(most_rows)):
         name = system.framework.name or "the framework"
         lines += [
             "",
             f"faster, but {name} does not run it, or no such run was measured:",
-            *_table(others, len(usual) + 1),
+            *_table(others, len(usual) + 1, None),
         ]
+    lines.append(
+        f"disturbed: seconds with {JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower; chance to be first"
+    )
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
     return "\n".join([*lines, "", *_explained(plan, row, place)])
@@ -60,30 +64,26 @@ def answer_text(row):
     )
 
 
-def _table(frame, first):
-    heading = [
-        "",
-        "iteration (s)",
-        "over",
-        "schedule",
-        *_SIZES,
-        "b",
-        "zero",
-        "recompute",
-        "layers",
-        "GiB",
-        "fits",
-        "in",
-    ]
-    cells = [
-        [
+def _table(frame, first, risk):
+    """Answers as lines; with their risk, or else with the code that has their schedules."""
+    ways = "b", "zero", "recompute", "layers"
+    others = ["disturbed", "chance"] if risk is not None else ["schedule in"]
+    cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *others]]
+    for number, (_, row) in enumerate(frame.iterrows()):
+        last = [plain(row.frameworks)]
+        if risk is not None:
+            known = risk.iloc[number] if number < len(risk) else None
+            last = ["", ""] if known is None else [f"{known.disturbed_s:.4g}", _percent(known.chance)]
+        cells.append([
             str(first + number), f"{row.iteration_s:.4g}", f"{row.over_best:+.1%}", plain(row.label),
             *(str(row[name]) for name in _SIZES), str(row.microbatch_size), str(row.zero), str(row.recompute),
-            row["layers"], gibibytes(row.peak_memory_bytes), row.fit, plain(row.frameworks),
-        ]
-        for number, (_, row) in enumerate(frame.iterrows())
-    ]  # fmt: skip
-    return aligned([heading, *cells], right=(0, 1, 2, *range(4, 11), 13)).splitlines()
+            row["layers"], gibibytes(row.peak_memory_bytes), row.fit, *last,
+        ])  # fmt: skip
+    return aligned(cells, right=(0, 1, 2, *range(4, 11), 13, *((15, 16) if risk is not None else ()))).splitlines()
+
+
+def _percent(share):
+    return "" if share != share else f"{share:.0%}"
 
 
 def _explained(plan, row, place):

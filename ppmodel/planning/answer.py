@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ppmodel.measured import is_tight
 from ppmodel.planning.available import frameworks_of
 from ppmodel.planning.question import Question, asked
+from ppmodel.planning.risk import chances, disturbed_s
 from ppmodel.planning.search import Candidate, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
 from ppmodel.specs.layout import RECOMPUTE
@@ -17,9 +20,8 @@ from ppmodel.specs.layout import RECOMPUTE
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ppmodel.given import OneOrMore
     from ppmodel.points import Point
-    from ppmodel.points.compare import FrameworkLike, ModelLike, SystemLike
+    from ppmodel.points.compare import FrameworkLike, ModelLike, OneOrMore, SystemLike
     from ppmodel.schedules.cases import ScheduleLike
 
 EQUAL = 0.01
@@ -27,6 +29,7 @@ EQUAL = 0.01
 
 _ALIKE_TIME, _ALIKE_BYTES = 0.001, 0.01
 _WELL_KNOWN = "1f1b", "interleaved-1f1b"
+_RISKED = 10
 _DOUBLED = "pp", "tp", "cp", "ep", "microbatch_size"
 
 
@@ -98,17 +101,36 @@ class Plan:
     def point(self, candidate: Candidate) -> Point:
         """The point of a candidate, for `points.launch` and `Point.run`."""
         question, sizes = self.question, candidate.sizes
-        values = {"zero": candidate.zero, "recompute": candidate.recompute, "layers": candidate.layers}
-        return question.point(candidate.case, _size(question, sizes), question.layout(sizes, **values))
+        ways = {"zero": candidate.zero, "recompute": candidate.recompute, "layers": candidate.layers}
+        size = sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size)
+        return question.point(candidate.case, size, question.layout(sizes, **ways))
 
     def rows(self, candidates: list[Candidate]) -> DataFrame:
-        """The rows of candidates, as `ppmodel.compare` has them."""
-        question, points = self.question, [self.point(candidate) for candidate in candidates]
-        given = {"model": question.model, "system": question.system, "layout": points[0].layout}
+        """The rows of candidates, as `ppmodel.compare` has them, with ``layers``."""
+        points = list(map(self.point, candidates))
+        given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
         columns = columns_of(resolve([points[0].case], **given))
-        return frame_of([*columns, "layers"], [
-            row | {"layers": candidate.layers} for row, candidate in zip(rows_of(points), candidates, strict=True)
-        ])  # fmt: skip
+        frame = frame_of(columns, rows_of(points))
+        return frame.assign(layers=[candidate.layers for candidate in candidates])
+
+    @cached_property
+    def risk(self) -> DataFrame:
+        """The first ten answers that the framework runs, with jitter and one slow device.
+
+        Returns
+        -------
+        DataFrame
+            A row per answer: ``iteration_s``; ``disturbed_s``, the mean of the disturbed runs; and ``chance``, that it
+            is the fastest of the ten; see `planning.risk`.
+        """
+        from pandas import DataFrame
+
+        answers = [candidate for candidate in self.answers if candidate.is_run][:_RISKED]
+        seconds = np.array([disturbed_s(self.point(candidate), candidate.iteration_s) for candidate in answers])
+        return DataFrame({
+            "iteration_s": [candidate.iteration_s for candidate in answers], "disturbed_s": seconds.mean(axis=1),
+            "chance": chances(seconds, self.question.system.range),
+        })  # fmt: skip
 
     def steps(self, place: int = 0) -> DataFrame:
         """One step in each dimension from an answer: what it would cost, and whether it fits.
@@ -159,10 +181,6 @@ class Plan:
         chunks = dict(answer.case.options).get("chunks", 1)
         cases += [as_case(f"interleaved-1f1b:chunks={count}") for count in (chunks - 1, chunks + 1) if count > 1]
         return [case for case in [*cases, as_case("zb-v"), as_case("dualpipev")] if case != answer.case]
-
-
-def _size(question, sizes):
-    return sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size)
 
 
 def _are_alike(candidate, other):
