@@ -66,7 +66,7 @@ DOORS = {
 HEAVY = {
     "matplotlib": {"plot"},
     "seaborn": {"plot"},
-    "pandas": {"analysis", "tables", "points", "plot"},
+    "pandas": {"analysis", "measured", "planning", "plot", "points", "tables"},
     "papermill": set(),
     "numba": {"compiled"},
     "ortools": {"optimum"},
