@@ -106,6 +106,18 @@ def test_frames_become_lines(frame):
     assert all(axis.get_ylim()[0] == 0 for axis in axes)
 
 
+def test_lines_are_named_where_they_end_apart():
+    """In every panel: at the end of a row all of them, elsewhere those whose ends are apart from all others."""
+    ends = {"near": {"a": 1.0, "b": 1.01, "c": 2.0}, "far": {"a": 1.0, "b": 1.5, "c": 2.0}}
+    ends["last"] = ends["near"]
+    points = [(place, label, end) for place, lines in ends.items() for label, end in lines.items()]
+    rows = [(place, label, x, y) for place, label, end in points for x, y in ((1, 1.0), (4, end))]
+    frame = pd.DataFrame(rows, columns=["place", "label", "x", "size"])
+    axes = plot_lines(frame, "x", "size", "title", panel="place").axes
+    named = [sorted(text.get_text() for text in axis.texts) for axis in axes]
+    assert named == [["c"], ["a", "b", "c"], ["a", "b", "c"]]
+
+
 @pytest.mark.parametrize(
     ("plot", "given"),
     [

@@ -8,7 +8,7 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 
 from ppmodel.plot import style
-from ppmodel.plot.names import fits_aside, name_ends
+from ppmodel.plot.names import fits_aside, name_ends, name_ends_inside
 from ppmodel.plot.palette import style_of
 
 _COUNTS = ("microbatches", "pp")
@@ -24,7 +24,9 @@ def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
     log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
 ):  # fmt: skip
-    """Draw lines over a column, one per schedule, in panels; each is named at its end in the last panel of a row.
+    """Draw lines over a column, one per schedule, in panels.
+
+    Each is named at its end in the last panel of a row, and in the others where it ends apart from the rest.
 
     Parameters
     ----------
@@ -101,13 +103,16 @@ def plot_lines(
     several = any(rows[line].nunique() > 1 for rows in panels.values())  # otherwise panel titles name them
     named = set() if several else set(looks)
     for axis, column, name in places:
-        # elsewhere, names would push panels apart
-        if several and fits_aside(looks) and axis.get_subplotspec().is_last_col():
+        if several and fits_aside(looks):
             last = panels[name].sort_values(x, kind="stable")
             last = last[last[dash] == next(iter(patterns))] if dash else last
-            ends = last.drop_duplicates(line, keep="last")
-            name_ends(axis, list(zip(ends[line], ends[[x, column]].to_numpy(), strict=True)), looks)
-            named.update(ends[line])
+            last = last.drop_duplicates(line, keep="last")
+            ends = list(zip(last[line], last[[x, column]].to_numpy(), strict=True))
+            if axis.get_subplotspec().is_last_col():
+                name_ends(axis, ends, looks)
+                named.update(last[line])
+            else:  # beside them, names would push panels apart
+                name_ends_inside(axis, ends, looks)
     entries = [look for label, look in looks.items() if label not in named]
     entries += [{"color": ".35", "dashes": pattern, "label": name} for name, pattern in patterns.items()]
     edges = zip(limits, cycle(_LIMITS))

@@ -59,6 +59,30 @@ def name_ends(axis, ends, styles=None):
         )  # fmt: skip
 
 
+def name_ends_inside(axis, ends, styles):
+    """Write names above the ends of those lines that end apart from all others, within the axes.
+
+    Parameters
+    ----------
+    axis : matplotlib Axes
+        With its scales already set.
+    ends, styles
+        As in `name_ends`.
+    """
+    axis.autoscale_view()
+    height = DRAWN * axis.figure.get_figheight() / axis.get_gridspec().nrows
+    points = (axis.transData + axis.transAxes.inverted()).transform([point for _, point in ends])
+    last, gap = points[:, 0].max(), 1.2 * _LINE_HEIGHT / height
+    for number, (name, point) in enumerate(ends):
+        apart = abs(np.delete(points[:, 1], number) - points[number, 1]).min(initial=1) >= gap
+        if apart and points[number, 0] == last:
+            below = points[number, 1] > 1 - gap
+            axis.annotate(
+                name, point, (2, -4 if below else 4), textcoords="offset points", ha="right",
+                va="top" if below else "bottom", fontsize=_SIZE - 1, color=legible(styles[name]["color"]),
+            )  # fmt: skip
+
+
 def kept_apart(heights, gap):
     """Increasing heights, as near to the given ones as a minimum gap and an axis from 0 to 1 allow.
 

@@ -4,7 +4,7 @@ import re
 import warnings
 from contextvars import ContextVar
 from functools import partial, wraps
-from textwrap import fill
+from textwrap import fill, wrap
 
 import numpy as np
 import seaborn as sns
@@ -27,6 +27,7 @@ DRAWN = 0.72
 
 _PAPERS = re.compile("(slow|mid|fast)_cp_(slow|mid|fast)_nw")
 _EXPONENT, _RAISED = re.compile(r"(\d[\d.]*)e([+-]\d+)"), str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_UNBROKEN = "\xa0"
 _COLUMNS = {column.name: column for column in COLUMNS}
 _OTHER_SCRIPTS = (  # if installed, these supply what the figures' font lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
@@ -255,8 +256,12 @@ def panel_title(axis, panel, name, labels=None):
     if name is not None:
         heading = (labels or {}).get(panel, HEADINGS.get(panel, panel))
         title = in_words(name) if isinstance(name, str) else f"{heading} = {name}"
-        letters = max(12, int(axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _PANEL_LETTER))
-        axis.set_title("\n".join(fill(line, letters) for line in title.split("\n")))
+        letters = max(12, int(0.8 * axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _PANEL_LETTER))
+        parts = title.replace(" ", _UNBROKEN).replace(f",{_UNBROKEN}", ", ")  # broken after commas, if that is enough
+        lines = [line for part in parts.split("\n") for line in wrap(part, letters, break_long_words=False)]
+        if max(map(len, lines), default=0) > letters:
+            lines = [line for part in title.split("\n") for line in wrap(part, letters)]
+        axis.set_title("\n".join(lines).replace(_UNBROKEN, " "))
 
 
 def letters_across(axis):
