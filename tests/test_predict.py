@@ -11,6 +11,7 @@ from refusals import refused
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
+from ppmodel.measured.stated_run import stated_run
 from ppmodel.specs import DATA, FrameworkSpec, load_system
 
 ROW = {
@@ -29,6 +30,18 @@ def write(path, *rows):
         writer.writeheader()
         writer.writerows(rows)
     return str(path)
+
+
+def test_a_row_of_a_packaged_model_may_fold_its_experts(tmp_path):
+    """Its layout has etp, and is that of the values; an empty one means tp."""
+    shape = ["hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "attention"]
+    row = ROW | dict.fromkeys(shape, "") | {"model": "mixtral_8x7b", "ep": "8", "dp": "4", "etp": "1"}
+    _, (folded, plain) = read_rows(write(tmp_path / "rows.csv", row, row | {"ep": "4", "etp": ""}))
+    assert run_of(folded).layout.expert_replicas == 1
+    assert (run_of(folded).layout.expert_tp, run_of(plain).layout.expert_tp) == (1, 2)
+    assert predicted(folded, SYSTEM)["predicted_iteration_s"] > 0
+    words = "mixtral_8x7b tp=2 pp=4 dp=4 ep=8 etp=1 global_batch=16 sequence_parallel=true iteration_s=3"
+    assert run_of(stated_run(words)[1]).layout.expert_tp == 1
 
 
 def test_rows_keep_their_columns_and_get_predictions(tmp_path, capsys):

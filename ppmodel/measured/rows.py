@@ -64,13 +64,16 @@ FRAMEWORK = "framework"
 GPUS = "gpus"
 """An optional column, which must agree with the layout."""
 
+ETP = "etp"
+"""An optional column beside `MODEL`: GPUs that share each expert; empty means as many as tp."""
+
 LEAST_MFU = 10.0
 """Runs that state less utilization, in per cent, were held up by what no model of a healthy cluster has."""
 
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
-_OTHERS = (MODEL, FLUSHES, PRECISION, FRAMEWORK, GPUS, *MEASURED, "status", "id", "source")
+_OTHERS = (MODEL, FLUSHES, PRECISION, FRAMEWORK, GPUS, ETP, *MEASURED, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
@@ -253,7 +256,7 @@ def run_of(row, framework=None):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`, and optionally `FLUSHES`, `PRECISION` and `GPUS`.
+        With `COLUMNS`, and optionally `FLUSHES`, `PRECISION`, `GPUS` and `ETP`.
     framework : FrameworkSpec, optional
         What the framework does that no column states, such as the bytes of a gradient.
 
@@ -279,7 +282,9 @@ def run_of(row, framework=None):
         framework = replace(framework, precision=_value(PRECISION, precision))
     texts, gpus = tuple(row[name].strip() for name in COLUMNS), row.get(GPUS, "").strip()
     named = row.get(MODEL, "").strip() if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
-    return _run_of_model(named, texts, flushes, gpus, framework) if named else _run(texts, flushes, gpus, framework)
+    if named:
+        return _run_of_model(named, texts, flushes, gpus, row.get(ETP, "").strip(), framework)
+    return _run(texts, flushes, gpus, framework)
 
 
 @lru_cache(_KEPT)
@@ -305,13 +310,13 @@ def _run(texts, flushes, gpus, framework):
 
 
 @lru_cache(_KEPT)
-def _run_of_model(name, texts, flushes, gpus, framework):
+def _run_of_model(name, texts, flushes, gpus, etp, framework):
     """A run of a packaged model; what is empty is as the layout and the model have it."""
     if name not in model_names():  # a row is data: it names a packaged model, never a file
         remedy = f"choose one of {', '.join(model_names())}, or leave it empty"
         raise PPModelError(MODEL, repr(shown(name)), "is not a known model", remedy)
-    row, flushes = dict(zip(COLUMNS, texts, strict=True)), _value(FLUSHES, flushes)
-    stated = {key: _value(key, row[key]) for key in (*_OF_LAYOUT, "sequence") if row[key]}
+    row, flushes = dict(zip(COLUMNS, texts, strict=True)) | {ETP: etp}, _value(FLUSHES, flushes)
+    stated = {key: _value(key, row[key]) for key in (*_OF_LAYOUT, "sequence", ETP) if row[key]}
     stated |= {GPUS: _value(GPUS, gpus)} if gpus else {}
     batch = stated.get("global_batch")
     if batch is None or batch % flushes:
