@@ -217,6 +217,14 @@ def test_sweeps_predictions_and_replays_name_it_too(tmp_path, capsys):
         assert "--link = 0-99:delay=0.001" in capsys.readouterr().err
 
 
+def test_plans_are_for_their_network():
+    """With ranks fixed, the best of all layouts is slower behind a slow link, and takes larger microbatches."""
+    question = {"gpus": 4, "global_batch": 32, "schedules": "1f1b", "fix": {"pp": 4, "recompute": "none"}}
+    best, slow = (pp.plan("llama3_8b", "h100", **question, links=links).iloc[0] for links in (None, "1-2:delay=500ms"))
+    assert slow.iteration_s > best.iteration_s
+    assert slow.microbatch_size >= best.microbatch_size
+
+
 SHORT, FULL = "links: {0-1: {delay: 60 ms}}", "links: {value: {0-1: {delay: 60 ms}}, kind: stated, source: a ruler}"
 
 

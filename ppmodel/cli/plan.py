@@ -26,6 +26,7 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 @click.option(
     "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
 )
+@arguments.links
 @click.option("--memory-limit", metavar="SIZE", help="Memory of a GPU, such as '64 GiB' (default: all of it).")
 @click.option("--schedules", multiple=True, metavar="SCHEDULE...", help="Schedules to try (default: all).")
 @click.option("--fix", multiple=True, metavar="NAME=VALUE...", help="Values that every layout has, such as tp=8.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ppmodel.points import Point
-    from ppmodel.points.compare import FrameworkLike, ModelLike, OneOrMore, SystemLike
+    from ppmodel.points.compare import FrameworkLike, LinksLike, ModelLike, OneOrMore, SystemLike
     from ppmodel.schedules.cases import ScheduleLike
 
 EQUAL = 0.01
@@ -204,7 +204,7 @@ def planned(
 
 def plan(
     model: ModelLike, system: SystemLike, gpus: int, global_batch: int, *, sequence: int | None = None,
-    framework: FrameworkLike | None = None, memory_limit: str | float | None = None,
+    framework: FrameworkLike | None = None, links: LinksLike | None = None, memory_limit: str | float | None = None,
     schedules: OneOrMore[ScheduleLike] | None = None, fix: Mapping[str, Any] | None = None,
     most: Mapping[str, int] | None = None, within: float = 0.05, workers: int | None = None,
     scheduler: str | None = None,
@@ -219,6 +219,8 @@ def plan(
         GPUs of the run, and sequences per iteration.
     sequence : int, optional
         Tokens of a sequence; as the model says if not given.
+    links : dict or str, optional
+        Links between two ranks that differ from the others, as in `simulate`.
     memory_limit : str or float, optional
         Memory of a GPU, with a unit (``"64 GiB"``) or in bytes; as the system says if not given.
     schedules : list, optional
@@ -254,6 +256,7 @@ def plan(
     ['1F1B', 1, 1, 8, 1]
     """
     return planned(
-        model, system, gpus, global_batch, sequence=sequence, framework=framework, memory_limit=memory_limit,
-        schedules=schedules, fix=fix, most=most, within=within, workers=workers, scheduler=scheduler,
+        model, system, gpus, global_batch, sequence=sequence, framework=framework, links=links,
+        memory_limit=memory_limit, schedules=schedules, fix=fix, most=most, within=within, workers=workers,
+        scheduler=scheduler,
     ).frame  # fmt: skip

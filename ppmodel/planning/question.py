@@ -86,14 +86,14 @@ class Question:
 
 
 def asked(
-    model, system, gpus, global_batch, *, sequence=None, framework=None, memory_limit=None, schedules=None, fix=None,
-    most=None, within=0.05,
+    model, system, gpus, global_batch, *, sequence=None, framework=None, links=None, memory_limit=None, schedules=None,
+    fix=None, most=None, within=0.05,
 ):  # fmt: skip
     """Check what is asked.
 
     Parameters
     ----------
-    model, system, gpus, global_batch, sequence, framework, memory_limit, schedules, fix, most, within
+    model, system, gpus, global_batch, sequence, framework, links, memory_limit, schedules, fix, most, within
         As in `plan`.
 
     Returns
@@ -107,7 +107,7 @@ def asked(
     """
     gpus = _whole("gpus", gpus, _MOST_GPUS)
     batch = _whole("global_batch", global_batch, _MOST_BATCH)
-    system = with_framework(as_system(system), framework)
+    system = with_framework(as_system(system), framework).with_links(links)
     model = system.framework.model(as_model(model))
     if sequence is not None:
         model = replace(model, sequence=_whole("sequence", sequence, _MOST_BATCH))
