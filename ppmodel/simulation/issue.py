@@ -55,6 +55,7 @@ def issue_order(graph):
     running = (due[message] <= end[operation]) & ~graph.reduces[operation]
     message, operation = message[running], group[operation[running]]
 
+    # one order for all ranks: such an operation comes right behind the last receive that is issued before it
     at, behind = plan[0].copy(), np.full(num_groups, graph.schedule.num_operations)
     at[operation], behind[operation] = due[message], number[message]  # of several receives, the last remains
     issued = np.concatenate((np.arange(num_groups), -1 - makers))
