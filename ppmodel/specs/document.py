@@ -267,7 +267,7 @@ def _locate(document, location):
             line = node.lc.item(key)[0] + 1 if node.lc.data else line  # a list with a tag has none
             node = node[key]
         elif isinstance(node, dict) and isinstance(key, str):
-            written = next((other for other in node if str(other) == key), None)
+            written = key if key in node else next((other for other in node if str(other) == key), None)
             if written in (node.lc.data or ()):  # merged keys have no line
                 line = node.lc.key(written)[0] + 1
             node = node.get(written)
