@@ -11,7 +11,7 @@ FILES = {
     "{file: mine.py}]\npp: [2, 4]\nmicrobatches: 8\nmodels: paper\nsystems: dgx_h100\n",
 }  # fmt: skip
 CALLS = {
-    "simulate": "pp.simulate(['1f1b', 'zb-v', 'chimera', 'hanayo'][n % 4], 4, 8, forward=1, backward=2).makespan_s",
+    "simulate": "pp.simulate(['1f1b', 'zb-v', 'chimera', 'gpipe'][n % 4], 4, 8, forward=1, backward=2).makespan_s",
     "searched": "pp.simulate(('zb-1p', {'times': (1, 1, 1, n % 3)}), 4, 8, forward=1, backward=2, comm=1).makespan_s",
     "compare": "pp.compare(['gpipe', '1f1b'], 2 + 2 * (n % 3), 12, forward=1, backward=2).makespan_s.tolist()",
     "layout": "pp.simulate('1f1b', 4, 8, **LLAMA, tp=[1, 2, 4, 8][n % 4]).iteration.iteration_s",
