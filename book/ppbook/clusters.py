@@ -82,9 +82,12 @@ class Training(NamedTuple):
         DataFrame
         """
         frames = []
-        for (label, *sizes), points in rows.groupby(["label", "pp", "tp", "cp"], sort=False):
-            again = {"recompute": list(points.recompute)}
-            frames.append(self.compare([cases[label]], *sizes, overlap, **again) if sizes[1] > 1 else points)
+        for sizes, points in rows.groupby(["pp", "tp", "cp"], sort=False):
+            ways = points.groupby("label", sort=False).recompute.agg(tuple)
+            for again, labels in ways.groupby(ways, sort=False).groups.items() if sizes[1] > 1 else ():
+                schedules = [cases[label] for label in labels]
+                frames.append(self.compare(schedules, *sizes, overlap, recompute=list(again)))
+            frames += [points] * (sizes[1] == 1)
         return pd.concat(frames, ignore_index=True).assign(overlap=overlap)
 
     def fitting(self, cases, usual, sizes, layers):
