@@ -36,3 +36,11 @@ def refused(kind=PPModelError, field=None, rule="", value=..., remedy="", where=
     assert remedy in error.remedy, str(error)
     assert where in str(error.where or error.value), str(error)
     assert "\n" not in str(error)
+
+
+def require_refused(read, path, kind, expected, where=None):
+    """Hold that a file is refused as expected: a line or None, field, rule and remedy; where, if not in the file."""
+    line, field, rule, *remedy = expected
+    where = where or (f"{path}:{line}" if line else str(path))
+    with refused(kind, field, rule, where=where, remedy="".join(remedy)):
+        read(path)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pytorch_orders import FILES, blocks
-from refusals import refused
+from refusals import refused, require_refused
 from strategies import is_legal, schedules, tables
 
 from ppmodel import Op, build
@@ -105,10 +105,7 @@ def test_every_bad_file_has_its_message():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_bad_files_are_refused(name):
     """Each broken table is refused with its file, the cell or line, and the rule."""
-    line, field, rule, *remedy = EXPECTED[name]
-    where = f"{BAD / name}:{line}" if line else str(BAD / name)
-    with refused(TableError, field, rule, where=where, remedy="".join(remedy)):
-        read_table(BAD / name)
+    require_refused(read_table, BAD / name, TableError, EXPECTED[name])
 
 
 def test_order_alone_counts_without_a_header():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from refusals import refused
+from refusals import refused, require_refused
 
 from ppmodel import build, compare, simulate
 from ppmodel.cli import main
@@ -112,11 +112,7 @@ def test_every_bad_file_has_its_message():
 def test_bad_files_are_refused(name):
     """Each broken file is refused in one line with file, line, field, value, rule and remedy."""
     path = BAD / f"{name}.yaml"
-    line, field, rule, *remedy = REFUSED[name]
-    with refused(
-        SpecificationError, field, rule, where=f"{path}:{line}" if line else str(path), remedy="".join(remedy)
-    ):
-        load_layout(path)
+    require_refused(load_layout, path, SpecificationError, REFUSED[name])
 
 
 def test_the_template_is_a_layout_with_every_key():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refused
+from refusals import refused, require_refused
 from ruamel.yaml import YAML
 
 from ppmodel import simulate
@@ -76,10 +76,7 @@ def test_every_bad_file_has_its_message():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_bad_files_are_refused(name):
     """Each broken file is refused in one line with file, line, field, value, rule and remedy."""
-    line, field, rule, *remedy = EXPECTED[name]
-    where = f"{BAD / name}:{line}" if line else str(BAD / name)
-    with refused(SpecificationError, field, rule, where=where, remedy="".join(remedy)):
-        load_system(BAD / name)
+    require_refused(load_system, BAD / name, SpecificationError, EXPECTED[name])
 
 
 def test_what_is_no_ordinary_file_is_refused_unread(tmp_path):

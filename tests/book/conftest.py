@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture
 def recorded(request, tmp_path):
-    """What a notebook leaves in its results folder at small sizes; its kernel starts as those of the book do.
+    """What a notebook leaves in its results folder at small sizes.
 
     Of a notebook that has no small sizes, or asks at any sizes for what takes as long, the results of the built book.
     """
@@ -13,11 +13,9 @@ def recorded(request, tmp_path):
     from executed import executed, reader
     from sizes import AS_PUBLISHED, PARAMETERS
 
-    from ppbook.forked import ForkedKernels
-
     if request.param in AS_PUBLISHED:
         return reader(HTML / "results")
-    return executed(request.param, PARAMETERS[request.param], tmp_path, kernel_manager_class=ForkedKernels)
+    return executed(request.param, PARAMETERS[request.param], tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +29,21 @@ def browser():
         yield started
 
 
+@pytest.fixture(scope="session")
+def window(browser):
+    """A window of Chromium that tests share, for each costs as much as opening two pages."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        yield context
+
+
 @pytest.fixture
-def page(browser):
-    """A page that notes every error and every request to elsewhere."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
+def page(window):
+    """A page that notes every error and every request to elsewhere; what it stored is gone after it."""
+    page = window.new_page()
     page.thrown, page.elsewhere = [], []
     page.on("pageerror", lambda error: page.thrown.append(str(error)))
     page.on("request", lambda request: page.elsewhere.append(request.url) if request.url.startswith("http") else None)
     yield page
-    context.close()
+    stored = {"origin": "file://", "storageTypes": "local_storage"}
+    window.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
+    page.close()

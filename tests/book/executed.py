@@ -7,6 +7,7 @@ import pandas as pd
 import papermill
 import pytest
 
+from ppbook.forked import ForkedKernels
 from ppmodel import build, names
 from ppmodel.costs import model_costs
 from ppmodel.schedules.cases import legal_cases
@@ -28,11 +29,12 @@ def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
     ).makespan_s
 
 
-def executed(name, parameters, folder, **kernels):
-    """Run a notebook; from the name of a file in its results folder to what it left there."""
+def executed(name, parameters, folder):
+    """Run a notebook in a kernel of the book's kind; from the name of a file in its results folder to what it holds."""
     papermill.execute_notebook(
         str(NOTEBOOKS / f"{name}.ipynb"), str(folder / "out.ipynb"), parameters | {"results": "results"},
-        cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"], **kernels,
+        cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
+        kernel_manager_class=ForkedKernels,
     )  # fmt: skip
     return reader(folder / "results")
 

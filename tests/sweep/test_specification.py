@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import parquet
-from refusals import refused
+from refusals import refused, require_refused
 from sweeps import NOISY, SHORT, run
 
 from ppmodel import build
@@ -73,11 +73,8 @@ def test_every_bad_file_has_its_message():
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_files_are_refused(name):
     """Each broken file costs one line with file, line, field, value, rule and remedy."""
-    line, field, rule, *remedy = REFUSED[name]
-    path = BAD / f"{name}.yaml"
-    where = str(BAD) if name == "broken_file" else f"{path}:{line}" if line else str(path)
-    with refused(SpecificationError, field, rule, where=where, remedy="".join(remedy)):
-        load_sweep(path)
+    where = str(BAD) if name == "broken_file" else None
+    require_refused(load_sweep, BAD / f"{name}.yaml", SpecificationError, REFUSED[name], where)
 
 
 def test_files_are_looked_up_from_the_specification(file, tmp_path, monkeypatch):
