@@ -27,8 +27,6 @@ FOLDER = DATA / "reference" / "own_run"
 _US, _MS = 1e-6, 1e-3
 FACTORS = np.geomspace(0.2, 5, 65)
 """Lengths of a message that are tried in a fit, over what operations show."""
-_LONG = 2.0
-"""A message that was ready for more than so many message times did not hold up the operation that needs it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,25 +134,20 @@ class Gaps(NamedTuple):
     ----------
     alone : ndarray of float
         From the operation before to those that needed no message.
-    ready : ndarray of float
-        From the operation before to those whose message was ready for long.
     waited : ndarray of float
         From the end of the operation that sends to those for whose message the rank was waiting.
     """
 
     alone: np.ndarray
-    ready: np.ndarray
     waited: np.ndarray
 
 
-def gaps(run, message_s):
+def gaps(run):
     """What passed before the operations of a run.
 
     Parameters
     ----------
     run : Recorded
-    message_s : float
-        What a message takes alone.
 
     Returns
     -------
@@ -162,7 +155,7 @@ def gaps(run, message_s):
 
     Examples
     --------
-    >>> waits = gaps(recorded()[0], 1e-4)
+    >>> waits = gaps(recorded()[0])
     >>> bool(np.median(waits.alone) < 1e-3)
     True
     """
@@ -171,9 +164,9 @@ def gaps(run, message_s):
     free, source = run.end_s[later - 1], table.dependencies.source[later]
     remote = table.dependencies.remote[later] & (source != NO_OPERATION)
     sent = np.where(remote, run.end_s[source], -np.inf)
-    ready, waited = remote & (sent + _LONG * message_s < free), sent > free
+    waited = sent > free
     begun = run.start_s[later]
-    return Gaps((begun - free)[~remote], (begun - free)[ready], (begun - sent)[waited])
+    return Gaps((begun - free)[~remote], (begun - sent)[waited])
 
 
 class Constants(NamedTuple):
@@ -194,21 +187,19 @@ class Constants(NamedTuple):
     per_operation_s: float
 
 
-def constants(runs, message_s):
+def constants(runs):
     """What some runs show of the machine.
 
     Parameters
     ----------
     runs : sequence of Recorded
         Of one workload.
-    message_s : float
-        What a message takes alone.
 
     Returns
     -------
     Constants
     """
-    waits, durations = [gaps(run, message_s) for run in runs], []
+    waits, durations = [gaps(run) for run in runs], []
     for run in runs:
         columns = {"kind": run.table.kind, "stage": run.table.stage, "seconds": run.end_s - run.start_s}
         durations.append(pd.DataFrame({"stages": run.table.num_stages, **columns}))
@@ -216,21 +207,6 @@ def constants(runs, message_s):
     fixed_s = float(np.median(np.concatenate([gap.alone for gap in waits])))
     waited_s = float(np.median(np.concatenate([gap.waited for gap in waits])))
     return Constants(operation_s.to_dict(), max(waited_s - fixed_s, 0.0), fixed_s)
-
-
-def alone_s(workload, folder=FOLDER):
-    """What a message of a workload takes with nothing else under way, in seconds.
-
-    Parameters
-    ----------
-    workload : str
-    folder : path-like
-
-    Returns
-    -------
-    float
-    """
-    return _MS * {message["workload"]: message["ping_pong_ms"] for message in about(folder)["messages"]}[workload]
 
 
 def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
@@ -281,7 +257,7 @@ def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
 def _constants_of(workload, without, folder):
     """Constants of the runs of a workload that ran other schedules."""
     runs = [run for run in recorded(folder) if run.workload == workload and run.schedule != without]
-    return constants(runs, alone_s(workload, folder))
+    return constants(runs)
 
 
 def _steps_s(run, p2p, per_operation, factors, folder):
@@ -316,67 +292,3 @@ def rms(errors):
     """
     errors = np.asarray(errors, float)
     return float(np.sqrt(np.mean(errors[np.isfinite(errors)] ** 2)))
-
-
-def held_up(folder=FOLDER):
-    """How long operations whose message had been ready for long were held up all the same.
-
-    Where messages arrive beside the computation they are not; where a receiver fetches its message when it needs it
-    they wait for all of it.
-
-    Parameters
-    ----------
-    folder : path-like
-
-    Returns
-    -------
-    DataFrame
-        A row for each workload, schedule and runner: ``operations`` that had their message for long, ``ready_ms`` and
-        ``alone_ms``, the medians of the time before them and before those that needed no message, ``message_ms``, and
-        ``share``, their difference over the last; NaN for fewer than four operations.
-    """
-    runs = pd.DataFrame([(run.workload, run.schedule, run.runner, run) for run in recorded(folder)])
-    rows = []
-    for (workload, *key), group in runs.groupby([0, 1, 2], sort=False)[3]:
-        waits = [gaps(run, alone_s(workload, folder)) for run in group]
-        ready, alone = (np.concatenate([getattr(gap, name) for gap in waits]) for name in ("ready", "alone"))
-        ready_ms = 1e3 * np.median(ready) if len(ready) >= 4 else np.nan
-        message_ms = 1e3 * _constants_of(workload, None, folder).message_s
-        rows.append((workload, *key, len(ready), ready_ms, 1e3 * np.median(alone), message_ms))
-    columns = ["workload", "schedule", "runner", "operations", "ready_ms", "alone_ms", "message_ms"]
-    frame = pd.DataFrame(rows, columns=columns)
-    return frame.assign(share=(frame.ready_ms - frame.alone_ms) / frame.message_ms)
-
-
-def crowded(workload, folder=FOLDER):
-    """How long receivers waited for a message, by how many others were under way.
-
-    A message is taken to be under way until the operation that needs it begins, but for two message times at most.
-
-    Parameters
-    ----------
-    workload : str
-    folder : path-like
-
-    Returns
-    -------
-    DataFrame
-        ``others``, how many other messages were under way at some time in between; ``messages``, how many of those
-        waited for had so many; and ``median_ms``, from the end of the operation that sends to the start of the one that
-        needs it.
-
-    Examples
-    --------
-    >>> crowded("sleep, 8 MiB").median_ms.iloc[:3].is_monotonic_increasing
-    True
-    """
-    frames = []
-    for run in (run for run in recorded(folder) if run.workload == workload):
-        needs = np.flatnonzero(run.table.dependencies.remote)
-        sent, begun = run.end_s[run.table.dependencies.source[needs]], run.start_s[needs]
-        free = np.where(np.isin(needs, run.table.rank_start), -np.inf, run.end_s[needs - 1])
-        until = np.minimum(begun, sent + _LONG * alone_s(workload, folder))
-        others = ((sent[:, None] < begun) & (until[:, None] > sent)).sum(axis=0) - 1
-        frames.append(pd.DataFrame({"others": others, "ms": 1e3 * (begun - sent)})[sent > free])
-    medians = pd.concat(frames).groupby("others").ms
-    return medians.agg(messages="size", median_ms="median").reset_index()

@@ -119,22 +119,6 @@ def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
     return pd.concat(frames, ignore_index=True)
 
 
-def scaled_rms(frame):
-    """Root mean square of the relative errors that one free scale for each model leaves.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        From `simulated`, with one fixed cost; runs without a rate are left out.
-
-    Returns
-    -------
-    float
-    """
-    logs = np.log(frame.simulated / frame.samples_per_gpu_s)
-    return float(np.sqrt(np.nanmean((logs - logs.groupby(frame.model).transform("mean")) ** 2)))
-
-
 PER_OPERATION_S, PER_ITERATION_S = np.arange(75) * 2e-5, np.arange(31) * 5e-3
 """Fixed costs among which `with_fixed_costs` chooses: up to 1.5 ms, and up to 0.15 s."""
 

@@ -524,13 +524,10 @@ def test_a_wrong_model_turns_megatrons_rows_red(monkeypatch, bench, wrong):
 
 
 def test_the_measured_runs_are_told_apart():
-    """Scale by scale and pair by pair; a fixed cost slows schedules of more operations more."""
+    """Pair by pair; a fixed cost slows schedules of more operations more."""
     plain, fixed = (zero_bubble.simulated("overlapped", seconds) for seconds in (0.0, 0.7e-3))
     assert len(plain) == len(zero_bubble.points()) == 48
     assert ordered_wrongly(plain, SIZE, "samples_per_gpu_s", "simulated") == (5, 71)
-    assert zero_bubble.scaled_rms(plain) == pytest.approx(0.0245, abs=1e-4)
-    doubled = plain.assign(simulated=plain.simulated * plain.model.map(len))
-    assert zero_bubble.scaled_rms(doubled) == pytest.approx(zero_bubble.scaled_rms(plain))
     slower = 1 - (fixed.simulated / plain.simulated).groupby(plain.schedule).mean()
     assert slower["interleaved_1f1b"] == slower.max()
 

@@ -155,7 +155,7 @@ def invented(folder, p2p, message_s=2e-3, fixed_s=5e-4):
 def test_an_invented_machine_is_recognised(tmp_path, p2p):
     """What made a recording is found in it: the fixed cost, the length of a message, and what a transfer occupies."""
     folder = invented(tmp_path, p2p)
-    shown = own_run.constants(own_run.recorded(folder), 2e-3)
+    shown = own_run.constants(own_run.recorded(folder))
     assert (shown.per_operation_s, shown.message_s) == pytest.approx((5e-4, 2e-3), rel=0.01)
     rms = {word: own_run.rms(own_run.predicted(word, folder=folder).error) for word in BUFFERED}
     assert (
@@ -163,11 +163,6 @@ def test_an_invented_machine_is_recognised(tmp_path, p2p):
     )
     fitted = own_run.predicted(p2p, fit=True, folder=folder)
     assert fitted.message_s.between(1.8e-3, 2.2e-3).all()
-    if p2p == "overlapped":
-        assert own_run.crowded("invented", folder).median_ms.between(2.49, 2.51).all()
-    share = own_run.held_up(folder).share.dropna()
-    assert len(share) >= 4
-    assert share.to_numpy() == pytest.approx(1.0 if p2p == "blocking_recv" else 0.0, abs=0.02)
 
 
 def test_a_short_recording_here(tmp_path):
