@@ -15,13 +15,15 @@ given = $(if $(filter command,$(firstword $(origin $(1)))),$(value $(1)))
 export PPMODEL_SYSTEM = $(call given,SYSTEM)
 export PPMODEL_MODEL = $(call given,MODEL)
 export PPMODEL_MEMORY = $(call given,MEMORY)
-unexport SYSTEM MODEL MEMORY
+export PPMODEL_GPUS = $(call given,GPUS)
+export PPMODEL_BATCH = $(call given,BATCH)
+unexport SYSTEM MODEL MEMORY GPUS BATCH
 
 .PHONY: help book pdf smoke test test-library test-lowest attack bench archive lint lock clean
 
 help:
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
-	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml MEMORY='64 GiB'   the same for your own, in a separate folder"
+	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml GPUS=64 BATCH=512 MEMORY='64 GiB'   the same for your own, in a separate folder"
 	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
 	@echo "make smoke  reproduce one figure in half a minute, and compare its numbers"
 	@echo "make test   run the tests (and build the book if it is missing or out of date)"
@@ -44,7 +46,8 @@ help:
 
 book: .venv/.ready
 	@$(BIN)/ppmodel reproduce $${PPMODEL_SYSTEM:+--system "$$PPMODEL_SYSTEM"} \
-	  $${PPMODEL_MODEL:+--model "$$PPMODEL_MODEL"} $${PPMODEL_MEMORY:+--memory-limit "$$PPMODEL_MEMORY"}
+	  $${PPMODEL_MODEL:+--model "$$PPMODEL_MODEL"} $${PPMODEL_MEMORY:+--memory-limit "$$PPMODEL_MEMORY"} \
+	  $${PPMODEL_GPUS:+--gpus "$$PPMODEL_GPUS"} $${PPMODEL_BATCH:+--global-batch "$$PPMODEL_BATCH"}
 
 $(HTML): .venv/.ready $(SOURCES)
 	$(BIN)/ppmodel reproduce

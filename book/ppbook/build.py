@@ -47,7 +47,7 @@ NO_SOURCES = ("_build", "nb", "results", "ppbook")
 _RECORDED = re.compile(r'ppmodelRun = \{"id": "[0-9a-f]{16}", .*"notebooks": \{.*\}\};\n')
 _EXPLORER = "explorer"
 LONGEST = (
-    "measured", "optimum", "take", "implied", "your-system", "claims", "uncertainty", "tensor-pipeline",
+    "measured", "which-layout", "optimum", "implied", "claims", "uncertainty", "tensor-pipeline",
     "schedules-measured", "placements", "field", "phases",
 )  # fmt: skip
 """Notebooks that run first, so that no worker is left with a long one while the others have ended.
@@ -56,7 +56,18 @@ The second runs a solver while the first compiles what all others load.
 """
 
 
-def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=None, memory_limit=None, time_limit=None):
+def reproduce(
+    system=None,
+    model=None,
+    out=None,
+    jobs=2,
+    notebooks=None,
+    book=None,
+    memory_limit=None,
+    time_limit=None,
+    gpus=None,
+    global_batch=None,
+):
     """Execute the notebooks and build the book.
 
     Parameters
@@ -75,6 +86,8 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         Bytes that a schedule may take of a rank, such as ``64 GiB``; all of its memory by default.
     time_limit : float, optional
         Seconds that a cell of a notebook may take.
+    gpus, global_batch : int, optional
+        Of the plan that a book of one's own begins with.
 
     Returns
     -------
@@ -94,7 +107,8 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         rule, remedy = "holds no notebooks of the book", "run from a clone of the project"
         raise ReproduceError("notebooks", notebooks, rule, remedy)
     given = {"system": system, "model": model, "memory_limit": memory_limit}
-    name, changes = _asked(sources, {key: str(value) for key, value in given.items() if value is not None})
+    size = {name: count for name, count in (("gpus", gpus), ("global_batch", global_batch)) if count is not None}
+    name, changes = _asked(sources, {key: str(value) for key, value in given.items() if value is not None}, size)
     out = _target(out, pages, name)
     before = require_ours(out / "html")
     with workspace(out) as work:
@@ -129,7 +143,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
 # ---- what is asked for ---------------------------------------------------------------------------
 
 
-def _asked(sources, given):
+def _asked(sources, given, size=None):
     """The name of a book, empty for the paper's, and what is changed in the parameters of each notebook."""
     loads = {"system": load_system, "model": load_model}
     specs = {key: load(given[key]) for key, load in loads.items() if key in given}
@@ -139,9 +153,10 @@ def _asked(sources, given):
     )
     if "memory_limit" in given:
         KINDS["size"].check("memory_limit", given["memory_limit"])
+    for field, value in ({key: given[key] for key in ("memory_limit",) if key in given} | (size or {})).items():
         if not specs:
             rule = "has no effect without a system or model of your own"
-            raise ReproduceError("memory_limit", given["memory_limit"], rule, "give the system, too")
+            raise ReproduceError(field, value, rule, "give the system, too")
     changes = {}
     for source in sources:
         with named(source.name):
@@ -149,6 +164,8 @@ def _asked(sources, given):
             changes[source] = parameters.substitutes(given, declared)
             if "model" in specs and any(declared[name].word == "model" for name in changes[source]):
                 changes[source] |= parameters.fitting(declared, specs["model"])
+            if f"nb/{source.stem}" == OWN_PAGE:
+                changes[source] |= size or {}
             parameters.check(changes[source], declared)
     return "-".join(spec.name for spec in specs.values()), changes
 

@@ -28,7 +28,7 @@ from ppmodel.specs import load_system, one_node_sizes, system_names
 KEPT = "nothing was written, and existing files are unchanged"
 """What a failed run says about its output."""
 
-OWN_PAGE = "nb/your-system"
+OWN_PAGE = "nb/which-layout"
 """The page about the user's own system."""
 
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures

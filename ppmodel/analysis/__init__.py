@@ -4,7 +4,6 @@ from ppmodel.analysis.certainty import certainty_of, gpu_of, measured_pairs, sav
 from ppmodel.analysis.choice import recommended
 from ppmodel.analysis.frames import relative_to, reversals, winners
 from ppmodel.analysis.orders import beats, every_two, negated, order_of_amounts, order_of_bubbles, pareto_front, places
-from ppmodel.analysis.overlap import compare_overlapped, hides_in_backward, stated_overlap
 from ppmodel.analysis.placements import messages_between_nodes, num_placements, search_placements, waits_at_nics
 from ppmodel.analysis.ranking import advantages, agreement, fronts, levels
 from ppmodel.analysis.roots import crossings, largest_share

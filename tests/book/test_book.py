@@ -119,7 +119,7 @@ def test_of_many_cards_the_first_are_shown(page):
     plain.close()
 
 
-@pytest.mark.parametrize("name", ["measured", "take"])
+@pytest.mark.parametrize("name", ["measured", "which-layout"])
 def test_cards_of_a_kind_are_under_one_heading(page, name):
     """A click or a key opens one, a button opens all; printed, sideways, and without a script, every row is there."""
     page.goto((HTML / "nb" / f"{name}.html").as_uri())
@@ -215,7 +215,7 @@ def test_the_first_page_says_what_stands(page):
     page.goto((HTML / "index.html").as_uri())
     assert "measured_reversal" in page.locator("article img").first.get_attribute("src")
     trained = {row.locator("td").first.inner_text() for row in page.locator("article table tbody tr").all()}
-    assert len(trained) == int(json.loads((HTML / "results/take.json").read_text())["cases"])
+    assert len(trained) == int(json.loads((HTML / "results/which.json").read_text())["cases"])
     ranges = re.findall(r"([\d.]+) to ([\d.]+) %", page.locator("#how-far-to-trust-it").inner_text())
     (low, high), (least, most), (raw, worst) = ranges[:3]
     assert 0 < float(low) < float(high) < 10 < float(worst) < 100
@@ -236,9 +236,9 @@ def test_the_first_page_says_what_stands(page):
 
 def test_a_fact_is_quoted_as_it_was_recorded(page):
     """With its comma, its sign and its unit: nothing of its way through the configuration is left."""
-    page.goto((HTML / "nb" / "take.html").as_uri())
+    page.goto((HTML / "nb" / "which-layout.html").as_uri())
     shown = page.locator("article").inner_text().replace("\u00a0", " ")
-    facts = json.loads((HTML / "results/take.json").read_text())
+    facts = json.loads((HTML / "results/which.json").read_text())
     assert "," in facts["pairs"]
     for name in ("pairs", "layout_gain"):
         assert facts[name] in shown

@@ -12,7 +12,7 @@ REFUSED = {
     "run runtime -p microbatch 8": "microbatch = 8: is not a parameter of this notebook; did you mean microbatches",
     "run runtime -p microbatches eight": "runtime.ipynb: microbatches = eight: must be",
     "run runtime -p systems [nowhere]": "runtime.ipynb: systems = nowhere: is neither a known name",
-    "run your-system -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0, followed by one of",
+    "run which-layout -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0, followed by one of",
     "run runtime -p microbatches": "requires 2 arguments",
     "reproduce --system dgx_h100 --memory-limit 64": "--memory-limit = 64: must be a number above 0",
     "reproduce --memory-limit 64GiB": "--memory-limit = 64GiB: has no effect without a system",

@@ -3,15 +3,12 @@
 import re
 from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import pytest
 from executed import of
 
 from ppbook.claims import load_claims, rows_of
 from ppbook.stp import load_throughputs, run_of
 from ppmodel import points, simulate
-from ppmodel.measured import is_tight
 from ppmodel.specs import DATA, load_model
 
 
@@ -175,70 +172,6 @@ def test_pairs(recorded):
     assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
-
-
-@of("take")
-@pytest.mark.filterwarnings("ignore::ppmodel.points.effect.NoEffectWarning")  # some layouts leave a switch idle
-def test_take(recorded):
-    """Every row fits and is a single simulation; gains are on the faster of 1F1B and interleaved 1F1B, and add up."""
-    best, facts = recorded("take.csv"), recorded("take.json")
-    assert best.fits.all()
-    assert ((best.room == "tight") == is_tight(best.peak_memory_bytes, best.memory_capacity_bytes)).all()
-    fastest = best.loc[best.groupby("where").iteration_s.idxmin()].set_index("where")
-    base = best[best.schedule.isin(["1f1b", "interleaved-1f1b"])].groupby("where").iteration_s.min()
-    gains = 1 - fastest.iteration_s / base[fastest.index]
-    assert (facts["cases"], len(fastest)) == ("2", 2)
-    assert (facts["least_gain"], facts["most_gain"]) == (f"{100 * gains.min():.1f} %", f"{100 * gains.max():.1f} %")
-    for row in (fastest.iloc[0], best[best.schedule == "zb-v"].iloc[-1]):
-        assert one_of_take(row) == pytest.approx(row.iteration_s)
-    saved = recorded("take_saved.csv").set_index("where")
-    parts = saved[["hidden", "bubble", "rest", "again_here", "again", "layout"]]
-    np.testing.assert_allclose(parts.sum(axis=1), saved.saved)
-    np.testing.assert_allclose(saved.saved, gains[saved.index])
-    for where, row in fastest.iterrows():  # the base in the winner's layout, whether it fits there or not
-        there = best[(best["where"] == where) & (best.label == saved.base[where])].iloc[0]
-        in_its_place = pd.concat([row.drop(["schedule", "options"]), there[["schedule", "options"]]])
-        here = one_of_take(in_its_place)
-        within = parts.loc[where, ["hidden", "bubble", "rest", "again_here"]].sum()
-        assert within * there.iteration_s == pytest.approx(here - row.iteration_s, abs=1e-9 * here)
-    require_baselines_of_take(recorded)
-    require_certainty_of_take(recorded, gains)
-
-
-def require_certainty_of_take(recorded, gains):
-    """A saving has a degree of certainty, by its size and the pairs that are similar."""
-    sure = recorded("take_sure.csv")
-    base = sure.groupby("where").first()
-    np.testing.assert_allclose(base.apart, gains[base.index])
-    assert ((sure.sure == "a tie") == (sure.apart < 0.01)).all()
-    beyond = sure[sure.apart >= 0.01]
-    assert ((beyond.sure == "within the error") == ((beyond["reversed"] > 0.25) | (beyond.pairs < 20))).all()
-    assert ((beyond.sure == "clear") == ((beyond["reversed"] <= 0.05) & (beyond.pairs >= 20))).all()
-    facts = recorded("take.json")
-    assert int(facts["beyond"]) == base.sure.isin(["likely", "clear"]).sum()
-
-
-def require_baselines_of_take(recorded):
-    """The more the framework hides, the faster the base; what is hidden by default gives the gains of the page."""
-    bases, best = recorded("take_bases.csv"), recorded("take.csv")
-    seconds = bases.pivot(index="where", columns="overlap", values="iteration_s_base")
-    assert (seconds["nothing"] >= seconds["the framework's"] - 1e-9).all()
-    assert (seconds["the framework's"] >= seconds["everything"] - 1e-9).all()
-    default = bases[bases.overlap == "the framework's"].set_index("where").against
-    np.testing.assert_allclose(default, best.groupby("where").against.min()[default.index], atol=1e-12)
-    saved = recorded("take_saved.csv").set_index("where").saved
-    np.testing.assert_allclose(-default[saved.index], saved)
-
-
-def one_of_take(row):
-    """Seconds of an iteration of a row, simulated alone."""
-    again = int(row.recompute) if str(row.recompute).isdigit() else row.recompute
-    given = {name: int(row[name]) for name in ("tp", "cp", "dp", "zero", "global_batch")}
-    chunked = str(row.options).startswith("chunks=")
-    case = (row.schedule, {"chunks": int(row.options.removeprefix("chunks="))}) if chunked else row.schedule
-    given |= {"model": row.model, "system": row.system, "sequence_parallel": True}
-    given |= {} if again == "none" else {"recompute": again}
-    return simulate(case, int(row.pp), **given).iteration_s
 
 
 @of("nodes")

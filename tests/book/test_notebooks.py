@@ -1,8 +1,5 @@
 """Notebooks record the numbers that follow from their parameters: nearly all run by papermill, at small sizes."""
 
-import json
-
-import nbformat
 import numpy as np
 import pytest
 from executed import NOTEBOOKS, executed, labels_at, of, t_sim
@@ -12,7 +9,6 @@ from benchmarks.tables import load_speed
 from ppbook.claims import TARGETS, UNKNOWNS, load_claims, rows_of
 from ppmodel import build, formulas, read_table, simulate
 from ppmodel.costs import model_costs
-from ppmodel.measured import is_tight
 from ppmodel.specs import load_model, load_system, template_path
 
 
@@ -141,45 +137,26 @@ def test_systems(recorded):
     assert kinds["stated"]["dgx_a100"] == 4
 
 
-@pytest.mark.filterwarnings("ignore::ppmodel.points.effect.NoEffectWarning")  # some layouts leave a switch idle
-def test_your_system(tmp_path):
-    """Every layout of the GPUs is asked under every schedule; what is taken fits, and nothing that fits is faster."""
-    layout = {"title": "mine", "dp": 4, "tp": 2, "pp": 2, "global_batch": 16, "zero": 1, "sequence_parallel": True}
-    said = {
-        key: value if key == "title" else {"value": value, "kind": "our choice", "source": "a test"}
-        for key, value in layout.items()
-    }
-    (tmp_path / "my-layout.yaml").write_text(json.dumps(said))
-    recorded = executed("your-system", PARAMETERS["your-system"], tmp_path)
-    own, points = recorded("your_layout.csv").iloc[0], recorded("your_candidates.csv")
-    same = {"model": "llama3_70b", "system": "mi300x", "zero": 1, "sequence_parallel": True, "global_batch": 16}
-    ours = simulate("1f1b", 2, tp=2, dp=4, overlap_backward=True, **same).to_dict()
-    assert own.iteration_s == pytest.approx(ours["iteration_s"])
-    plain = recorded("your_layouts.csv")
-    sizes = {(one.pp, one.tp, one.dp, one.recompute) for one in plain.itertuples()}
-    assert sizes == {(pp, tp, 16 // (pp * tp), word) for pp in (2, 4) for tp in (1, 2) for word in ("none", "full")}
-    assert points.groupby(["pp", "tp", "recompute"]).size().eq(3).all()
-    assert (points.fits == (points.peak_memory_bytes <= 0.4 * 2**40)).all()
-    assert 0 < points.fits.sum() < len(points)
-    tight = is_tight(points.peak_memory_bytes, points.memory_capacity_bytes)
-    assert (points.room == np.where(tight, "tight", np.where(points.fits, "yes", "no"))).all()
-    best = recorded("your_best.csv")
-    assert best.fits.all()
-    assert best.iteration_s[0] == points.iteration_s[points.fits].min()
-    advice, base = recorded("your_advice.json"), plain[plain.fits].iteration_s.min()
-    assert 0 < int(advice["error"]) < 100
-    cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
-    printed = next(cell.outputs[0].text for cell in cells if cell.id == "answer")
-    assert printed == "{fastest}\n{base}\n".format(**advice)
-    assert f"{base:.4g} s)" in advice["base"]
-    roles = recorded("your_advice.csv").set_index("role")
-    assert roles.iteration_s["fastest"] == best.iteration_s[0]
-    assert set(roles.sure) <= {"not measured", "a tie"}  # there are no runs on this GPU
-    assert best.against_base[0] == pytest.approx(best.iteration_s[0] / base - 1)
-    choices = recorded("your_schedules.csv").set_index(["pp", "choice"])
-    assert choices.iteration_s[4, "fastest that fits"] == points.query("fits and pp == 4").iteration_s.min()
-    facts = recorded("your_layouts.json")
-    assert (facts["tried"], facts["fitting"]) == (len(plain), plain.fits.sum())
+@of("which-layout")
+@pytest.mark.filterwarnings("ignore::ppmodel.points.effect.NoEffectWarning")  # layers that are even anyway
+def test_which_layout(recorded):
+    """The answers are single simulations that fit; a step is that of its change; cases say what layouts are worth."""
+    answers, facts = recorded("which_answers.csv"), recorded("which.json")
+    best = answers.iloc[0]
+    assert (answers.peak_memory_bytes <= 60 * 2**30).all()
+    assert best.iteration_s <= 1.01 * answers.iteration_s[answers.is_run].min()
+    sizes = {name: int(best[name]) for name in ("tp", "cp", "dp", "microbatch_size", "zero")}
+    given = {"model": "llama3_8b", "system": "h100", "global_batch": 16, "sequence_parallel": best.tp > 1}
+    options = dict(part.split("=") for part in str(best.options).split() if "=" in part)
+    run = simulate(
+        (best.schedule, options), int(best.pp), recompute=best.recompute, layers=best["layers"], **given, **sizes
+    )
+    assert run.iteration_s == pytest.approx(best.iteration_s, rel=1e-9)
+    steps = recorded("which_steps.csv").set_index("step")
+    assert steps.iteration_s["recompute full"] > 1.2 * best.iteration_s
+    case = recorded("which_cases.csv").iloc[0]
+    assert facts["layout_gain"] == f"{100 * case.common:.1f} %"
+    assert f"{best.iteration_s:.4g} s" in facts["answer"]
 
 
 @of("tutorial")

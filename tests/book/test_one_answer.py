@@ -4,15 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 from commands import run
-from test_clusters import defaults
 
 import ppmodel
-from ppbook.clusters import Training
-from ppmodel.analysis import compare_overlapped, stated_overlap
+from ppbook.parameters import declared
 from ppmodel.measured.predict import predicted
-from ppmodel.specs import load_layout, load_model, load_system
+from ppmodel.specs import load_system
 
 ROOT = Path(__file__).parents[2]
 SIZE = {"tp": 8, "dp": 2, "zero": 1, "sequence_parallel": True, "global_batch": 1024}
@@ -45,18 +44,13 @@ def test_library_and_commands_agree(capsys, answer):
     assert predicted(ROW, load_system("h100"))["predicted_iteration_s"] == pytest.approx(answer, rel=1e-12)
 
 
-def test_pages_about_clusters_agree(answer):
-    """What to run, Your system and Beside the pipeline compute it in three ways, each at its own parameters."""
-    given = {"zero": 1, "sequence_parallel": True}
-    rows = Training(load_model("llama3_70b"), load_system("h100"), 64, 1024, given).compare(["1f1b"], 4, 8, 1)
+def test_plan_and_page_agree(answer):
+    """A plan in which all of it is fixed, and Beside the pipeline at its own parameters."""
+    fixed = {name: SIZE[name] for name in ("tp", "dp", "zero")} | {"pp": 4, "cp": 1, "microbatch_size": 1}
+    rows = ppmodel.plan(**ON, gpus=64, global_batch=1024, schedules="1f1b", fix=fixed | {"recompute": "none"})
     assert rows.iteration_s.tolist() == pytest.approx([answer], rel=1e-12)
-    yours, beside = defaults("your-system"), defaults("beside")
-    layout = load_layout(yours["layout"])
-    row = compare_overlapped(
-        ["1f1b"], layout.pp, stated_overlap(layout), tp=layout.tp, layout=layout, model=yours["model"],
-        system=yours["system"],
-    )  # fmt: skip
-    assert row.iteration_s.tolist() == pytest.approx([answer], rel=1e-12)
+    notebook = nbformat.read(ROOT / "notebooks" / "beside.ipynb", as_version=4)
+    beside = {name: parameter.value for name, parameter in declared(notebook).items()}
     asked = {name: beside[name] for name in (*SIZE, *ON)}
     assert (asked, beside["pp"]) == (SIZE | ON, 4)
 

@@ -466,11 +466,11 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
         (clone / name).symlink_to(ROOT / name)
     monkeypatch.setattr(build, "ROOT", clone)
     assert main(["reproduce", "--system", str(mine), "--memory-limit", "64 GiB", "--out", str(out)]) == 0
-    for page in ("runtime", "your-system"):
+    for page in ("runtime", "which-layout"):
         text = (out / "html" / "nb" / f"{page}.html").read_text()
         assert "my {own} system" in text
         assert str(tmp_path) not in text
-    assert "url=nb/your-system.html" in (out / "html" / "index.html").read_text()
+    assert "url=nb/which-layout.html" in (out / "html" / "index.html").read_text()
     assert "64 GiB" in text
     assert (out / "html" / "introduction.html").exists()
     assert {path.name for path in out.iterdir()} == {"html", "run.js"}
@@ -501,7 +501,7 @@ def shortened(given, folder):
 
 
 SMALL = {name: PARAMETERS[name] for name in ("memory", "runtime")}
-SMALL["your-system"] = {"pp": [4, 8], "tp": [4, 8], "cp": [1], "microbatch_size": [1], "schedules": ["gpipe", "v-half"]}
+SMALL["which-layout"] = PARAMETERS["which-layout"]
 _EMPTY = "from matplotlib.figure import Figure\n\nFigure(figsize=(1, 1))"
 _COPY = """import shutil
 from pathlib import Path

@@ -12,6 +12,8 @@ from ppmodel.cli.text import say
 @click.option("--system", metavar="NAME|FILE", help="Your system, in addition to the paper's.")
 @click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
 @click.option("--memory-limit", metavar="SIZE", help='Memory that a rank may use, such as "64 GiB" (default: all).')
+@click.option("--gpus", type=arguments.count(2**20), metavar="N", help="GPUs of the plan that your book begins with.")
+@click.option("--global-batch", type=arguments.count(2**24), metavar="N", help="Sequences of its iterations.")
 @click.option(
     "--out",
     type=click.Path(),
@@ -22,10 +24,10 @@ from ppmodel.cli.text import say
     "--jobs", type=arguments.count(), default=2, metavar="N", help="Number of notebooks to run at once (default 2)."
 )
 @arguments.cell_limit
-def reproduce_command(system, model, memory_limit, out, jobs, cell_limit):
+def reproduce_command(out, jobs, cell_limit, **given):
     """Run every notebook and build the book; for your own system or model, a separate book."""
     require_folder(out)
     from ppbook.build import reproduce
 
-    page = reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs, time_limit=cell_limit)
+    page = reproduce(out=out, jobs=jobs, time_limit=cell_limit, **given)
     say(f"the book is {page}")
