@@ -9,7 +9,8 @@ from matplotlib.colors import CenteredNorm, LogNorm, Normalize
 from ppmodel.plot import style
 from ppmodel.plot.themes import ON_LIGHT, ink_on
 
-_ROW, _BARE_ROW, _COLUMN = 0.27, 0.17, 0.62  # inches of a cell; of one without text; across
+_ROW, _BARE_ROW, _COLUMN = 0.27, 0.17, 0.62  # inches of a cell; of one without text; across, at least
+_LINE, _LETTER = 0.12, 0.075  # inches of a further line of text, and of a letter
 _WIDEST = 1.15  # page widths
 _MANY = 20  # rows: from here on, columns are named above them too
 _FILLED = 0.86  # of a cell, by the widest number
@@ -75,7 +76,10 @@ def plot_heatmap(
     # on a phone, names may stand above their cells, in lines of their own
     above = style.on_phone() and not bare and (max(map(len, row_names)) > _NAME or len(columns) > _NAME // 2)
     step = 1 + above
-    figure, axes = _axes(len(panels), len(columns), step * len(rows) * (_BARE_ROW if bare else _ROW))
+    lines = [text.split("\n") for text in frame.written]
+    row = _BARE_ROW if bare else _ROW + _LINE * (max(map(len, lines)) - 1)
+    across = max(_COLUMN, _LETTER * max(len(line) for text in lines for line in text))
+    figure, axes = _axes(len(panels), len(columns), step * len(rows) * row, across)
     norm, canvas = _norm(frame[value], limits, centre, log), figure.canvas
     # seaborn draws the whole figure after each panel, to see whether labels overlap: on this canvas, nothing is drawn
     FigureCanvasBase(figure)
@@ -115,12 +119,12 @@ def plot_heatmap(
     return titled
 
 
-def _axes(panels, columns, height):
+def _axes(panels, columns, height, across):
     """A figure with panels side by side, as wide as cells need and the page allows; stacked on a phone."""
     if style.on_phone():
         size = (style.page_width(), panels * (height + 0.9) + 0.6)
         return plt.subplots(panels, 1, figsize=size, squeeze=False)
-    size = (min(panels * (_COLUMN * columns + 0.4) + 2.0, _WIDEST * style.page_width()), height + 1.7)
+    size = (min(panels * (across * columns + 0.4) + 2.0, _WIDEST * style.page_width()), height + 1.7)
     return plt.subplots(1, panels, figsize=size, squeeze=False)
 
 

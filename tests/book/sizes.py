@@ -26,6 +26,13 @@ PARAMETERS = {
         "system": "mid_cp_slow_nw",
     },
     "hanayo": {"pp": 4, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
+    "choose": {
+        "pp": 4,
+        "multiples": [1, 4],
+        "ratios": [0.1],
+        "memories": [0.8, 1.0],
+        "schedules": ["1f1b", "zb-h1", "v-half"],
+    },
     "systems": {"models": ["paper"], "systems": ["dgx_a100"], "pp": 4, "microbatches": 8},
     "which-layout": {
         "model": "llama3_8b",

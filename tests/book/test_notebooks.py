@@ -126,6 +126,18 @@ def test_hanayo(recorded):
     assert "table1_slow_nw_fast_cp" not in facts
 
 
+@of("choose")
+def test_choose(recorded):
+    """Each cell has the simplest of the fastest schedules that fit; every one of them is a leaf with a link."""
+    cells = recorded("choose.csv").set_index(["limit", "multiple"])
+    assert set(cells.schedule[0.8]) == {"v-half"}
+    assert (cells.memory <= cells.index.get_level_values("limit")).all()
+    thirds = {"forward": 1, "input_grad": 1, "weight_grad": 1, "comm": 0.1}
+    plain, split = (simulate(name, 4, 4, **thirds).makespan_s for name in ("1f1b", "zb-h1"))
+    assert (cells.schedule[1.0, 1] == "zb-h1") == (split < 0.99 * plain)
+    assert cells.share[1.0, 1] <= min(split / plain - 1, 0) + 0.01
+
+
 @of("systems")
 def test_systems(recorded):
     """What a stage takes, and how many values are of which kind."""
