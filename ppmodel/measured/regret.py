@@ -5,6 +5,8 @@ rule lists them, best first. Whoever follows it runs the first; where that faile
 and no time.
 """
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 
@@ -22,6 +24,8 @@ CELL = "hidden", "layers", "gpus", "sequence", "global_batch"
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
 """The columns of a layout, besides, that a rule may look at."""
+
+_NEAR, _MOST_TP = ("tp", "cp", "microbatch_size"), 8
 
 FITTING = FITS[:2]
 """Layouts that are predicted to fit, tightly or not; rules choose among these."""
@@ -157,3 +161,43 @@ def of_other_models(layouts, files, start, system):
         if len(group):
             seconds[group.index] = Batch(list(group.row), start).seconds([with_values(start, refit)])[0]
     return seconds
+
+
+def alternatives(row):
+    """Rows with the model, GPUs, batch and schedule of a row, and other sizes of its groups.
+
+    Parameters
+    ----------
+    row : dict of str to str
+        From `read_rows`.
+
+    Returns
+    -------
+    list of dict of str to str
+        The row itself first; tensor groups, of up to eight, context groups and microbatches are half, as, or twice as
+        large, pp as layers divide, with one chunk or as many as the row has. Some may be refused, or not fit.
+
+    Examples
+    --------
+    >>> row = dict.fromkeys(("tp", "cp", "microbatch_size", "chunks"), "1") | {"gpus": "2", "layers": "4"}
+    >>> [(other["tp"], other["pp"], other["dp"]) for other in alternatives(row | {"global_batch": "2"})][:3]
+    []
+    """
+    gpus, layers, batch, *near = (int(row[name]) for name in ("gpus", "layers", "global_batch", *_NEAR))
+    listed, near = [row], [[size // 2, size, 2 * size] for size in near]
+    for pp, tp, cp, size in product(range(1, layers + 1), *near):
+        if not 0 < tp <= _MOST_TP or 0 in (cp, size):
+            continue
+        dp, rest = divmod(gpus, tp * cp * pp)
+        whole = next((count for count in (layers, layers + 2) if count % pp == 0), 0)  # as `rows._layers`
+        if rest or not whole or batch % (dp * size):
+            continue
+        per_rank, is_whole = whole // pp, batch // (dp * size) % pp == 0
+        for count in sorted({1, int(row["chunks"])} if pp > 1 and is_whole else {1}):
+            if per_rank % count:
+                continue
+            name = "interleaved-1f1b" if count > 1 else "1f1b"
+            sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "microbatch_size": size, "chunks": count}
+            spread = {"sequence_parallel": str(tp > 1).lower(), "schedule": name}
+            listed.append(row | {key: str(value) for key, value in sizes.items()} | spread)
+    return listed
