@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 LONGEST_CELL = 25
@@ -121,3 +122,33 @@ def test_notebooks_import_what_they_use(path):
     imported = {alias.asname or alias.name for node in imports for alias in node.names}
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
     assert imported <= used
+
+
+def words_of(text):
+    """Words of prose: without code, directives and markup; a number that is put in is one."""
+    text = re.sub(r"\{\{.*?\}\}", "0", text)
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r":::.*|<[^>]+>", "", text)
+    return len(re.findall(r"[A-Za-z0-9][\w'’.,-]*", text))
+
+
+def test_the_main_path_is_short():
+    """At most 35 pages before the appendix, 25,000 words, 1,200 to a page and 500 to the first."""
+    contents = YAML(typ="safe").load(ROOT / "book" / "_toc.yml")
+    parts = [part["chapters"] for part in contents["parts"] if part["caption"] != "Appendix"]
+    chapters = [chapter for part in parts for chapter in part]
+    pages = [entry["file"] for chapter in chapters for entry in (chapter, *chapter.get("sections", ()))]
+    words = {"index": words_of((ROOT / "book" / "index.md").read_text())}
+    for page in pages:
+        if page.startswith("nb/"):
+            cells = nbformat.read(ROOT / "notebooks" / f"{page[3:]}.ipynb", as_version=4).cells
+            prose = [
+                cell.source for cell in cells if cell.cell_type == "markdown" or cell.source.startswith("%%published")
+            ]
+            words[page] = sum(map(words_of, prose))
+        else:
+            words[page] = words_of((ROOT / "book" / f"{page}.md").read_text())
+    assert len(words) <= 35
+    assert words["index"] <= 500
+    assert max(words.values()) <= 1200, max(words, key=words.get)
+    assert sum(words.values()) <= 25_000

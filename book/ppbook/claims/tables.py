@@ -154,27 +154,6 @@ def outcome_table(claims, judgements):
     return pd.DataFrame(rows, columns=["claim", "id", "anchor", "axis", "value", "margin"])
 
 
-def marked_list(headlines):
-    """The claims with their verdicts as a list in MyST, for a page to include.
-
-    Parameters
-    ----------
-    headlines : DataFrame
-        From `headline_table`.
-
-    Returns
-    -------
-    str
-        One item per claim: the sign of its verdict, its statement, the verdict and what decides it, and a link.
-    """
-    items = []
-    for claim in headlines.itertuples():
-        verdict = f"{claim.verdict}: {claim.decides}" if claim.axis else claim.verdict
-        link = f"{{doc}}`{claim.title} </{claim.page}>`"
-        items.append(f"- {MARKS[claim.verdict]} {claim.statement} *{verdict[0].upper()}{verdict[1:]}* ({link}).")
-    return ":::{div} claim-marks\n" + "\n".join(items) + "\n:::\n"
-
-
 def verdict_page(headlines, claims, judgements):
     """The verdicts as a coloured table in MyST, and the rows behind each, which unfold.
 
