@@ -172,7 +172,7 @@ def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1, d
         As in `zb_1p`, except that the limit is 2S by default.
     delays : tuple of numbers, optional
         What a message over the link behind each rank takes, or over every link: the order is then that of
-        `slack.slack_order` (PipeMorph), which has no limit.
+        `slack.slack_order` (PipeMorph), within the limit if there is one.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1, d
     Raises
     ------
     ScheduleError
-        As for `zb_1p`; also for delays of another number of links, or with a limit.
+        As for `zb_1p`; also for delays of another number of links.
 
     Examples
     --------
@@ -196,9 +196,9 @@ def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1, d
     links = max(num_ranks - 1, 1)
     rule = f"must be one time, or one for each link, {links}"
     require(len(delays) in (1, links), "delays", option_text(delays), rule, "give as many")
-    require(limit is None, "limit", limit, "does not apply with delays", "leave out one of them")
     delays = (delays * links)[: num_ranks - 1] if len(delays) == 1 else delays[: num_ranks - 1]
-    kind = slack_order(num_ranks, num_microbatches, times[:3], delays)
+    most = limit and max(1, floor(limit / max(1, held)))
+    kind = slack_order(num_ranks, num_microbatches, times[:3], delays, most)
     return _in_order("zb-2p", np.array(kind, dtype=np.int32), held)
 
 

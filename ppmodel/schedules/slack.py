@@ -2,7 +2,7 @@
 
 A rank begins with forwards, and with more of them the slower the links behind it: each hides the way of one message.
 Then it takes the first that is there of the next input gradient, forward and weight gradient. What a link's messages
-take is known when the order is made; memory is not limited.
+take is known when the order is made. Memory is not limited, unless a limit is given.
 """
 
 from heapq import heappop, heappush
@@ -13,8 +13,8 @@ from ppmodel.ops import OpKind
 _BY_PRIORITY = OpKind.I, OpKind.F, OpKind.W
 
 
-def warm_up(num_microbatches, forward, delays):
-    """Forwards of each rank before its first backward: one on the last, and then the slack of each link more.
+def warm_up(most, forward, delays):
+    """Forwards of each rank before its first backward, at most `most`: one on the last, then each link's slack more.
 
     Examples
     --------
@@ -23,11 +23,11 @@ def warm_up(num_microbatches, forward, delays):
     """
     forwards = [1]
     for delay in reversed(delays):
-        forwards.append(min(num_microbatches, forwards[-1] + ceil(delay / forward) + 2))
+        forwards.append(min(most, forwards[-1] + ceil(delay / forward) + 2))
     return forwards[::-1]
 
 
-def slack_order(num_ranks, num_microbatches, times, delays):
+def slack_order(num_ranks, num_microbatches, times, delays, limit=None):
     """Kinds of each rank's operations in PipeMorph's order.
 
     Parameters
@@ -37,6 +37,8 @@ def slack_order(num_ranks, num_microbatches, times, delays):
         Forward, input gradient and weight gradient.
     delays : tuple of num_ranks - 1 numbers
         Of the links between neighbouring ranks, in both directions, in the unit of `times`.
+    limit : int, optional
+        Microbatches between their forward and their weight gradient on a rank.
 
     Returns
     -------
@@ -44,7 +46,8 @@ def slack_order(num_ranks, num_microbatches, times, delays):
         Each kind takes the microbatches in order.
     """
     seconds = dict(zip((OpKind.F, OpKind.I, OpKind.W), times, strict=True))
-    warm_ups, order = warm_up(num_microbatches, times[0], delays), [[] for _ in range(num_ranks)]
+    most, order = min(num_microbatches, limit or num_microbatches), [[] for _ in range(num_ranks)]
+    warm_ups = warm_up(most, times[0], delays)
     arrived = [{kind: [] for kind in seconds} for _ in range(num_ranks)]  # when what each operation needs is there
     arrived[0][OpKind.F] = [0] * num_microbatches
     taken, free = [dict.fromkeys(seconds, 0) for _ in range(num_ranks)], [0] * num_ranks
@@ -58,6 +61,8 @@ def slack_order(num_ranks, num_microbatches, times, delays):
                 ready = [kind for kind in ready if kind == OpKind.F]
             elif not count[OpKind.I]:  # after its warm-up, a rank waits for its first input gradient
                 ready = [kind for kind in ready if kind == OpKind.I]
+            if count[OpKind.F] - count[OpKind.W] == most:
+                ready = [kind for kind in ready if kind != OpKind.F]
             if now < free[rank] or not ready:
                 continue
             kind, left = ready[0], left - 1

@@ -215,10 +215,14 @@ def test_pipemorphs_warm_up_covers_the_delay_of_each_link():
     assert of(slow) < of(build("zb-2p", 4, 24, delays=(0,))) < of(build("zb-2p", 4, 24))
 
 
-@pytest.mark.parametrize(
-    ("options", "field"), [({"delays": (1, 2)}, "delays"), ({"delays": (1,), "limit": 4}, "limit")]
-)
-def test_delays_that_do_not_suit_are_refused(options, field):
-    """As many as there are links, and without a limit of memory."""
-    with refused(ScheduleError, field):
-        build("zb-2p", 4, 8, **options)
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_pipemorphs_order_keeps_a_limit(limit):
+    """No rank holds more microbatches, whatever the links take."""
+    for delays in ((0,), (0, 7, 3)):
+        assert peak_activations(build("zb-2p", 4, 8, delays=delays, limit=limit)).max() <= limit
+
+
+def test_delays_are_those_of_the_links():
+    """One for all of them, or one for each."""
+    with refused(ScheduleError, "delays"):
+        build("zb-2p", 4, 8, delays=(1, 2))
