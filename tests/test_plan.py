@@ -46,13 +46,13 @@ def test_pruned_is_as_good_as_exhaustive(limit):
     given = SMALL | {"gpus": 4, "schedules": ["1f1b", "zb-v"], "memory_limit": limit, "within": 0.5}
     given["fix"] = {"microbatch_size": 1}
     question = asked(**given)
-    pruned, exhaustive, limits = search(question), list(every_candidate(question)), Limits(question.within)
+    pruned, exhaustive, limits = search(question), list(every_candidate(question)), Limits(question)
     limits.add(exhaustive)
     for is_run, best in limits.best.items():
         of_kind = [candidate.iteration_s for candidate in pruned if candidate.is_run is is_run]
-        if best.iteration_s <= limits.most_s(is_run):
+        if limits.keeps(best):
             assert min(of_kind) == pytest.approx(best.iteration_s, rel=1e-12)
-    wanted = [candidate for candidate in exhaustive if candidate.iteration_s <= limits.most_s(candidate.is_run)]
+    wanted = list(filter(limits.keeps, exhaustive))
     assert {same(candidate) for candidate in pruned if candidate.recompute in ("none", "full")} <= set(
         map(same, wanted)
     )

@@ -12,6 +12,7 @@ import numpy as np
 from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
 from ppmodel.errors import PPModelError, SweepError
+from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
@@ -24,6 +25,9 @@ from ppmodel.sweep.versions import versions
 
 _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
+
+_LONGEST = 1.25
+"""How much longer than the fastest, if that is tight, one that is not may take to be looked for."""
 
 _LONG = 10**7  # operations, for which compiled code is worth loading
 
@@ -79,31 +83,42 @@ class Limits:
 
     Parameters
     ----------
-    within : float
-        As in `Question`.
+    question : Question
 
     Notes
     -----
-    The rest is looked for only where it is faster than the best that the framework runs.
+    The rest is looked for only where it is faster than the best that the framework runs. If the fastest is tight, so is
+    the fastest that is not, as long as it takes at most a quarter longer.
     """
 
-    def __init__(self, within):
-        self.within, self.best = within, {}
+    def __init__(self, question):
+        self.within, self.best, self.roomy = question.within, {}, {}
+        self.roomy_bytes = question.system.memory_capacity_bytes * (1 - memory_margin())
+
+    def is_tight(self, candidate):
+        """Whether a candidate fits by less than predictions of memory are off."""
+        return candidate.peak_bytes > self.roomy_bytes
 
     def add(self, candidates):
         """Take note of candidates; whether one of them is the best of its kind so far."""
         before = dict(self.best)
         for entry in candidates:
-            best = self.best.setdefault(entry.is_run, entry)
-            if entry.iteration_s < best.iteration_s:
-                self.best[entry.is_run] = entry
+            for best in (self.best,) if self.is_tight(entry) else (self.best, self.roomy):
+                if entry.is_run not in best or entry.iteration_s < best[entry.is_run].iteration_s:
+                    best[entry.is_run] = entry
         return self.best != before
 
-    def most_s(self, is_run):
+    def most_s(self, is_run, is_tight=False):
         """Candidates of a kind that take longer are not looked for."""
-        best_s = {kind: candidate.iteration_s for kind, candidate in self.best.items()}
-        most_s = best_s.get(is_run, np.inf) * (1 + self.within)
-        return most_s if is_run else min(most_s, best_s.get(True, np.inf))
+        best_s, roomy_s = (best[is_run].iteration_s if is_run in best else np.inf for best in (self.best, self.roomy))
+        most_s = best_s * (1 + self.within)
+        if not is_run:
+            return min(most_s, self.best[True].iteration_s if True in self.best else np.inf)
+        return most_s if is_tight else max(most_s, min(roomy_s * (1 + self.within), best_s * _LONGEST))
+
+    def keeps(self, candidate):
+        """Whether a candidate is looked for."""
+        return candidate.iteration_s <= self.most_s(candidate.is_run, self.is_tight(candidate))
 
 
 def entries_of(question):
@@ -175,7 +190,7 @@ def evaluate(question, entries, limits):
         graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
         seconds = makespans(graph, [point.costs for point in points]).tolist()
         candidates += [entry._replace(iteration_s=time_s) for (entry, _), time_s in zip(members, seconds, strict=True)]
-    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_run)]
+    return list(filter(limits.keeps, candidates))
 
 
 def _fitting(question, entry, most_s):
@@ -259,7 +274,7 @@ class _Search:
     """The entries of a question, and what is still looked for; each process has its own."""
 
     def __init__(self, question):
-        self.question, self.limits, self.entries = question, Limits(question.within), entries_of(question)
+        self.question, self.limits, self.entries = question, Limits(question), entries_of(question)
 
     def chunk(self, first, last):
         """The candidates of some entries."""
@@ -338,7 +353,7 @@ def search(question, on_better=None, workers=None, scheduler=None):
     candidates = [entry for number in sorted(by_chunk) for entry in by_chunk[number]]
     if not candidates:
         _refuse(question, here.entries)
-    return [entry for entry in candidates if entry.iteration_s <= limits.most_s(entry.is_run)]
+    return list(filter(limits.keeps, candidates))
 
 
 def _refuse(question, entries):
