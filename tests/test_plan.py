@@ -2,13 +2,15 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 from refusals import refused
 
 import ppmodel as pp
-from ppmodel.planning import Candidate, asked, search
+from ppmodel.planning import Candidate, asked, front, search
 from ppmodel.planning.answer import Plan
 from ppmodel.planning.candidates import all_sizes, cases_at, ways
+from ppmodel.planning.risk import chances
 from ppmodel.planning.search import Limits
 from ppmodel.points import resolve, rows_of
 from ppmodel.points.grid import resolve_point
@@ -81,6 +83,43 @@ def test_steps_lead_away_from_the_best_only_where_it_is_no_better_or_does_not_fi
     fitting = steps[steps.refused.isna() & steps.fits.eq(True) & ~steps.step.isin(["ZB-V", "DualPipeV"])]
     assert len(fitting) > 3
     assert fitting.over.min() >= -0.011
+
+
+def test_the_front_holds_less_and_takes_longer():
+    """Each has less memory than the one before, and nothing that holds as little is faster."""
+    question = asked(**SMALL, schedules=["1f1b"], fix={"cp": 1, "microbatch_size": 1})
+    fastest = front(question)
+    held, seconds = ([getattr(entry, name) for entry in fastest] for name in ("peak_bytes", "iteration_s"))
+    assert len(fastest) > 2
+    assert held == sorted(held, reverse=True)
+    assert seconds == sorted(seconds)
+
+
+def test_chances_follow_times_and_ranges():
+    """They sum to 1; who is always faster is first; a wide range makes any order possible."""
+    seconds = np.array([[1.0, 1.1], [1.02, 1.12], [2.0, 2.2]])
+    narrow, wide = chances(seconds, (0.999, 1.001)), chances(seconds, (0.5, 2.0))
+    assert narrow.tolist() == [1.0, 0.0, 0.0]
+    assert wide.sum() == pytest.approx(1.0)
+    assert 0 < wide[2] < wide[1] < 0.5
+    assert np.isnan(chances(seconds, None)).all()
+
+
+def test_a_slow_device_and_jitter_cost_time():
+    """Every disturbed run of an answer takes longer than the undisturbed one, at most as much as a slow run."""
+    question = asked(**SMALL, schedules=["1f1b"], fix={"pp": 2, "cp": 1})
+    answers = Plan(question, search(question))
+    risk = answers.risk
+    assert ((risk.disturbed_s / risk.iteration_s - 1).between(0.0, 0.15)).all()
+    assert risk.chance.sum() == pytest.approx(1.0)
+
+
+def test_a_tight_best_is_not_alone():
+    """If the fastest leaves less free than predictions are off, the fastest that leaves more is among the answers."""
+    question = asked(**SMALL, schedules=["1f1b"], memory_limit="60 GiB", within=0.0)
+    limits, answers = Limits(question), Plan(question, search(question)).answers
+    usual = [candidate for candidate in answers if candidate.is_run]
+    assert not all(map(limits.is_tight, usual))
 
 
 def test_a_limit_below_the_weights_is_refused():

@@ -9,6 +9,7 @@ from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 from ppmodel.errors import PPModelError
 
+_PICTURES = ".svg", ".png", ".pdf"
 _LIMITED = "tp", "pp", "cp", "ep", "dp"
 
 
@@ -42,6 +43,9 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 @click.option(
     "--explain", type=arguments.count(1000), default=1, metavar="ROW", help="The answer to explain (default: 1)."
 )
+@click.option(
+    "--pareto", type=arguments.Output(), metavar="FILE", help="Also draw time against memory, as .svg, .png or .pdf."
+)
 @click.option("--workers", type=arguments.count(1024), metavar="N", help="Search in N processes on this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Search on a Dask cluster instead, such as tcp://host:8786.")
 @arguments.launch_option
@@ -49,23 +53,24 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 @click.option(
     "--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the answers to a CSV file."
 )
-def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file, **given):
+def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file, pareto, **given):
     """Find the fastest layout and schedule for a model on some GPUs.
 
     Tries tensor, pipeline, context, expert and data parallelism, ZeRO, microbatch sizes, recomputation, the division of
     layers, and every schedule with its options; prunes by exact lower bounds, and simulates the rest. You see the best
     with its range, the answers within 5 % of it that differ in what matters, what one step in each dimension would
-    cost, and what bounds the time. What the framework does not run
-    as modelled is listed apart.
+    cost, and what bounds the time. What the framework does not run as modelled is listed apart.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4).
 
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
-    from ppmodel.cli.planned import plan_dict, planned_text
+    from ppmodel.cli.planned import drawn_front, front_text, plan_dict, planned_text
     from ppmodel.export import write_rows
     from ppmodel.planning import planned
 
+    if pareto is not None and not pareto.endswith(_PICTURES):
+        raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
     fixed, schedules = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
     shown = _show_best if sys.stderr.isatty() else None
@@ -76,6 +81,9 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv")
     result = plan_dict(plan, explain - 1) if as_json else {}
     text = "" if as_json else planned_text(plan, rows, explain - 1)
+    if pareto is not None:
+        front = drawn_front(plan, pareto, given["workers"], given["scheduler"])
+        result, text = result | {"front": front}, f"{text}\n\n{front_text(front)}"
     if launch is not None:
         from ppmodel.cli.launched import launched
 

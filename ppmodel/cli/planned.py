@@ -102,6 +102,42 @@ def _explained(plan, row, place):
 
 
 def plan_dict(plan, place):
-    """A plan as plain values: the answers, and the steps from one of them."""
-    records = [json.loads(frame.to_json(orient="records")) for frame in (plan.frame, plan.steps(place))]
-    return {"answers": records[0], "explained": place + 1, "steps": records[1]}
+    """A plan as plain values: the answers, their risk, and the steps from one of them."""
+    answers, risk, steps = map(_records, (plan.frame, plan.risk, plan.steps(place)))
+    return {"answers": answers, "risk": risk, "explained": place + 1, "steps": steps}
+
+
+def _records(frame):
+    return json.loads(frame.to_json(orient="records"))
+
+
+def drawn_front(plan, file, workers, scheduler):
+    """Draw the fastest answers under ever lower limits of memory; their rows."""
+    from ppmodel.planning import front
+    from ppmodel.plot import plot_scatter
+
+    question = plan.question
+    rows = plan.rows(front(question, workers, scheduler))
+    rows = rows.assign(
+        gib=rows.peak_memory_bytes / 2**30, front=True, name=[_layout_text(row) for _, row in rows.iterrows()]
+    )
+    title = f"{question.model.name} on {question.gpus} GPUs of {question.system.name}"
+    figure = plot_scatter(
+        rows, "gib", "iteration_s", title, name="name", front="front", log=(),
+        labels={"gib": "memory (GiB)", "iteration_s": "iteration (s)"},
+    )  # fmt: skip
+    figure.savefig(file)
+    return _records(rows.drop(columns=["front"]))
+
+
+def front_text(rows):
+    """The rows of a front as lines."""
+    cells = [["fastest with less memory", "GiB", "iteration (s)"]]
+    cells += [[row["name"], f"{row['gib']:.4g}", f"{row['iteration_s']:.4g}"] for row in rows]
+    return aligned(cells, right=(1, 2))
+
+
+def _layout_text(row):
+    sizes = ", ".join(f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1)
+    again = "" if row.recompute == "none" else f", recompute {row.recompute}"
+    return f"{plain(row.label)}: {sizes}{again}"

@@ -2,5 +2,6 @@
 
 from ppmodel.planning.answer import EQUAL, Plan, plan, planned
 from ppmodel.planning.available import NOWHERE, frameworks_of, runs_as_modelled
+from ppmodel.planning.front import front
 from ppmodel.planning.question import Question, asked
 from ppmodel.planning.search import Candidate, search

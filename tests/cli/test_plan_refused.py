@@ -33,7 +33,7 @@ BAD = [
     {"--system": "a100", "--fix": "precision=fp8"}, {"--model": "llama3_405b"}, {"--gpus": "37", "--global-batch": "4"},
     {"--model": "mixtral_8x7b", "--fix": "ep=3"}, {"--explain": "500"}, {"--fix": "pp=8", "": "chunks=10"},
     {"--csv": "missing/folder/out.csv"}, {"--schedules": "hanayo", "--fix": "pp=2"},
-    {"--workers": "2", "--scheduler": "x"},
+    {"--workers": "2", "--scheduler": "x"}, {"--pareto": "front.txt"},
 ]  # fmt: skip
 
 

@@ -1,0 +1,44 @@
+"""The Pareto front of a question: the fastest candidate under ever lower limits of memory."""
+
+from dataclasses import replace
+
+from ppmodel.errors import PPModelError
+from ppmodel.planning.search import search
+
+_LESS, _MOST = 0.95, 12
+
+
+def front(question, workers=None, scheduler=None):
+    """Find the fastest candidates that the framework runs, each with less memory than the one before.
+
+    Parameters
+    ----------
+    question : Question
+    workers, scheduler : optional
+        As in `search`.
+
+    Returns
+    -------
+    list of Candidate
+        At most 12; each holds at least 5 % less than the one before, and is the fastest that does.
+
+    Examples
+    --------
+    >>> from ppmodel.planning import asked
+    >>> fastest = front(asked("llama3_8b", "h100", 8, 16, schedules="1f1b", fix={"tp": 2, "cp": 1}))
+    >>> [later.iteration_s >= sooner.iteration_s for sooner, later in zip(fastest, fastest[1:])]  # doctest: +ELLIPSIS
+    [True, ...]
+    """
+    fastest, limit = [], question.system.memory_capacity_bytes
+    while len(fastest) < _MOST:
+        system = replace(question.system, memory_capacity_bytes=limit)
+        try:
+            candidates = search(replace(question, system=system, within=0.0), None, workers, scheduler)
+        except PPModelError:  # nothing fits any more
+            break
+        usual = [candidate for candidate in candidates if candidate.is_run]
+        if not usual:
+            break
+        fastest.append(min(usual, key=lambda candidate: (candidate.iteration_s, candidate.peak_bytes)))
+        limit = fastest[-1].peak_bytes * _LESS
+    return fastest
