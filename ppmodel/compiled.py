@@ -9,13 +9,13 @@ import os
 import sys
 import warnings
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 
 import numpy as np
 
 from ppmodel.errors import PPModelError
+from ppmodel.kept import cached_property
 
 LARGE = 2**18
 """From about this many operations on, a compiled loop is faster than a plain one even if Numba must be loaded first."""

@@ -1,8 +1,25 @@
-"""Recent results of a function, as many as fit into a number of operations."""
+"""What was computed once: recent results of a function, as many as fit into a number of operations, and properties."""
 
+import functools
+import sys
 from collections import OrderedDict
 from functools import wraps
 from threading import Lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    cached_property = functools.cached_property
+else:
+
+    class cached_property(functools.cached_property):  # noqa: N801
+        """Without a lock, which all instances share, and which a process that is forked meanwhile never gets."""
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self.attrname] = self.func(instance)
+            return value
+
 
 MOST_OPERATIONS, MOST_RESULTS = 2**22, 1024
 """Limits of what is kept of one function. A table takes 21 bytes per operation; with dependencies, graph and

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
-_TABLE = {"errors", "ops", "grid", "compiled", "kernels", "tables"}
+_TABLE = {"kept", "errors", "ops", "grid", "compiled", "kernels", "tables"}
 _GRAPH = {
     "errors",
     "ops",
@@ -24,23 +24,23 @@ _GRAPH = {
     "metrics",
 }
 MAY_IMPORT = {
+    "kept": set(),
     "errors": set(),
     "ops": {"errors"},
-    "compiled": {"errors"},
+    "compiled": {"errors", "kept"},
     "kernels": {"ops", "compiled"},
     "grid": set(),
     "given": set(),
-    "kept": set(),
     "files": {"errors"},
     "tables": _TABLE - {"tables"},
     "formulas": {"errors"},
     "schedules": {"errors", "files", "ops", "compiled", "kernels", "tables", "formulas", "given", "kept"},
     "specs": {"errors", "files", "given"},
-    "costs": {"errors", "given", "ops", "compiled", "kernels", "specs"},
+    "costs": {"errors", "given", "kept", "ops", "compiled", "kernels", "specs"},
     "simulation": {"errors", "ops", "compiled", "kernels", "kept", "tables", "costs"},
     "metrics": {"errors", "ops", "compiled", "kernels", "tables", "costs", "simulation"},
     "noise": {"errors", "ops", "compiled", "kernels", "simulation", "metrics"},
-    "optimum": {"errors", "ops", "tables", "schedules", "costs", "simulation", "metrics"},
+    "optimum": {"errors", "kept", "ops", "tables", "schedules", "costs", "simulation", "metrics"},
     "export": _TABLE | {"files", "costs", "simulation", "metrics"},
     "points": _GRAPH,
     "analysis": _GRAPH | {"noise", "points", "formulas", "optimum"},

@@ -6,7 +6,7 @@ calibration, or a sweep over systems, computes the work only once, and the layer
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ from ppmodel.costs.work import (
     runs_again,
 )
 from ppmodel.errors import CostError
+from ppmodel.kept import cached_property
 from ppmodel.specs.recompute import KEEPS
 
 NUM_PHASES, NOTHING = 4, -1

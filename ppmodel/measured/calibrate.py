@@ -2,7 +2,6 @@
 
 from collections import ChainMap, Counter
 from difflib import get_close_matches
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import PPModelError, shown
+from ppmodel.kept import cached_property
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by, with_spread

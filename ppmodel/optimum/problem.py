@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import lcm
 
 import numpy as np
 
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
+from ppmodel.kept import cached_property
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph

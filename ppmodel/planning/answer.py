@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ppmodel.kept import cached_property
 from ppmodel.measured import is_tight
 from ppmodel.planning.available import frameworks_of
 from ppmodel.planning.question import Question, asked

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 
 from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError, did_you_mean
+from ppmodel.kept import cached_property
 from ppmodel.points import Point, as_model, as_system
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import as_case, as_cases, built

@@ -2,13 +2,13 @@
 
 from __future__ import annotations  # help() shows types by their names
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppmodel import metrics
 from ppmodel.costs import cell_streams_of, microbatch_sequences
+from ppmodel.kept import cached_property
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for
 from ppmodel.points.rows import memory_columns, table_columns, timed

@@ -6,12 +6,11 @@ the graph; the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; a 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from ppmodel.errors import CostError, PPModelError
-from ppmodel.kept import kept
+from ppmodel.kept import cached_property, kept
 from ppmodel.kernels.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.kernels.tables import renumbered
 from ppmodel.ops import OpKind

@@ -3,7 +3,7 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from ppmodel.compiled import VECTORISED
 from ppmodel.errors import TableError
 from ppmodel.grid import Grid
+from ppmodel.kept import cached_property
 from ppmodel.kernels.tables import class_counts, overlaps
 from ppmodel.ops import Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
