@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.regret import CELL, choices, layouts_of, of_other_models, with_one_run
 from ppmodel.specs import DATA, load_system
@@ -40,10 +41,14 @@ def test_failures_are_counted_and_what_does_not_fit_is_not_chosen():
     assert made.regret == pytest.approx(0.5)
 
 
-def test_cells_without_a_choice_are_left_out():
-    """Too few measured layouts, or none that is predicted to fit."""
-    assert choices(cell([1.0, 2.0]), {"listed": ["id"]}).empty
-    assert choices(cell([1.0, 2.0, 3.0], fit="may not fit"), {"listed": ["id"]}).empty
+@pytest.mark.parametrize("without", [cell([1.0, 2.0]), cell([1.0, 2.0, 3.0], fit="may not fit")])
+def test_cells_without_a_choice_are_left_out(without):
+    """Too few measured layouts, or none that is predicted to fit; alone, they are refused."""
+    both = pd.concat([without, cell([1.0, 2.0, 3.0]).assign(gpus=8)])
+    assert choices(both, {"listed": ["id"]}).gpus.tolist() == [8]
+    with pytest.raises(PPModelError) as refused:
+        choices(without, {"listed": ["id"]})
+    assert refused.value.field == "layouts"
 
 
 def test_other_models_decide_what_a_model_is_predicted():

@@ -79,6 +79,11 @@ def choices(layouts, rules, fewest=FEWEST):
         ``chosen`` and ``chosen_s``, the first that ran, ``failed``, how many failed before it, ``regret``, its time
         over the best less 1, and ``best_of_three``, the same for the best of the first three that ran.
 
+    Raises
+    ------
+    PPModelError
+        If no cell has enough measured layouts, and among them one that is predicted to fit.
+
     Examples
     --------
     >>> runs = pd.DataFrame(dict.fromkeys(CELL, [1] * 4) | {"id": list("abcd"), "fit": "fits", "mine": [1, 2, 3, 4]})
@@ -102,6 +107,9 @@ def choices(layouts, rules, fewest=FEWEST):
                 "failed": failed, "regret": times.iloc[0] / best.iteration_s - 1,
                 "best_of_three": times.iloc[:3].min() / best.iteration_s - 1,
             })  # fmt: skip
+    if not found:
+        rule = f"have no cell with {fewest} measured layouts, one of which is predicted to fit"
+        raise PPModelError("layouts", len(layouts), rule, "choose runs of several layouts of one model")
     return pd.DataFrame(found)
 
 
@@ -179,9 +187,10 @@ def alternatives(row):
 
     Examples
     --------
-    >>> row = dict.fromkeys(("tp", "cp", "microbatch_size", "chunks"), "1") | {"gpus": "2", "layers": "4"}
-    >>> [(other["tp"], other["pp"], other["dp"]) for other in alternatives(row | {"global_batch": "2"})][:3]
-    []
+    >>> row = dict.fromkeys(("tp", "cp", "pp", "microbatch_size", "chunks"), "1") | {"gpus": "2", "dp": "2"}
+    >>> near = alternatives(row | {"layers": "4", "global_batch": "2"})
+    >>> sorted({(other["tp"], other["cp"], other["pp"], other["dp"]) for other in near})
+    [('1', '1', '1', '2'), ('1', '1', '2', '1'), ('1', '2', '1', '1'), ('2', '1', '1', '1')]
     """
     gpus, layers, batch, *near = (int(row[name]) for name in ("gpus", "layers", "global_batch", *_NEAR))
     listed, near = [row], [[size // 2, size, 2 * size] for size in near]
