@@ -107,12 +107,23 @@ def runs_of(hardware=None, model=None):
     return rows if model is None else rows[(rows.hardware == hardware) & (rows.model == model)]
 
 
-def links_of(method, hardware, slow_links, delay_s):
-    """The links as `replay` takes them; on A10, the injector also delays 2 to 1 in 1F1B on link 2_3."""
-    pairs = [f"{link.replace('_', '-')}:delay={delay_s!r}" for link in slow_links.split(",")] if delay_s else []
-    if pairs and (hardware, method) == ("A10", "1F1B") and "2_3" in slow_links:
-        pairs.append(f"2>1:delay={delay_s!r}")
-    return " ".join(pairs) or None
+def links_of(method, slow_links, delay_s):
+    """The links as `replay` takes them.
+
+    In the batches of 1F1B, the injector takes a send to rank 1 for one to the next rank: of rank 2's, it delays those
+    to rank 1 where link 2_3 is slow, and not where 1_2 is.
+
+    Examples
+    --------
+    >>> links_of("ZB", "2_3", 0.06), links_of("1F1B", "2_3", 0.06)
+    ('2-3:delay=0.06', '2>1:delay=0.06 2>3:delay=0.06 3>2:delay=0.06')
+    """
+    links = slow_links.split(",") if delay_s else []
+    if method != "1F1B":
+        return " ".join(f"{link.replace('_', '-')}:delay={delay_s!r}" for link in links) or None
+    ways = {way for link in links for way in (link.replace("_", ">"), ">".join(link.split("_")[::-1]))} - {"2>1"}
+    ways |= {"2>1"} if "2_3" in links else set()
+    return " ".join(f"{way}:delay={delay_s!r}" for way in sorted(ways)) or None
 
 
 def _iteration_s(rows, method, pp, microbatches, comm=0.0, links=None, ran=None, p2p=None):
@@ -172,7 +183,7 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True):
         tables = RAN | dict(ran or ())
         if row.schedule == RESCHEDULED:
             tables[RESCHEDULED] = rescheduled(rows, row.pp, row.slow_links, row.delay_s)
-        links = links_of(row.schedule, row.hardware, row.slow_links, row.delay_s if with_delay else 0)
+        links = links_of(row.schedule, row.slow_links, row.delay_s if with_delay else 0)
         free_s = _iteration_s(rows, "ZB-CPU" if by_host else row.schedule, *size, None, tables, p2p)
         added_s = _iteration_s(rows, row.schedule, *size, links, tables, p2p) - free_s
         records.append({
@@ -201,7 +212,7 @@ def reversal(links="6_7"):
     lines = [
         (method, delay_ms, _iteration_s(
             fitted_operations(*_H800, method), method, 8, 24, host_transfer_s(*_H800) if method == "ZB-CPU" else 0.0,
-            links_of(method, "H800", links, delay_ms / 1e3),
+            links_of(method, links, delay_ms / 1e3),
         ))
         for method in RAN for delay_ms in np.arange(0, measured.index.get_level_values(1).max() + 1, 2.5).tolist()
     ]  # fmt: skip

@@ -82,6 +82,7 @@ def test_commands_in_the_guide_name_parameters_that_exist():
 
 def test_commands_in_the_guide_run(tmp_path, monkeypatch, capsys):
     """Every line of README and book that asks about a schedule does what it says, with files copied as they say."""
+    from ppmodel import simulate
     from ppmodel.cli import main
 
     monkeypatch.chdir(tmp_path)
@@ -93,7 +94,10 @@ def test_commands_in_the_guide_run(tmp_path, monkeypatch, capsys):
     ):
         shutil.copy(ROOT / "data" / "templates" / template, copy)
     texts = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "book").glob("*.md"))]
-    asked = r"^(?:\.venv/bin/)?ppmodel ((?:simulate|compare|table|check|schedules|models|systems|notebooks)\b.*)$"
+    simulate("1f1b", 4, 12, forward=1, backward=2).to_frame().to_csv("operations.csv", index=False)
+    asked = (
+        r"^(?:\.venv/bin/)?ppmodel ((?:replay|simulate|compare|table|check|schedules|models|systems|notebooks)\b.*)$"
+    )
     lines = [line for text in texts for line in re.findall(asked, text, re.MULTILINE)]
     assert len(lines) >= 12
     for line in lines:
