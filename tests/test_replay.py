@@ -152,9 +152,11 @@ def test_broken_files_are_refused(tmp_path, text, field):
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"traceEvents": 3}', '{"traceEvents": [{"ph": "X", "name": "mm"}]}'])
 def test_a_trace_without_operations_is_refused(tmp_path, text):
-    """With the file's name."""
+    """As is a frame without rows."""
+    with refused(pp.PPModelError, "operations", "must be in the source"):
+        pp.replay(frame_of([]), "1f1b", 2, 2)
     (tmp_path / "trace.json").write_text(text)
-    with refused(pp.PPModelError, "operations", "must be in the trace", where="trace.json"):
+    with refused(pp.PPModelError, "operations", "must be in the source", where="trace.json"):
         pp.replay(tmp_path / "trace.json", "1f1b", 2, 2)
 
 

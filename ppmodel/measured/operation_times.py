@@ -68,6 +68,10 @@ def read_operation_times(sources):
     for place, source in enumerate(sources if isinstance(sources, list | tuple) else [sources]):
         is_table = hasattr(source, "to_dict") or str(source).endswith(".csv")
         rows += _of_table(source) if is_table else _of_trace(source, place)
+    if not rows:
+        rule, remedy = "must be in the source", "name rows or slices 1F3, F3 or Forward 3, as PyTorch's pipelining does"
+        where = None if hasattr(sources, "to_dict") else str(sources)
+        raise PPModelError("operations", "none", rule, remedy, where=where)
     kinds = {row.kind for row in rows}
     if OpKind.W in kinds and OpKind.I not in kinds:
         rows = [row._replace(kind=OpKind.I if row.kind == OpKind.B else row.kind) for row in rows]
@@ -143,9 +147,6 @@ def _of_trace(path, place):
         where, rank = f"{path}: {match[0]}", tracks.get(_track(event), default)
         seconds, start = 1e-6 * read_number(event, "dur", where), 1e-6 * _time(event, "ts", where)
         rows.append(_operation(rank, match, seconds, start, where))
-    if not rows:
-        rule, remedy = "must be in the trace", "name slices 1F3, F3 or Forward 3, as PyTorch's pipelining does"
-        raise PPModelError("operations", "none", rule, remedy, where=str(path))
     return rows
 
 
