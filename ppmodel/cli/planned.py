@@ -76,10 +76,16 @@ def _table(frame, first, risk):
             last = ["", ""] if known is None else [f"{known.disturbed_s:.4g}", _percent(known.chance)]
         cells.append([
             str(first + number), f"{row.iteration_s:.4g}", f"{row.over_best:+.1%}", plain(row.label),
-            *(str(row[name]) for name in _SIZES), str(row.microbatch_size), str(row.zero), str(row.recompute),
-            row["layers"], gibibytes(row.peak_memory_bytes), row.fit, *last,
+            *(str(row[name]) + _etp(row, name) for name in _SIZES),
+            *(str(row[name]) for name in ("microbatch_size", "zero", "recompute", "layers")),
+             gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
     return aligned(cells, right=(0, 1, 2, *range(4, 11), 13, *((15, 16) if risk is not None else ()))).splitlines()
+
+
+def _etp(row, name):
+    """Tensor parallelism of experts, behind their number of groups, if it is not that of the rest."""
+    return f" x {row.etp:.0f}" if name == "ep" and row.ep > 1 and row.etp and row.etp == row.etp else ""
 
 
 def _percent(share):

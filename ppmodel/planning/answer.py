@@ -252,8 +252,8 @@ def plan(
     --------
     >>> import ppmodel as pp
     >>> frame = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b")
-    >>> frame[["label", "tp", "pp", "dp", "zero"]].values.tolist()[0]
-    ['1F1B', 1, 1, 8, 1]
+    >>> frame[["label", "tp", "pp", "zero"]].values.tolist()[0]
+    ['1F1B', 1, 1, 1]
     """
     return planned(
         model, system, gpus, global_batch, sequence=sequence, framework=framework, links=links,

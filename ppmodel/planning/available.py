@@ -74,7 +74,7 @@ def frameworks_of(name):
     Examples
     --------
     >>> frameworks_of("1f1b")
-    'Megatron-LM, PyTorch'
+    'Megatron-LM, PyTorch, nanotron, DeepSpeed'
     >>> frameworks_of("combined-1f1b")
     'Megatron-LM (for expert parallelism only)'
     """
