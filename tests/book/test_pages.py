@@ -110,7 +110,7 @@ class _Text(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.prose, self.code = [], [], []
+        self.open, self.prose, self.cells, self.code = [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -127,7 +127,8 @@ class _Text(HTMLParser):
         tags = {tag for tag, _ in self.open}
         unread = tags & {"script", "style"} or any({"math", "sig"} & set(classes) for _, classes in self.open)
         if "article" in tags and not unread:
-            (self.code if tags & {"code", "pre", "samp"} else self.prose).append(data)
+            is_code, is_cell = tags & {"code", "pre", "samp"}, tags & {"td", "th"}
+            (self.code if is_code else self.cells if is_cell else self.prose).append(data)
 
 
 MARKUP = re.compile(
@@ -138,14 +139,21 @@ MARKUP = re.compile(
     re.VERBOSE,
 )
 """What was meant as markup, and was not read as such; a dash before a letter was the two hyphens of an option."""
+RAW = re.compile(r"\d(\.\d+)?e[-+]\d\d|\b[a-z]+_cp_[a-z]+_nw\b|\b\w+_utilization\b")
+"""Numbers and names as programs write them."""
 QUOTES = re.compile("[–—‘’“”]")
 """What a theme makes of hyphens and quotation marks, which no command may have."""
 
 
 def markup_left(text):
-    """The markup that is left in the prose of a page, and the typeset signs in its code, each with what is around."""
-    page = _Text(text)
-    left = [part[max(0, m.start() - 30) : m.end() + 30] for part in page.prose for m in MARKUP.finditer(part)]
+    """What no reader should see of a page, with what is around: markup, raw names and numbers, code with typeset signs.
+
+    Cells of tables may have names as commands take them.
+    """
+    page, left = _Text(text), []
+    for parts, forms in ((page.prose, (MARKUP, RAW)), (page.cells, (MARKUP, re.compile(r"\de[-+]\d\d")))):
+        found = ((part, m) for part in parts for form in forms for m in form.finditer(part))
+        left += [part[max(0, m.start() - 30) : m.end() + 30] for part, m in found]
     return left + [part for part in page.code if QUOTES.search(part)]
 
 
@@ -153,7 +161,8 @@ def markup_left(text):
     "text",
     [
         "see {doc}`nb/claims`", "{{ take.gain }}", "a `name`", "**bold**", "*so*", "1\\.5", "[here](there)",
-        "run –json", "<code>ppmodel –json</code>", '<img alt="*S* ranks">',
+        "run –json", "4.328e-15", "<td>1e-06</td>", "on fast_cp_slow_nw", "the model_flops_utilization",
+        "<code>ppmodel –json</code>", '<img alt="*S* ranks">',
     ],
 )  # fmt: skip
 def test_markup_that_is_left_is_found(text):
@@ -163,7 +172,7 @@ def test_markup_that_is_left_is_found(text):
 
 
 def test_no_markup_is_left():
-    """On no page of the built book."""
+    """Nor raw names and numbers: on no page of the built book."""
     left = {name: found for name in PAGES if (found := markup_left((HTML / name).read_text()))}
     assert left == {}
 
