@@ -271,8 +271,7 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     [10, 10, 10, 10, 10, 10, 10, 10]
     """
     cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
-    embedding, last = 0, np.arange(schedule.num_stages) == schedule.num_stages - 1
-    mtp, losses = model.mtp_layers * last, (1 + model.mtp_layers) * last
+    embedding, mtp, losses, embeddings = _ends(schedule.num_stages, model.mtp_layers)
     if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
         of_stages = stage_blocks(schedule, model, blocks)
     elif cut == "balanced":
@@ -283,13 +282,22 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     elif isinstance(cut, tuple):
         of_stages = _listed_blocks(schedule, model, cut, cut)
     else:
-        of_stages, embedding, mtp, losses = _written_layers(schedule, model, cut)
-    apart = ~np.isin(schedule.placement, schedule.placement[:, embedding]).any(axis=0)
-    embeddings = np.where((mtp > 0) & apart | (np.arange(len(mtp)) == embedding), 1.0, 0.0)
+        of_stages, embedding, mtp, losses, embeddings = _written_layers(schedule, model, cut)
+    if model.mtp_layers:
+        apart = ~np.isin(schedule.placement, schedule.placement[:, embedding]).any(axis=0)
+        embeddings = np.where((mtp > 0) & apart, 1.0, embeddings)
     if layout is not None and isinstance(layout.recompute, int) and layout.recompute > of_stages.max():
         rule = f"is more than any stage has: the largest has {of_stages.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
     return StageLayers(of_stages, embedding, mtp, losses, embeddings)
+
+
+@lru_cache(_SHARES_KEPT)
+def _ends(num_stages, mtp_layers):
+    """All but the blocks of `StageLayers`, if the embedding is first, and all else last."""
+    first, last = np.eye(num_stages)[[0, -1]]
+    losses = last.astype(int)
+    return 0, mtp_layers * losses, (1 + mtp_layers) * losses, first
 
 
 def _listed_blocks(schedule, model, counts, written):
@@ -303,7 +311,7 @@ def _listed_blocks(schedule, model, counts, written):
 
 
 def _written_layers(schedule, model, text):
-    """The first fields of `StageLayers`, of a layout string; it is in the order of the model."""
+    """The fields of `StageLayers` of a layout string; it is in the order of the model."""
     from ppmodel.specs import parse_layers
 
     stages = parse_layers(text)
@@ -314,7 +322,7 @@ def _written_layers(schedule, model, text):
         raise CostError("layers", text, f"has {written} MTP layers m, but the model has {mtp_layers}", remedy)
     embedding = next(place for place, stage in enumerate(stages) if stage.embedding)
     mtp, losses = (np.array([getattr(stage, name) for stage in stages]) for name in ("mtp", "losses"))
-    return blocks, embedding, mtp, losses
+    return blocks, embedding, mtp, losses, np.eye(len(stages))[embedding]
 
 
 # ---- balanced layers -----------------------------------------------------------------------------
