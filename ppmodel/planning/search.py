@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from itertools import islice
-from pickle import dumps, loads
 from typing import NamedTuple
 
 import numpy as np
@@ -294,16 +293,16 @@ class _Search:
                 yield number, first, last
 
 
-@lru_cache(1)
-def _search_of(pickled):
-    return _Search(loads(pickled))
+_latest = []
 
 
-def candidates_of(pickled, first, last, wanted=None):
+def candidates_of(question, first, last, wanted=None):
     """The candidates of some entries of a question, for other processes; as `sweep.rows.compute_rows`."""
     if wanted not in (None, versions()):
         raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
-    return _search_of(pickled).chunk(first, last)
+    if not (_latest and _latest[0].question == question):
+        _latest[:] = [_Search(question)]
+    return _latest[0].chunk(first, last)
 
 
 def search(question, on_better=None, workers=None, scheduler=None):
@@ -345,11 +344,10 @@ def search(question, on_better=None, workers=None, scheduler=None):
     else:
         first = list(islice(tasks, 1))  # here, so that what is looked for is known to all
         take((number, here.chunk(*rows)) for number, *rows in first)
-        data = dumps(question)
         if scheduler is not None:
-            take(run_with_scheduler(data, tasks, [], scheduler, candidates_of))
+            take(run_with_scheduler(question, tasks, [], scheduler, candidates_of))
         else:
-            take(run_on_workers(data, tasks, [], workers, candidates_of))
+            take(run_on_workers(question, tasks, [], workers, candidates_of))
     candidates = [entry for number in sorted(by_chunk) for entry in by_chunk[number]]
     if not candidates:
         _refuse(question, here.entries)
