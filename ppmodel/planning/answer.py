@@ -69,15 +69,22 @@ class Plan:
         """The candidates that differ in what matters, the best first.
 
         One stands for all with the same groups of GPUs, and for those of the same ``pp``, ``tp`` and ``ep`` that take
-        as long and as much memory. Of those within `EQUAL` of the fastest, the simplest is first that is not tight.
-        What the framework does not run, or not as measured, is apart, after the others.
+        as long and as much memory. The first is not tight, unless that costs more than `within`; of those within
+        `EQUAL` of the fastest, the simplest is first. What the framework does not run, or not as measured, is apart,
+        after the others.
         """
         answers: list[Candidate] = []
         for is_run in (True, False):
             left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
-                ties = [candidate for candidate in left if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
+                roomy = [candidate for candidate in left if not self._is_tight(candidate)]
+                roomy_s = min((candidate.iteration_s for candidate in roomy), default=np.inf)
+                if not answers and roomy_s <= fastest_s * (1 + self.question.within):
+                    fastest_s, asked_for = roomy_s, roomy
+                else:
+                    asked_for = left
+                ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
                 best = min(ties, key=lambda candidate: (self._is_tight(candidate), *simplicity(candidate)))
                 answers.append(best)
                 left = [candidate for candidate in left if not _are_alike(candidate, best)]
@@ -241,7 +248,8 @@ def plan(
     DataFrame
         Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``is_run``,
         whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and ``over_best``, how
-        much longer than the first row. Of those within 1 % of the fastest, the simplest is first that is not tight.
+        much longer than the first row. The first is not tight, unless that costs more
+        than `within`; of those within 1 % of the fastest, the simplest is first.
 
     Raises
     ------
