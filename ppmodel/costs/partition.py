@@ -226,7 +226,7 @@ class StageLayers(NamedTuple):
     @property
     def head(self):
         """The stage with the model's loss."""
-        return int(np.flatnonzero(self.losses)[-1])
+        return len(self.losses) - 1 - int((self.losses[::-1] > 0).argmax())
 
 
 def stage_layers(schedule, model, blocks=None, layout=None, times=None):

@@ -120,7 +120,7 @@ def stages(schedule, model, system, blocks=None, layout=None):
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, blocks, layout, layers.times)
     recompute = recompute_of(model, layout)
-    key = *(counts.tobytes() for counts in (cut.blocks, cut.mtp, cut.losses, cut.embeddings)), recompute
+    key = cut.blocks.tobytes(), cut.mtp.tobytes(), cut.losses.tobytes(), cut.embeddings.tobytes(), recompute
     of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile
     if of_microbatch is None:
         if len(layers.stages) >= _CUTS_KEPT:
@@ -269,11 +269,12 @@ class StepWork(NamedTuple):
 def step_work(schedule, model, layout, cut, nodes):
     """The `StepWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
-    ends = [cut.embedding, cut.head]
-    first, last = schedule.placement[0, ends]
-    if model.tied_embeddings and model.vocabulary and first != last:
-        tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
-        inside[ends] = nodes is not None and nodes[first] == nodes[last]
+    if model.tied_embeddings and model.vocabulary:
+        ends = [cut.embedding, cut.head]
+        first, last = schedule.placement[0, ends]
+        if first != last:
+            tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
+            inside[ends] = nodes is not None and nodes[first] == nodes[last]
     halves = last_halves(schedule) if layout.overlap_gradients else np.zeros((schedule.num_stages, 2), dtype=bool)
     return StepWork(halves, tied_bytes, inside, schedule.chunks_per_rank)
 

@@ -115,8 +115,10 @@ def transfer_costs(schedule, links):
     if links.nodes is not None:
         occupancy, latency = over_links(*link_kinds(schedule, links.nodes), links.between, links.inside)
     else:
-        occupancy, latency = np.empty((2, *(np.shape(links.delay_s) or (_NUM_KINDS, schedule.num_stages))))
-        occupancy[:], latency[:] = links.between
+        shape = (_NUM_KINDS, schedule.num_stages) if links.delay_s is None else links.delay_s.shape
+        tables = np.empty((2, *shape))
+        tables[0], tables[1] = links.between
+        occupancy, latency = tables
     return occupancy, latency if links.delay_s is None else latency + links.delay_s
 
 
@@ -150,7 +152,8 @@ def receivers(schedule):
     >>> receivers(build("gpipe", 3, 3))[:, 0].tolist()
     [[1, 2, 2], [0, 0, 1], [0, 0, 1], [0, 1, 2], [0, 1, 2], [0, 1, 2]]
     """
-    rank = np.tile(schedule.placement, (len(OpKind), 1, 1))
+    rank = np.empty((_NUM_KINDS, *schedule.placement.shape), schedule.placement.dtype)
+    rank[:] = schedule.placement
     rank[OpKind.F, :, :-1] = schedule.placement[:, 1:]
     rank[[OpKind.B, OpKind.I], :, 1:] = schedule.placement[:, :-1]
     return rank
