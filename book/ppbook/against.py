@@ -5,16 +5,16 @@ import re
 import numpy as np
 import pandas as pd
 
+from ppbook.ablation import PARTS, Part, ablated
+from ppbook.baseline import constant_utilization, scaled_to_others
+from ppbook.joint import FittedRows
+from ppbook.joint import fitted_together as fitted_rows_together
 from ppmodel.analysis.certainty import SIZE
 from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
-from ppmodel.measured.ablation import PARTS, Part, ablated
-from ppmodel.measured.baseline import constant_utilization, scaled_to_others
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
-from ppmodel.measured.joint import FittedRows
-from ppmodel.measured.joint import fitted_together as fitted_rows_together
 from ppmodel.measured.rows import is_healthy, run_of
 from ppmodel.specs import DATA, load_system
 
@@ -157,7 +157,7 @@ def fitted_together(names, shared):
     names : sequence of str
         Packaged systems with the same kind of device.
     shared : sequence of str
-        Constants, as in `measured.joint.fitted_together`.
+        Constants, as in `joint.fitted_together`.
 
     Returns
     -------

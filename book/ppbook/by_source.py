@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
+from ppbook.baseline import constant_utilization, scaled_to_others
 from ppbook.ranges import FILES, MEASURED, SYSTEMS
 from ppmodel.costs import model_flops, parameters
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
-from ppmodel.measured.baseline import constant_utilization, scaled_to_others
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import LEAST_MFU, run_of, system_of
 from ppmodel.points import compare

@@ -114,8 +114,5 @@ def _separated(fix, words, schedules):
 
 def _show_best(best):
     fastest = best.get(True) or best[False]
-    click.echo(f"so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {_sizes(fastest.sizes)}", err=True)
-
-
-def _sizes(sizes):
-    return ", ".join(f"{name} {value}" for name, value in sizes._asdict().items())
+    sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
+    click.echo(f"so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {sizes}", err=True)

@@ -134,15 +134,11 @@ def probability_faster(one_s, other_s, confidence=0.95):
     if one.size != other.size:
         rule = f"must be as many as those compared with, {other.size}"
         raise PPModelError("runs", one.size, rule, "give both the same seeds")
-    _require_confidence(confidence)
+    rule = "must be above 0 and below 1"
+    require_within("confidence", confidence, np.nextafter(0, 1), np.nextafter(1, 0), rule, "write, for example, 0.95")
     tie = np.isclose(one, other, rtol=TIE, atol=0)
     probability = float(np.where(tie, 0.5, one < other).mean())
     return Comparison(probability, *_wilson(probability, one.size, confidence))
-
-
-def _require_confidence(confidence):
-    rule = "must be above 0 and below 1"
-    require_within("confidence", confidence, np.nextafter(0, 1), np.nextafter(1, 0), rule, "write, for example, 0.95")
 
 
 def _wilson(share, size, confidence):

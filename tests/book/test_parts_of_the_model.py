@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_calibrate import rows_of
 
+from ppbook.ablation import PARTS, Part, ablated
 from ppbook.against import left_out, others
-from ppmodel.measured.ablation import PARTS, Part, ablated
-from ppmodel.measured.baseline import constant_utilization, ideal_s, scaled_to_others
+from ppbook.baseline import constant_utilization, ideal_s, scaled_to_others
 from ppmodel.measured.batch import Batch
 from ppmodel.specs import DATA, load_system
 
