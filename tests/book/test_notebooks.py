@@ -299,6 +299,8 @@ def test_schedules_measured(recorded):
     facts = recorded("measured_pairs.json")
     assert facts["right"] >= 0.95 * facts["judged"] > 60
     assert facts["mean_off"] < 4
+    orders = recorded("measured_rescheduled.csv")
+    assert (orders.searched_s >= orders.predicted_s * (1 - 1e-9)).all()  # as the page says
     assert len(recorded("measured_off.csv")) == recorded("measured_off.json")["pairs"]
     own = recorded("own_run.csv").set_index("p2p")["sleep, 8 MiB"]
     assert (own[["blocking_send", "blocking_recv"]] < 0.5 * own["overlapped"]).all()
