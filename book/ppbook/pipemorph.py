@@ -10,7 +10,6 @@ from matplotlib import pyplot as plt
 from ppmodel import replay
 from ppmodel.errors import TableError
 from ppmodel.plot import redrawn, titled
-from ppmodel.plot.palette import style_of
 from ppmodel.points import simulate
 from ppmodel.specs import DATA, load_model
 
@@ -246,13 +245,15 @@ def plot_reversal(links="6_7", methods=("1F1B", "ZB"), title=None):
     """
     measured, lines = reversal(links)
     figure, axis = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
-    for method, look in style_of(pd.Series(list(methods))).items():
+    for method, colour in zip(methods, ("#0072B2", "#D55E00"), strict=True):
         points, line = (frame[frame.schedule == method] for frame in (measured, lines))
-        axis.plot(line.delay_ms, line.iteration_s, color=look["color"], lw=1.6, label=f"{method}, predicted")
-        dots = {"color": look["color"], "marker": look["marker"], "s": 36, "zorder": 3}
-        axis.scatter(points.delay_ms, points.iteration_s, **dots, label=f"{method}, measured")
+        axis.plot(line.delay_ms, line.iteration_s, color=colour, lw=1.6)
+        axis.scatter(points.delay_ms, points.iteration_s, color=colour, s=36, zorder=3)
+        end = line.delay_ms.iloc[-1], line.iteration_s.iloc[-1]
+        beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
+        axis.annotate(method, end, color=colour, weight="bold", **beside)
     ranks = links.replace("_", " and ")
     axis.set(xlabel=f"delay between ranks {ranks} (ms)", ylabel="iteration (s)", ylim=(0, None))
-    axis.legend(frameon=False)
+    axis.margins(x=0.09)
     title = title or "A slow link reverses the order of 1F1B and ZB"
-    return titled(figure, title, "14B on eight H800, B = 24; PipeMorph (NSDI 2026), one fitted cost")
+    return titled(figure, title, "points measured, lines predicted; 14B on eight H800, B = 24; PipeMorph, NSDI 2026")

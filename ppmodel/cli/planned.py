@@ -58,7 +58,7 @@ def answer_text(row):
     between = "" if low is None or low != low else f" (nine of ten: {low:.4g} to {high:.4g} s)"
     return (
         f"{plain(row.label)}, {', '.join(f'{name} {row[name]}' for name in _SIZES if row[name] > 1 or name == 'dp')}, "
-        f"{row.microbatch_size} a microbatch, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}: "
+        f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}: "
         f"{row.iteration_s:.4g} s{between}, MFU {row.model_flops_utilization:.1%}, "
         f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
