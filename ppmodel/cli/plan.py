@@ -41,7 +41,11 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 )  # fmt: skip
 @click.option("--rows", type=arguments.count(1000), default=10, show_default=True, help="Answers to list.")
 @click.option(
-    "--explain", type=arguments.count(1000), default=1, metavar="ROW", help="The answer to explain (default: 1)."
+    "--explain",
+    type=arguments.count(1000),
+    default=1,
+    metavar="ROW",
+    help="The row of the answer to explain (default: 1).",
 )
 @click.option(
     "--pareto", type=arguments.Output(), metavar="FILE", help="Also draw time against memory, as .svg, .png or .pdf."
@@ -58,8 +62,8 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
 
     Tries tensor, pipeline, context, expert and data parallelism, ZeRO, microbatch sizes, recomputation, the division of
     layers, and every schedule with its options; prunes by exact lower bounds, and simulates the rest. You see the best
-    with its range, the answers within 5 % of it that differ in what matters, what one step in each dimension would
-    cost, and what bounds the time. What the framework does not run as modelled is listed apart.
+    with its range, answers about as good that differ in what matters, where the time goes, and what one step in each
+    dimension would cost. What the framework does not run as modelled, or not as in any measured run, is listed apart.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4).
 

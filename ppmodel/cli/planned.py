@@ -72,8 +72,10 @@ def _table(frame, first, risk):
     for number, (_, row) in enumerate(frame.iterrows()):
         last = [plain(row.frameworks)]
         if risk is not None:
-            known = risk.iloc[number] if number < len(risk) else None
-            last = ["", ""] if known is None else [f"{known.disturbed_s:.4g}", _percent(known.chance)]
+            last = ["", ""]
+            if number < len(risk):
+                chance = risk.chance[number]
+                last = [f"{risk.disturbed_s[number]:.4g}", "" if chance != chance else f"{chance:.0%}"]
         cells.append([
             str(first + number), f"{row.iteration_s:.4g}", f"{row.over_best:+.1%}", plain(row.label),
             *(str(row[name]) + _etp(row, name) for name in _SIZES),
@@ -86,10 +88,6 @@ def _table(frame, first, risk):
 def _etp(row, name):
     """Tensor parallelism of experts, behind their number of groups, if it is not that of the rest."""
     return f" x {row.etp:.0f}" if name == "ep" and row.ep > 1 and row.etp and row.etp == row.etp else ""
-
-
-def _percent(share):
-    return "" if share != share else f"{share:.0%}"
 
 
 def _explained(plan, row, place):

@@ -20,7 +20,11 @@ _CAUSES = {
 @arguments.sizes
 @arguments.transfers
 @click.option("--against", multiple=True, metavar="NAME|FILE", help="Another schedule; may be repeated.")
-@click.option("--iteration", type=arguments.seconds("above 0"), help="The measured iteration, if FILE has no starts.")
+@click.option(
+    "--iteration",
+    type=arguments.seconds("above 0"),
+    help="What the iteration took (default: from the first start to the last end).",
+)
 @click.option("--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the rows to a CSV file.")
 @arguments.json_option("Print one JSON array with an object for each schedule.")
 def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, as_json, **transfers):
@@ -28,7 +32,7 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
 
     FILE is a CSV file with the columns rank, operation (1F3, F3, or F for the mean of a rank's forwards) and either
     start_s and end_s, or seconds, time_ms or time_us; or a trace of all ranks, or one for each, whose slices are named
-    so, as PyTorch's pipelining names them (PP:1F3, Forward 3). Idle time is told apart by cause: the bubble, what the
+    so, as PyTorch's pipelining names them (PP:1F3, Forward 3). Idle time is divided by cause: the bubble, what the
     table costs on equal ranks; slower ranks, what their differences add; transfers, what these add by arriving later;
     head of line, what they add by what they occupy under --p2p. Other schedules take the means of the same operations.
     """

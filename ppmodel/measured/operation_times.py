@@ -12,6 +12,9 @@ from ppmodel.ops import OpKind
 
 _MOST_RANKS = 4096
 _NAME = re.compile(r"(?:PP:)?(\d{1,6})?(Forward|Backward|F|B|I|W)[ .]?(\d{1,7})?(?:@\d{1,4})?", re.ASCII)
+_AFTERWARDS = re.compile(r"\d{1,9}[RO](@\d{1,4})?")
+"""Reductions of gradients and optimizer steps, which are no part of the pipeline."""
+
 _RANK = re.compile(r"rank (\d{1,6})", re.ASCII)
 _COLUMNS = ("rank", "operation")
 _TIMES = (*SECONDS, "end_s")
@@ -28,9 +31,9 @@ class OperationTime(NamedTuple):
     stage, microbatch : int or None
         None where the source does not say: the stage if a rank has only one, the microbatch of a mean.
     seconds, start_s : float
-        The start is NaN where the source has durations alone.
+        Its duration, and its start, in seconds on the clock of all ranks; NaN where the source has durations alone.
     where : str
-        File and line.
+        File and line or slice, or the row of a frame.
     """
 
     rank: int
@@ -98,9 +101,7 @@ def _of_table(source):
     for row, where in table:
         match = _NAME.fullmatch(str(row["operation"]).strip())
         if match is None:
-            if re.fullmatch(
-                r"\d{1,9}[RO](@\d{1,4})?", str(row["operation"])
-            ):  # reductions and steps are no part of the pipeline
+            if _AFTERWARDS.fullmatch(str(row["operation"])):
                 continue
             remedy = "write stage, kind and microbatch, as in 1F3; or F for the mean of all"
             raise PPModelError("operation", row["operation"], "must be F, B, I or W", remedy, where=where)

@@ -49,16 +49,16 @@ def layouts_of(rows, system):
         One row per run that can be predicted: ``id``, `CELL`, `SIZES`, ``iteration_s`` (NaN if it failed), ``fit``, one
         of `FITS`, ``predicted_s``, and ``row``, the run as it was given.
     """
-    columns = []
+    records = []
     for row in rows:
         prediction = predicted(row, system)
         if prediction["refused"] is None:
             sizes = {name: int(row[name]) for name in (*CELL, *SIZES)}
-            columns.append({
+            records.append({
                 "id": row["id"], **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
                 "fit": prediction["predicted_fit"], "predicted_s": prediction["predicted_iteration_s"], "row": row,
             })  # fmt: skip
-    return pd.DataFrame(columns)
+    return pd.DataFrame(records)
 
 
 def choices(layouts, rules, fewest=FEWEST):
@@ -90,7 +90,7 @@ def choices(layouts, rules, fewest=FEWEST):
     >>> choices(runs.assign(iteration_s=[float("nan"), 3, 2, 5]), {"mine": ["mine"]})[["failed", "regret"]].values
     array([[1. , 0.5]])
     """
-    found = []
+    rows = []
     for cell, group in layouts.groupby(list(CELL)):
         ran = group[group.iteration_s.notna()]
         fitting = group[group.fit.isin(FITTING)]
@@ -98,19 +98,19 @@ def choices(layouts, rules, fewest=FEWEST):
             continue
         best = ran.loc[ran.iteration_s.idxmin()]
         for rule, columns in rules.items():
-            listed = fitting.sort_values(columns, kind="stable")
-            times = listed.iteration_s.dropna()
-            failed = int(listed.iteration_s.notna().to_numpy().argmax())
-            found.append({
+            order = fitting.sort_values(columns, kind="stable")
+            times = order.iteration_s.dropna()
+            failed = int(order.iteration_s.notna().to_numpy().argmax())
+            rows.append({
                 "rule": rule, **dict(zip(CELL, cell, strict=True)), "layouts": len(ran), "best": best.id,
-                "best_s": best.iteration_s, "chosen": listed.id.iloc[failed], "chosen_s": times.iloc[0],
+                "best_s": best.iteration_s, "chosen": order.id.iloc[failed], "chosen_s": times.iloc[0],
                 "failed": failed, "regret": times.iloc[0] / best.iteration_s - 1,
                 "best_of_three": times.iloc[:3].min() / best.iteration_s - 1,
             })  # fmt: skip
-    if not found:
+    if not rows:
         rule = f"have no cell with {fewest} measured layouts, one of which is predicted to fit"
         raise PPModelError("layouts", len(layouts), rule, "choose runs of several layouts of one model")
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def with_one_run(layouts, system):

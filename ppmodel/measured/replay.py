@@ -44,7 +44,7 @@ def replay(
     """Replay the measured operations of one iteration: under its own schedule, and under others.
 
     Each operation takes what it took, and transfers take what the arguments say. Idle time, the makespan less what the
-    mean rank computes, is told apart by what it would be without its causes, one after the other:
+    mean rank computes, is divided by cause: what it would be without each, one after the other:
 
     - ``bubble_s`` is left where all ranks are alike and transfers take no time: what the table itself costs.
     - ``slower_ranks_s`` is what differences between ranks, and between operations of one kind, add to that; below 0 if
@@ -139,25 +139,19 @@ def _mean_seconds(rows):
 
 
 def _by_stage(table, rows):
-    """Mean seconds of F, B, I and W of every stage, and a factor on that for each operation of the table."""
+    """Mean seconds of F, B, I and W of every stage, shape (4, num_stages), and a factor on that for each operation."""
     place = {(int(kind), int(stage), int(microbatch)): index for index, (kind, stage, microbatch) in enumerate(
         zip(table.kind, table.stage, table.microbatch, strict=True)
     )}  # fmt: skip
     homes = [np.unique(table.stage[table.rank == rank]).tolist() for rank in range(table.num_ranks)]
     in_cell = np.bincount(table.cell)[table.cell]  # operations of a cell start and end together: each has its share
-    sums, counts, taken = np.zeros((4, table.num_stages)), np.zeros((4, table.num_stages)), {}
+    (sums, counts), taken = np.zeros((2, 4, table.num_stages)), {}
     for row in rows:
-        stages = homes[row.rank] if row.rank < table.num_ranks else []
-        stage = stages[0] if row.stage is None and len(stages) == 1 else row.stage
-        if stage not in stages:
-            rule = f"has the stages {', '.join(map(str, stages))}" if stages else f"is not one of {table.num_ranks}"
-            named = "no stage" if row.stage is None else f"stage {row.stage}"
-            remedy = "name the stage, as in 1F3, or another schedule or --pp"
-            raise PPModelError(f"rank {row.rank}", named, rule, remedy, where=row.where)
+        stage = _stage_of(row, homes)
         index = place.get((row.kind, stage, row.microbatch or 0))
         if index is None:
-            name = f"{stage}{row.kind.name}{'' if row.microbatch is None else row.microbatch}"
-            raise PPModelError("operation", name, f"is not in {table.name}", "name what ran", where=row.where)
+            operation = f"{stage}{row.kind.name}{'' if row.microbatch is None else row.microbatch}"
+            raise PPModelError("operation", operation, f"is not in {table.name}", "name what ran", where=row.where)
         seconds = row.seconds if np.isnan(row.start_s) else row.seconds / in_cell[index]
         sums[row.kind, stage] += seconds
         counts[row.kind, stage] += 1
@@ -175,6 +169,18 @@ def _by_stage(table, rows):
     return means, factors
 
 
+def _stage_of(row, homes):
+    """The stage of a measured operation; one that does not say has its rank's only one. `homes` are ranks' stages."""
+    stages = homes[row.rank] if row.rank < len(homes) else []
+    stage = stages[0] if row.stage is None and len(stages) == 1 else row.stage
+    if stage not in stages:
+        rule = f"has the stages {', '.join(map(str, stages))}" if stages else f"is not one of {len(homes)}"
+        value = "no stage" if row.stage is None else f"stage {row.stage}"
+        remedy = "name the stage, as in 1F3, or another schedule or --pp"
+        raise PPModelError(f"rank {row.rank}", value, rule, remedy, where=row.where)
+    return stage
+
+
 def _completed(means):
     """Fill in what follows: a backward is the sum of its halves, each of which is half of it."""
     means[_B] = np.where(np.isnan(means[_B]), means[_I] + means[_W], means[_B])
@@ -185,13 +191,13 @@ def _completed(means):
 
 
 def _replayed(point, stages, measured_table, factors=None):
-    """The row of a schedule: its makespan, and its idle time by cause."""
+    """The row of a schedule: its makespan, and its idle time by cause; `stages` are seconds from `_by_stage`."""
     table, (p2p, _) = point.table, point.semantics
     compute = np.zeros_like(point.costs.compute_s)
-    ends, homes = (np.append(0, np.cumsum(of.stage_shares)) / of.num_stages for of in (table, measured_table))
+    ends, edges = (np.append(0, np.cumsum(of.stage_shares)) / of.num_stages for of in (table, measured_table))
+    even = stages / measured_table.unit_shares
     for stage, (first, last) in enumerate(pairwise(ends)):
-        shares = np.clip(np.minimum(last, homes[1:]) - np.maximum(first, homes[:-1]), 0, None) / (last - first)
-        even = stages / measured_table.unit_shares
+        shares = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None) / (last - first)
         compute[:4, ..., stage] = table.unit_shares[stage] * np.where(shares > 0, shares * even, 0).sum(axis=1)
     costs = replace(point.costs, compute_s=compute, stages=None)
     factors = np.ones(table.num_operations) if factors is None else factors

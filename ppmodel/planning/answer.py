@@ -34,18 +34,18 @@ _DOUBLED = "pp", "tp", "cp", "ep", "microbatch_size"
 
 
 def simplicity(candidate: Candidate) -> tuple:
-    """What of two candidates that take as long is the simpler; the smaller comes first.
+    """A key by which candidates that take as long are sorted, the simplest first.
 
     Fewer dimensions of parallelism beside the pipeline and the replicas; less recomputation; 1F1B, then interleaved
     1F1B, then other schedules; fewer chunks; a lower ZeRO stage; even layers; then smaller groups.
     """
     sizes, case = candidate.sizes, candidate.case
-    known = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
+    schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
     recomputed = RECOMPUTE.index(candidate.recompute if isinstance(candidate.recompute, str) else "full")
     dimensions = sum(size > 1 for size in (sizes.cp, sizes.ep, sizes.tp, sizes.pp))
     chunks = dict(case.options).get("chunks", 1)
     return (
-        dimensions, recomputed, known, chunks, candidate.layers != "even", sizes.pp * sizes.tp * sizes.cp,
+        dimensions, recomputed, schedule, chunks, candidate.layers != "even", sizes.pp * sizes.tp * sizes.cp,
         candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
     )  # fmt: skip
 
@@ -95,15 +95,13 @@ class Plan:
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The answers as rows of `ppmodel.compare`, with ``is_run``, ``frameworks`` and ``over_best``."""
+        """The answers as `rows`, with ``is_run``, ``frameworks`` and ``over_best``; see `plan`."""
         rows = self.rows(self.answers)
-        best_s = self.answers[0].iteration_s
-        frame = rows.assign(
+        return rows.assign(
             is_run=[candidate.is_run for candidate in self.answers],
             frameworks=[frameworks_of(candidate.case.name) for candidate in self.answers],
-            over_best=rows.iteration_s / best_s - 1,
+            over_best=rows.iteration_s / self.answers[0].iteration_s - 1,
         )
-        return frame
 
     def point(self, candidate: Candidate) -> Point:
         """The point of a candidate, for `points.launch` and `Point.run`."""
@@ -154,8 +152,8 @@ class Plan:
                 value = getattr(answer.sizes, name) * factor
                 if value >= 1 and (sizes := self._resized(answer.sizes, name, int(value))):
                     steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes)
-        zeros = {zero for zero in (answer.zero - 1, answer.zero + 1) if 0 <= zero <= 3}
-        steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in sorted(zeros)}
+        zeros = [zero for zero in (answer.zero - 1, answer.zero + 1) if 0 <= zero <= 3]
+        steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in zeros}
         ways = [way for way in RECOMPUTE if way != answer.recompute]
         steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
         layers = "balanced" if answer.layers == "even" else "even"
@@ -192,10 +190,10 @@ class Plan:
 
 def _are_alike(candidate, other):
     """Whether two candidates differ in nothing that matters."""
-    mine, others = candidate.sizes, other.sizes
-    if mine._replace(microbatch_size=1) == others._replace(microbatch_size=1):
+    groups, other_groups = (sizes._replace(microbatch_size=1) for sizes in (candidate.sizes, other.sizes))
+    if groups == other_groups:
         return True
-    if (mine.pp, mine.tp, mine.ep) != (others.pp, others.tp, others.ep):
+    if (groups.pp, groups.tp, groups.ep) != (other_groups.pp, other_groups.tp, other_groups.ep):
         return False
     is_as_long = abs(candidate.iteration_s / other.iteration_s - 1) < _ALIKE_TIME
     return is_as_long and abs(candidate.peak_bytes / other.peak_bytes - 1) < _ALIKE_BYTES
@@ -248,8 +246,8 @@ def plan(
     DataFrame
         Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``is_run``,
         whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and ``over_best``, how
-        much longer than the first row. The first is not tight, unless that costs more
-        than `within`; of those within 1 % of the fastest, the simplest is first.
+        much longer than the first row, as a share of its time. The first is not tight, unless that costs more than
+        `within`; of those within 1 % of the fastest, the simplest is first.
 
     Raises
     ------

@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
+from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError
-from ppmodel.planning.question import Question, divisors, require_legal
+from ppmodel.planning.question import Question, divisors
+from ppmodel.schedules.cases import as_case, built
 
 CHUNKS = 2, 3, 4, 5, 6, 8, 10
 """Model chunks per rank that are tried."""
@@ -15,7 +17,7 @@ MICROBATCH_SIZES = 1, 2, 4, 8
 """Sequences of a microbatch that are tried."""
 
 _OPTIONS = {"chunks": CHUNKS, "waves": (1, 2), "warm_up": ("full", "memory-saving")}
-_FEWEST_TOKENS = 512
+_FEWEST_TOKENS = 512  # of a sequence on a GPU
 _SHARDED_STEP, _SHARDED_ALL = (0, 1), (0, 1, 2, 3)
 
 
@@ -54,13 +56,13 @@ def all_sizes(question: Question) -> list[Sizes]:
     ]  # fmt: skip
     for tp, cp, pp in product(tps, cps, tried("pp", divisors(gpus, model.blocks + 2))):
         dp, rest = divmod(gpus, tp * cp * pp)
-        if rest or not dp or batch % dp or dp not in tried("dp", [dp]):
+        is_cut = tp * cp > 1 and model.sequence % (tp * cp)  # in parts that differ
+        if rest or is_cut or not dp or batch % dp or dp not in tried("dp", [dp]):
             continue
         etps = tried("etp", sorted({1, tp}) if model.experts else [tp])
         for size, ep, etp in product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts), etps):
-            if batch % (dp * size) == 0 and tp * dp * cp % (etp * ep) == 0 and dp * cp * tp // etp >= ep:
+            if batch % (dp * size) == 0 and tp * dp * cp % (etp * ep) == 0:
                 sizes.append(Sizes(pp, tp, cp, ep, etp, dp, size))
-    sizes = [entry for entry in sizes if entry.tp * entry.cp == 1 or model.sequence % (entry.tp * entry.cp) == 0]
     if not sizes and refused:
         raise next((refused[name] for name in question.fixed if name in refused), next(iter(refused.values())))
     if not sizes:
@@ -70,9 +72,10 @@ def all_sizes(question: Question) -> list[Sizes]:
 
 
 def _is_legal(question, sizes, refused):
-    single = sizes._replace(microbatch_size=question.global_batch)
+    """Whether the model can be split into groups of these sizes; if not, notes the first reason for each field."""
+    layout = question.layout(sizes._replace(microbatch_size=question.global_batch))
     try:
-        require_legal(question, single)
+        check_layout(layout, question.model, question.system, built(as_case("1f1b"), sizes.pp, 1))
     except PPModelError as error:
         refused.setdefault(error.field, error)
         return False
@@ -93,22 +96,21 @@ def cases_at(question, num_ranks):
     """
     if num_ranks == 1:
         return [case for case in question.cases if case.name == "1f1b"] or list(question.cases[:1])
-    cases, many = [], question.fixed.get("chunks", 1) > 1
+    cases, has_chunks = [], question.fixed.get("chunks", 1) > 1
     for case in question.cases:
-        open_names = [name for name in _OPTIONS if name in case.known_options and name not in dict(case.options)]
-        if many and "chunks" not in open_names:
+        names = [name for name in _OPTIONS if name in case.known_options and name not in dict(case.options)]
+        if has_chunks and "chunks" not in names:
             continue
-        values = [question.tried(name, _OPTIONS[name]) for name in open_names]
-        for options in product(*values):
-            stages = num_ranks * dict(zip(open_names, options, strict=True)).get("chunks", 1)
-            if stages <= question.model.blocks + 2:
-                cases.append(case.with_options(dict(zip(open_names, options, strict=True))))
+        for values in product(*(question.tried(name, _OPTIONS[name]) for name in names)):
+            options = dict(zip(names, values, strict=True))
+            if num_ranks * options.get("chunks", 1) <= question.model.blocks + 2:
+                cases.append(case.with_options(options))
     return cases
 
 
 def ways(question, sizes):
-    """The ways to shard and divide that are tried at some sizes: pairs of ``zero`` and ``layers``, simplest first."""
+    """The ways to shard state and to divide layers that are tried at some sizes: pairs of ``zero`` and ``layers``."""
     ranks = sizes.dp * sizes.cp
-    stages = (0,) if ranks == 1 else _SHARDED_ALL if sizes.pp == 1 else _SHARDED_STEP
+    zeros = (0,) if ranks == 1 else _SHARDED_ALL if sizes.pp == 1 else _SHARDED_STEP
     layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
-    return list(product(question.tried("zero", stages), question.tried("layers", layers)))
+    return list(product(question.tried("zero", zeros), question.tried("layers", layers)))

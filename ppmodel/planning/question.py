@@ -6,12 +6,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import prod
 
-from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.kept import cached_property
 from ppmodel.points import Point, as_model, as_system
 from ppmodel.schedules import names
-from ppmodel.schedules.cases import as_case, as_cases, built
+from ppmodel.schedules.cases import as_case, as_cases
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, parse_size, with_framework
 from ppmodel.specs.layout import layout_keywords, layout_options
 
@@ -129,9 +128,8 @@ def asked(
 
 def _whole(field, value, largest=_MOST_GPUS):
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
-        raise PPModelError(
-            field, value, f"must be a whole number from 1 to {largest}", f"give, for example, {field}=64"
-        )
+        rule = f"must be a whole number from 1 to {largest}"
+        raise PPModelError(field, value, rule, f"give, for example, {field}=64")
     return value
 
 
@@ -156,7 +154,7 @@ def _cases(schedules):
 
 
 def _fixed(fix, gpus, batch, model):
-    """The fixed values, checked one by one and together."""
+    """The fixed values, checked."""
     options = dict(layout_options())
     known = [name for name in ("pp", "chunks", *layout_keywords()) if name not in _NOT_FIXED]
     for name, value in fix.items():
@@ -168,12 +166,29 @@ def _fixed(fix, gpus, batch, model):
             isinstance(value, bool) or not isinstance(value, int) or not option.low <= value <= option.high
         ):  # fmt: skip
             raise PPModelError(f"fix {name}", value, option.rule, f"write, for example, {name}={max(option.low, 1)}")
+    _require_divisors(fix, gpus, batch)
+    alone = {name: value for name, value in fix.items() if name not in _TOGETHER}
+    checked = LayoutSpec(**alone)
+    if model.experts is None and fix.get("ep", 1) > 1:
+        raise PPModelError("fix ep", fix["ep"], f"has no effect: {model.name} has no experts", "leave it out")
+    if model.experts and model.experts.number % fix.get("ep", 1):
+        rule = f"must divide the experts of {model.name} ({model.experts.number})"
+        raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")
+    if fix.get("pp", 1) > model.blocks + 2:
+        rule = f"is more than the layers of {model.name} ({model.blocks})"
+        raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")
+    return fix | {name: getattr(checked, name) for name in alone}
+
+
+def _require_divisors(fix, gpus, batch):
+    """Refuse fixed sizes that divide the GPUs or the global batch in no way."""
     shares = {name: fix[name] for name in ("pp", "tp", "cp", "dp") if name in fix}
     for name, value in shares.items():
         if gpus % value:
-            raise PPModelError(
-                f"fix {name}", value, f"must divide {gpus} GPUs", f"choose {_near_divisors(gpus, value)}"
-            )
+            near = divisors(gpus)
+            below, above = [n for n in near if n < value][-1:], [n for n in near if n > value][:1]
+            remedy = f"choose {' or '.join(map(str, below + above))}"
+            raise PPModelError(f"fix {name}", value, f"must divide {gpus} GPUs", remedy)
     if gpus % prod(shares.values()):
         rule = f"({' x '.join(map(str, shares.values()))} = {prod(shares.values())}) must divide {gpus} GPUs"
         raise PPModelError("fix", " ".join(f"{name}={value}" for name, value in shares.items()), rule, "fix fewer")
@@ -183,22 +198,6 @@ def _fixed(fix, gpus, batch, model):
         batches = [whole * each for whole in (batch // each, batch // each + 1) if whole]
         remedy = f"choose a batch of {' or '.join(map(str, batches))}, or fix another"
         raise PPModelError("fix", named, f"does not divide a global batch of {batch}", remedy)
-    checked = LayoutSpec(**{name: value for name, value in fix.items() if name not in _TOGETHER})
-    if model.experts is None and fix.get("ep", 1) > 1:
-        raise PPModelError("fix ep", fix["ep"], f"has no effect: {model.name} has no experts", "leave it out")
-    if model.experts and model.experts.number % fix.get("ep", 1):
-        rule = f"must divide the experts of {model.name} ({model.experts.number})"
-        raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")
-    if fix.get("pp", 1) > model.blocks + 2:
-        rule = f"is more than the layers of {model.name} ({model.blocks})"
-        raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")
-    return {name: getattr(checked, name, value) if name not in _TOGETHER else value for name, value in fix.items()}
-
-
-def _near_divisors(number, value):
-    near = [n for n in range(1, number + 1) if number % n == 0] if number <= 2**16 else [1, number]
-    below, above = [n for n in near if n < value][-1:], [n for n in near if n > value][:1]
-    return " or ".join(map(str, below + above))
 
 
 def divisors(number, most=None):
@@ -209,10 +208,3 @@ def divisors(number, most=None):
     """
     small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return [n for n in sorted({*small, *(number // n for n in small)}) if n <= (most or number)]
-
-
-def require_legal(question, sizes):
-    """Refuse sizes that the model cannot be split into, with the reason; see `costs.check_layout`."""
-    layout = question.layout(sizes)
-    table = built(as_case("1f1b"), sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size))
-    check_layout(layout, question.model, question.system, table)

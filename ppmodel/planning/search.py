@@ -101,10 +101,10 @@ class Limits:
     def add(self, candidates):
         """Take note of candidates; whether one of them is the best of its kind so far."""
         before = dict(self.best)
-        for entry in candidates:
-            for best in (self.best,) if self.is_tight(entry) else (self.best, self.roomy):
-                if entry.is_run not in best or entry.iteration_s < best[entry.is_run].iteration_s:
-                    best[entry.is_run] = entry
+        for candidate in candidates:
+            for best in (self.best,) if self.is_tight(candidate) else (self.best, self.roomy):
+                if candidate.is_run not in best or candidate.iteration_s < best[candidate.is_run].iteration_s:
+                    best[candidate.is_run] = candidate
         return self.best != before
 
     def most_s(self, is_run, is_tight=False):
@@ -134,24 +134,24 @@ def entries_of(question):
     PPModelError
         If the model fits in no way.
     """
-    bounds, entries, least, any_case = Bounds(question), [], np.inf, False
+    bounds, entries, least_bytes = Bounds(question), [], np.inf
     capacity, cases = question.system.memory_capacity_bytes, {}
     for sizes in all_sizes(question):
-        kept = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in ways(question, sizes)})
-        least = min(least, kept)
-        at_size = cases.setdefault(sizes.pp, cases_at(question, sizes.pp))
-        any_case |= bool(at_size)
-        if kept <= capacity:
-            for case in at_size:
+        kept_bytes = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in ways(question, sizes)})
+        least_bytes = min(least_bytes, kept_bytes)
+        if sizes.pp not in cases:
+            cases[sizes.pp] = cases_at(question, sizes.pp)
+        if kept_bytes <= capacity:
+            for case in cases[sizes.pp]:
                 entries.append(Entry(case, sizes, _is_run(question, case, sizes), bounds.seconds(case, sizes)))
-    if not any_case:
+    if not any(cases.values()):
         rule = f"leaves no schedule that divides the {question.model.blocks} layers of {question.model.name}"
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
         raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
     if not entries:
         reserve = question.system.reserve_bytes
-        enough = question.gpus * (least - reserve) / (capacity - reserve)
-        rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least / 2**30:.3g} GiB)"
+        enough = question.gpus * (least_bytes - reserve) / (capacity - reserve)
+        rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least_bytes / 2**30:.3g} GiB)"
         remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
         raise PPModelError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
@@ -160,8 +160,8 @@ def entries_of(question):
 
 def _is_run(question, case, sizes):
     exchange_alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1
-    own = case.own is not None or case.source is not None
-    return own or runs_as_modelled(case.name, question.system.framework.name, exchange_alone)
+    is_users = case.own is not None or case.source is not None
+    return is_users or runs_as_modelled(case.name, question.system.framework.name, exchange_alone)
 
 
 def evaluate(question, entries, limits):
@@ -188,7 +188,9 @@ def evaluate(question, entries, limits):
         points = [point for _, point in members]
         graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
         seconds = makespans(graph, [point.costs for point in points]).tolist()
-        candidates += [entry._replace(iteration_s=time_s) for (entry, _), time_s in zip(members, seconds, strict=True)]
+        candidates += [
+            candidate._replace(iteration_s=time_s) for (candidate, _), time_s in zip(members, seconds, strict=True)
+        ]
     return list(filter(limits.keeps, candidates))
 
 
@@ -209,52 +211,57 @@ def _fitting(question, entry, most_s):
             continue
         hopeless.add((zero, layers))
         try:
-            for recompute, (layout, of_stages, held) in _recomputed(question, entry, table, zero, layers, most_s):
+            for recompute, layout, of_stages, peak in _recomputed(question, entry, table, zero, layers, most_s):
                 hopeless.discard((zero, layers))
                 cut = zero, recompute, of_stages.layers.tobytes()
                 if cut not in cuts:
-                    yield (zero, recompute, layers, held()), question.point(entry.case, size, layout)
+                    yield (zero, recompute, layers, peak), question.point(entry.case, size, layout)
                 cuts.add(cut)
         except PPModelError:  # more stages than layers
             continue
 
 
 def _recomputed(question, entry, table, zero, layers, most_s):
-    """The least that has to be recomputed to fit, nothing or scores or the fewest layers, if fast enough; with prices.
+    """The least that has to be recomputed to fit, nothing or scores or the fewest layers, if fast enough.
 
-    Prices are the layout, its stages, and a function that returns the bytes of the most loaded GPU.
+    Each with its layout, the stages in that, and the bytes of the most loaded GPU.
     """
+    model, system = question.model, question.system
 
     @cache
-    def priced(recompute):
+    def divided(recompute):
         layout = question.layout(entry.sizes, zero=zero, layers=layers, recompute=recompute)
-        complete = check_layout(layout, question.model, question.system, table)
-        of_stages = stages(table, question.model, question.system, layout=complete)
-        return (
-            layout,
-            of_stages,
-            cache(lambda: float(memory(table, question.model, of_stages, complete, question.system).total.max())),
-        )
+        complete = check_layout(layout, model, system, table)
+        return layout, complete, stages(table, model, system, layout=complete)
+
+    @cache
+    def peak_bytes(recompute):
+        _, complete, of_stages = divided(recompute)
+        return float(memory(table, model, of_stages, complete, system).total.max())
 
     def fits(recompute):
-        return priced(recompute)[2]() <= question.system.memory_capacity_bytes
+        return peak_bytes(recompute) <= system.memory_capacity_bytes
 
     def is_fast(recompute):
-        return busy_bound(table, priced(recompute)[1]) <= most_s
+        return busy_bound(table, divided(recompute)[2]) <= most_s
+
+    def priced(recompute):
+        layout, _, of_stages = divided(recompute)
+        return recompute, layout, of_stages, peak_bytes(recompute)
 
     least, *others = question.tried("recompute", ("none", "light", "selective", 1))
     if not is_fast(least):
         return
     if fits(least):
-        yield least, priced(least)
+        yield priced(least)
         return
     for way in filter(is_fast, others):
         if way in ("light", "selective") and fits(way):
-            yield way, priced(way)
+            yield priced(way)
         if way == 1 and fits("full"):
-            fewest = _fewest(fits, int(priced("full")[1].blocks.max()))
+            fewest = _fewest(fits, int(divided("full")[2].blocks.max()))
             if is_fast(fewest):
-                yield fewest, priced(fewest)
+                yield priced(fewest)
 
 
 def _fewest(fits, most):
@@ -348,7 +355,7 @@ def search(question, on_better=None, workers=None, scheduler=None):
             take(run_with_scheduler(question, tasks, [], scheduler, candidates_of))
         else:
             take(run_on_workers(question, tasks, [], workers, candidates_of))
-    candidates = [entry for number in sorted(by_chunk) for entry in by_chunk[number]]
+    candidates = [candidate for number in sorted(by_chunk) for candidate in by_chunk[number]]
     if not candidates:
         _refuse(question, here.entries)
     return list(filter(limits.keeps, candidates))
