@@ -41,11 +41,7 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 )  # fmt: skip
 @click.option("--rows", type=arguments.count(1000), default=10, show_default=True, help="Answers to list.")
 @click.option(
-    "--explain",
-    type=arguments.count(1000),
-    default=1,
-    metavar="ROW",
-    help="The row of the answer to explain (default: 1).",
+    "--explain", type=arguments.count(1000), default=1, metavar="ROW", help="Row of the answer to explain (default: 1)."
 )
 @click.option(
     "--pareto", type=arguments.Output(), metavar="FILE", help="Also draw time against memory, as .svg, .png or .pdf."

@@ -20,11 +20,7 @@ _CAUSES = {
 @arguments.sizes
 @arguments.transfers
 @click.option("--against", multiple=True, metavar="NAME|FILE", help="Another schedule; may be repeated.")
-@click.option(
-    "--iteration",
-    type=arguments.seconds("above 0"),
-    help="What the iteration took (default: from the first start to the last end).",
-)
+@click.option("--iteration", type=arguments.seconds("above 0"), help="The measured iteration (default: from FILE).")
 @click.option("--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the rows to a CSV file.")
 @arguments.json_option("Print one JSON array with an object for each schedule.")
 def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, as_json, **transfers):

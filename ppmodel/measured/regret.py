@@ -172,7 +172,7 @@ def of_other_models(layouts, files, start, system):
 
 
 def alternatives(row):
-    """Rows with the model, GPUs, batch and schedule of a row, and other sizes of its groups.
+    """Rows with the model, GPUs and batch of a row, and other sizes of its groups, under 1F1B or interleaved 1F1B.
 
     Parameters
     ----------
