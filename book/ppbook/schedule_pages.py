@@ -11,7 +11,7 @@ from ppbook.report import MyST, list_table, literal
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio
-from ppmodel.planning.available import frameworks_of
+from ppmodel.planning import frameworks_of
 from ppmodel.points import simulate
 from ppmodel.schedules.cases import as_case, formula_bubble_ratio
 from ppmodel.schedules.options import option_text

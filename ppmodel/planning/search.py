@@ -160,8 +160,7 @@ def entries_of(question):
 
 def _is_run(question, case, sizes):
     exchange_alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1
-    is_users = case.own is not None or case.source is not None
-    return is_users or runs_as_modelled(case.name, question.system.framework.name, exchange_alone)
+    return case.is_own or runs_as_modelled(case.name, question.system.framework.name, exchange_alone)
 
 
 def evaluate(question, entries, limits):

@@ -97,11 +97,10 @@ def launch_values(point):
     ('Et*20|(t*20|)*2t*20L', 'even', 0, 8)
     """
     layout, table, case = point.complete_layout, point.table, point.case
-    is_own = case.own is not None or case.source is not None
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     layers = layers_text(point.costs.stages, layer_work(point.model, layout.microbatch_size, layout))
     return {name: getattr(layout, name) for name, _ in layout_options()} | _division(layers) | {
-        "schedule": f"{case.label} of a file" if is_own else case.name, "p2p": point.semantics[0],
+        "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
         "experts": point.model.experts is not None, "latent": point.model.latent_attention is not None,
         "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,

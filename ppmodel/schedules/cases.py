@@ -55,6 +55,11 @@ class Case(NamedTuple):
         return self.own or schedules.get(self.name)
 
     @property
+    def is_own(self):
+        """Whether it is a user's table, function or generator."""
+        return self.own is not None or self.source is not None
+
+    @property
     def label(self):
         """The name in figures and tables."""
         is_registered = self.own is not None or self.name in schedules.names()

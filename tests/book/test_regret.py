@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ppbook.regret import CELL, choices, layouts_of, of_other_models, with_one_run
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
-from ppmodel.measured.regret import CELL, choices, layouts_of, of_other_models, with_one_run
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
