@@ -19,21 +19,21 @@ def streams(
     compute, transfer, delay = durations
     num_pairs, num_streams = sizes
     free, head = filled(0.0, num_streams), filled(0.0, num_streams)  # last operation's end; last kernel's start
-    channel = filled(0.0, num_pairs)
+    channel = filled(0.0, num_pairs)  # last arrival between two ranks
     if copies is not None:
         seconds, needs, fetch_start, fetch = copies
         out_free, in_free = filled(0.0, num_streams), filled(0.0, num_streams)
-    for what in issued:
-        if what < 0:  # both ends of a message
-            op = -1 - what
-            here, there, between = stream[op], receiver[op], pair[op]
-            head[here] = max(head[here], free[here], channel[between]) + delay[op]
-            head[there] = max(head[there], free[there], channel[between])
-            times[2][op] = max(head[here], head[there])
-            times[3][op] = channel[between] = times[2][op] + transfer[op]
+    for entry in issued:
+        if entry < 0:  # both ends of a message
+            op = -1 - entry
+            sender, peer, link = stream[op], receiver[op], pair[op]
+            head[sender] = max(head[sender], free[sender], channel[link]) + delay[op]
+            head[peer] = max(head[peer], free[peer], channel[link])
+            times[2][op] = max(head[sender], head[peer])
+            times[3][op] = channel[link] = times[2][op] + transfer[op]
             continue
 
-        first, last = group_start[what], group_start[what + 1]
+        first, last = group_start[entry], group_start[entry + 1]
         ready, together, longest = 0.0, 0.0, 0.0
         for op in range(first, last):
             own, needed = stream[op], source[op]

@@ -125,8 +125,8 @@ class Plan:
         Returns
         -------
         DataFrame
-            A row per answer: ``iteration_s``; ``disturbed_s``, the mean of the disturbed runs; and ``chance``, that it
-            is the fastest of the ten; see `planning.risk`.
+            A row per answer: ``iteration_s``; ``disturbed_s``, the mean of the disturbed runs, in seconds; and
+            ``chance``, from 0 to 1, that it is the fastest of the ten; see `planning.risk`.
         """
         from pandas import DataFrame
 
@@ -143,8 +143,8 @@ class Plan:
         Returns
         -------
         DataFrame
-            As `rows`, with ``step``, what is changed, and ``over``, how much longer it takes. Data parallelism takes
-            up the GPUs that other groups leave or need.
+            As `rows`, with ``step``, what is changed, and ``over``, how much longer it takes, as a share of the
+            answer's time. Data parallelism takes up the GPUs that other groups leave or need.
         """
         answer, steps = self.answers[place], {}
         for name in _DOUBLED:

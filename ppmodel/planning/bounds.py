@@ -1,4 +1,4 @@
-"""Lower bounds on the time and memory of candidates, from which no simulation can differ downwards."""
+"""Lower bounds on the time and memory of candidates, below which no simulation can come."""
 
 from functools import cache
 from typing import NamedTuple
@@ -60,7 +60,7 @@ class Bounds:
         return Core(*seconds, computing_s, of_stages)
 
     def seconds(self, case, sizes):
-        """At least so many seconds does an iteration of a schedule take at some sizes."""
+        """A lower bound on the seconds of an iteration of a schedule at some sizes."""
         if case.name not in names() or case.own or "concat" in dict(case.options):  # forwards of two microbatches
             return 0.0
         core, (is_split, is_paired) = self.core(sizes), _kind_of(case.name)
@@ -69,7 +69,7 @@ class Bounds:
         return microbatches * (core.computing_s if is_paired else microbatch_s) / sizes.pp
 
     def bytes(self, sizes, zero):
-        """At least so many bytes does the most loaded GPU keep."""
+        """A lower bound on the bytes of the most loaded GPU."""
         layout = self.question.layout(sizes, zero=zero)
         of_model = persistent_bytes(self.core(sizes).stages, self.question.model, layout)
         return float(sum(part.sum() for part in of_model)) / sizes.pp + self.question.system.reserve_bytes
@@ -83,7 +83,7 @@ def _kind_of(name):
 
 
 def busy_bound(table, of_stages):
-    """At least so many seconds does an iteration of a table take.
+    """A lower bound on the seconds of an iteration of a table.
 
     Parameters
     ----------

@@ -103,12 +103,7 @@ def without_effect(points, names, rows=None):
     """
     defined = [place for place in range(len(points)) if rows is None or rows[place]["refused"] is None]
     links = _idle_links([points[place] for place in defined]) if "links" in names else []
-    idle = {}
-    for name in sorted(_DEFAULTS.keys() & set(names)):
-        values = {_value(point, name) for point in points}
-        if len(values) == 1 and any(_default(point, name) not in values for point in points):
-            idle[name] = values.pop()
-    was_tried = False
+    idle, was_tried = _changed(points, names), False
     for count in (_FEWEST, _MOST) if idle and defined else ():  # nearly every option shows at once what it does
         places = sorted({defined[max(place * len(defined) // count, 1) - 1] for place in range(1, count + 1)})
         tried = [points[place] for place in places]
@@ -117,13 +112,23 @@ def without_effect(points, names, rows=None):
         was_tried |= bool(pairs)
         if any(row["messages"] and row["comm_over_forward"] for _, row in pairs):
             idle.pop("p2p", None)  # a choice that happens to make no difference is not one in vain
-        pairs = [(name, *pair) for name in idle for pair in pairs]
-        without = rows_of([_without(point, name) for name, point, _ in pairs])
-        for (name, _, row), other in zip(pairs, without, strict=True):
+        trials = [(name, *pair) for name in idle for pair in pairs]
+        without = rows_of([_without(point, name) for name, point, _ in trials])
+        for (name, _, row), other in zip(trials, without, strict=True):
             columns = ("peak_memory_bytes",) if name in _OF_MEMORY else _ANSWER
             if name in idle and any(_differ(row.get(column), other.get(column)) for column in columns):
                 del idle[name]
     return [("links", link) for link in links] + ([*idle.items()] if was_tried else [])
+
+
+def _changed(points, names):
+    """The options that have one value in all points, which is not the default of each; with their values."""
+    changed = {}
+    for name in sorted(_DEFAULTS.keys() & set(names)):
+        values = {_value(point, name) for point in points}
+        if len(values) == 1 and any(_default(point, name) not in values for point in points):
+            changed[name] = values.pop()
+    return changed
 
 
 def _idle_links(points):
