@@ -7,9 +7,9 @@ import pandas as pd
 
 from ppbook.ablation import PARTS, Part, ablated
 from ppbook.baseline import constant_utilization, scaled_to_others
+from ppbook.certainty import SIZE
 from ppbook.joint import FittedRows
 from ppbook.joint import fitted_together as fitted_rows_together
-from ppmodel.analysis.certainty import SIZE
 from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from ppbook.certainty import SIZE as CELL  # the columns that tell cells apart
 from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import COARSE, SCALE, MeasuredRows, calibrated, fitted_values
@@ -18,9 +19,6 @@ from ppmodel.measured.fit import Problem, parted_by
 from ppmodel.measured.margin import FITS
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.under import start_under
-
-CELL = "hidden", "layers", "gpus", "sequence", "global_batch"
-"""The columns that tell cells apart."""
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
 """The columns of a layout, besides, that a rule may look at."""

@@ -1,6 +1,5 @@
-"""Algorithms on results: orders and reversals, Pareto fronts, choices, uncertainty, distance from the optimum."""
+"""Algorithms on results: orders and reversals, Pareto fronts, choices and uncertainty."""
 
-from ppmodel.analysis.certainty import certainty_of, gpu_of, measured_pairs, savings, similar_pairs
 from ppmodel.analysis.choice import recommended
 from ppmodel.analysis.frames import relative_to, reversals, winners
 from ppmodel.analysis.orders import beats, every_two, negated, order_of_amounts, order_of_bubbles, pareto_front, places

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from ppbook.against import timed_rows, unfitted_runs, utilizations
-from ppmodel.analysis import certainty_of, measured_pairs, savings, similar_pairs
-from ppmodel.analysis.certainty import CLEAR, LIKELY, SIZE, TIE, WITHIN
+from ppbook.certainty import CLEAR, LIKELY, SIZE, TIE, WITHIN, certainty_of, measured_pairs, savings, similar_pairs
 from ppmodel.measured import fitted_systems, predicted
 from ppmodel.specs import load_system
 

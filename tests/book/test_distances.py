@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 from refusals import refused
 
+from ppbook.distances import STEPS, distances
 from ppmodel import build
-from ppmodel.analysis.distances import STEPS, distances
 from ppmodel.errors import ScheduleError
 from ppmodel.optimum import problem_of, solve, solver, time_of
 
