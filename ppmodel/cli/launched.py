@@ -49,10 +49,10 @@ def _json_text(arguments):
     for argument in keys:
         path, _, value = argument.partition("=")
         *sections, key = path.split(".")
-        inner = document
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[key] = json.loads(value)
+        section = document
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[key] = json.loads(value)
     return "\n".join([json.dumps(document, indent=2), *calls])
 
 
