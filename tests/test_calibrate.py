@@ -17,7 +17,7 @@ from test_predict import ROW, write
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
-from ppmodel.measured import FITS, fit_word, is_tight, memory_errors, memory_margin, predicted, read_rows
+from ppmodel.measured import FITS, fit_word, memory_errors, memory_margin, predicted, read_rows
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import SCALE, calibrated, fitted_values, unseen
 from ppmodel.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values
@@ -192,12 +192,7 @@ def test_memory_is_called_tight_by_what_the_files_state():
     most = 1 - memory_margin()
     assert memory_margin() == pytest.approx(max(said.values()))
     assert [fit_word(share, 1.0) for share in (most - 1e-6, most + 1e-6, 2 - most - 1e-6, 2 - most + 1e-6)] == [*FITS]
-    assert [bool(is_tight(held, 1.0)) for held in (most - 1e-6, most + 1e-6, 1.0, 1 + 1e-6)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    assert [fit_word(share, 1.0) for share in (1.0, 1 + 1e-6)] == [*FITS[1:3]]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -85,23 +85,3 @@ def fit_word(held_bytes, capacity_bytes):
     share = np.asarray(held_bytes, dtype=float) / np.asarray(capacity_bytes, dtype=float)
     words = np.array(FITS)[(share[..., None] > (1 - margin, 1.0, 1 + margin)).sum(axis=-1)]
     return words if words.ndim else str(words)
-
-
-def is_tight(held_bytes, capacity_bytes):
-    """Whether a run fits by less than memory predictions have been off, so that it may not fit in practice.
-
-    Parameters
-    ----------
-    held_bytes, capacity_bytes
-        As in `fit_word`.
-
-    Returns
-    -------
-    bool, or as many of them
-
-    Examples
-    --------
-    >>> is_tight(70e9, 80e9), is_tight(79e9, 80e9), is_tight(81e9, 80e9)
-    (False, True, False)
-    """
-    return fit_word(held_bytes, capacity_bytes) == "tight"

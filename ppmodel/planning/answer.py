@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.kept import cached_property
-from ppmodel.measured import is_tight
 from ppmodel.planning.available import frameworks_of
 from ppmodel.planning.question import Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
-from ppmodel.planning.search import Candidate, search
+from ppmodel.planning.search import Candidate, Limits, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
 from ppmodel.specs.layout import RECOMPUTE
 
@@ -74,24 +73,22 @@ class Plan:
         after the others.
         """
         answers: list[Candidate] = []
+        is_tight = Limits(self.question).is_tight
         for is_run in (True, False):
             left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
-                roomy = [candidate for candidate in left if not self._is_tight(candidate)]
+                roomy = [candidate for candidate in left if not is_tight(candidate)]
                 roomy_s = min((candidate.iteration_s for candidate in roomy), default=np.inf)
                 if not answers and roomy_s <= fastest_s * (1 + self.question.within):
                     fastest_s, asked_for = roomy_s, roomy
                 else:
                     asked_for = left
                 ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
-                best = min(ties, key=lambda candidate: (self._is_tight(candidate), *simplicity(candidate)))
+                best = min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate)))
                 answers.append(best)
                 left = [candidate for candidate in left if not _are_alike(candidate, best)]
         return answers
-
-    def _is_tight(self, candidate):
-        return bool(is_tight(candidate.peak_bytes, self.question.system.memory_capacity_bytes))
 
     @cached_property
     def frame(self) -> DataFrame:
