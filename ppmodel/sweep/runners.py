@@ -27,7 +27,7 @@ _CHUNKS_PER_THREAD = 2
 _GO_ON = "the same command then goes on"
 
 
-def run_here(sweep, tasks, signals, compute=compute_rows):
+def run_here(sweep, tasks, signals, compute=None):
     """Compute chunks in this process.
 
     Parameters
@@ -37,8 +37,8 @@ def run_here(sweep, tasks, signals, compute=compute_rows):
         Chunks, each with its first row and the one after its last.
     signals : list of int
         Empty until the sweep is to stop.
-    compute : callable
-        What is computed of a chunk, as `compute_rows`; a function of a module, which other processes can import.
+    compute : callable, optional
+        What is computed of a chunk, `compute_rows` by default; a function of a module, which other processes import.
 
     Yields
     ------
@@ -49,10 +49,10 @@ def run_here(sweep, tasks, signals, compute=compute_rows):
     for chunk, first, last in tasks:
         if signals:
             return
-        yield chunk, compute(sweep, first, last)
+        yield chunk, (compute or compute_rows)(sweep, first, last)
 
 
-def run_on_workers(sweep, tasks, signals, workers, compute=compute_rows):
+def run_on_workers(sweep, tasks, signals, workers, compute=None):
     """Compute chunks in processes on this machine; see `run_here`.
 
     Parameters
@@ -87,7 +87,7 @@ def run_on_workers(sweep, tasks, signals, workers, compute=compute_rows):
             raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
 
 
-def run_with_scheduler(sweep, tasks, signals, address, compute=compute_rows):
+def run_with_scheduler(sweep, tasks, signals, address, compute=None):
     """Compute chunks on the workers of a Dask cluster; see `run_here`.
 
     Parameters
@@ -136,7 +136,7 @@ def _completed(executor, sweep, tasks, signals, threads, compute):
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
             for chunk, *rows in islice(waiting, room):
-                under_way[executor.submit(compute, sweep, *rows, versions())] = chunk, *rows
+                under_way[executor.submit(compute or compute_rows, sweep, *rows, versions())] = chunk, *rows
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         if not under_way:

@@ -156,7 +156,9 @@ def test_which_layout(recorded):
     answers, facts = recorded("which_answers.csv"), recorded("which.json")
     best = answers.iloc[0]
     assert (answers.peak_memory_bytes <= 60 * 2**30).all()
-    assert best.iteration_s <= 1.01 * answers.iteration_s[answers.is_run].min()
+    kind = answers.is_run & ((answers.fit == best.fit) | (best.fit == "tight"))  # not tight, unless that costs 5 %
+    assert best.iteration_s <= 1.01 * answers.iteration_s[kind].min()
+    assert best.iteration_s <= 1.05 * answers.iteration_s[answers.is_run].min()
     sizes = {name: int(best[name]) for name in ("tp", "cp", "dp", "microbatch_size", "zero")}
     given = {"model": "llama3_8b", "system": "h100", "global_batch": 16, "sequence_parallel": best.tp > 1}
     options = dict(part.split("=") for part in str(best.options).split() if "=" in part)

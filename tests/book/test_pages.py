@@ -52,7 +52,7 @@ _OVERFLOW = """() => {
 _THIN = r"""() => {
     const seen = new Map();
     const text = />[^<]+|\b(href|id|title|(data|aria)-[a-z]+)="[^"]*"|\brow\d+/g;
-    const alike = 'tr, .highlight pre > span, nav li, mjx-container, article p, .sig-param';
+    const alike = 'tr, .highlight pre > span, nav li, mjx-container, article :not(button) > p, .sig-param';
     for (const part of document.querySelectorAll(alike)) {
         const look = part.parentElement.className + part.outerHTML.replace(text, '>.');
         seen.set(look, (seen.get(look) || 0) + 1);
