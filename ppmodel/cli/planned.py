@@ -1,7 +1,5 @@
 """A plan as text, and as JSON."""
 
-import json
-
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import gibibytes, margin_text, plain
 from ppmodel.planning.risk import JITTER, SLOWDOWN
@@ -36,17 +34,16 @@ def planned_text(plan, most_rows, place):
         "",
     ]
     usual = frame[frame.is_run]
-    lines += _table(usual.head(most_rows), 1, plan.risk)
+    if len(usual):
+        lines += [*_table(usual.head(most_rows), 1, plan.risk), ""]
     if len(others := frame[~frame.is_run].head(most_rows)):
-        name = system.framework.name or "the framework"
-        lines += [
-            "",
-            f"faster, but {name} does not run it, or no such run was measured:",
-            *_table(others, len(usual) + 1, None),
-        ]
-    lines.append(
-        f"disturbed: seconds with {JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower; chance to be first"
-    )
+        name, faster = system.framework.name or "the framework", "faster, but " if len(usual) else ""
+        lines.append(f"{faster}{name} does not run it, or no such run was measured:")
+        lines += [*_table(others, len(usual) + 1, None), ""]
+    lines.pop()
+    if len(usual):
+        disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
+        lines.append(f"disturbed: seconds with {disturbed}; chance to be first")
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
     return "\n".join([*lines, "", *_explained(plan, row, place)])
@@ -112,7 +109,7 @@ def plan_dict(plan, place):
 
 
 def _records(frame):
-    return json.loads(frame.to_json(orient="records"))
+    return frame.to_dict("records")
 
 
 def drawn_front(plan, file, workers, scheduler):

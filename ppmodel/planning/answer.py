@@ -122,13 +122,15 @@ class Plan:
         Returns
         -------
         DataFrame
-            A row per answer: ``iteration_s``; ``disturbed_s``, the mean of the disturbed runs, in seconds; and
-            ``chance``, from 0 to 1, that it is the fastest of the ten; see `planning.risk`.
+            A row per answer, none if the framework runs none: ``iteration_s``; ``disturbed_s``, the mean of the
+            disturbed runs, in seconds; and ``chance``, from 0 to 1, that it is the fastest of the ten; see
+            `planning.risk`.
         """
         from pandas import DataFrame
 
         answers = [candidate for candidate in self.answers if candidate.is_run][:_RISKED]
-        seconds = np.array([disturbed_s(self.point(candidate), candidate.iteration_s) for candidate in answers])
+        runs = [disturbed_s(self.point(candidate), candidate.iteration_s) for candidate in answers]
+        seconds = np.stack(runs) if runs else np.empty((0, 1))
         return DataFrame({
             "iteration_s": [candidate.iteration_s for candidate in answers], "disturbed_s": seconds.mean(axis=1),
             "chance": chances(seconds, self.question.system.range),

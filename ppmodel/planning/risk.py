@@ -64,7 +64,7 @@ def chances(seconds, ends):
     >>> chances(np.array([[1.0, 1.0], [1.3, 1.3]]), (0.95, 1.05)).round(2).tolist()
     [1.0, 0.0]
     """
-    if ends is None:
+    if ends is None or not len(seconds):
         return np.full(len(seconds), np.nan)
     generator = np.random.default_rng(0)
     runs = generator.integers(seconds.shape[1], size=_DRAWS)

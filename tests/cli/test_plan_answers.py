@@ -1,0 +1,31 @@
+"""What the plan's command prints is what the library answers."""
+
+import json
+
+import pytest
+
+import ppmodel as pp
+from ppmodel.cli import main
+
+QUESTION = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "4", "--global-batch", "8"]
+PLACE = ["--fix", "pp=2", "tp=2"]
+
+
+@pytest.mark.parametrize("schedules", [["zb-v"], ["1f1b", "zb-v"]])
+def test_json_has_every_digit_whether_the_framework_runs_an_answer_or_not(schedules, capsys):
+    """The answers as JSON have the library's very numbers, also where nothing is run and so nothing is at risk."""
+    assert main([*QUESTION, *PLACE, "--json", "--schedules", *schedules]) == 0
+    written = json.loads(capsys.readouterr().out)
+    frame = pp.plan("llama3_8b", "h100", 4, 8, schedules=schedules, fix={"pp": 2, "tp": 2})
+    assert [answer["iteration_s"] for answer in written["answers"]] == frame.iteration_s.tolist()
+    assert len(written["risk"]) == frame.is_run.sum() == ("1f1b" in schedules)
+
+
+def test_answers_that_the_framework_does_not_run_are_no_error(capsys):
+    """With a schedule alone that the framework lacks, the text says so above the only table, and counts from 1."""
+    assert main([*QUESTION, *PLACE, "--schedules", "zb-v"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (head,) = [place for place, line in enumerate(lines) if "does not run" in line]
+    assert lines[head + 1].split()[0] == "iteration"
+    assert lines[head + 2].startswith("1 ")
+    assert not any(line.startswith("disturbed") for line in lines)
