@@ -171,6 +171,18 @@ def test_refusals(tmp_path):
         load_launcher(tmp_path / "mine.yaml")
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("words", "--a $nope"), ("words", "$(x)"), ("words", "--a $"), ("words", ""), ("json", "a"), ("json", "a=[")],
+)
+def test_what_is_no_argument_is_refused(form, text, tmp_path):
+    """A launcher's argument that names no field, or is no JSON where JSON is written, is refused with its field."""
+    document = {"title": "t", "version": "1", "source": "s", "form": form, "fields": {"tp": [{"write": [text]}]}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(document))
+    with refused(SpecificationError, "fields.tp.write"):
+        launch(point_of("1f1b"), load_launcher(tmp_path / "mine.yaml"))
+
+
 @pytest.mark.parametrize("launcher_name", ["megatron", "nemo", "deepspeed"])
 def test_the_command_prints_them(launcher_name, capsys):
     """As text to paste and in JSON."""

@@ -1,12 +1,13 @@
 """The arguments by which a training framework is told the schedule and the layout of a point."""
 
+import json
 from string import Template
 from typing import NamedTuple
 
 from ppmodel.costs.layers import layer_work
 from ppmodel.costs.stages import layers_text
 from ppmodel.costs.work import recompute_of
-from ppmodel.errors import CostError
+from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.layout import LayoutSpec, layout_options
@@ -45,6 +46,8 @@ def launch(point, launcher):
     ------
     CostError
         If the point has no layout.
+    SpecificationError
+        If the launcher's file writes what is no argument.
 
     Examples
     --------
@@ -62,13 +65,27 @@ def launch(point, launcher):
     for field, rules in launcher.fields.items():
         rule = next((rule for rule in rules if rule.holds(values)), None)
         if rule is not None and rule.write is not None:
-            arguments += [Template(text).substitute(values) for text in rule.write]
+            arguments += [_argument(text, values, field, launcher) for text in rule.write]
         else:
             without[field] = values[field], "" if rule is None else rule.lacks
     without |= {
         field: (values[field], "") for field in usual if field not in launcher.fields and values[field] != usual[field]
     }
     return Launch(arguments, without)
+
+
+def _argument(text, values, field, launcher):
+    """An argument with its values; what a launcher's file has in place of one is refused."""
+    try:
+        argument = Template(text).substitute(values)
+        if launcher.form == "json" and not argument[:1].isupper():
+            json.loads(argument.partition("=")[2])
+        if argument:
+            return argument
+    except (KeyError, ValueError):  # no field, a lone $, or no JSON
+        pass
+    rule = "must be an argument with the values of fields" + (", and JSON behind =" * (launcher.form == "json"))
+    raise SpecificationError(f"fields.{field}.write", text, rule, "write, for example, --size $tp, or section.size=$tp")
 
 
 def launch_values(point):

@@ -1,7 +1,7 @@
 """A launcher: the arguments by which a training framework is told a schedule and a layout. Its file is a table."""
 
 import os
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -69,7 +69,7 @@ class Launcher(_Form):
     title: str
     version: str
     source: str
-    form: str = "words"
+    form: Literal["words", "json"] = "words"
     fields: Annotated[dict[str, list[Rule]], BeforeValidator(_rules)]
 
 
