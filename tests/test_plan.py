@@ -7,13 +7,16 @@ import pytest
 from refusals import refused
 
 import ppmodel as pp
-from ppmodel.planning import Candidate, asked, front, search
+from ppmodel.errors import PPModelError
+from ppmodel.planning import Candidate, asked, front, planned, search
 from ppmodel.planning.answer import Plan
 from ppmodel.planning.candidates import all_sizes, cases_at, ways
 from ppmodel.planning.risk import chances
 from ppmodel.planning.search import Limits
 from ppmodel.points import resolve, rows_of
 from ppmodel.points.grid import resolve_point
+from ppmodel.schedules.own_files import time_limit
+from ppmodel.specs import DATA
 
 SMALL = {"model": "llama3_8b", "system": "h100", "gpus": 8, "global_batch": 16}
 SOME = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v", "zb-h1", "chimera", "dualpipev"]
@@ -126,3 +129,19 @@ def test_a_limit_below_the_weights_is_refused():
     """Before anything is simulated, with what the weights need."""
     with refused(field="memory_limit", rule="weights"):
         pp.plan("llama3_405b", "h100", 8, 64)
+
+
+def test_what_is_searched_has_arguments():
+    """Of a model without experts no answer recomputes what no framework can: activations alone."""
+    ways = {candidate.recompute for candidate in search(asked(**SMALL | {"memory_limit": "40 GiB", "schedules": ["1f1b"]}))}
+    assert "light" not in ways
+
+
+def test_a_generator_without_end_ends_the_plan(tmp_path):
+    """The first time that it takes too long; not once for every size."""
+    mine = tmp_path / "mine.py"
+    template = (DATA / "templates" / "my_schedule.py").read_text()
+    head, body = template.rsplit("def ", 1)
+    mine.write_text(f"{head}def {body.partition(chr(10))[0]}\n    while True:\n        pass\n")
+    with time_limit(2), pytest.raises(PPModelError, match="has not finished after 2 s"):
+        planned(**SMALL | {"gpus": 2, "schedules": [str(mine)], "fix": {"pp": 2}})

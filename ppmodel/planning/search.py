@@ -18,6 +18,7 @@ from ppmodel.planning.bounds import Bounds, busy_bound
 from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, ways
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import Case, built
+from ppmodel.schedules.own_files import StoppedError
 from ppmodel.simulation import graph_of, makespans
 from ppmodel.sweep.runners import run_on_workers, run_with_scheduler
 from ppmodel.sweep.versions import versions
@@ -202,6 +203,8 @@ def _fitting(question, entry, most_s):
     size = entry.sizes.pp, question.global_batch // (entry.sizes.dp * entry.sizes.microbatch_size)
     try:
         table = built(entry.case, *size)
+    except StoppedError:  # a file that does not end would be waited for at every size
+        raise
     except PPModelError:  # not defined at this size
         return
     cuts, hopeless = set(), set()
@@ -248,7 +251,8 @@ def _recomputed(question, entry, table, zero, layers, most_s):
         layout, _, of_stages = divided(recompute)
         return recompute, layout, of_stages, peak_bytes(recompute)
 
-    least, *others = question.tried("recompute", ("none", "light", "selective", 1))
+    light = ("light",) if question.model.experts else ()  # frameworks run activations again in experts alone
+    least, *others = question.tried("recompute", ("none", *light, "selective", 1))
     if not is_fast(least):
         return
     if fits(least):
