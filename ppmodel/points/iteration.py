@@ -91,7 +91,8 @@ def _iteration(table, costs, times):
     parts = {
         "computing_s": float(busy[rank]) - (tensor_s + context_s + expert_s + data_s), "tensor_s": tensor_s,
         "context_s": context_s, "expert_s": expert_s, "p2p_s": resident_s - free_s,
-        "bubble_s": free_s - float(busy[rank]), "data_s": data_s + iteration_s - pipeline_s - optimizer_s,
+        "bubble_s": max(0.0, free_s - float(busy[rank])),
+        "data_s": max(0.0, data_s + iteration_s - pipeline_s - optimizer_s),  # not less by rounding
         "optimizer_s": optimizer_s, "offload_s": pipeline_s - resident_s,
     }  # fmt: skip
     return Iteration(iteration_s, parts, rank, float(busy[rank] / busy.mean()))
