@@ -100,7 +100,7 @@ def test_tables_are_cards_on_a_phone(page):
 def test_of_many_cards_the_first_are_shown(page):
     """A click or a key shows all rows and takes them back; printed, and without a script, all are there."""
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto((HTML / "nb" / "uncertainty.html").as_uri())
+    page.goto((HTML / "nb" / "tensor-pipeline.html").as_uri())
     table = page.locator("article table", has=page.locator("tbody tr:nth-child(30)"))
     shown, rows = table.locator("tbody tr:visible"), table.locator("tbody tr").count()
     button = table.locator("xpath=following-sibling::button")
@@ -114,7 +114,7 @@ def test_of_many_cards_the_first_are_shown(page):
     assert shown.count() == rows
     assert not button.is_visible()
     plain = page.context.browser.new_page(java_script_enabled=False, viewport={"width": 390, "height": 844})
-    plain.goto((HTML / "nb" / "uncertainty.html").as_uri())
+    plain.goto((HTML / "nb" / "tensor-pipeline.html").as_uri())
     assert plain.locator("article table tbody tr:visible").count() == plain.locator("article table tbody tr").count()
     plain.close()
 
