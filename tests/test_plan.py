@@ -133,8 +133,8 @@ def test_a_limit_below_the_weights_is_refused():
 
 def test_what_is_searched_has_arguments():
     """Of a model without experts no answer recomputes what no framework can: activations alone."""
-    ways = {candidate.recompute for candidate in search(asked(**SMALL | {"memory_limit": "40 GiB", "schedules": ["1f1b"]}))}
-    assert "light" not in ways
+    question = asked(**SMALL | {"memory_limit": "40 GiB", "schedules": ["1f1b"]})
+    assert "light" not in {candidate.recompute for candidate in search(question)}
 
 
 def test_a_generator_without_end_ends_the_plan(tmp_path):
