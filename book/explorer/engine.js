@@ -3,7 +3,7 @@
 // page, no drawing.
 (() => {
   "use strict";
-  const { NONE, LETTERS, B, unpack, programs, levels, name, cellName } = window.ppmodelOrders;
+  const { NONE, LETTERS, B, unpack, parse, programs, levels, name, cellName } = window.ppmodelOrders;
 
   // What a transfer occupies: the sender, the receiver, its link.
   const OCCUPIED = {
@@ -24,11 +24,10 @@
     return seconds;
   }
 
-  // What a delayed link adds to each message on it: that of a rank and the next one, the last rank's being the first. A NIC
-  // is one for all links, whose messages would overtake each other: under overlapped_nic, none is delayed.
+  // What a delayed link adds to each message on it: that of a rank and the next one, the last rank's being the first.
   function delays(table, costs) {
     const late = new Float64Array(table.size), own = costs.slow_link, ends = [own, (own + 1) % table.ranks];
-    if (!(own >= 0 && own < table.ranks && costs.delay > 0) || costs.p2p === "overlapped_nic") return late;
+    if (!(own >= 0 && own < table.ranks && costs.delay > 0)) return late;
     for (let op = 0; op < table.size; op++) {
       const taker = table.taker[op];
       if (taker !== NONE && [op, taker].every((end) => ends.includes(table.rank[end]))) late[op] = costs.delay;
@@ -36,17 +35,18 @@
     return late;
   }
 
-  // The times of a run. Nodes are cells; behind them the transfers of operations' results; and where a transfer occupies
-  // the end that sends and the end that receives by themselves, a node for each half. `cause` is the node whose end lets a
-  // node begin.
-  function blank(table, halves) {
+  // The times of a run. Nodes are cells; behind them the transfers of operations' results; and where a transfer has several
+  // parts (the end that sends, the end that receives, a delay), a node for each. `cause` is the node whose end lets a node
+  // begin.
+  function blank(table, parts) {
     const { size, cells } = table;
     const nothing = () => new Float64Array(size).fill(NaN);
     const run = {
       start: new Float64Array(cells), end: new Float64Array(cells), sent: nothing(), arrived: nothing(),
-      cause: new Int32Array(cells + size * (halves ? 2 : 1)).fill(NONE), deadlock: null,
+      cause: new Int32Array(cells + size * parts).fill(NONE), deadlock: null,
     };
-    [run.gone, run.taken] = halves ? [nothing(), nothing()] : [run.arrived, run.sent];
+    [run.gone, run.taken] = parts > 1 ? [nothing(), nothing()] : [run.arrived, run.sent];
+    run.through = parts > 2 ? nothing() : run.arrived;
     return run;
   }
 
@@ -61,7 +61,7 @@
   function longestPath(table, seconds, transfer, p2p, overlap, late = new Float64Array(table.size)) {
     const { rank, source, remote, link, cellStart, cells, size } = table;
     const [sends, receives, queues] = OCCUPIED[p2p], lags = queues && late.some((delay) => delay > 0);
-    const run = blank(table, (sends && receives) || lags);
+    const run = blank(table, (sends && receives) || lags ? 2 : 1);
     const { start, end, sent, arrived, gone, taken, cause } = run;
     const rankFree = new Float64Array(table.ranks), rankNode = new Int32Array(table.ranks).fill(NONE);
     const linkFree = new Float64Array(table.links), linkNode = new Int32Array(table.links).fill(NONE);
@@ -152,7 +152,7 @@
   function rendezvous(table, seconds, transfer, overlap, late) {
     const { ranks, rank, taker, cell, rankStart, cells } = table;
     const { batches, phases, takenIn } = exchangesOf(table);
-    const run = blank(table, false);
+    const run = blank(table, 1);
     const { start, end, sent, arrived, cause } = run;
     const phase = new Int32Array(ranks), place = new Int32Array(ranks), left = new Int32Array(ranks);
     const free = new Float64Array(ranks), posted = new Float64Array(ranks), sendsNext = new Float64Array(ranks);
@@ -249,7 +249,7 @@
 
   function streams(table, seconds, transfer, overlap, late) {
     const { ranks, rank, taker, source, remote, cellStart, cells, size } = table, lags = late.some((delay) => delay > 0);
-    const run = blank(table, lags), half = lags ? size : 0;
+    const run = blank(table, lags ? 2 : 1), half = lags ? size : 0;
     const { start, end, sent, arrived, gone, taken, cause } = run;
     const none = (count) => [new Float64Array(count), new Int32Array(count).fill(NONE)];
     const [free, freeNode] = none(ranks), [head, headNode] = none(ranks), [channel, channelNode] = none(ranks * ranks);
@@ -292,16 +292,17 @@
   // ---- overlapped_nic: a rank's messages queue at its NIC -----------------------------------------
 
   // A NIC sends one message at a time, in the order in which they are ready, and takes in one at a time, in the order in
-  // which they are sent; what leaves one NIC passes through the other meanwhile, or once that is free. Which of several
+  // which they are sent; what leaves one NIC passes through the other meanwhile, or once that is free. A link's delay comes
+  // after both, where messages of other links may overtake. Which of several
   // ranks' messages is first depends on times, so events are handled one by one: a rank has at most one cell that ends,
   // one message that has left, and one that arrives next. Of events at the same time, cells come first, then messages
   // that have left, then arrivals; and of one kind, that whose cell has the lowest level or, if these are equal, number.
   const ENDED = 0, LEFT = 1, CAME = 2, KINDS = 3;
 
-  function queued(table, seconds, transfer, overlap) {
+  function queued(table, seconds, transfer, overlap, late) {
     const { ranks, rank, taker, remote, cell, cellStart, cells, size } = table, { first: next, last } = programs(table);
-    const run = Object.assign(blank(table, true), { queues: true });
-    const { start, end, sent, arrived, gone, taken, cause } = run;
+    const parts = late.some((delay) => delay > 0) ? 3 : 2, run = Object.assign(blank(table, parts), { queues: true });
+    const { start, end, sent, arrived, gone, taken, through, cause } = run;
     const level = levels(table), missing = new Int32Array(cells);
     for (let op = 0; op < size; op++) missing[cell[op]] += remote[op];
     const idle = new Uint8Array(ranks).fill(1);
@@ -327,16 +328,20 @@
       expect(ENDED, own, end[at], cellStart[at]);
     };
     const send = (own, because) => {
-      const op = leaving[own][0], message = cells + op, other = rank[taker[op]], late = busyUntil[other] > now;
+      const op = leaving[own][0], message = cells + op, other = rank[taker[op]], waits = busyUntil[other] > now;
       cause[message] = because;
       sent[op] = now;
       gone[op] = now + transfer;
       expect(LEFT, own, gone[op], op);
-      cause[message + size] = late ? cells + size + lastTaken[other] : because;
-      taken[op] = late ? busyUntil[other] : now;
-      arrived[op] = busyUntil[other] = taken[op] + transfer;
+      cause[message + size] = waits ? cells + size + lastTaken[other] : because;
+      taken[op] = waits ? busyUntil[other] : now;
+      through[op] = busyUntil[other] = taken[op] + transfer;
+      if (parts > 2) cause[message + 2 * size] = message + size;
+      arrived[op] = through[op] + late[op];
       lastTaken[other] = op;
-      if (coming[other].push(op) === 1) expect(CAME, other, arrived[op], op);
+      coming[other].push(op);
+      coming[other].sort((one, two) => arrived[one] - arrived[two] || level[cell[one]] - level[cell[two]] || one - two);
+      expect(CAME, other, arrived[coming[other][0]], coming[other][0]);
     };
     const ended = (own, op) => {
       for (let one = op; one < cellStart[cell[op] + 1]; one++) {
@@ -354,7 +359,7 @@
       coming[own].shift();
       if (coming[own].length) expect(CAME, own, arrived[coming[own][0]], coming[own][0]);
       missing[cell[taker[op]]]--;
-      begin(own, cells + size + op);
+      begin(own, cells + (parts - 1) * size + op);
     };
     const handle = [ended, left, came];
     for (let own = 0; own < ranks; own++) begin(own, NONE);
@@ -447,7 +452,8 @@
     const { cells, size } = run.table;
     if (node < cells) return [run.start[node], run.end[node]];
     if (node < cells + size) return [run.sent[node - cells], run.gone[node - cells]];
-    return [run.taken[node - cells - size], run.arrived[node - cells - size]];
+    if (node < cells + 2 * size) return [run.taken[node - cells - size], run.through[node - cells - size]];
+    return [run.through[node - cells - 2 * size], run.arrived[node - cells - 2 * size]];
   }
 
   // Cells and transfers (cells + operation) from the first to the one that ends last, each begun by the one before.
@@ -471,6 +477,6 @@
   }
 
   window.ppmodelEngine = {
-    unpack, simulate, slots, scaledSlots, activations, criticalPath, span, waited, name, cellName, NONE, LETTERS,
+    unpack, parse, simulate, slots, scaledSlots, activations, criticalPath, span, waited, name, cellName, NONE, LETTERS,
   };
 })();

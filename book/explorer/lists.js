@@ -58,7 +58,7 @@
       const { state, shown } = this.now();
       const of = (read) => shown.map((panel) => (panel.missing ? "–" : read(panel)));
       const timed = (read) => of((panel) => (panel.timed.deadlock ? "–" : read(panel.timed)));
-      const formula = (panel) => this.orders.get(panel.key)[state.pp].tables[state.microbatches].formula;
+      const formula = (panel) => this.orders.get(panel.key)?.[state.pp].tables[state.microbatches].formula;
       fillTable($("numbers"), [element("td"), ...shown.map((panel, place) => {
         return element("th", panel.label, { scope: "col", class: `ex-of-${"ab"[place]}` });
       })], [

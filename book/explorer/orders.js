@@ -15,41 +15,92 @@
   // A table from its bytes: one for each operation, rank by rank, then how far each microbatch is from the next of its
   // kind where they do not simply follow one another. See book/ppbook/explorer_data.py.
   async function unpack(packed, about) {
-    const bytes = await inflate(packed.codes);
-    const ranks = packed.lengths.length, size = packed.lengths.reduce((sum, length) => sum + length, 0);
-    const replicas = about.placement.length, stages = about.placement[0].length;
+    const bytes = await inflate(packed.codes), ranks = packed.lengths.length, homes = stagesOf(about.placement, ranks);
+    let op = 0;
+    const orders = packed.lengths.map((length, rank) => {
+      const next = new Int32Array(64), size = bytes.length / (packed.jumps ? 2 : 1);
+      return Array.from({ length }, () => {
+        const code = bytes[op], own = code & 63, replica = (own >> 3) & 1;
+        const microbatch = packed.jumps ? (next[own] + bytes[size + op]) & 255 : next[own];
+        next[own] = microbatch + 1;
+        op++;
+        return { kind: own >> 4, replica, stage: homes[replica][rank][own & 7], microbatch, joined: code & 64 };
+      });
+    });
+    return filled(orders, { ...packed, ...about });
+  }
+
+  // A table from the operations of each rank in order; `joined` ones share the cell of the one before.
+  function filled(orders, { microbatches, placement, parts = 1, held = 1, shares = null }) {
+    const ranks = orders.length, stages = placement[0].length, size = orders.reduce((sum, { length }) => sum + length, 0);
     const table = {
-      ranks, stages, replicas, size, microbatches: packed.microbatches, parts: packed.parts || 1,
-      held: packed.held === undefined ? 1 : packed.held, placement: about.placement,
+      ranks, stages, replicas: placement.length, size, microbatches, parts, held, placement,
       kind: new Uint8Array(size), stage: new Uint16Array(size), microbatch: new Uint16Array(size),
-      replica: new Uint8Array(size), rank: new Uint8Array(size), chunk: new Uint8Array(size),
+      replica: new Uint8Array(size), rank: new Uint16Array(size), chunk: new Uint16Array(size),
       rankStart: new Int32Array(ranks + 1), cell: new Int32Array(size),
     };
-    const homes = stagesOf(about.placement, ranks);
-    const starts = [];
+    const homes = stagesOf(placement, ranks), starts = [];
     let op = 0;
-    for (let rank = 0; rank < ranks; rank++) {
-      const next = new Int32Array(64);
-      for (let left = packed.lengths[rank]; left > 0; left--, op++) {
-        const code = bytes[op], own = code & 63;
-        table.kind[op] = own >> 4;
-        table.replica[op] = (own >> 3) & 1;
-        table.chunk[op] = own & 7;
-        table.stage[op] = homes[table.replica[op]][rank][table.chunk[op]];
+    orders.forEach((program, rank) => {
+      for (const { joined, ...fields } of program) {
+        for (const [key, value] of Object.entries(fields)) table[key][op] = value;
         table.rank[op] = rank;
-        table.microbatch[op] = packed.jumps ? (next[own] + bytes[size + op]) & 255 : next[own];
-        next[own] = table.microbatch[op] + 1;
-        if (!(code & 64)) starts.push(op);
-        table.cell[op] = starts.length - 1;
+        table.chunk[op] = homes[fields.replica][rank].indexOf(fields.stage);
+        if (!joined) starts.push(op);
+        table.cell[op++] = starts.length - 1;
       }
       table.rankStart[rank + 1] = op;
-    }
+    });
     table.cellStart = Int32Array.from([...starts, size]);
     table.cells = starts.length;
-    const pieces = (stages / ranks) * table.parts;
-    table.shares = Float64Array.from({ length: stages }, (_, s) => (about.shares ? about.shares[s] : 1) / pieces);
+    table.shares = Float64Array.from({ length: stages }, (_, s) => (shares ? shares[s] : 1) / ((stages / ranks) * parts));
     connect(table);
     return table;
+  }
+
+  // ---- a reader's own table, as `ppmodel table --format csv` or text prints it -----------------------
+
+  const MOST_OPERATIONS = 60000;
+
+  function refused(where, why) {
+    throw new Error(`${where}: ${why}; \`ppmodel check FILE\` says more, \`ppmodel table NAME --format csv\` prints what is read here`);
+  }
+
+  function parse(text) {
+    const about = {}, orders = [];
+    text.split(/\r?\n/).forEach((line, at) => {
+      const comment = /^\s*#\s*(\w+):\s*(.*?)\s*$/.exec(line);
+      if (comment) about[comment[1]] = comment[2];
+      if (/^\s*(#|rank\b|$)/.test(line)) return;
+      const words = line.trim().split(line.includes(",") ? /\s*,\s*/ : /\s+/), program = [];
+      if (Number(words[0]) !== orders.length) refused(`line ${at + 1}`, `must begin with its rank, ${orders.length}`);
+      for (const word of words.slice(1)) {
+        word.split("&").forEach((name_, place) => {
+          const [, stage, letter, microbatch, replica] = /^(\d+)([FBIWR])(\d*)(?:@(\d))?$/.exec(name_) || [];
+          if (letter === "R" || ["", ".", "~", "None"].includes(name_)) return;
+          if (!letter || microbatch === "") refused(`line ${at + 1}, cell ${word.slice(0, 20)}`, "is no operation, such as 2F0, 2B0@1 or 1F1&0B0");
+          program.push({ kind: LETTERS.indexOf(letter), stage: Number(stage), microbatch: Number(microbatch), replica: Number(replica || 0), joined: place });
+        });
+      }
+      orders.push(program);
+    });
+    const all = orders.flatMap((program, rank) => program.map((op) => ({ ...op, rank })));
+    if (all.length === 0 || all.length > MOST_OPERATIONS) refused("the table", `has ${all.length} operations, and must have 1 to ${MOST_OPERATIONS}`);
+    const parts = Number(about.microbatch_parts || 1), count = (key) => all.reduce((most, op) => Math.max(most, op[key]), 0) + 1;
+    const [stages, tasks] = [count("stage"), count("microbatch")], placement = Array.from({ length: count("replica") }, () => Array(stages).fill(NONE));
+    const seen = new Map();
+    for (const { kind, stage, microbatch, replica, rank } of all) {
+      const home = placement[replica], task = `stage ${stage}, microbatch ${microbatch}`;
+      if (home[stage] !== NONE && home[stage] !== rank) refused(`stage ${stage}`, `is on ranks ${home[stage]} and ${rank}`);
+      home[stage] = rank;
+      const done = seen.get(task) || { replica, kinds: "" };
+      if (done.replica !== replica || done.kinds.includes(LETTERS[kind])) refused(task, "occurs twice");
+      seen.set(task, { replica, kinds: [...done.kinds, LETTERS[kind]].sort().join("") });
+    }
+    for (const { kinds } of seen.values()) if (kinds !== "BF" && kinds !== "FIW") refused("the table", "lacks a forward or a backward");
+    if (seen.size !== stages * tasks || placement.flat().includes(NONE)) refused("the table", "lacks operations of some stage and microbatch");
+    const shares = about.stage_shares ? about.stage_shares.split(/\s+/).map(Number) : null;
+    return { name: about.schedule, table: filled(orders, { microbatches: tasks / parts, placement, parts, shares }) };
   }
 
   function stagesOf(placement, ranks) {
@@ -159,5 +210,5 @@
     return names.join("&");
   }
 
-  window.ppmodelOrders = { NONE, LETTERS, B, unpack, programs, levels, name, cellName };
+  window.ppmodelOrders = { NONE, LETTERS, B, unpack, parse, programs, levels, name, cellName };
 })();

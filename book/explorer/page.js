@@ -20,6 +20,8 @@
     "One delayed link": { schedule: "zb-v", p2p: "streams", slow_link: 1, delay: 2 },
     "Blocking transfers": { p2p: "blocking", comm: 0.15, schedule: "zb-v", against: "zb-h1", pp: 8, microbatches: 16 },
     "Less memory": { schedule: "v-half", against: "zb-v", pp: 8, microbatches: 16 },
+    "VPP or ZB?": { schedule: "interleaved-1f1b:chunks=4", against: "zb-h1", pp: 8, microbatches: 16 },
+    "ZB or DualPipe?": { schedule: "zb-v", against: "dualpipe", pp: 8, microbatches: 16, overlap: 0.9 },
   };
   const HOLDS = {
     latency: "nothing: latency", overlapped: "its link: overlapped", overlapped_nic: "both NICs: overlapped_nic",
@@ -55,6 +57,8 @@
   }
 
   function legal(key, pp, microbatches) {
+    const { own } = variants.get(key) || {};
+    if (own) return own.ranks === pp && own.microbatches === microbatches;
     const place = index.microbatches[pp] ? index.microbatches[pp].indexOf(microbatches) : -1;
     return place >= 0 && variants.has(key) && Boolean((variants.get(key).sizes[index.ranks.indexOf(pp)] >> place) & 1);
   }
@@ -62,6 +66,7 @@
   // The table of a schedule at a size; null where it is not defined. Those of the last few sizes are kept.
   function table(key, pp, microbatches) {
     if (!legal(key, pp, microbatches)) return Promise.resolve(null);
+    if (variants.get(key).own) return Promise.resolve(variants.get(key).own);
     const name = `${key} ${pp} ${microbatches}`;
     if (!tables.has(name)) {
       if (tables.size > 160) tables.clear();
@@ -91,16 +96,16 @@
       const value = read(key, text), asked = `${key} = ${text}`.slice(0, 60);
       if (given.has(key)) wrong.push(`${asked} (given twice)`);
       else if (Object.hasOwn(DEFAULTS, key) && good(key, value)) found[key] = value;
-      else wrong.push(asked);
+      else wrong.push(`${asked} (${rule(key)})`);
       given.add(key);
     }
-    if (!index.microbatches[found.pp].includes(found.microbatches)) {
-      if (given.has("microbatches")) wrong.push(`microbatches = ${found.microbatches}`);
-      found.microbatches = nearest(index.microbatches[found.pp], found.microbatches);
+    if (!sizesAt(found.pp).includes(found.microbatches)) {
+      if (given.has("microbatches")) wrong.push(`microbatches = ${found.microbatches} (${rule("microbatches", found.pp)})`);
+      found.microbatches = nearest(sizesAt(found.pp), found.microbatches);
     }
     for (const key of OF_RANKS) {
       if (found[key] >= found.pp) {
-        wrong.push(`${key} = ${found[key]}`);
+        wrong.push(`${key} = ${found[key]} (of ${found.pp} ranks, the last is ${found.pp - 1})`);
         found[key] = -1;
       }
     }
@@ -120,7 +125,7 @@
 
   function good(key, value) {
     if (key === "schedule" || key === "against") return variants.has(value);
-    if (key === "pp") return index.ranks.includes(value);
+    if (key === "pp") return ranksHere().includes(value);
     if (key === "p2p") return index.semantics.includes(value);
     if (key === "view") return value === "timeline" || value === "table";
     if (key === "order") return value === "time" || value === "memory";
@@ -130,6 +135,29 @@
     if (NUMBERS.includes(key)) return (value >= LEAST[key] && value <= MOST) || (value === 0 && key !== "overlap");
     return typeof value === "boolean";
   }
+
+  // What a value must be, for those who read why theirs is refused.
+  function rule(key, pp) {
+    if (!Object.hasOwn(DEFAULTS, key)) return `known are ${Object.keys(DEFAULTS).join(", ")}`;
+    if (key === "schedule" || key === "against") return "not in its list; a table of your own is opened again from its file";
+    if (key === "pp") return `${index.ranks[0]} to ${index.ranks.at(-1)}, or the ranks of a table of your own`;
+    if (key === "microbatches") return pp ? `with ${pp} ranks, one of ${sizesAt(pp).join(", ")}` : "a whole number from 1";
+    if (NUMBERS.includes(key)) return `${key === "overlap" ? "" : "0, or "}a number from ${Math.max(1e-6, LEAST[key]).toFixed(6)} to ${MOST}`;
+    if (OF_RANKS.includes(key)) return "a rank, or -1 for none";
+    if (key === "window") return "two times, as 0:10";
+    const words = { p2p: index.semantics, view: ["timeline", "table"], order: ["time", "memory"] }[key];
+    return `one of ${(words || ["true", "false"]).join(", ")}`;
+  }
+
+  // Sizes that the page has orders for, with those of a reader's own tables.
+  const owned = () => [...variants.values()].flatMap(({ own }) => own || []);
+  const sorted = (values) => [...new Set(values)].sort((a, b) => a - b);
+  const ranksHere = () => sorted([...index.ranks, ...owned().map(({ ranks }) => ranks)]);
+  function sizesAt(pp) {
+    return sorted([...(index.microbatches[pp] || []), ...owned().filter(({ ranks }) => ranks === pp).map(({ microbatches }) => microbatches)]);
+  }
+
+  const offered = () => (index.microbatches[state.pp] || []).includes(state.microbatches);
 
   const nearest = (list, value) => list.reduce((best, one) => (Math.abs(one - value) < Math.abs(best - value) ? one : best));
 
@@ -166,7 +194,8 @@
   function panelOf(key, own, place) {
     const { label } = variants.get(key), colour = index.pair[place];
     if (!own) {
-      const why = `Not defined for ${state.pp} ranks and ${state.microbatches} microbatches; it needs ${variants.get(key).legal} (S ranks, B microbatches).`;
+      const size = `${state.pp} ranks and ${state.microbatches} microbatches`, { legal: needs, own: given } = variants.get(key);
+      const why = offered() || given ? `Not defined for ${size}; it needs ${needs}${given ? "" : " (S ranks, B microbatches)"}.` : `This page has no order of it for ${size}: open its table, too.`;
       return { key, label, colour, title: label, note: why, missing: true, table: { ranks: 2 }, run: { deadlock: [] } };
     }
     const timed = E.simulate(own, costs()), slots = state.view === "table", run = slots ? E.scaledSlots(own) : timed;
@@ -211,7 +240,7 @@
     const [one, two] = shown, both = shown.filter((panel) => panel.timed && !panel.timed.deadlock);
     if (both.length < 2) {
       const bad = shown.find((panel) => !both.includes(panel));
-      say("headline", `${capital(bad.label)} ${bad.missing ? "is not defined at this size" : "deadlocks: its ranks wait for one another"}.`);
+      say("headline", `${capital(bad.label)} ${bad.missing ? `${offered() ? "is not defined" : "has no order here"} at this size` : "deadlocks: its ranks wait for one another"}.`);
       say("second", bad.note || "");
       drawCurve([]);
       return;
@@ -303,20 +332,20 @@
     for (const id of ["schedule", "against"]) {
       fillSelect($(id), [...variants].map(([key, one]) => [key, one.label]), state[id]);
       for (const option of $(id).options) {
-        const text = variants.get(option.value).label + (legal(option.value, state.pp, state.microbatches) ? "" : " (other sizes)");
+        const { label, own } = variants.get(option.value), elsewhere = legal(option.value, state.pp, state.microbatches) ? "" : " (other sizes)";
+        const text = `${label}${own ? ", your table" : ""}${elsewhere}`;
         if (option.textContent !== text) option.textContent = text;
       }
     }
     const counts = (list) => list.map((one) => [String(one), String(one)]);
-    fillSelect($("pp"), counts(index.ranks), String(state.pp));
-    fillSelect($("microbatches"), counts(index.microbatches[state.pp]), String(state.microbatches));
+    fillSelect($("pp"), counts(ranksHere()), String(state.pp));
+    fillSelect($("microbatches"), counts(sizesAt(state.pp)), String(state.microbatches));
     fillSelect($("p2p"), index.semantics.map((word) => [word, HOLDS[word] || word]), state.p2p);
     fillSelect($("slow_rank"), [["-1", "none"], ...counts([...Array(state.pp).keys()])], String(state.slow_rank));
     $("slow_factor").disabled = state.slow_rank < 0;
     const links = [...Array(state.pp).keys()].map((own) => [String(own), `${own}\u2013${(own + 1) % state.pp}`]);
     fillSelect($("slow_link"), [["-1", "none"], ...links], String(state.slow_link));
-    $("slow_link").disabled = state.p2p === "overlapped_nic";
-    $("delay").disabled = $("slow_link").disabled || state.slow_link < 0;
+    $("delay").disabled = state.slow_link < 0;
     for (const id of NUMBERS) showNumber($(id === "comm" ? "comm-number" : id), state[id]);
     const most = mostComm();
     $("comm").max = most;
@@ -349,10 +378,10 @@
 
   // Change what is chosen. A schedule that is picked brings a size at which it is defined.
   function choose(changes) {
-    const note = [];
+    let why = "";
     Object.assign(state, changes);
-    if (changes.pp && !index.microbatches[state.pp].includes(state.microbatches)) {
-      state.microbatches = nearest(index.microbatches[state.pp], state.microbatches);
+    if (changes.pp && !sizesAt(state.pp).includes(state.microbatches)) {
+      state.microbatches = nearest(sizesAt(state.pp), state.microbatches);
     }
     onRanks();
     const picked = changes.schedule || changes.against;
@@ -362,19 +391,45 @@
       const far = ([pp, microbatches]) => 1000 * Math.abs(pp - state.pp) + Math.abs(microbatches - state.microbatches);
       [state.pp, state.microbatches] = (both.length ? both : sizes).reduce((best, one) => (far(one) < far(best) ? one : best));
       onRanks();
-      note.push(`Now at ${state.pp} ranks and ${state.microbatches} microbatches: ${variants.get(picked).label} needs ${variants.get(picked).legal} (S ranks, B microbatches).`);
+      why = `Now at ${state.pp} ranks and ${state.microbatches} microbatches: ${variants.get(picked).label} needs ${variants.get(picked).legal} (S ranks, B microbatches).`;
     }
     if (["schedule", "against", "pp", "microbatches", "view"].some((key) => key in changes)) {
       stage.window = null;
       stage.picked = null;
       $("details").replaceChildren();
     }
-    say("note", note.join(" "));
+    note(why, $(changes.against ? "against" : "schedule"));
     return update();
   }
 
+  // Say something right behind what was touched.
+  function note(text, touched) {
+    const place = touched.closest("details, .ex-grid, .ex-curve, .ex-downloads, .ex-presets");
+    if (text && place.nextElementSibling !== $("note")) place.after($("note"));
+    say("note", text);
+  }
+
+  // Tables of a reader's own take the places of the schedules; of several, the first two.
+  async function open(files) {
+    const keys = [];
+    for (const file of [...files].slice(0, 2)) {
+      try {
+        const { name, table: own } = E.parse(await file.text()), key = `file:${file.name}`;
+        const needs = `${own.ranks} ranks and ${own.microbatches} microbatches`;
+        const label = variants.get(name)?.label || name || file.name;
+        variants.set(key, { key, name: key, label, title: label, legal: needs, own });
+        keys.push(key);
+      } catch (error) {
+        note(`${file.name} is not read: ${error.message}.`, $("file"));
+        return;
+      }
+    }
+    const [schedule, against = state.against] = keys, { ranks: pp, microbatches } = variants.get(schedule).own;
+    await choose({ schedule, against, pp, microbatches });
+  }
+
   function sizesOf(key) {
-    return index.ranks.flatMap((pp) => index.microbatches[pp].filter((one) => legal(key, pp, one)).map((one) => [pp, one]));
+    return ranksHere().flatMap((pp) => sizesAt(pp).filter((one) => legal(key, pp, one)).map((one) => [pp, one]));
   }
 
   function preset(changes) {
@@ -411,8 +466,7 @@
         const value = input.value.trim() === "" ? NaN : Number(input.value), bad = !good(id, value);
         if (bad) {
           input.setAttribute("aria-invalid", "true");
-          const legal_ = `${id === "overlap" ? "" : "0, or "}a number from ${Math.max(1e-6, LEAST[id]).toFixed(6)} to ${MOST}`;
-          say("note", `${id} = ${input.value} is not simulated: it must be ${legal_}. What is shown has ${id} = ${state[id]}.`);
+          note(`${id} = ${input.value} is not simulated: it must be ${rule(id)}. What is shown has ${id} = ${state[id]}.`, input);
           return;
         }
         input.removeAttribute("aria-invalid");
@@ -436,6 +490,7 @@
     $("fit").addEventListener("click", () => stage.fit());
     for (const id of ["text-which", "text-rank"]) $(id).addEventListener("change", () => lists.text());
     $("text").addEventListener("toggle", () => lists.text());
+    $("file").addEventListener("change", () => { open($("file").files); $("file").value = ""; });
     $("link").addEventListener("click", copyLink);
     $("svg").addEventListener("click", () => Files.save(`${fileName()}.svg`, "image/svg+xml", svg()));
     $("csv").addEventListener("click", () => Files.save(`${fileName()}.csv`, "text/csv", Files.csv(timed())));
@@ -443,7 +498,11 @@
     const narrow = matchMedia("(max-width: 760px)"), fold = () => { $("more").open = !narrow.matches; };
     narrow.addEventListener("change", fold);
     fold();
-    addEventListener("hashchange", () => isView(location.hash) && restore(location.hash));
+    addEventListener("hashchange", () => {
+      if (!isView(location.hash)) return;
+      restore(location.hash);
+      document.querySelector(".ex-presets").scrollIntoView({ block: "nearest" });
+    });
     new MutationObserver(() => { showStage(); drawCurve(curve ? curve.crossings : []); }).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
     new ResizeObserver(() => { stage.resize($("stage").clientWidth); drawCurve(curve ? curve.crossings : []); }).observe($("stage"));
   }
@@ -472,7 +531,7 @@
     history.replaceState(null, "", toHash());
     try {
       await navigator.clipboard.writeText(location.href);
-      say("note", "The link is copied; it opens this view.");
+      note(`The link is copied; it opens this view${shown.some(({ table: { size }, key }) => size && variants.get(key).own) ? ", but not the tables that you opened" : ""}.`, $("link"));
     } catch { // a browser that does not let pages copy: the link is shown, to be copied by hand
       $("url").hidden = false;
       $("url").value = location.href;
@@ -503,7 +562,7 @@
     state = found;
     stage.window = found.window;
     stage.picked = null;
-    say("note", wrong.length ? `The link asks for what this page does not have: ${wrong.join("; ")}.` : "");
+    note(wrong.length ? `The link asks for what this page does not have: ${wrong.join("; ")}.` : "", document.querySelector(".ex-presets"));
     return update();
   }
 

@@ -49,7 +49,7 @@
       on("pointermove", this.#move);
       on("pointerup", this.#up);
       on("pointercancel", this.#up);
-      on("pointerleave", () => this.#point(null));
+      on("pointerleave", (event) => event.pointerType !== "touch" && this.#point(null)); // a tap's words stay in view
       on("wheel", this.#wheel, { passive: false });
       on("dblclick", (event) => this.zoom(0.5, this.#time(event)));
       on("keydown", this.#key);

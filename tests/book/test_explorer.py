@@ -19,6 +19,7 @@ from ppbook.explorer_data import packed, variants
 from ppmodel import metrics
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import PPModelError, SizeError, TableError
+from ppmodel.export import write_table
 from ppmodel.schedules.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.simulation import P2P, compile_graph, run_graph
 from ppmodel.specs import as_links
@@ -106,8 +107,7 @@ def points(count):
         seconds["overlap"] = draw.choice((1, round(draw.uniform(0.5, 1.2), 3)))
         slow = {"slow_rank": draw.randrange(-1, ranks), "slow_factor": round(draw.uniform(0.5, 3), 2)}
         size = {"schedule": written(case), "pp": ranks, "microbatches": microbatches, "p2p": draw.choice(P2P)}
-        if size["p2p"] != "overlapped_nic":
-            slow |= {"slow_link": draw.randrange(-1, ranks), "delay": draw.choice((0, round(draw.uniform(0, 5), 2)))}
+        slow |= {"slow_link": draw.randrange(-1, ranks), "delay": draw.choice((0, round(draw.uniform(0, 5), 2)))}
         yield table, size | seconds | slow
         count -= 1
 
@@ -324,6 +324,96 @@ def test_a_schedule_brings_a_size_at_which_it_is_defined(explorer):
     assert explorer.thrown == [error for error in explorer.thrown if "THEBE" in error]
 
 
+def printed(folder, name, ranks, microbatches, form="csv"):
+    table = pp.build(name, ranks, microbatches)
+    path = folder / f"{name}.{form}"
+    path.write_text(write_table(table, form))
+    return table, str(path)
+
+
+def test_tables_of_a_readers_own(explorer, tmp_path):
+    """Files that `ppmodel table` prints are simulated as by the library, at sizes that the page has no orders for."""
+    pairs = [
+        (("zb-v", 5, 23, "csv"), ("chimera", 6, 18, "text")),
+        (("dualpipe", 20, 44, "csv"), ("stp", 3, 11, "text")),
+    ]
+    for pair in pairs:
+        for name, *size in pair:
+            table, path = printed(tmp_path, name, *size)
+            explorer.locator("#ex-file").set_input_files(path)
+            expected = f"{pp.simulate(table, forward=1, backward=2, comm=0.1).makespan_s:.4g}"
+            explorer.wait_for_function(
+                "text => document.querySelector('#ex-numbers tbody td').textContent === text", arg=expected
+            )
+            assert (state(explorer)["pp"], state(explorer)["microbatches"]) == tuple(size[:2])
+    assert "open its table, too" in explorer.locator("#ex-second").inner_text()
+    explorer.locator("#ex-file").set_input_files([printed(tmp_path, name, 7, 15)[1] for name in ("1f1b", "zb-h1")])
+    said(explorer, "ZB-H1 takes")
+    explorer.wait_for_function("document.querySelectorAll('#ex-ranking button').length === 2")
+    keys = [button.get_attribute("data-key") for button in explorer.locator("#ex-ranking button").all()]
+    assert sorted(keys) == ["file:1f1b.csv", "file:zb-h1.csv"]
+    explorer.locator("#ex-pp").select_option("4")
+    said(explorer, "is not defined at this size")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("0,0F0,0B0\n1,1F0", "lacks a forward or a backward"),
+        ("0,0F0,0F0,0B0", "occurs twice"),
+        ("0,0F0,0X0", "line 1, cell 0X0: is no operation"),
+        ("0,0F0,0B0,0F1,0B1\n1,1B0,1F0,1F1,1B1", "wait for one another in a circle"),
+        ("0F0,0B0", "line 1: must begin with its rank, 0"),
+        ("", "has 0 operations"),
+        ("0,0F0,0B0\n1,0F1,0B1", "stage 0: is on ranks 0 and 1"),
+        ("0,0F0,0B0,1F1,1B1", "lacks operations of some stage and microbatch"),
+    ],
+)
+def test_a_table_that_is_none_says_why(explorer, tmp_path, text, rule):
+    """It is not read, and what is shown stays."""
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    before = state(explorer)
+    explorer.locator("#ex-file").set_input_files(str(path))
+    noted(explorer, rule)
+    assert state(explorer) == before
+
+
+def test_notices_stand_beside_what_was_touched(explorer):
+    """A refused value says why right behind its group of controls; one in a link, behind the examples."""
+    for name, group in (("delay", "#ex-more .ex-grid"), ("comm-number", ".ex-curve")):
+        explorer.locator("#ex-slow_link").select_option("1")
+        explorer.locator(f"#ex-{name}").fill("-1")
+        noted(explorer, "must be 0, or a number from")
+        assert explorer.evaluate(
+            "group => document.querySelector(group).nextElementSibling.id === 'ex-note'", arg=group
+        )
+        explorer.locator(f"#ex-{name}").fill("1")
+    opened(explorer, "#pp=40&microbatches=9&p2p=fast")
+    noted(explorer, "pp = 40 (2 to 16, or the ranks of a table of your own)")
+    noted(explorer, "microbatches = 9 (with 4 ranks, one of 4, 8")
+    noted(explorer, "p2p = fast (one of latency, overlapped")
+    assert explorer.evaluate("document.querySelector('.ex-presets').nextElementSibling.id === 'ex-note'")
+
+
+def test_the_questions_that_people_ask(page):
+    """What the page says of VPP, Zero Bubble and DualPipe is so, and each question is one link."""
+    text = (HTML / PAGE).read_text(encoding="utf-8")
+    first, second = (
+        fragment.replace("&amp;", "&") for fragment in re.findall(r'href="explorer.html(#[^"]+)"', text)[:2]
+    )
+    opened(page, first)
+    said(page, "it is the other way round")
+    crossing = float(re.search(r"of ([\d.]+)", page.locator("#ex-headline").inner_text())[1])
+    assert 0 < crossing < 0.1
+    page.locator("#ex-comm-number").fill("0")
+    said(page, "Interleaved 1F1B V = 4 takes")
+    opened(page, second)
+    said(page, "DualPipe takes")
+    page.locator("#ex-overlap").fill("1")
+    said(page, "ZB-V takes")
+
+
 def test_a_deadlock_is_said(page):
     """Under rendezvous some tables never end: the page says which ranks wait for one another."""
     for case in EVERY:
@@ -486,6 +576,11 @@ def test_touch(browser):
     opened(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     x, y = middle(page)
+    page.touchscreen.tap(x, y)
+    tip = page.locator("#ex-tip")
+    tip.wait_for()
+    box = tip.bounding_box()
+    assert 0 <= box["y"] < box["y"] + box["height"] <= 844
     cdp = context.new_cdp_session(page)
 
     def touch(kind, *xs):
