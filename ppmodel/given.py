@@ -4,6 +4,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 _LARGEST = 1e300
+_PLAIN = {int, float, bool, str, type(None)}
 
 
 def plain(given):
@@ -17,6 +18,8 @@ def plain(given):
     >>> plain(np.int64(4)), plain(np.arange(2)), plain(Fraction(1, 2)), plain("1f1b")
     (4, [0, 1], 0.5, '1f1b')
     """
+    if type(given) in _PLAIN:
+        return given
     if hasattr(given, "to_numpy"):  # also tables
         given = given.to_numpy()
     if hasattr(given, "tolist"):

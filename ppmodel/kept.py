@@ -46,18 +46,20 @@ def kept(num_operations):
     """
 
     def keep(function):
-        results, lock = OrderedDict(), Lock()
+        results, lock, total = OrderedDict(), Lock(), 0
 
         @wraps(function)
         def recent(*key):
+            nonlocal total
             with lock:
                 if key in results:
                     results.move_to_end(key)
                     return results[key]
             made = function(*key)
             with lock:
+                before = num_operations(results[key]) if key in results else 0  # another thread was faster
+                total = (total if results else 0) - before + num_operations(made)
                 results[key] = made
-                total = sum(map(num_operations, results.values()))
                 while len(results) > 1 and (total > MOST_OPERATIONS or len(results) > MOST_RESULTS):
                     total -= num_operations(results.popitem(last=False)[1])
             return made

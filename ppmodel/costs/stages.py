@@ -11,7 +11,6 @@ from ppmodel.costs.layers import BUSY, layers_of
 from ppmodel.costs.partition import microbatch_sequences, stage_layers
 from ppmodel.costs.transfers import hockney_s, pipeline_links
 from ppmodel.costs.work import PARTS, recompute_of
-from ppmodel.ops import OpKind
 from ppmodel.specs.layers import StageText, format_layers
 
 _CUTS_KEPT = 2**8
@@ -123,22 +122,30 @@ def stages(schedule, model, system, blocks=None, layout=None):
     key = cut.blocks.tobytes(), cut.mtp.tobytes(), cut.losses.tobytes(), cut.embeddings.tobytes(), recompute
     of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile
     if of_microbatch is None:
-        if len(layers.stages) >= _CUTS_KEPT:
-            layers.stages.clear()
         counts = layer_counts(layers.work, cut, recompute)
         parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
         columns = (*stage_bytes(layers.bytes, counts), dense + experts, experts, *np.zeros((3, len(counts))))
-        of_microbatch = Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns)
-        layers.stages[key] = of_microbatch
+        of_microbatch = _keep(layers.stages, key, Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns))
     if layout is None:
         return of_microbatch
     nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None
-    step = step_work(schedule, model, layout, cut, nodes)._replace(sharing=layers.work.sharing)
-    experts = of_microbatch.expert_parameters
-    parameters = of_microbatch.parameters - experts, experts
-    names = "reduction_s", "gather_s", "optimizer_s"
-    step_s = zip(names, step_seconds(of_microbatch.parts_s, parameters, step, layers), strict=True)
-    return Stages(**(vars(of_microbatch) | dict(step_s)))
+    step = step_work(schedule, model, layout, cut, nodes)
+    key += step.chunks, *(column.tobytes() for column in step[:3])  # other schedules may have the same
+    of_iteration = layers.stages.get(key)
+    if of_iteration is None:
+        experts = of_microbatch.expert_parameters
+        parameters, step = (of_microbatch.parameters - experts, experts), step._replace(sharing=layers.work.sharing)
+        columns = step_seconds(of_microbatch.parts_s, parameters, step, layers)
+        step_s = dict(zip(("reduction_s", "gather_s", "optimizer_s"), columns, strict=True))
+        of_iteration = _keep(layers.stages, key, Stages(**(vars(of_microbatch) | step_s)))
+    return of_iteration
+
+
+def _keep(kept, key, made):
+    if len(kept) >= _CUTS_KEPT:
+        kept.clear()
+    kept[key] = made
+    return made
 
 
 def layer_counts(work, cut, recompute):
@@ -249,7 +256,7 @@ class StepWork(NamedTuple):
     Parameters
     ----------
     last_halves : ndarray of bool, shape (num_stages, 2)
-        Halves of the backward that hide reductions, see `last_halves`; none if the layout does not overlap them.
+        Halves of the backward that hide reductions, as in `Schedule`; none if the layout does not overlap them.
     tied_bytes : ndarray of float
         Bytes of the gradient of a tied embedding, on the first and last stages; 0 for others.
     tied_inside : ndarray of bool
@@ -275,26 +282,8 @@ def step_work(schedule, model, layout, cut, nodes):
         if first != last:
             tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
             inside[ends] = nodes is not None and nodes[first] == nodes[last]
-    halves = last_halves(schedule) if layout.overlap_gradients else np.zeros((schedule.num_stages, 2), dtype=bool)
+    halves = schedule.last_halves if layout.overlap_gradients else np.zeros((schedule.num_stages, 2), dtype=bool)
     return StepWork(halves, tied_bytes, inside, schedule.chunks_per_rank)
-
-
-def last_halves(schedule):
-    """Which halves of a stage's backward produce the last gradients of its ranks; 0 for their other stages.
-
-    The reductions of a rank run one after another: those of its other stages run meanwhile.
-
-    Returns
-    -------
-    ndarray of bool, shape (num_stages, 2)
-        For input and weight gradients; both for a full backward.
-    """
-    gradients = np.flatnonzero((schedule.kind == OpKind.B) | (schedule.kind == OpKind.W))
-    last = np.zeros(schedule.num_ranks, dtype=int)
-    last[schedule.rank[gradients]] = gradients  # the last one of each rank remains
-    at_end = (schedule.stage[last][schedule.placement] == np.arange(schedule.num_stages)).all(axis=0)
-    whole = (schedule.kind[last] == OpKind.B)[schedule.placement].all(axis=0)
-    return np.column_stack([at_end & whole, at_end])
 
 
 def step_seconds(parts_s, parameters, step, layers):

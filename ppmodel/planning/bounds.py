@@ -82,18 +82,17 @@ def _kind_of(name):
     return bool((table.kind == OpKind.W).any()), bool(table.joined.any())
 
 
-def busy_bound(table, of_stages):
-    """A lower bound on the seconds of an iteration of a table.
+def busy_bound(table):
+    """A function that returns a lower bound on the seconds of an iteration of a table.
 
     Parameters
     ----------
     table : Schedule
-    of_stages : Stages
-        Its stages, in a layout.
 
     Returns
     -------
-    float
+    callable
+        Of the table's `Stages` in a layout; returns a float.
 
     Notes
     -----
@@ -101,15 +100,20 @@ def busy_bound(table, of_stages):
     those of the stages before it, then every rank has its optimizer step; split backwards may leave the weight
     gradients for last. Cells of two operations may hide all collectives.
     """
-    parts_s = of_stages.parts_s[..., :1] if table.joined.any() else of_stages.parts_s
-    forward_s, input_s, weight_s = parts_s.sum(axis=2).T
     microbatches, is_split = table.table_microbatches / table.num_replicas, bool((table.kind == OpKind.W).any())
-    late_s = weight_s if is_split else 0 * weight_s
-    columns = np.stack([microbatches * parts_s.sum(axis=(1, 2)), microbatches * late_s, of_stages.optimizer_s], axis=1)
-    work, late, step = on_ranks(table.placement, table.num_ranks, columns).T
+    counted = slice(0, 1 if table.joined.any() else None)  # parts of operations
     first = np.full(table.num_ranks, table.num_stages - 1)
     for homes in table.placement:
         np.minimum.at(first, homes, np.arange(table.num_stages))
-    before_s = np.concatenate([[0.0], np.cumsum(forward_s)])[first]
-    after_s = np.concatenate([[0.0], np.cumsum(input_s + weight_s - late_s)])[first]
-    return float((before_s + np.maximum(work + step, work - late + after_s)).max())
+
+    def seconds(of_stages):
+        forward_s, input_s, weight_s = of_stages.parts_s[..., counted].sum(axis=2).T
+        late_s = weight_s if is_split else 0 * weight_s
+        all_s = forward_s + input_s + weight_s
+        columns = np.column_stack([microbatches * all_s, microbatches * late_s, of_stages.optimizer_s])
+        work, late, step = on_ranks(table.placement, table.num_ranks, columns).T
+        before_s = np.concatenate([[0.0], np.cumsum(forward_s)])[first]
+        after_s = np.concatenate([[0.0], np.cumsum(input_s + weight_s - late_s)])[first]
+        return float((before_s + np.maximum(work + step, work - late + after_s)).max())
+
+    return seconds

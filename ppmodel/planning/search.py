@@ -207,13 +207,15 @@ def _fitting(question, entry, most_s):
         raise
     except PPModelError:  # not defined at this size
         return
-    cuts, hopeless = set(), set()
+    cuts, hopeless, least_s = set(), set(), busy_bound(table)
     for zero, layers in sorted(ways(question, entry.sizes), key=lambda way: -way[0]):
         if zero == 0 and (1, layers) in hopeless:
             continue
         hopeless.add((zero, layers))
         try:
-            for recompute, layout, of_stages, peak in _recomputed(question, entry, table, zero, layers, most_s):
+            for recompute, layout, of_stages, peak in _recomputed(
+                question, entry, table, least_s, (zero, layers), most_s
+            ):
                 hopeless.discard((zero, layers))
                 cut = zero, recompute, of_stages.layers.tobytes()
                 if cut not in cuts:
@@ -223,12 +225,12 @@ def _fitting(question, entry, most_s):
             continue
 
 
-def _recomputed(question, entry, table, zero, layers, most_s):
+def _recomputed(question, entry, table, least_s, way, most_s):
     """The least that has to be recomputed to fit, nothing or scores or the fewest layers, if fast enough.
 
     Each with its layout, the stages in that, and the bytes of the most loaded GPU.
     """
-    model, system = question.model, question.system
+    model, system, (zero, layers) = question.model, question.system, way
 
     @cache
     def divided(recompute):
@@ -245,23 +247,24 @@ def _recomputed(question, entry, table, zero, layers, most_s):
         return peak_bytes(recompute) <= system.memory_capacity_bytes
 
     def is_fast(recompute):
-        return busy_bound(table, divided(recompute)[2]) <= most_s
+        return least_s(divided(recompute)[2]) <= most_s
 
     def priced(recompute):
         layout, _, of_stages = divided(recompute)
         return recompute, layout, of_stages, peak_bytes(recompute)
 
-    light = ("light",) if question.model.experts else ()  # frameworks run activations again in experts alone
-    least, *others = question.tried("recompute", ("none", *light, "selective", 1))
+    light = ("light",) if model.experts else ()  # frameworks run activations again in experts alone
+    scores = ("selective",) if model.attention != "fused" else ()  # else there are none
+    least, *others = question.tried("recompute", ("none", *light, *scores, 1))
     if not is_fast(least):
         return
     if fits(least):
         yield priced(least)
         return
-    for way in filter(is_fast, others):
-        if way in ("light", "selective") and fits(way):
-            yield priced(way)
-        if way == 1 and fits("full"):
+    for recompute in filter(is_fast, others):
+        if recompute in ("light", "selective") and fits(recompute):
+            yield priced(recompute)
+        if recompute == 1 and fits("full"):
             fewest = _fewest(fits, int(divided("full")[2].blocks.max()))
             if is_fast(fewest):
                 yield priced(fewest)

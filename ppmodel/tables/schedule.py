@@ -320,6 +320,20 @@ class Schedule:
         alone = (self.kind < OpKind.R) & ~self.overlaps
         return np.stack([np.bincount(self.cost_class[where], minlength=classes) for where in (alone, self.overlaps)])
 
+    @cached_property
+    def last_halves(self) -> NDArray[np.bool_]:
+        """Which halves of a stage's backward produce the last gradients of its ranks; shape (num_stages, 2).
+
+        For input and weight gradients; both for a full backward. The reductions of a rank run one after another: those
+        of its other stages run meanwhile.
+        """
+        gradients = np.flatnonzero((self.kind == OpKind.B) | (self.kind == OpKind.W))
+        last = np.zeros(self.num_ranks, dtype=int)
+        last[self.rank[gradients]] = gradients  # the last one of each rank remains
+        at_end = (self.stage[last][self.placement] == np.arange(self.num_stages)).all(axis=0)
+        whole = (self.kind[last] == OpKind.B)[self.placement].all(axis=0)
+        return np.column_stack([at_end & whole, at_end])
+
     @property
     def pieces_per_unit(self) -> float:
         """Number of operations per microbatch on 1/S of the model, from chunks and parts."""
