@@ -140,9 +140,32 @@ class BatchError(CostError):
     """A global batch that cannot be divided evenly into the microbatches of a table."""
 
 
+class StoppedError(ScheduleError):
+    """A file whose process did not answer in time, or ended: that says nothing about a schedule at a size."""
+
+
 class ReproduceError(PPModelError):
     """A run of the notebooks, or a build of the book, that could not be completed."""
 
 
 class SweepError(PPModelError):
     """A sweep that cannot start or continue because of its files, its cluster or rows that could not be computed."""
+
+
+def reason(error):
+    """Why a point is refused, as its row says it.
+
+    Raises
+    ------
+    PPModelError
+        The error itself if it is not about the point: a slow machine must not decide what a row says, and a file that
+        does not end would be waited for at every size.
+
+    Examples
+    --------
+    >>> reason(SizeError("pp", 3, "must be even", "pass 4"))
+    'pp = 3: must be even; pass 4'
+    """
+    if isinstance(error, StoppedError | SweepError):
+        raise error
+    return str(NO_MEMORY if isinstance(error, MemoryError) else error)

@@ -147,6 +147,8 @@ def checked_target(path, field):
         path = Path(os.path.realpath(path))
         if not os.path.isdir(path.parent):
             rule, remedy = f"is in {path.parent}, which is no folder", "create it, or name another file"
+        elif path.is_relative_to(os.path.realpath(_PACKAGED)):
+            rule = "is in a folder of the installed package"
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
     else:
@@ -176,14 +178,14 @@ def _is_stream(path):
     return path.is_relative_to("/dev") or path.is_relative_to("/proc")
 
 
-def _add_to_stream(path, text):
+def _add_to_stream(path, content):
     """Write to a stream; to our own through its own descriptor, so that nothing is written over."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
     status = os.stat(path)
     ours = [number for number in (1, 2) if _is_same(number, status)]
-    with open(os.dup(ours[0]) if ours else path, "a", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        file.write(text)
+    with open(os.dup(ours[0]) if ours else path, "ab") as file:
+        file.write(content)
 
 
 def _is_same(number, status):
@@ -193,14 +195,14 @@ def _is_same(number, status):
         return False
 
 
-def write_whole(path, text, field):
-    """Write a text file; if anything fails, an existing file stays as it was.
+def write_whole(path, content, field):
+    """Write a file; if anything fails, an existing file stays as it was.
 
     Parameters
     ----------
     path : str or Path
         Its folder must exist; an existing file is replaced, and keeps its mode.
-    text : str
+    content : str or bytes
     field : str
         Name of the file in error messages.
 
@@ -210,9 +212,10 @@ def write_whole(path, text, field):
         If it cannot be written.
     """
     path = checked_target(path, field)
+    content = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         if _is_stream(path):
-            _add_to_stream(path, text)
+            _add_to_stream(path, content)
             return
     except OSError as error:
         raise PPModelError(field, path, f"cannot be written ({error.strerror})", "name another file") from None
@@ -221,12 +224,12 @@ def write_whole(path, text, field):
         try:  # a file without a name until it is complete: if a signal ends the process, nothing is left
             number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
         except (AttributeError, OSError):  # a system, or a file system, without such files
-            under_way.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+            under_way.write_bytes(content)
             with suppress(FileNotFoundError):
                 os.chmod(under_way, stat.S_IMODE(os.stat(path).st_mode))
         else:
-            with open(number, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-                file.write(text)
+            with open(number, "wb") as file:
+                file.write(content)
                 file.flush()
                 with suppress(FileNotFoundError):
                     os.fchmod(number, stat.S_IMODE(os.stat(path).st_mode))

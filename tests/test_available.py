@@ -1,8 +1,9 @@
 """Which framework has a schedule: every entry is of a registered schedule, sourced, and refused where it is not."""
 
+import numpy as np
 import pytest
 
-from ppmodel import names
+from ppmodel import build, names
 from ppmodel.errors import SpecificationError
 from ppmodel.planning import available as frameworks
 
@@ -28,6 +29,16 @@ def test_pairs_that_hide_nothing_of_a_dense_model_do_not_run_as_modelled(written
     assert [name for name in names() if frameworks.runs_as_modelled(name)] == ["1f1b"]
     assert frameworks.frameworks_of("dualpipev").startswith("A (for expert")
     assert frameworks.frameworks_of("gpipe") == frameworks.NOWHERE
+
+
+def test_without_a_pipeline_only_pairs_tell_schedules_apart():
+    """What no framework schedules is still what each runs on one rank, unless its pairs hide something there."""
+    run = {name for name in names() if frameworks.runs_as_modelled(name, "megatron", ranks=1)}
+    assert set(names()) - run == {"combined-1f1b", "dualpipe", "dualpipev", "stp"}
+    for name in set(names()) - run:  # which have cells of two operations, and others have none
+        assert np.bincount(build(name, 2, 8).cell).max() > 1
+    for name in run - {"hanayo", "v-min"}:
+        assert np.bincount(build(name, 4, 8).cell).max() == 1
 
 
 @pytest.mark.parametrize(("entries", "said"), [([("1f1d", '"yes"')], "schedule"), ([("1f1b", "maybe")], "has")])

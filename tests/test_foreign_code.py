@@ -292,5 +292,7 @@ def test_a_file_has_limited_time_and_memory(tmp_path):
     """An endless loop, and a list without end, are refused in one line."""
     with own_files.time_limit(0.3), refused(PPModelError, "file", "has not finished after 0.3 s"):
         build(written(tmp_path / "loop.py", "while True: pass"), 4, 8)
+    with own_files.time_limit(0.3), refused(PPModelError, "file", "has not finished after 0.3 s"):  # decides no row
+        compare(["1f1b", tmp_path / "loop.py"], pp=4, microbatches=[8, 16], forward=1, backward=2)
     with refused(PPModelError, "generator", "MemoryError"):
         build(written(tmp_path / "large.py", "x = bytearray(2**50)", "large"), 4, 8)

@@ -16,10 +16,11 @@ from twin import end_times, in_plain_words
 import ppmodel as pp
 from ppmodel.analysis import relative_to
 from ppmodel.cli import main
+from ppmodel.cli.simulate import simulate_command
 from ppmodel.compiled import using
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.costs.runs import Runs, run_work
-from ppmodel.errors import CostError, SpecificationError
+from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
 from ppmodel.specs import LayoutSpec, Link, as_links, load_model, load_system
@@ -170,6 +171,21 @@ def test_texts_are_read_as_what_they_were_written_from(delays):
         for ends, delay in sorted(delays.items())
     )
     assert not links or as_links(" ".join(map(str, links))) == links
+
+
+@pytest.mark.parametrize(
+    "number", [".5", "5.", "0.5", "+.5", "5e-1", ".5E+1", "05", "-.5", ".", "5_0", "e5", "0x5", "५"]
+)
+def test_numbers_of_links_are_those_of_the_command_line(number):
+    """What `--comm` takes for a number of seconds, `--link` takes as a delay, and nothing else."""
+    comm = next(param for param in simulate_command.params if param.name == "comm")
+    try:
+        seconds = comm.type.convert(number, comm, None)
+    except PPModelError:
+        with refused(SpecificationError, "links"):
+            as_links(f"0-1:delay={number}")
+    else:
+        assert as_links(f"0-1:delay={number}")[0].delay_s == as_links(f"0-1:delay={number}s")[0].delay_s == seconds
 
 
 @pytest.mark.parametrize("text", [

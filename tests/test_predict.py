@@ -4,6 +4,8 @@ import csv
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from time import process_time
 
 import pytest
 from refusals import refused
@@ -166,6 +168,21 @@ def test_a_column_nearly_right_is_refused(tmp_path, name, meant):
     with refused(PPModelError, "column", remedy=f"write {meant}"):
         read_rows(write(tmp_path / "rows.csv", ROW | {name: "fp8"}))
     assert read_rows(write(tmp_path / "rows.csv", ROW | {"weather": "fp8"}))[1][0]["weather"] == "fp8"
+
+
+def test_a_file_of_too_many_rows_or_columns_is_refused_unread(tmp_path):
+    """The largest are a hundred times those of the project, and take seconds; what is longer would take hours."""
+    path, rows = Path(write(tmp_path / "rows.csv", ROW)), "," * (len(ROW) - 1) + "\n"
+    text, began = path.read_text(), process_time()
+    path.write_text(text.splitlines()[0] + "\n" + "\n" * 10 + rows * 10**6)
+    with refused(PPModelError, "rows", "at most"):
+        read_rows(path)
+    path.write_text(text.splitlines()[0] + "\n" + "\n" * 10 + rows * 10**5)
+    assert len(read_rows(path)[1]) == 10**5
+    path.write_text(",".join(f"c{number}" for number in range(10**5)))
+    with refused(PPModelError, "columns", "at most"):
+        read_rows(path)
+    assert process_time() - began < 10
 
 
 def test_gpus_agree_with_the_layout():

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -292,6 +293,16 @@ def test_numbers_of_files_are_plain_digits(tmp_path, written):
     path.write_text(GOOD.read_text().replace("{value: 50, unit: GB/s", "{value: " + written + ", unit: GB/s"))
     with refused(SpecificationError, "network_bandwidth.value", where=str(path)):
         load_system(path)
+
+
+@pytest.mark.parametrize("block", ["", "links:\n"])
+def test_a_file_with_thousands_of_mistakes_is_refused_in_limited_time(tmp_path, block):
+    """The first is named, and to find it takes no longer than to read the file."""
+    path, began = tmp_path / "mine.yaml", process_time()
+    path.write_text(block + "".join(f"{' ' * len(block)}{number}: {number}\n" for number in range(12000)))
+    with refused(SpecificationError, where="mine.yaml:"):
+        load_system(path)
+    assert process_time() - began < 5
 
 
 @pytest.mark.parametrize(

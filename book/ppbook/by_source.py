@@ -15,6 +15,7 @@ from ppmodel.measured import read_rows
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import LEAST_MFU, run_of, system_of
 from ppmodel.points import compare
+from ppmodel.schedules.cases import case_of_data
 from ppmodel.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
 
 RULE_OF_THUMB = 0.4
@@ -294,7 +295,9 @@ def anchors():
     for run in pd.read_csv(DATA / "reference" / "anchors.csv").to_dict("records"):
         given = {"layout": run["layout"]} if "=" not in run["layout"] else _values(run["layout"])
         model = _model(run["model"])
-        frame = compare(run["schedule"], model=model, system=run["system"], framework=run["framework"], **given)
+        frame = compare(
+            case_of_data(run["schedule"]), model=model, system=run["system"], framework=run["framework"], **given
+        )
         (row,) = frame.itertuples()
         if isinstance(row.refused, str):
             raise PPModelError("layout", run["layout"], f"is refused: {row.refused}", "mend the layout")

@@ -1,6 +1,7 @@
 """ppmodel plan: which layout and which schedule for a model on some GPUs."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -69,7 +70,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     from ppmodel.export import write_rows
     from ppmodel.planning import planned
 
-    if pareto is not None and not pareto.endswith(_PICTURES):
+    if pareto is not None and Path(pareto).suffix not in _PICTURES:
         raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
     fixed, schedules = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}

@@ -1,12 +1,17 @@
 """A plan as text, and as JSON."""
 
+from io import BytesIO
+from pathlib import Path
+
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import gibibytes, margin_text, plain
+from ppmodel.files import write_whole
 from ppmodel.planning.risk import JITTER, SLOWDOWN
 from ppmodel.points import HEADINGS, PARTS
 
 _SIZES = "pp", "tp", "cp", "ep", "dp"
 _LEAST = 0.005
+_UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
 def planned_text(plan, most_rows, place):
@@ -127,7 +132,9 @@ def drawn_front(plan, file, workers, scheduler):
         rows, "gib", "iteration_s", title, name="name", front="front", log=(),
         labels={"gib": "memory (GiB)", "iteration_s": "iteration (s)"},
     )  # fmt: skip
-    figure.savefig(file)
+    picture, form = BytesIO(), Path(file).suffix[1:]
+    figure.savefig(picture, format=form, metadata=_UNDATED[form])
+    write_whole(file, picture.getvalue(), "--pareto")
     return _records(rows.drop(columns=["front"]))
 
 

@@ -24,6 +24,7 @@ from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 _VERSION = "ppmodel table 1"
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
+_MOST_RANKS = 2**17
 _SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}
 _KEYS = ("letters", "schedule", *_SIZES)
 _NOTE = re.compile(r"[\s#]*([^:=]+?)\s*([:=])\s*(.*?)\s*")
@@ -220,6 +221,8 @@ def _parse(text, name):
             _read_note(line, number, notes)
         elif line.strip(" ,\t"):
             lines.append((number, line))
+    if len(lines) > _MOST_RANKS:
+        raise TableError("rows", len(lines), f"must be at most {_MOST_RANKS}", "write one row per rank")
     if not lines:
         raise TableError("table", "empty", "must contain operations", "write one row per rank")
     comma = any("," in line for _, line in lines)

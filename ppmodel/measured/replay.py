@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.costs import OpCosts
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, reason
 from ppmodel.given import is_number, plain
 from ppmodel.measured.operation_times import read_operation_times
 from ppmodel.metrics import operations_s
@@ -109,7 +109,7 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
         try:
             results.append((point, _replayed(point, stages, ran.table)))
         except PPModelError as error:
-            results.append((point, {"refused": str(error)}))
+            results.append((point, {"refused": reason(error)}))
     if transfers["links"] is not None:
         warn_of_links([point for point, numbers in results if "refused" not in numbers])
     records = []

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from ppmodel import schedules
@@ -26,6 +27,7 @@ from ppmodel.specs import (
 from ppmodel.specs.entries import unchecked
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
+_MOST_ROWS, _MOST_COLUMNS = 10**5, 1000
 _KEPT = 2**12
 _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
@@ -127,16 +129,23 @@ def read_rows(path):
     try:
         columns = [*map(text_of_cell, next(lines, []))]
         _require_columns(path, columns)
-        rows = [_row(path, lines.line_num, columns, values) for values in lines if values]
+        written = islice(filter(None, lines), _MOST_ROWS + 1)
+        rows = [_row(path, lines.line_num, columns, values) for values in written]
     except csv.Error as error:
         where = f"{path}:{lines.line_num}"
         raise PPModelError("text", "a row", f"is not CSV ({error})", "put its texts in quotes", where=where) from None
+    if len(rows) > _MOST_ROWS:
+        rule = f"must be at most {_MOST_ROWS}"
+        raise PPModelError("rows", f"over {_MOST_ROWS}", rule, "split the file", where=str(path))
     if not rows:
         raise PPModelError("rows", "none", "must be at least one", "write one row for each run", where=str(path))
     return columns, rows
 
 
 def _require_columns(path, columns):
+    if len(columns) > _MOST_COLUMNS:
+        rule = f"must be at most {_MOST_COLUMNS}"
+        raise PPModelError("columns", len(columns), rule, "leave out some", where=f"{path}:1")
     for name in columns:
         if columns.count(name) > 1:
             raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
@@ -297,7 +306,7 @@ def _run(texts, flushes, gpus, framework):
         raise PPModelError(FLUSHES, flushes, rule, "write 1, or leave it empty")
     values["global_batch"] //= flushes
     values[GPUS] = _value(GPUS, gpus) if gpus else None
-    case = Case(schedules.get(row["schedule"]).name)  # a row is data: it names a registered schedule, never a file
+    case = Case(schedules.get(row["schedule"]).name)  # as in `case_of_data`, with options in other columns
     if "chunks" in case.known_options:
         case = case.with_options({"chunks": str(values["chunks"])})
     elif values["chunks"] != 1:

@@ -86,8 +86,10 @@ def frameworks_of(name):
     return ", ".join(names) or NOWHERE
 
 
-def runs_as_modelled(name, profile=None, experts=False):
+def runs_as_modelled(name, profile=None, experts=False, ranks=2):
     """Whether a framework runs a schedule as it is modelled here.
+
+    Without a pipeline, every framework accumulates gradients: there, only what pairs hide tells schedules apart.
 
     Parameters
     ----------
@@ -98,6 +100,8 @@ def runs_as_modelled(name, profile=None, experts=False):
         code it stands for.
     experts : bool
         Whether experts alone exchange anything in a pair's operations, so that pairs that hide nothing else do.
+    ranks : int
+        Of the pipeline.
 
     Returns
     -------
@@ -107,11 +111,12 @@ def runs_as_modelled(name, profile=None, experts=False):
     --------
     >>> runs_as_modelled("zb-v"), runs_as_modelled("zb-v", "megatron"), runs_as_modelled("dualpipev")
     (True, False, False)
-    >>> runs_as_modelled("combined-1f1b", "megatron", experts=True)
-    True
+    >>> runs_as_modelled("combined-1f1b", "megatron", experts=True), runs_as_modelled("zb-v", "megatron", ranks=1)
+    (True, True)
     """
     code = next((entry.code for entry in _file().profiles if entry.profile == profile), None)
-    return any(
+    has_pairs = any(entry.has != "yes" for entry in entries() if entry.schedule == name)
+    return (ranks == 1 and not has_pairs) or any(
         entry.has == "yes" or (experts and entry.has == "experts")
         for entry in entries()
         if entry.schedule == name and (code is None or entry.framework in code)
@@ -125,3 +130,12 @@ def highest_zero(profile):
     (1, 3)
     """
     return next((entry.zero for entry in _file().profiles if entry.profile == profile), 3)
+
+
+def recomputed(model):
+    """The ways to recompute that are tried, the least first; 1 stands for the fewest layers that are enough.
+
+    Frameworks run activation functions alone again in experts only, as ``data/launchers`` say; scores alone, where
+    attention has any in memory.
+    """
+    return "none", *(("light",) if model.experts else ()), *(("selective",) if model.attention != "fused" else ()), 1

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, reason
 from ppmodel.planning.search import search
 
 _LESS, _MOST = 0.95, 12
@@ -34,7 +34,8 @@ def front(question, workers=None, scheduler=None):
         system = replace(question.system, memory_capacity_bytes=limit)
         try:
             candidates = search(replace(question, system=system, within=0.0), None, workers, scheduler)
-        except PPModelError:  # nothing fits any more
+        except PPModelError as error:  # nothing fits any more
+            reason(error)
             break
         usual = [candidate for candidate in candidates if candidate.is_run]
         if not usual:

@@ -10,15 +10,14 @@ import numpy as np
 
 from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
-from ppmodel.errors import PPModelError, SweepError
+from ppmodel.errors import PPModelError, SweepError, reason
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
-from ppmodel.planning.available import highest_zero, runs_as_modelled
+from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
 from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, ways
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import Case, built
-from ppmodel.schedules.own_files import StoppedError
 from ppmodel.simulation import graph_of, makespans
 from ppmodel.sweep.runners import run_on_workers, run_with_scheduler
 from ppmodel.sweep.versions import versions
@@ -161,7 +160,7 @@ def entries_of(question):
 
 def _is_run(question, case, sizes):
     exchange_alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1
-    return case.is_own or runs_as_modelled(case.name, question.system.framework.name, exchange_alone)
+    return case.is_own or runs_as_modelled(case.name, question.system.framework.name, exchange_alone, sizes.pp)
 
 
 def evaluate(question, entries, limits):
@@ -203,9 +202,8 @@ def _fitting(question, entry, most_s):
     size = entry.sizes.pp, question.global_batch // (entry.sizes.dp * entry.sizes.microbatch_size)
     try:
         table = built(entry.case, *size)
-    except StoppedError:  # a file that does not end would be waited for at every size
-        raise
-    except PPModelError:  # not defined at this size
+    except PPModelError as error:  # not defined at this size
+        reason(error)
         return
     cuts, hopeless, least_s = set(), set(), busy_bound(table)
     for zero, layers in sorted(ways(question, entry.sizes), key=lambda way: -way[0]):
@@ -253,9 +251,7 @@ def _recomputed(question, entry, table, least_s, way, most_s):
         layout, _, of_stages = divided(recompute)
         return recompute, layout, of_stages, peak_bytes(recompute)
 
-    light = ("light",) if model.experts else ()  # frameworks run activations again in experts alone
-    scores = ("selective",) if model.attention != "fused" else ()  # else there are none
-    least, *others = question.tried("recompute", ("none", *light, *scores, 1))
+    least, *others = question.tried("recompute", recomputed(model))
     if not is_fast(least):
         return
     if fits(least):

@@ -2,7 +2,7 @@
 
 from ppmodel import metrics
 from ppmodel.costs import comm_over_forward, imbalance
-from ppmodel.errors import NO_MEMORY, PPModelError
+from ppmodel.errors import PPModelError, reason
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for, prepare_search
 from ppmodel.points.point import once
@@ -41,7 +41,7 @@ def rows_of(points, graph_of=None):
             key = id(point.case), point.ordered_case.options, *point.size, *point.semantics
             groups.setdefault(key, []).append(place)
         except (PPModelError, MemoryError) as error:
-            row["refused"] = _reason(error)
+            row["refused"] = reason(error)
     for places in groups.values():
         _fill([points[place] for place in places], [rows[place] for place in places], graph_of)
     return rows
@@ -53,7 +53,7 @@ def _fill(points, rows, graph_of):
         graph = graph_of(points[0]) if graph_of else points[0].graph
     except (PPModelError, MemoryError) as error:
         for row in rows:
-            row["refused"] = _reason(error)
+            row["refused"] = reason(error)
         return
     priced, costs = [], []
     for point, row in zip(points, rows, strict=True):
@@ -62,11 +62,11 @@ def _fill(points, rows, graph_of):
             costs.append(point.costs)
             priced.append((point, row))
         except PPModelError as error:
-            row["refused"] = str(error)
+            row["refused"] = reason(error)
     laid_out = []
     for (point, row), numbers in zip(priced, _evaluated(graph, costs), strict=True):
         if isinstance(numbers, Exception):
-            row["refused"] = _reason(numbers)
+            row["refused"] = reason(numbers)
             continue
         row.update(table_columns(graph.schedule) | numbers)
         if point.layout is not None:
@@ -79,10 +79,6 @@ def _fill(points, rows, graph_of):
         wholes = iterations_of(graph, points, [point.costs for point in points], spans)
         for (point, row), iteration in zip(laid_out, wholes, strict=True):
             row.update(iteration_columns(point, iteration))
-
-
-def _reason(error):
-    return str(NO_MEMORY if isinstance(error, MemoryError) else error)
 
 
 def _evaluated(graph, costs):

@@ -300,6 +300,16 @@ def cases_of_text(text):
     return [case.with_options(texts) for case in cases]
 
 
+def case_of_data(given):
+    """The schedule that a file of data names, alone or in a list with its options: a registered one, never a file.
+
+    >>> case_of_data("hanayo:waves=2").label
+    'Hanayo W = 2'
+    """
+    schedules.get(split_options(given if isinstance(given, str) else given[0])[0])
+    return as_case(given)
+
+
 def split_options(text):
     """Split a text into the name or file of a schedule and the options after it, which may be None.
 

@@ -21,7 +21,7 @@ from threading import Event, RLock, Thread, Timer
 import numpy as np
 
 from ppmodel import errors
-from ppmodel.errors import PPModelError, ScheduleError, shown
+from ppmodel.errors import PPModelError, ScheduleError, StoppedError, shown
 from ppmodel.files import read_text
 from ppmodel.schedules import registry
 from ppmodel.schedules.options import Option
@@ -36,10 +36,6 @@ _START = """import sys; sys.path[:] = sys.argv[1:]
 from ppmodel.supervisor import supervise; supervise()
 from ppmodel.schedules.host import serve; serve()"""
 _hosts, _lock = OrderedDict(), RLock()
-
-
-class StoppedError(ScheduleError):
-    """A file whose process did not answer in time, or ended: that says nothing about a schedule at a size."""
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from ppmodel.specs.meant import looks_like, meant_key
 _LARGEST_BYTES, _MOST_BRACKETS = 2**18, 100
 _KEPT = 64
 _MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
+_MOST_MISTAKES = 100  # to find the line of each takes a while
 
 _REMEDIES = {
     "float_type": "write a number, without quotes",
@@ -190,7 +191,7 @@ def _first_mistake(problems, document, path, file_type, form):
     def order(problem):
         return problem["type"] == "missing", _locate(document, problem["loc"])[0], problem["loc"]
 
-    problem = min(problems, key=order)
+    problem = min(problems[:_MOST_MISTAKES], key=order)
     *parents, key = problem["loc"]
     line, name, _ = _locate(document, problem["loc"])
     _, parent, entry = _locate(document, parents)

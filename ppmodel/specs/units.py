@@ -13,7 +13,7 @@ UNITS = {
 """The SI value of each unit that files and callers may write."""
 
 SIZES = ("B", "GB", "GiB", "TiB")
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*")
+_QUANTITY = re.compile(r"\s*(\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*")
 
 
 def parse_quantity(text, units):
@@ -32,8 +32,8 @@ def parse_quantity(text, units):
 
     Examples
     --------
-    >>> parse_quantity("60 ms", ("s", "ms")), parse_quantity("60", ("s", "ms"))
-    (0.06, None)
+    >>> parse_quantity("60 ms", ("s", "ms")), parse_quantity(".5s", ("s", "ms")), parse_quantity("60", ("s", "ms"))
+    (0.06, 0.5, None)
     """
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     return float(match[1]) * UNITS.get(match[2], 1.0) if match and match[2] in units else None

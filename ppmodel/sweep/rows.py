@@ -7,20 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from ppmodel.compiled import prepare
-from ppmodel.errors import PPModelError, SweepError, cause
+from ppmodel.errors import PPModelError, StoppedError, SweepError, cause
 from ppmodel.noise import noisy_runs
 from ppmodel.points import COLUMNS, NUMBERS, rows_of
 from ppmodel.points import columns_of as grid_columns
 from ppmodel.points.columns import column_names
 from ppmodel.points.rows import time_columns
 from ppmodel.schedules.cases import generated
-from ppmodel.schedules.own_files import StoppedError, time_limit
+from ppmodel.schedules.own_files import time_limit
 from ppmodel.simulation import compile_graph
 from ppmodel.sweep.versions import versions
-
-
-class _StoppedFileError(Exception):
-    """Carries a `StoppedError` past those who turn errors into refused rows."""
 
 
 def columns_of(sweep):
@@ -77,8 +73,8 @@ def compute_rows(sweep, first, last, wanted=None):
     try:
         with time_limit(sweep.time_limit), np.errstate(over="ignore"):  # a makespan that overflows refuses its row
             rows = list(_rows(sweep, first, last))
-    except _StoppedFileError as stopped:
-        raise stopped.args[0] from None
+    except StoppedError:
+        raise
     except Exception as error:
         full = isinstance(error, MemoryError)
         remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"
@@ -115,8 +111,6 @@ def _graph_rows(sweep, number, first, last, table_of):
     def graph_of(case, size, semantics):
         try:
             return compile_graph(table_of(case, *size), *semantics)
-        except StoppedError as error:  # a slow machine must not decide what a row says
-            raise _StoppedFileError(error) from error
         except PPModelError as error:  # a user's file may be elsewhere on each machine
             error.where = error.where and Path(error.where).name
             raise

@@ -1,10 +1,14 @@
 """Errors by source on systems that nobody fitted, and rows that were kept aside."""
 
+import contextlib
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
 from ppbook import by_source
 from ppbook.by_source import (
@@ -19,7 +23,9 @@ from ppbook.by_source import (
 from ppbook.fitted_errors import chosen_over_best, slopes
 from ppbook.ranges import FILES, MEASURED
 from ppmodel.costs import model_flops
-from ppmodel.specs import load_model
+from ppmodel.errors import ScheduleError
+from ppmodel.schedules.cases import case_of_data
+from ppmodel.specs import DATA, load_model
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +41,23 @@ def test_every_measured_run_is_there(unfitted):
     frameworks = unfitted.groupby("runs").framework.agg(["nunique", "first"])
     assert (frameworks["nunique"] == 1).all()
     assert all(frameworks["first"][name] == framework for framework, names in FILES.items() for name in names)
+
+
+def test_no_cell_of_an_anchor_runs_code(tmp_path, monkeypatch):
+    """Nor does a claim's schedule: data names registered schedules, never files."""
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("open('ran', 'w').close()\n")
+    (tmp_path / "reference").mkdir()
+    rows = pd.read_csv(DATA / "reference" / "anchors.csv", dtype=str).head(1)
+    monkeypatch.setattr(by_source, "DATA", tmp_path)
+    for name, poison in product(rows.columns[:-3], ("evil.py", "./evil.py:depth=1", "schedule=evil.py")):
+        rows.assign(**{name: poison}).to_csv(tmp_path / "reference" / "anchors.csv", index=False)
+        with contextlib.suppress(ValueError, TypeError, StopIteration):
+            by_source.anchors()
+        assert not Path("ran").exists(), name
+    for given in ("evil.py", ["./evil.py", {"depth": 1}]):
+        with refused(ScheduleError, "schedule"):
+            case_of_data(given)
 
 
 @pytest.mark.parametrize(

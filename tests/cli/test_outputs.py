@@ -3,6 +3,7 @@
 import ast
 import csv
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -12,10 +13,11 @@ import pytest
 from commands import SECONDS
 from refusals import refused
 
-from ppmodel import build, load_system, read_table
+from ppmodel import build, files, load_system, read_table
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.export import text_of_cell
+from ppmodel.files import write_whole
 from ppmodel.measured.rows import read_rows
 from ppmodel.specs import DATA
 
@@ -39,6 +41,40 @@ def test_a_redirected_stream_is_added_to(tmp_path):
         done = subprocess.run(command, stdin=given, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert log.read_text().splitlines() == lines
+
+
+PLAN = "plan --model llama3_8b --system h100 --gpus 4 --global-batch 8 --fix pp=2 tp=2 --schedules 1f1b --pareto"
+
+
+@pytest.mark.parametrize("form", ["svg", "png", "pdf"])
+def test_a_picture_is_whole_or_not_there_also_on_a_full_disk(tmp_path, monkeypatch, capsys, form):
+    """As any other output; and the same question draws the same bytes."""
+    monkeypatch.chdir(tmp_path)
+    target, limits = tmp_path / f"front.{form}", resource.getrlimit(resource.RLIMIT_FSIZE)
+    drawn = []
+    for day in ("1", "86401"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", day)
+        assert main([*PLAN.split(), target.name]) == 0
+        drawn.append(target.read_bytes())
+    assert drawn[0] == drawn[1]
+    target.write_text("before")
+    capsys.readouterr()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        assert main([*PLAN.split(), target.name]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert re.search(r"--pareto = .*: cannot be written", capsys.readouterr().err)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(target.name, "before")]
+
+
+def test_nothing_is_created_among_the_files_of_an_installed_package(tmp_path, monkeypatch):
+    """A clone's folder of data is where its owner adds to it; what is installed belongs to the installer."""
+    (tmp_path / "systems").mkdir()
+    write_whole(tmp_path / "systems" / "mine.yaml", "title: mine", "--out")
+    monkeypatch.setattr(files, "_PACKAGED", tmp_path)
+    with refused(PPModelError, "--out", "installed package"):
+        write_whole(tmp_path / "systems" / "other.yaml", "title: other", "--out")
 
 
 @pytest.mark.parametrize("line", ["compare mine.py:depth=2 1f1b --csv", "simulate mine.py:depth=2 --trace"])

@@ -10,7 +10,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.points.times import times
 from ppmodel.schedules import get
-from ppmodel.schedules.cases import as_case, built
+from ppmodel.schedules.cases import built, case_of_data
 from ppmodel.specs import ModelSpec, load_system
 
 _KEPT = 256
@@ -164,7 +164,7 @@ class Bench:
         -------
         Case
         """
-        case = as_case(schedule)
+        case = case_of_data(schedule)
         options = {
             option.name: getattr(self.setting, option.name)
             for option in get(case.name).options

@@ -19,7 +19,7 @@ from ppmodel.costs import stages, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
 from ppmodel.points.rows import table_columns
-from ppmodel.schedules.cases import as_case, built, published_bubble_ratio
+from ppmodel.schedules.cases import as_case, built, case_of_data, published_bubble_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
 
@@ -28,7 +28,7 @@ from ppmodel.specs import DATA
 
 def level_gap(bench, size, of):
     """The largest difference between the bubble ratios by formula, table and simulation without communication."""
-    return bench.everywhere(_level_gap(as_case(of), *size))
+    return bench.everywhere(_level_gap(case_of_data(of), *size))
 
 
 @cache
