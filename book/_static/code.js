@@ -1,7 +1,7 @@
 // A page opens as prose, tables and figures; a button shows the code that made them. Pages that teach Python show it,
 // others only their cells tagged `shown`.
 (() => {
-  const taught = ["tutorial.html", "exercises.html", "own-schedule.html"];
+  const taught = ["tutorial.html", "own-schedule.html"];
   const kept = "ppmodel-code";
   const recall = () => { try { return localStorage.getItem(kept); } catch { return null; } };
   const keep = (said) => { try { localStorage.setItem(kept, said); } catch { /* private windows keep nothing */ } };

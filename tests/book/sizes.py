@@ -1,6 +1,6 @@
 """Small sizes at which tests run the notebooks, and other systems than their own."""
 
-AS_PUBLISHED = {"claims", "exercises", "implied", "plan-right", "schedules-measured"}
+AS_PUBLISHED = {"claims", "implied", "plan-right", "schedules-measured"}
 """Notebooks whose results are those of the built book; `make attack` runs them at the sizes below, too."""
 
 PARAMETERS = {
@@ -15,15 +15,18 @@ PARAMETERS = {
         "p2p": "blocking",
     },
     "memory": {"pp": [4], "microbatches": [4, 8], "system": "mi300x"},
-    "asymmetric": {"pp": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"]},
-    "placements": {
+    "asymmetric": {
         "pp": [4],
+        "microbatches": [4, 8],
+        "splits": [[1, 2]],
+        "systems": ["mid_cp_fast_nw"],
+        "split_pp": [4],
         "parts": [16],
         "placed_pp": [4],
         "placed_parts": [8],
         "front_back": 12,
         "units": [1, 2],
-        "system": "mid_cp_slow_nw",
+        "split_system": "mid_cp_slow_nw",
     },
     "hanayo": {"pp": 4, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
     "choose": {
@@ -71,7 +74,6 @@ PARAMETERS = {
     },
     "pairs": {"schedules": ["1f1b", "dualpipev"], "paired": ["dualpipev"], "factors": [0.5], "contentions": [1.2]},
     "tutorial": {"pp": 2, "microbatches": 4},
-    "exercises": {},
     "measured": {"systems": ["a100_bigscience", "b200_simumax"]},
     "plan-right": {"systems": ["a100_bigscience"], "recipes_on": "b200"},
     "kernels": {"systems": ["h100", "a100_selene"]},

@@ -24,7 +24,7 @@ def test_figures_have_captions_and_data(page, name):
     """
     page.goto((HTML / name).as_uri())
     asked = page.locator(".code-toggle")
-    assert asked.count() == (name not in ("nb/tutorial.html", "nb/exercises.html", "nb/own-schedule.html"))
+    assert asked.count() == (name not in ("nb/tutorial.html", "nb/own-schedule.html"))
     for button in asked.all():
         assert page.locator("article .cell:not(.tag_shown) .cell_input:visible").count() == 0
         opened = page.locator("article .cell_input:visible")

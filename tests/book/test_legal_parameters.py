@@ -18,7 +18,6 @@ CHEAP = ["hanayo", "memory", "nodes", "runtime", "table", "timeline"]
 ONCE_BROKEN = [
     ("table", {"schedules": ["stp", "dualpipe"], "pp": 3}),
     ("asymmetric", {"microbatches": [10]}),
-    ("exercises", {"microbatches": 3}),
     ("nodes", {"microbatches": 7}),
     ("semantics", {"microbatches": [3]}),
     ("bubble", {"schedules": ["v-half"]}),
@@ -50,12 +49,7 @@ def test_random_legal_parameters(stem, tmp_path):
 
 @pytest.mark.parametrize(
     ("stem", "name", "value"),
-    [
-        ("hanayo", "pp", 1),
-        ("asymmetric", "pp", [1]),
-        ("exercises", "pp", 1),
-        ("tensor-pipeline", "max_microbatches", 3),
-    ],
+    [("hanayo", "pp", 1), ("asymmetric", "pp", [1]), ("tensor-pipeline", "max_microbatches", 3)],
 )
 def test_a_size_that_a_page_cannot_have_is_refused_before_the_run(stem, name, value):
     """By the kind of its parameter, with its bound."""

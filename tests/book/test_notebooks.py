@@ -91,10 +91,10 @@ def test_asymmetric(recorded):
     assert study.relative[8] == pytest.approx(split / base - 1)
     facts = recorded("fig6_peaks.json")
     assert facts["lowest"] >= facts["symmetric"]
+    assert_placements(recorded)
 
 
-@of("placements")
-def test_placements(recorded):
+def assert_placements(recorded):
     """Proofs that no split with even work lowers the peak, splits that do, and points that hold a second time."""
     assert recorded("placements_certificates.csv").peak.tolist() == [4, 4]
     assert recorded("placements_even.json")["below"] == 0
@@ -178,38 +178,6 @@ def test_tutorial(recorded):
     """The frame of the first steps holds single simulations."""
     frame = recorded("tutorial.csv").set_index(["schedule", "comm"])
     assert frame.makespan_s["gpipe", 0.5] == simulate("gpipe", 2, 4, forward=1, backward=2, comm=0.5).makespan_s
-
-
-@of("exercises")
-def test_exercises(recorded):
-    """What the answers say holds at the sizes that the exercises ask about, by single simulations."""
-    times, interleaved = {"forward": 1, "backward": 2}, ("interleaved-1f1b", {"chunks": 2})
-    enough = recorded("exercise_enough.json")
-    assert enough["simulated"] == enough["calculated"] == 63
-    equal = recorded("exercise_equal.json")
-    for name, by in equal["times"].items():
-        for p2p, seconds in by.items():
-            assert seconds == simulate(name, 8, 32, comm=0.5, p2p=p2p, **times).makespan_s
-    assert equal["times"]["gpipe"]["overlapped"] < equal["times"]["1f1b"]["overlapped"]
-    crossing = recorded("exercise_crossing.json")
-    for factor in (0.99, 1.01):
-        ahead, behind = (
-            simulate(case, 8, 32, comm=factor * crossing["crossing"], **times).makespan_s
-            for case in (interleaved, "gpipe")
-        )
-        assert (ahead < behind) == (factor < 1)
-    assert crossing["crossing"] < crossing["straight"]
-    half, field = recorded("exercise_half.json"), recorded("exercise_half.csv").set_index("label")
-    less = field[field.peak_activations < field.peak_activations["1F1B"]].makespan_s
-    assert len(less) == half["fewer"] == 2
-    assert less[half["fast"]] < field.makespan_s["1F1B"] < less[half["least"]]
-    hand = recorded("exercise_hand.json")
-    assert len(set(hand["free"].values())) == 1
-    assert hand["times"]["two activations"] == simulate("1f1b", 2, 4, comm=0.5, **times).makespan_s
-    assert hand["times"]["three activations"] == simulate("eager-1f1b", 2, 4, comm=0.5, **times).makespan_s
-    layout = recorded("exercise_layout.json")
-    assert (layout["best"]["fits"], layout["fits"]["fits"], layout["interleaved_fits"]) == (False, True, False)
-    assert layout["saved"] > 0
 
 
 @of("own-schedule")

@@ -1,17 +1,20 @@
 """Time and memory of Chimera for every split of the model on a grid, and every placement of its second pipeline."""
 
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ppbook.asymmetric import peaks
 from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN, SPLITS, compositions, front_back_splits, split_peaks
-from ppmodel.costs import OpCosts, model_costs
+from ppmodel.costs import OpCosts, model_costs, uniform_costs
+from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
+from ppmodel.schedules import build
 from ppmodel.schedules.chimera import placed_chimera
-from ppmodel.simulation import compile_graph, makespans
+from ppmodel.simulation import compile_graph, makespans, run_events
 
 ELSEWHERE = "placed elsewhere"
 """The family of splits of each stage on its own on every other placement, beside those of `peaks.SPLITS`."""
@@ -191,6 +194,111 @@ def frontier(points):
     return rows.assign(frontier=ordered.peak < before)
 
 
+def certificates(sizes, units):
+    """The cells that prove, at each size, that no split a : b has a lower peak than symmetric Chimera.
+
+    Examples
+    --------
+    >>> certificates([4], [1])[["rank", "operation", "in_flight", "front", "back", "peak"]].values.tolist()
+    [[1, '2F3@1', '0 2 2 0', 2, 2, 4.0]]
+    """
+    rows = []
+    for size, count in product(sizes, units):
+        proof = peaks.front_back_certificate(build("chimera", size, count * size))
+        for row in proof.certificate:
+            rows.append({
+                "pp": size, "microbatches": count * size, "rank": row.rank, "operation": row.operation,
+                "in_flight": " ".join(map(str, row.in_flight)), "front": sum(row.in_flight[: size // 2]),
+                "back": sum(row.in_flight[size // 2 :]), "weight": str(row.weight), "peak": float(proof.peak),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def even_work(sizes, units=1):
+    """How many placements of the second pipeline allow a peak below Chimera's while all ranks have the same work.
+
+    Examples
+    --------
+    >>> even_work([4]).values.tolist()
+    [[4, 24, 4, 4, 0]]
+    """
+    rows = []
+    for size in sizes:
+        tables = [placed_chimera(size, units * size, second) for second in every_placement(size)]
+        even, bounds = int(peak_activations(tables[0]).max()), [peaks.even_work_bound(table) for table in tables]
+        rows.append((size, len(bounds), even, min(bounds), sum(bound < even for bound in bounds)))
+    return pd.DataFrame(rows, columns=["pp", "placements", "even", "bound", "below"])
+
+
+def lowest_peaks(sizes, placed_sizes, units=1):
+    """The lowest peak of each family of splits, on the mirrored placement and, at some sizes, on the best of all.
+
+    Examples
+    --------
+    >>> lowest_peaks([4], [])[["family", "lowest", "empty"]].values.tolist()
+    [['front : back', '4', 0], ['own shares, even work', '4', 0], ['own shares', '8/3', 2]]
+    """
+    rows = []
+    for size in sizes:
+        chimera, (mirrored, *others) = build("chimera", size, units * size), every_placement(size)
+        even = int(peak_activations(chimera).max())
+        proofs = {family: {mirrored: peaks.lowest_peak(chimera, family)} for family in SPLITS}
+        if size in placed_sizes:
+            tables = {second: placed_chimera(size, units * size, second) for second in others}
+            proofs[ELSEWHERE] = {second: peaks.lowest_peak(table) for second, table in tables.items()}
+        for family, of_placement in proofs.items():
+            second, best = min(of_placement.items(), key=lambda item: item[1].peak)
+            shares = best.shares if best.peak < even else (1,) * size
+            rows.append({
+                "pp": size, "family": family, "placements": len(of_placement), "even": even,
+                "below": sum(proof.peak < even for proof in of_placement.values()), "lowest": str(best.peak),
+                "relative": float(best.peak / even - 1), "second": " ".join(map(str, second)),
+                "shares": " ".join(map(str, shares)), "empty": shares.count(0),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def recomputed(points, rates, p2p="overlapped"):
+    """Points with peak and time a second time: by the plain count over a table's operations, and by the event queue.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_system
+    >>> rates = split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4)
+    >>> point = recomputed(split_points(rates, 4, 8).tail(1), {4: rates}).iloc[0]
+    >>> bool(point.peak == point.peak_again), round(float(point.makespan_again_s / point.makespan_s), 9)
+    (True, 1.0)
+    """
+    again = []
+    for point in points.itertuples():
+        parts, second = (np.array(text, dtype=int) for text in (point.split.split(":"), point.second.split()))
+        table = placed_chimera(point.pp, point.microbatches, second.tolist(), point.pp * parts / parts.sum())
+        costs = uniform_costs(table, *rates[point.pp][:3], latency=rates[point.pp].latency_s)
+        again.append((peak_activations(table).max(), run_events(compile_graph(table, p2p), costs).makespan_s))
+    return points.assign(**dict(zip(("peak_again", "makespan_again_s"), zip(*again, strict=True), strict=True)))
+
+
+def uneven_gains(rates, num_ranks, parts, units, p2p="overlapped"):
+    """What splits with uneven work gain as microbatches are added, on the mirrored placement.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_system
+    >>> gains = uneven_gains(split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4), 4, 8, [1, 4])
+    >>> gains.both.is_monotonic_decreasing
+    True
+    """
+    rows = []
+    for count in units:
+        uneven = split_points(rates, num_ranks, parts, units=count, p2p=p2p).query("family == @OWN")
+        rows.append({
+            "pp": num_ranks, "microbatches": count * num_ranks, "p2p": p2p, "splits": len(uneven),
+            "both": ((uneven.relative_peak < 0) & (uneven.relative_time < 0)).sum(),
+            "fastest": uneven.relative_time.min(), "lowest_free": uneven[uneven.relative_time <= 0].relative_peak.min(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 def _measured(rates, size, placements, splits, p2p):
     """Peak and time of every split on every placement; splits vary fastest, the even one first.
 
@@ -204,11 +312,11 @@ def _measured(rates, size, placements, splits, p2p):
     occupancy, latency = (np.full(compute.shape[1:], seconds) for seconds in rates[2:])
     costs = [OpCosts(seconds, occupancy, latency) for seconds in compute]
     tables = [placed_chimera(*size, second) for second in placements]
-    peaks = np.concatenate([split_peaks(table, splits) for table in tables])
+    held = np.concatenate([split_peaks(table, splits) for table in tables])
     names = [":".join(map(str, split // np.gcd.reduce(split))) for split in splits]
     return pd.DataFrame({
         "second": np.repeat([" ".join(map(str, second)) for second in placements], len(splits)),
         "split": np.tile(np.array(names, dtype=object), len(placements)),
-        "peak": size[0] * peaks / np.tile(parts, len(placements)),  # whole numbers: equal peaks stay equal
+        "peak": size[0] * held / np.tile(parts, len(placements)),  # whole numbers: equal peaks stay equal
         "makespan_s": np.concatenate([makespans(compile_graph(table, p2p), costs) for table in tables]),
     })  # fmt: skip

@@ -1,0 +1,163 @@
+"""Exercises at the end of pages: each has its two answers, and what they say follows from single computations."""
+
+import re
+
+import nbformat
+import pytest
+from books import HTML
+from executed import NOTEBOOKS, reader
+from scipy.stats import binom
+
+from ppmodel import build, names, simulate
+from ppmodel.costs.totals import parameters
+from ppmodel.errors import PPModelError
+from ppmodel.schedules.cases import legal_cases
+from ppmodel.specs import load_model
+from ppmodel.tables import Schedule
+
+TIMES = {"forward": 1, "backward": 2}
+THIRDS = {"forward": 1, "input_grad": 1, "weight_grad": 1}
+PAGES = [
+    path.stem
+    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+    if any(cell.source.startswith("## Exercises") for cell in nbformat.read(path, as_version=4).cells)
+]
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What the built book recorded; exercises have sizes of their own, whatever a page's parameters."""
+    return reader(HTML / "results")
+
+
+def seconds(name, pp, microbatches, **point):
+    return simulate(name, pp, microbatches, **(point or TIMES)).makespan_s
+
+
+def test_pages_that_teach_end_with_two_exercises():
+    """One to guess and one to compute, behind all but what follows; answers are folded and quote what was computed."""
+    assert len(PAGES) >= 15
+    for stem in PAGES:
+        cells = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4).cells
+        prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
+        after = re.findall(r"^## (.*)", "\n".join(prose).partition("## Exercises")[2], re.MULTILINE)
+        assert set(after) <= {"What follows", "Data"}, stem
+        (exercises,) = (text for text in prose if text.startswith("## Exercises"))
+        guess, compute = exercises.split("**Compute.**")
+        assert "**Guess.**" in guess
+        assert guess.count(":class: dropdown answer") == compute.count(":class: dropdown answer") == 1
+        assert "{{ " in compute, stem
+
+
+def test_table(answers):
+    """A swap of 1F1B's backwards deadlocks; GPipe's is longer by one backward."""
+    facts = answers("exercise_table.json")
+    assert (facts["slots"], facts["swapped"], facts["idle"]) == (21, 21 + 2, pytest.approx(3 / 7))
+    rows = [[str(op) for (op,) in cells] for cells in build("1f1b", 4, 4).rows()]
+    rows[3] = ["3F0", "3B1", "3F1", "3B0", "3F2", "3B2", "3F3", "3B3"]
+    with pytest.raises(PPModelError) as deadlock:
+        Schedule.from_rows("1f1b", rows)
+    assert str(deadlock.value) == facts["refused"]
+
+
+def test_transfers(answers):
+    """What more microbatches and a faster network change follows from the closed forms."""
+    facts = answers("exercise_timeline.json")
+    assert (facts["gpipe"], facts["plain"]) == (0, 2 * (8 - 2) * 0.5)
+    facts, whole = answers("exercise_semantics.json"), 3 * (64 + 7)
+    for name, exposed in (("gpipe", (14, 280)), ("plain", (124, 278))):
+        for p2p, count in zip(("overlapped", "blocking"), exposed, strict=True):
+            assert facts[name][p2p] == pytest.approx(count * 0.11 / (whole + count * 0.22))
+    facts = answers("exercise_runtime.json")
+    assert facts["mid"] == pytest.approx(facts["fast"], rel=1e-9)
+    ratio = facts["ratio"]
+    assert facts["estimate"] == pytest.approx(110 * ratio / (whole + 14 * ratio))
+    assert facts["simulated"] == pytest.approx(facts["estimate"], rel=0.1)
+
+
+def test_bubbles(answers):
+    """Enough microbatches for a tenth, the border of Chimera's bubble, and that of ZB-H1."""
+    facts = answers("exercise_tutorial.json")
+    assert (facts["eight"], facts["sixteen"], facts["enough"]) == (pytest.approx(3 / 11), pytest.approx(3 / 19), 27)
+    facts = answers("exercise_bubble.json")
+    assert facts["first"] == 24
+    assert facts["large"] == pytest.approx(1 - 3 * 1024 / (3 * 1024 + 6 * (1024 / 8 + 1)))
+    assert facts["limit"] < facts["large"]
+    facts = answers("exercise_choose.json")
+    assert (
+        (facts["plain"], facts["split"])
+        == (45, 31)
+        == tuple(seconds(name, 8, 8, **THIRDS) for name in ("1f1b", "zb-h1"))
+    )
+    assert facts["peak"] <= 8 * 2 / 3
+    for key, count in (("few", 16), ("many", 256)):
+        plain = seconds("1f1b", 8, count, **THIRDS)
+        least = min(
+            run.makespan_s
+            for _, table in legal_cases(names(), 8, count)
+            if (run := simulate(table, **THIRDS)).peak_activations <= 8
+        )
+        assert facts[key] == pytest.approx(1 - least / plain)
+        assert facts[f"{key}_less"] == pytest.approx(1 - seconds("v-half", 8, count, **THIRDS) / plain)
+
+
+def test_memory(answers):
+    """Fewer activations than 1F1B and less time; the share of GPipe's."""
+    facts, plain = answers("exercise_memory.json"), seconds("1f1b", 8, 32, comm=0.1, **TIMES)
+    assert facts["share"] == 1 / 8
+    for key, name in (("fast", "v-half"), ("least", "v-min")):
+        run = simulate(name, 8, 32, comm=0.1, **TIMES)
+        assert facts[key]["peak"] == run.peak_activations < facts["peak"] == 8
+        assert facts[key]["time"] == pytest.approx(run.makespan_s / plain - 1)
+    assert facts["fast"]["time"] < 0 < facts["least"]["time"]
+
+
+def test_asymmetric(answers):
+    """The inner ranks hold what they held, whatever the split."""
+    facts = answers("exercise_asymmetric.json")
+    assert facts["inner"] == facts["half"] == 4
+    assert facts["outer"] < facts["outer_even"]
+
+
+def test_hanayo(answers):
+    """On both sides of the border, and messages counted by hand."""
+    facts = answers("exercise_hanayo.json")
+    assert (facts["messages"], facts["base_messages"]) == (4 * 2 * 7 * 8, 2 * 7 * 8)
+    for factor in (0.99, 1.01):
+        at = TIMES | {"comm": factor * facts["crossing"]}
+        assert (simulate(("hanayo", {"waves": 2}), 8, 8, **at).makespan_s < seconds("chimera", 8, 8, **at)) == (
+            factor < 1
+        )
+
+
+def test_by_hand(answers):
+    """What a reader writes is 1F1B and eager 1F1B."""
+    facts = answers("exercise_hand.json")
+    assert set(facts["free"].values()) == {15}
+    assert list(facts["peaks"].values()) == [4, 3, 2]
+    for key, name in (("two activations", "1f1b"), ("three activations", "eager-1f1b"), ("gpipe", "gpipe")):
+        assert facts["times"][key] == seconds(name, 2, 4, comm=0.5, **TIMES)
+
+
+def test_layout(answers):
+    """Eight stages are faster; the microbatches of a pipeline."""
+    facts = answers("exercise_which.json")
+    assert facts["eight"]["iteration_s"] < facts["two"]["iteration_s"]
+    assert (facts["microbatches"], facts["bubble"]) == (128, pytest.approx(3 / 131))
+
+
+def test_measured(answers):
+    """Delays of the measured iterations, chances, arithmetic and regrets."""
+    facts = answers("exercise_reversal.json")
+    runs = answers("measured_reversal.csv").query("what == 'measured'").set_index(["schedule", "delay_ms"]).iteration_s
+    assert facts["delays"] == pytest.approx((runs["1F1B", 60.0] - runs["1F1B", 0.0]) / 0.06)
+    assert 23 < facts["delays"] < 25 < facts["zb_delays"]
+    assert 0 < facts["crossing"] < float(answers("measured_reversal.json")["flip_from"])
+    facts = answers("exercise_measured.json")
+    assert facts["chance"] == pytest.approx(binom.sf(4, 20, 0.1))
+    assert facts["six_n_d"] == pytest.approx(6 * parameters(load_model("llama3_405b")).total * 2048 / 430e12)
+    assert facts["six_n_d"] < facts["published"] == pytest.approx(facts["predicted"], rel=0.05)
+    facts, plan = answers("exercise_plan_right.json"), answers("plan_right.json")
+    assert facts["worst"] == sorted(facts["worst"], reverse=True)
+    assert plan["mean"] == pytest.approx(plan["two_worst"] + plan["without"] * (1 - 2 / plan["small_cells"]))
+    assert facts["random"] > plan["mean"]
