@@ -85,8 +85,12 @@ def answer(notebook):
             introduction = _plain(last) if last.endswith(":") else ""  # of the table that follows
             heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("## ")), heading)
         elif cell.cell_type == "code" and "hide-output" not in cell.metadata.get("tags", ()):
-            tables = [output.get("data", {}) for output in cell.outputs]
-            answers = [_first_rows(table["text/plain"]) for table in tables if {"text/html", "text/plain"} <= {*table}]
+            for data in (output.get("data", {}) for output in cell.outputs):
+                if {"text/html", "text/plain"} <= {*data}:
+                    lines = data["text/plain"].splitlines()
+                    more = len(lines) - 1 - _MOST_ROWS
+                    rest = [f"... and {more} more rows in the notebook"] if more > 0 else []
+                    answers.append("\n".join([*lines[: _MOST_ROWS + 1], *rest]))
             answers = [introduction] * bool(answers and introduction) + answers
         if answers:
             parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading) + answers
@@ -98,9 +102,3 @@ def _plain(part):
     """A paragraph as text, without the sentences that need a number from another page."""
     sentences = _SENTENCE_END.split(" ".join(part.replace("**", "").split()))
     return fill(" ".join(sentence for sentence in sentences if _ELSEWHERE not in sentence), _WIDTH)
-
-
-def _first_rows(table):
-    lines = table.splitlines()
-    more = len(lines) - 1 - _MOST_ROWS
-    return "\n".join([*lines[: _MOST_ROWS + 1], f"... and {more} more rows in the notebook"] if more > 0 else lines)

@@ -76,11 +76,15 @@ def _unfitted(stem):
         if seconds is None:
             continue
         fastest, slowest = system.range or (np.nan, np.nan)
+        run = run_of(row, system.framework)
+        flops = 6 * parameters(run.model).total * run.model.sequence * run.layout.global_batch * run.flushes
+        gpus = run.layout.replica_gpus * run.layout.dp
         columns.append({
             "row": row, "id": row.get("id", ""), "device": row["device"], "framework": system.framework.name,
             "precision": _precision(row, system), "system": system.name, "iteration_s": float(row["iteration_s"]),
             "predicted_s": seconds,
-            "fastest_s": fastest * seconds, "slowest_s": slowest * seconds, "six_n_d_s": _six_n_d_s(row, system),
+            "fastest_s": fastest * seconds, "slowest_s": slowest * seconds,
+            "six_n_d_s": flops / (gpus * RULE_OF_THUMB * system.peak_compute_flops),
             "mfu": float(row.get("mfu_percent") or np.nan),
         })  # fmt: skip
     frame = pd.DataFrame(columns).assign(runs=stem, source=stem)
@@ -94,13 +98,6 @@ def _unfitted(stem):
 
 def _precision(row, system):
     return row.get("precision") or system.framework.precision
-
-
-def _six_n_d_s(row, system):
-    """Six FLOPs for each parameter and token, at `RULE_OF_THUMB` of the bf16 peak."""
-    run = run_of(row, system.framework)
-    flops = 6 * parameters(run.model).total * run.model.sequence * run.layout.global_batch * run.flushes
-    return flops / (run.layout.replica_gpus * run.layout.dp * RULE_OF_THUMB * system.peak_compute_flops)
 
 
 def fitted_by_source(runs):
@@ -294,7 +291,8 @@ def anchors():
     rows = []
     for run in pd.read_csv(DATA / "reference" / "anchors.csv").to_dict("records"):
         given = {"layout": run["layout"]} if "=" not in run["layout"] else _values(run["layout"])
-        model = _model(run["model"])
+        name, _, changes = run["model"].partition(" ")  # a packaged model, with the values that follow its name
+        model = replace(load_model(name), name=run["model"], **_values(changes)) if changes else load_model(name)
         frame = compare(
             case_of_data(run["schedule"]), model=model, system=run["system"], framework=run["framework"], **given
         )
@@ -315,13 +313,6 @@ def _values(text):
     """The values of a layout, each as YAML reads it."""
     yaml = YAML(typ="safe")
     return {name: yaml.load(value) for name, value in (pair.split("=") for pair in text.split())}
-
-
-def _model(text):
-    """A packaged model, with the values that follow its name."""
-    name, *values = text.split(maxsplit=1)
-    model = load_model(name)
-    return replace(model, name=text, **_values(*values)) if values else model
 
 
 def _published_s(run, row, model):

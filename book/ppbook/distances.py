@@ -73,7 +73,15 @@ def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan")
             "peak_activations": float(entry.peak), "time": time_of(entry.schedule, entry.problem("free"), objective),
         }  # fmt: skip
         for step in STEPS:
-            row |= _columns(step, row["time"], *_answer(solved, entries, entry.problem(step), work, objective))
+            least, optimum = _answer(solved, entries, entry.problem(step), work, objective)
+            is_solved = optimum is not None and optimum.time is not None
+            best = float(optimum.time) if is_solved else float("nan")
+            bound = float(least if optimum is None else max(least, optimum.bound))
+            row |= {
+                f"{step}_plain": float(least), f"{step}_bound": bound, f"{step}_time": best,
+                f"{step}_proven": is_solved and optimum.proven, f"over_{step}": row["time"] / best - 1,
+                f"at_most_{step}": row["time"] / bound - 1,
+            }  # fmt: skip
         rows.append(row | {"proven": all(row[f"{step}_proven"] for step in STEPS)})
     return pd.DataFrame(rows)
 
@@ -102,14 +110,3 @@ def _answer(solved, entries, problem, work, objective):
         hint = min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)
         solved[key] = bounds(problem, objective).best, solve(problem, objective, hint, work) if work else None
     return solved[key]
-
-
-def _columns(step, time, least, optimum):
-    solved = optimum is not None and optimum.time is not None
-    best = float(optimum.time) if solved else float("nan")
-    bound = float(least if optimum is None else max(least, optimum.bound))
-    return {
-        f"{step}_plain": float(least), f"{step}_bound": bound, f"{step}_time": best,
-        f"{step}_proven": solved and optimum.proven, f"over_{step}": time / best - 1,
-        f"at_most_{step}": time / bound - 1,
-    }  # fmt: skip

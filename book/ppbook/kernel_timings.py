@@ -119,7 +119,11 @@ def timed(system):
     """
     peaks = {"bf16": system.peak_compute_flops, "fp8": system.fp8_peak_compute_flops}
     kernels = [_products(system, precision, peak) for precision, peak in peaks.items() if peak]
-    kernels += [_attention(system), _in_nodes(system), _between_nodes(system)]
+    gpu, rows = _rows("collectives.csv", "collectives", gpu_of(system))
+    rows = rows[rows.op.isin(IN_NODES) & (rows.gpus == rows.gpus.max())]
+    rows = rows.assign(nodes=1, seconds=1e-6 * rows.latency_us)
+    in_nodes = _collectives("collectives in nodes", gpu, rows, system, system.nodes.node_bandwidth_bytes_per_s)
+    kernels += [_attention(system), in_nodes, _between_nodes(system)]
     return [kind for kind in kernels if kind is not None]
 
 
@@ -161,10 +165,15 @@ def constants(kernels, system):
     """
     shares = attained(kernels, system)
     error, file_error = (float((shares.timed / shares[name] - 1).abs().mean()) for name in ("fitted", "in_file"))
-    values = kernels.fit.values
+    values, in_file = kernels.fit.values, []
+    for name in values:
+        folder, _, constant = name.rpartition(".")
+        spec = getattr(system, folder) if folder else system
+        value = getattr(spec, constant if hasattr(spec, constant) else f"{constant}_s")
+        in_file.append(np.nan if value is None else float(value))
     return pd.DataFrame({
         "system": system.name, "kind": kernels.kind, "gpu": kernels.gpu, "constant": list(values),
-        "fitted": [float(value) for value in values.values()], "in_file": [_value(system, name) for name in values],
+        "fitted": [float(value) for value in values.values()], "in_file": in_file,
         "timings": kernels.fit.rows, "error": error, "file_error": file_error,
     })  # fmt: skip
 
@@ -281,21 +290,9 @@ def _attention(system):
     fit = fit_attention(keys, backward, 1e12 * tflops, peak)
     seconds = peak / system.peak_compute_flops / (1e12 * tflops)  # of one FLOP, at the same share of the system's peak
     table = pd.DataFrame({"of": of, "size": keys, "seconds": seconds, "ideal_s": 1 / system.peak_compute_flops})
-    return Timed("attention", gpu, table, fit, partial(_attention_s, keys, backward))
-
-
-def _attention_s(keys, backward, system):
-    """Seconds of one FLOP."""
     kinds = np.where(backward, Kernel.ATTENTION_BACKWARD, Kernel.ATTENTION)
-    columns = [(1.0, 0.0, kind, size, np.inf, 1.0) for kind, size in zip(kinds, keys, strict=True)]
-    return kernels_s(Kernels.of(columns), _at_boost(system))
-
-
-def _in_nodes(system):
-    gpu, rows = _rows("collectives.csv", "collectives", gpu_of(system))
-    rows = rows[rows.op.isin(IN_NODES) & (rows.gpus == rows.gpus.max())]
-    rows = rows.assign(nodes=1, seconds=1e-6 * rows.latency_us)
-    return _collectives("collectives in nodes", gpu, rows, system, system.nodes.node_bandwidth_bytes_per_s)
+    kernels = Kernels.of([(1.0, 0.0, kind, size, np.inf, 1.0) for kind, size in zip(kinds, keys, strict=True)])
+    return Timed("attention", gpu, table, fit, lambda system: kernels_s(kernels, _at_boost(system)))
 
 
 def _between_nodes(system):
@@ -319,21 +316,13 @@ def _collectives(kind, gpu, rows, system, link_bytes_per_s, fitted_from=0):
     passes = 1 + (table.op == "all_reduce")
     ideal_s = passes * (table.gpus - 1) / table.gpus * table.bytes / link_bytes_per_s
     shown_rows = table.assign(of=table.op.map(COLLECTIVES), size=table.bytes, ideal_s=ideal_s)
-    return Timed(kind, gpu, shown_rows[["of", "size", "seconds", "ideal_s"]], fit, partial(_collective_s, table))
 
+    def seconds_on(system):
+        seconds = []
+        for row in table.itertuples():
+            group = replace(system, nodes=replace(system.nodes, devices_per_node=row.gpus // row.nodes))
+            fixed, slope = collective_line(COLLECTIVES[row.op], "tensor", LayoutSpec(pp=1, tp=row.gpus), group)
+            seconds.append(fixed + slope * row.bytes)
+        return np.array(seconds)
 
-def _collective_s(rows, system):
-    seconds = []
-    for op, gpus, nodes, num_bytes, _ in rows.itertuples(index=False, name=None):
-        group = replace(system, nodes=replace(system.nodes, devices_per_node=gpus // nodes))
-        fixed, slope = collective_line(COLLECTIVES[op], "tensor", LayoutSpec(pp=1, tp=gpus), group)
-        seconds.append(fixed + slope * num_bytes)
-    return np.array(seconds)
-
-
-def _value(system, name):
-    """A constant in a system's file; NaN if it has none."""
-    folder, _, value = name.rpartition(".")
-    spec = getattr(system, folder) if folder else system
-    found = getattr(spec, value if hasattr(spec, value) else f"{value}_s")
-    return np.nan if found is None else float(found)
+    return Timed(kind, gpu, shown_rows[["of", "size", "seconds", "ideal_s"]], fit, seconds_on)

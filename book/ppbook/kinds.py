@@ -7,6 +7,7 @@ from operator import or_
 from pathlib import PurePath
 from typing import Annotated, Literal, NamedTuple
 
+from annotated_types import Predicate
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ppbook.setting import load_setting
@@ -83,20 +84,9 @@ def shown(value):
 # ---- types ---------------------------------------------------------------------------------------
 
 
-def _require_nodes(system):
-    if not system.nodes:
-        raise ValueError(system)
-
-
-def _require_fitted(name):
-    if name not in fitted_systems():
-        raise ValueError(name)
-
-
-def _require_below(folder):
+def _is_below(folder):
     path = PurePath(folder)
-    if not folder.strip() or path.is_absolute() or ".." in path.parts:
-        raise ValueError(folder)
+    return bool(folder.strip()) and not path.is_absolute() and ".." not in path.parts
 
 
 def _require_python(name):
@@ -165,8 +155,8 @@ _A_COUNT = count_from(1)
 _MODEL = _kind(_NAME, "the name or file of a model", "paper", "models", specs.load_model)
 _SYSTEM = _kind(_NAME, "the name or file of a system", "dgx_h100", "systems", specs.load_system)
 _NODE_SYSTEM = _kind(
-    Annotated[_NAME, AfterValidator(specs.load_system)], "the name or file of a system with nodes", "a2_highgpu_8g",
-    "systems", _require_nodes,
+    Annotated[_NAME, AfterValidator(specs.load_system), Predicate(lambda system: system.nodes is not None)],
+    "the name or file of a system with nodes", "a2_highgpu_8g", "systems",
 )  # fmt: skip
 _TABLE = "the name or file of a table", "my_table.csv", ".csv"
 
@@ -198,7 +188,10 @@ KINDS = {
     "paper-model": _MODEL,
     "system": _SYSTEM,
     "paper-system": _SYSTEM,
-    "fitted-system": _kind(str, "the name of a system fitted to measured runs", "a100_selene", check=_require_fitted),
+    "fitted-system": _kind(
+        Annotated[str, Predicate(lambda name: name in fitted_systems())],
+        "the name of a system fitted to measured runs", "a100_selene",
+    ),
     "node-system": _NODE_SYSTEM,
     "paper-node-system": _NODE_SYSTEM,
     "layout": _kind(_NAME, "the name or file of a run layout", "bloom_176b", "layouts", specs.load_layout),
@@ -209,7 +202,7 @@ KINDS = {
     "size": _kind(
         str, "a size with its unit, or empty", "80 GiB", check=lambda size: size.strip() and specs.parse_size(size)
     ),
-    "folder": _kind(str, "a folder below the current one", "results", check=_require_below),
+    "folder": _kind(Annotated[str, Predicate(_is_below)], "a folder below the current one", "results"),
     "p2p": _choice(P2P),
     "allreduce": _choice(ALLREDUCE),
     "concat": _choice(CONCATENATIONS),

@@ -115,22 +115,18 @@ def take_out(notebooks, folder):
         outputs = [(cell, output) for cell in notebook.cells for output in cell.get("outputs", ())]
         pictures = [(cell, output.data) for cell, output in outputs if MIME in output.get("data", {})]
         for cell, data in pictures:
-            _take_out(cell, data, folder)
+            picture = data.pop(MIME)
+            name = sha256(b64decode(data["image/png"])).hexdigest()
+            for ending, encoded in picture["versions"].items():
+                (folder / f"{name}{ending}.png").write_bytes(b64decode(encoded))
+            shown = cell.metadata.setdefault("mystnb", {})
+            if picture["explorer"] and "figure" in shown:
+                shown["figure"]["caption"] += f' <a href="{escape(picture["explorer"])}">Open in the explorer</a>'
+            image = shown.setdefault("image", {})
+            texts = [" ".join(text.split()).rstrip(".") for text in (picture["point"], image.get("alt", "")) if text]
+            image["alt"] = ". ".join(texts) + "."
         if pictures:
             nbformat.write(notebook, path)
-
-
-def _take_out(cell, data, folder):
-    picture = data.pop(MIME)
-    name = sha256(b64decode(data["image/png"])).hexdigest()
-    for ending, encoded in picture["versions"].items():
-        (folder / f"{name}{ending}.png").write_bytes(b64decode(encoded))
-    shown = cell.metadata.setdefault("mystnb", {})
-    if picture["explorer"] and "figure" in shown:
-        shown["figure"]["caption"] += f' <a href="{escape(picture["explorer"])}">Open in the explorer</a>'
-    image = shown.setdefault("image", {})
-    texts = [" ".join(text.split()).rstrip(".") for text in (picture["point"], image.get("alt", "")) if text]
-    image["alt"] = ". ".join(texts) + "."
 
 
 def choose(html, *folders):

@@ -68,7 +68,12 @@ def run(notebook, given=(), out=None, time_limit=None):
         parameters.check({name: parameter.value for name, parameter in declared.items()} | values, declared)
         require_names(files_of(values, declared))
     out = Path(os.path.realpath(out or source.stem))
-    before = _require_target(out, source.name)
+    before = require_ours(out)  # and of this very notebook
+    if out.is_dir() and any(out.iterdir()) and not (out / source.name).is_file():
+        others = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
+        raise ReproduceError("out", out, f"contains {others[0]}, not {source.name}", "choose a new folder")
+    if out.is_dir() and Path.cwd().is_relative_to(out):
+        raise ReproduceError("out", out, "is the current folder", "choose a new folder")
     with workspace(out.parent) as work:
         folder = work / "run"
         folder.mkdir()
@@ -93,14 +98,3 @@ def _find(notebook):
     if not names:
         remedy = "run from a clone of the project, or pass a file: an installed package has no notebooks"
     raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)
-
-
-def _require_target(out, notebook):
-    """Refuse a folder that has anything but what an earlier run of the same notebook wrote; as `require_ours`."""
-    before = require_ours(out)
-    if out.is_dir() and any(out.iterdir()) and not (out / notebook).is_file():
-        others = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
-        raise ReproduceError("out", out, f"contains {others[0]}, not {notebook}", "choose a new folder")
-    if out.is_dir() and Path.cwd().is_relative_to(out):
-        raise ReproduceError("out", out, "is the current folder", "choose a new folder")
-    return before

@@ -43,23 +43,14 @@ def measured():
     return rows.assign(rate=np.where(rows.metric.str.contains("time"), 1 / rows.value, rows.value))
 
 
-def _case(row):
-    if row["name"] == "interleaved-1f1b":
-        return None if np.isnan(row.chunks) else (row["name"], {"chunks": int(row.chunks)})
-    return row["name"]
-
-
-def _layers(layers, stages):
-    """One layer less on the first and the last stage where that makes the others even."""
-    share, rest = divmod(layers + 2, stages)
-    return "even" if rest or layers % stages == 0 else [share - 1, *[share] * (stages - 2), share - 1]
-
-
 def _seconds(row):
     """The predicted iteration of a row, and what it is computed from: `model`, or `table` where sizes are missing."""
-    case, recomputed = _case(row), "full" in str(row.recompute)
-    if case is None or np.isnan(row.pp):
+    case, recomputed = row["name"], "full" in str(row.recompute)
+    is_interleaved = case == "interleaved-1f1b"
+    if np.isnan(row.pp) or (is_interleaved and np.isnan(row.chunks)):
         return np.nan, ""
+    if is_interleaved:
+        case = (case, {"chunks": int(row.chunks)})
     if row[_SIZES].isna().any():
         costs = {"forward": 1, "input_grad": 1 + recomputed, "weight_grad": 1}
         given, basis = costs | {"microbatches": _ASSUMED_M if np.isnan(row.m) else int(row.m)}, "table"
@@ -69,11 +60,14 @@ def _seconds(row):
             load_model("zero_bubble_6_2b"), hidden=hidden, heads=heads, kv_heads=heads, mlp_hidden=4 * hidden,
             blocks=int(row.layers), sequence=int(row.seq), head_size=hidden / heads,
         )  # fmt: skip
-        chunks = 2 if row["name"] in _V_SHAPED else int(row.chunks) if row["name"] == "interleaved-1f1b" else 1
+        stages = int(row.pp) * (2 if row["name"] in _V_SHAPED else int(row.chunks) if is_interleaved else 1)
+        share, rest = divmod(int(row.layers) + 2, stages)  # one layer less at both ends if that makes the others even
+        is_even = rest or row.layers % stages == 0
         given, basis = {
             "model": model, "system": _SYSTEM, "tp": int(np.nan_to_num(row.tp, nan=1)), "dp": dp,
             "microbatch_size": int(row.mbs), "global_batch": int(row.m * row.mbs) * dp,
-            "layers": _layers(int(row.layers), int(row.pp) * chunks), "recompute": "full" if recomputed else "none",
+            "layers": "even" if is_even else [share - 1, *[share] * (stages - 2), share - 1],
+            "recompute": "full" if recomputed else "none",
         }, "model"  # fmt: skip
     try:
         run = resolve_point(case, int(row.pp), **given).run()

@@ -101,34 +101,22 @@ def agreement(frame, clear=0.01):
     rows = []
     for point, group in frame.groupby(_POINT, sort=False):
         by_table = orders.every_two(orders.order_of_bubbles, group.table_bubble_ratio)
+        published, correlations = group[group.published_bubble_ratio.notna()], {}
+        for levels in (("formula", "table"), ("table", "without_network"), ("table", "time"), ("formula", "time")):
+            ranked = published if "formula" in levels else group
+            pairs = (orders.every_two(order, ranked[column]) for order, column in map(_LEVELS.get, levels))
+            correlations["_".join(levels)] = orders.kendall_tau(*pairs)
+        ratios, seconds = group.table_bubble_ratio.to_numpy(), group.makespan_s.to_numpy()
+        by_network = orders.reversed_pairs(ratios, seconds, group.without_network_s)
+        promised = (1 - ratios)[:, None] / (1 - ratios) - 1
+        lost = seconds[:, None] / seconds - 1
         rows.append({
             **dict(zip(_POINT, point, strict=True)), "comm_over_forward": group.comm_over_forward.median(),
-            "schedules": len(group), "pairs": int((by_table < 0).sum()), **_correlations(group),
-            **{name: int(pairs.sum()) for name, pairs in _reversals(group, clear).items()},
+            "schedules": len(group), "pairs": int((by_table < 0).sum()), **correlations,
+            "reversed": int(orders.reversed_pairs(ratios, seconds).sum()), "by_network": int(by_network.sum()),
+            "clear": int((by_network & (promised >= clear) & (lost >= clear)).sum()),
         })  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def _correlations(group):
-    """Kendall's tau-b between two levels each; with formulas, only for schedules with a published one."""
-    published, correlations = group[group.published_bubble_ratio.notna()], {}
-    for levels in (("formula", "table"), ("table", "without_network"), ("table", "time"), ("formula", "time")):
-        rows = published if "formula" in levels else group
-        pairs = (orders.every_two(order, rows[column]) for order, column in map(_LEVELS.get, levels))
-        correlations["_".join(levels)] = orders.kendall_tau(*pairs)
-    return correlations
-
-
-def _reversals(group, clear):
-    """Which pairs of schedules are reversed, which of them by the network, and which of these clearly."""
-    ratios, seconds = group.table_bubble_ratio.to_numpy(), group.makespan_s.to_numpy()
-    by_network = orders.reversed_pairs(ratios, seconds, group.without_network_s)
-    promised = (1 - ratios)[:, None] / (1 - ratios) - 1
-    lost = seconds[:, None] / seconds - 1
-    return {
-        "reversed": orders.reversed_pairs(ratios, seconds), "by_network": by_network,
-        "clear": by_network & (promised >= clear) & (lost >= clear),
-    }  # fmt: skip
 
 
 def advantages(frame, base):

@@ -3,7 +3,7 @@
 from ppmodel.costs.collectives import Collective, Group, collective_s, group_of
 from ppmodel.costs.data_parallel import persistent_bytes
 from ppmodel.costs.model import cell_streams_of, model_costs
-from ppmodel.costs.offload import OFFLOADED, Offload, offloads
+from ppmodel.costs.offload import Offload, offloads
 from ppmodel.costs.partition import (
     LayerTimes,
     StageLayers,

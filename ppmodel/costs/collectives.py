@@ -200,16 +200,12 @@ def collective_line(kind, group, layout, system, copies=1):
             latency_s = latency_s if attained.node_latency_s is None else attained.node_latency_s
         inside = Line(latency_s, 1.0 / bandwidth)
     if kind == "all-to-all" and layout.expert_nodes:
-        return _once_per_node(where, inside, between, copies, min(layout.expert_nodes, where.nodes))
+        most_nodes = min(layout.expert_nodes, where.nodes)  # copies cross the network once per node
+        messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
+        near, far = 1 - 1 / where.per_node, messages * (1 - where.per_node / where.size)
+        fixed = _POSTED_STEPS * inside.fixed_s * bool(near) + between.fixed_s * bool(far)
+        return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte))
     return _on_links(kind, where, inside, between, bool(attained) and attained.overlapped_phases)
-
-
-def _once_per_node(where, inside, between, copies, most_nodes):
-    """The line of an all-to-all whose copies cross the network once per node; see `collective_s`."""
-    messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
-    near, far = 1 - 1 / where.per_node, messages * (1 - where.per_node / where.size)
-    fixed = _POSTED_STEPS * inside.fixed_s * bool(near) + between.fixed_s * bool(far)
-    return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte))
 
 
 def _on_links(kind, where, inside, between, overlapped=False):

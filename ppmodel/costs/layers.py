@@ -182,7 +182,13 @@ def layer_work(model, sequences, layout=None):
     operations |= {"embedding": embedding_operations(*run), "head": head_operations(*run)}
     operations |= {"mtp": mtp_operations(*run), "loss": head_operations(*run, again=True)} if mtp else {}
     if layout is not None and layout.kept_precision == "fp8":
-        operations |= {part: _kept_in_fp8(operations[part], model) for part in (*blocks, *mtp[:1])}
+        factor, kernels = FP8_WIDTH / model.element_bytes, (Kernel.PRODUCT, Kernel.ACTIVATION)
+        for part in (*blocks, *mtp[:1]):
+            operations[part] = [
+                op._replace(saved_bytes=factor * op.saved_bytes, weight_grad_bytes=factor * op.weight_grad_bytes)
+                if op.kernel in kernels else op
+                for op in operations[part]
+            ]  # fmt: skip
     layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes)]
     layers += [*zip(mtp, (modes[-1], "none"), strict=False), ("head", "none")]
     listed = [(operations[part], mode) for part, mode in layers]
@@ -257,22 +263,6 @@ def _beside(operations, index, collective, kernels):
     return next((kernels[other] for other in reversed(products) if other <= index), NOTHING)
 
 
-def _kept_in_fp8(operations, model):
-    """The operations of a block whose products and activation functions keep what they need in 8 bits."""
-    kinds, names = (Kernel.PRODUCT, Kernel.ACTIVATION), ("saved_bytes", "weight_grad_bytes")
-    factors = (FP8_WIDTH / model.element_bytes if operation.kernel in kinds else 1.0 for operation in operations)
-    return [
-        operation._replace(**{name: factor * getattr(operation, name) for name in names})
-        for operation, factor in zip(operations, factors, strict=True)
-    ]
-
-
-def _light_bytes(operations):
-    """Bytes saved of what runs again when recomputation is light: the inputs that such operations have computed."""
-    kernels = [operation for operation in operations if operation.kernel is not None]
-    return sum(user.saved_bytes for maker, user in pairwise(kernels) if maker.light)
-
-
 def _sizes(layers, operations, model, sequences, layout):
     """The bytes, parameters and launches of layers."""
     tp = layout.tp if layout else 1
@@ -283,7 +273,8 @@ def _sizes(layers, operations, model, sequences, layout):
     for layer, (part, recompute) in enumerate(layers):
         columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
         saved, core, between, counts = columns.values()
-        light = _light_bytes(operations[part])
+        kernels = [operation for operation in operations[part] if operation.kernel is not None]
+        light = sum(user.saved_bytes for maker, user in pairwise(kernels) if maker.light)  # inputs computed by these
         activations.append((sum(saved) - light, sum(core), saved[0] if saved else 0.0, light))
         in_loss = sum(operation.saved_bytes for operation in operations[part] if operation.kernel == Kernel.LOSS)
         backward.append((sum(between), logits_bytes(model, sequences, layout) if part == "head" else 0.0, in_loss))

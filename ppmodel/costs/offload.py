@@ -7,9 +7,6 @@ import numpy as np
 WARM_UP, LATER = range(2)
 """Whether a forward runs before the first backward of its rank; indices of the first axis of `Offload`."""
 
-OFFLOADED = ("first", "all")
-"""Which of a rank's chunks may be offloaded."""
-
 
 class Offload(NamedTuple):
     """Which activations of a microbatch are copied, and how long that takes.

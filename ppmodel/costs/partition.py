@@ -271,7 +271,8 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     [10, 10, 10, 10, 10, 10, 10, 10]
     """
     cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
-    embedding, mtp, losses, embeddings = _ends(schedule.num_stages, model.mtp_layers)
+    embedding, (embeddings, last) = 0, np.eye(schedule.num_stages)[[0, -1]]
+    losses, mtp = (1 + model.mtp_layers) * last.astype(int), model.mtp_layers * last.astype(int)
     if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
         of_stages = stage_blocks(schedule, model, blocks)
     elif cut == "balanced":
@@ -290,14 +291,6 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
         rule = f"is more than any stage has: the largest has {of_stages.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
     return StageLayers(of_stages, embedding, mtp, losses, embeddings)
-
-
-@lru_cache(_SHARES_KEPT)
-def _ends(num_stages, mtp_layers):
-    """All but the blocks of `StageLayers`, if the embedding is first, and all else last."""
-    first, last = np.eye(num_stages)[[0, -1]]
-    losses = last.astype(int)
-    return 0, mtp_layers * losses, (1 + mtp_layers) * losses, first
 
 
 def _listed_blocks(schedule, model, counts, written):

@@ -148,10 +148,10 @@ class Runs:
         layers = layer_costs(self.layers, system)
         parts_s = stage_parts_s(layers, self.counts, self.index)
         step_s = step_seconds(parts_s, self.parameters, self.step, layers)
-        own = self.own_bandwidth if system.links else None
-        between = inside = hockney_s(self.message_bytes, system, own=own)
+        bandwidths = self.own_bandwidth if system.links else None
+        between = inside = hockney_s(self.message_bytes, system, bandwidths=bandwidths)
         if system.nodes is not None:
-            inside = hockney_s(self.message_bytes, system, inside=True, own=own)
+            inside = hockney_s(self.message_bytes, system, inside=True, bandwidths=bandwidths)
         occupancy, latency = over_links(self.leaves, self.within, between, inside)
         latency = latency + np.where(self.leaves, self.delay_s, 0.0)
         return np.array([compute_seconds(parts_s.sum(axis=2).T, step_s), occupancy, latency])
@@ -169,9 +169,15 @@ def _joined_layers(works, system, without):
     """The layers of several runs as those of one; collectives that take equally long share a line."""
     num_kernels = np.cumsum([0, *(len(work.kernel_slot) for work in works)])
     num_layers = np.cumsum([0, *(len(work.layers) for work in works)])
-    numbers, lines, exchanges, sharing = {}, [], [], []
+    numbers, lines, exchanges, sharing = {}, {}, [], []
     for work, kernel, layer in zip(works, num_kernels, num_layers, strict=False):
-        line = np.array([_line(key, system, numbers, lines) for key in work.lines])
+        line = []  # one for all collectives that do the same in groups placed alike
+        for kind, group, copies, layout in work.lines:
+            nodes = (copies, layout.expert_nodes) if group == "expert" else None
+            key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp, nodes
+            lines.setdefault(key, (kind, group, copies, layout))
+            line.append(numbers.setdefault(key, len(numbers)))
+        line = np.array(line)
         columns = work.exchanges
         slot = columns.slot + layer * NUM_PHASES * len(PARTS)
         beside = np.where(columns.beside == NOTHING, NOTHING, columns.beside + kernel)
@@ -182,7 +188,7 @@ def _joined_layers(works, system, without):
     first = works[0]
     return first._replace(
         layers=[layer for work in works for layer in work.layers], places=[],
-        lines=[None if line[1] in left_out else line for line in lines],
+        lines=[None if line[1] in left_out else line for line in lines.values()],
         kernels=_tuple_of(works, "kernels"), sizes=_tuple_of(works, "sizes"),
         kernel_slot=np.concatenate(
             [work.kernel_slot + layer * NUM_PHASES for work, layer in zip(works, num_layers, strict=False)]
@@ -199,14 +205,3 @@ def _tuple_of(works, name):
 def _concatenated(tuples, num_columns=None):
     """The columns of several tuples of arrays, one after another."""
     return [np.concatenate(column) for column in list(zip(*tuples, strict=True))[:num_columns]]
-
-
-def _line(line, system, numbers, lines):
-    """The number of a collective's line: one for all that do the same in groups placed alike."""
-    kind, group, copies, layout = line
-    nodes = (copies, layout.expert_nodes) if group == "expert" else None
-    key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp, nodes
-    if key not in numbers:
-        numbers[key] = len(lines)
-        lines.append(line)
-    return numbers[key]

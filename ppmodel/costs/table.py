@@ -87,7 +87,12 @@ class OpCosts:
             rule = "must be a finite number above 0"
             raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 if overlap gains nothing")
         if self.nics is not None:
-            object.__setattr__(self, "nics", _numbered(self.nics))
+            nics = np.asarray(self.nics)
+            if nics.ndim != 1 or nics.dtype.kind not in "iu" or nics.min(initial=0) < 0:
+                rule = "must be whole numbers of at least 0, one for each rank"
+                raise CostError("nics", nics.tolist(), rule, "give the NIC of each rank")
+            numbers = np.unique(nics, return_inverse=True)[1]  # from 0 without gaps
+            object.__setattr__(self, "nics", tuple(numbers.tolist()))
         for pair, factor in (self.pairs or {}).items():
             if not 0 < factor < np.inf:
                 raise CostError(f"pairs {pair}", factor, "must be a finite number above 0", "write 1 for their sum")
@@ -216,15 +221,6 @@ def are_seconds(numbers):
     """
     flat = numbers.reshape(-1)
     return not flat.size or bool(flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S)  # NaN is either
-
-
-def _numbered(nics):
-    """The NICs, numbered from 0 without gaps."""
-    nics = np.asarray(nics)
-    if nics.ndim != 1 or nics.dtype.kind not in "iu" or nics.min(initial=0) < 0:
-        rule = "must be whole numbers of at least 0, one for each rank"
-        raise CostError("nics", nics.tolist(), rule, "give the NIC of each rank")
-    return tuple(np.unique(nics, return_inverse=True)[1].tolist())
 
 
 def side_by_side(many_costs, num_replicas, names=_TABLES):

@@ -61,14 +61,16 @@ def pipeline_links(schedule, model, system, layout=None):
     """
     num_bytes = sent_bytes(schedule, model, system, layout)
     gpus = 1 if layout is None else layout.rank_gpus
-    delay_s, own = link_values(system.links, schedule.placement, receivers(schedule)) if system.links else (None, None)
+    delay_s, bandwidths = (
+        link_values(system.links, schedule.placement, receivers(schedule)) if system.links else (None, None)
+    )
     if system.nodes is None:
-        between = hockney_s(num_bytes, system, own=own)
+        between = hockney_s(num_bytes, system, bandwidths=bandwidths)
         return Links(None, between, between, None, delay_s)
-    inside = hockney_s(num_bytes, system, inside=True, own=own)
+    inside = hockney_s(num_bytes, system, inside=True, bandwidths=bandwidths)
     if gpus == 1:
         nodes, nics = system.nodes.of_ranks(schedule.num_ranks), system.nodes.nics(schedule.num_ranks)
-        return Links(nodes, hockney_s(num_bytes, system, own=own), inside, nics, delay_s)
+        return Links(nodes, hockney_s(num_bytes, system, bandwidths=bandwidths), inside, nics, delay_s)
     room = system.nodes.devices_per_node
     if system.nodes.placement != "blocked":
         rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
@@ -76,7 +78,7 @@ def pipeline_links(schedule, model, system, layout=None):
     first = np.arange(schedule.num_ranks) * gpus
     nodes = first // room * (schedule.num_ranks * gpus) + (first + gpus - 1) // room  # alike where both ends are
     shared = system.nodes.shared_nic
-    between = hockney_s(num_bytes * (min(gpus, room) if shared else 1), system, own=own)
+    between = hockney_s(num_bytes * (min(gpus, room) if shared else 1), system, bandwidths=bandwidths)
     return Links(nodes, between, inside, tuple((first // room).tolist()) if shared and nodes.any() else None, delay_s)
 
 
@@ -159,7 +161,7 @@ def receivers(schedule):
     return rank
 
 
-def hockney_s(num_bytes, system, inside=False, own=None):
+def hockney_s(num_bytes, system, inside=False, bandwidths=None):
     """Compute occupancy and latency of one transfer: (V / BW, L).
 
     Parameters
@@ -171,7 +173,7 @@ def hockney_s(num_bytes, system, inside=False, own=None):
         messages attain.
     inside : bool
         Whether the link is within a node, if the system has nodes.
-    own : ndarray of float, optional
+    bandwidths : ndarray of float, optional
         Bandwidths of several links of their own; NaN for the system's.
 
     Returns
@@ -193,7 +195,7 @@ def hockney_s(num_bytes, system, inside=False, own=None):
     else:
         bandwidth, latency_s = system.network_bandwidth_bytes_per_s, system.network_latency_s
         efficiency = attained and (attained.message_efficiency or attained.network_efficiency)
-    bandwidth = bandwidth if own is None else np.where(np.isnan(own), bandwidth, own)
+    bandwidth = bandwidth if bandwidths is None else np.where(np.isnan(bandwidths), bandwidth, bandwidths)
     return num_bytes / (bandwidth * (efficiency or 1.0)) + overhead_s, latency_s
 
 
@@ -263,10 +265,10 @@ def ring_s(volumes, schedule, system, nodes):
     """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for the slowest."""
     sender = schedule.placement
     receiver = np.roll(sender, -1, axis=0)
-    delay_s, own = link_values(system.links, sender, receiver) if system.links else (0.0, None)
+    delay_s, bandwidths = link_values(system.links, sender, receiver) if system.links else (0.0, None)
 
     def over(inside):
-        occupancy, latency = hockney_s(volumes, system, inside, own)
+        occupancy, latency = hockney_s(volumes, system, inside, bandwidths)
         return occupancy + 2 * (schedule.num_replicas - 1) * (latency + delay_s)
 
     if nodes is None:

@@ -269,8 +269,19 @@ def _latent_projections(model, share, heads):
         "key-value up", model, share.tokens, latent.key_value_rank, heads.keys * keys_and_values, kept_rows=stream
     )
     down = linear("key-value down", model, stream, model.hidden, latent.key_value_rank + latent.rope_head_size)
+    rank, outputs = latent.query_rank, heads.queries * heads.size
+    query = linear(
+        "query up" if rank else "query", model, share.tokens, rank or model.hidden, outputs, kept_rows=stream
+    )
+    if rank:
+        queries = [
+            linear("query down", model, stream, model.hidden, rank), norm("query norm", model, stream, rank),
+            *_light(gather("queries", model, share, rank, [query])),
+        ]  # fmt: skip
+    else:  # directly from the stream, as in DeepSeek-V2-Lite
+        queries = gather("queries", model, share, model.hidden, [sharing_input(query)])
     return [
-        *_latent_queries(model, share, heads),
+        *queries,
         sharing_input(down) if latent.query_rank else down,  # the queries keep the same input
         norm("key-value norm", model, stream, latent.key_value_rank),
         *_light(gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size)),
@@ -279,20 +290,6 @@ def _latent_projections(model, share, heads):
 
 def _light(operations):
     return [operation._replace(light=True) for operation in operations]
-
-
-def _latent_queries(model, share, heads):
-    """Queries through their latent or, if its rank is 0 as in DeepSeek-V2-Lite, directly from the stream."""
-    rank, outputs = model.latent_attention.query_rank, heads.queries * heads.size
-    if not rank:
-        up = linear("query", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
-        return gather("queries", model, share, model.hidden, [sharing_input(up)])
-    up = linear("query up", model, share.tokens, rank, outputs, kept_rows=share.stream)
-    return [
-        linear("query down", model, share.stream, model.hidden, rank),
-        norm("query norm", model, share.stream, rank),
-        *_light(gather("queries", model, share, rank, [up])),
-    ]
 
 
 def _in_context(model, share, heads, core):
@@ -431,16 +428,22 @@ def expert_operations(model, share):
     copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
     elements = copies * share.layout.expert_imbalance * model.hidden
     widths = _DISPATCHED.get(share.layout.dispatch_precision, model.element_bytes), model.element_bytes
-    there, here = (
+    dispatched, combined = (
         Collective("all-to-all", "expert", float(width * elements), experts.experts_per_token) for width in widths
     )
     exchanges = (
-        exchange("all-to-all to experts", there, input_grad=here),
-        exchange("all-to-all from experts", here, input_grad=there),
+        exchange("all-to-all to experts", dispatched, input_grad=combined),
+        exchange("all-to-all from experts", combined, input_grad=dispatched),
     )
     outward, back = ([entry] if share.layout.ep > 1 else [] for entry in exchanges)
+    # complete on every GPU: a product for the scores of all experts, then softmax and selection of the best
+    rows, number = share.stream, experts.number
+    scores = _SINGLE * rows * number
+    best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
+    router = linear("router", model, rows, model.hidden, number)
     return [
-        *_router(model, share),
+        router._replace(parameters=model.hidden * number, kernel=Kernel.UNQUANTISED),  # no bias
+        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores),
         *(mlp_operations(model, share, shared, "shared experts", shares_input=True) if shared else []),
         *(gather("experts", model, share, model.hidden, []) if outside else []),
         BlockOperation("dispatch", copied, summed, NO_WORK),
@@ -448,18 +451,6 @@ def expert_operations(model, share):
         BlockOperation("combine", summed, copied, NO_WORK),
         *(reduce("experts", model, share) if outside else []),
     ]  # fmt: skip
-
-
-def _router(model, share):
-    """A product for the scores of all experts, complete on every GPU, then softmax and selection of the best."""
-    number, rows = model.experts.number, share.stream
-    scores = _SINGLE * rows * number
-    best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
-    product = linear("router", model, rows, model.hidden, number)
-    return [
-        product._replace(parameters=model.hidden * number, kernel=Kernel.UNQUANTISED),  # no bias
-        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores),
-    ]
 
 
 def _of_experts(model, share):

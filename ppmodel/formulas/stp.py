@@ -99,7 +99,7 @@ def peak_activations_stp(num_ranks, warm_up="full", weight_grads_hold=True):
     full = warm_up == "full"
     before, usual, late = (3 * num_ranks, 1, 0) if full else (2 * num_ranks, 2, 1)
     more = [max(usual, rank + late) if weight_grads_hold else usual for rank in range(num_ranks)]
-    return [Fraction(before + one, 2) for one in more]
+    return [Fraction(before + extra, 2) for extra in more]
 
 
 def tensor_bubble_interleaved(num_microbatches, all_reduce=1):

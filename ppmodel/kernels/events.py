@@ -76,8 +76,8 @@ def events(
                 continue
             together = longest = 0.0
             for op in range(first, last):
-                needed, there = source[op], stream[op]
-                at_head = idle[there] and head[there] < program_end[there] and programs[head[there]] == group
+                needed, lane = source[op], stream[op]
+                at_head = idle[lane] and head[lane] < program_end[lane] and programs[head[lane]] == group
                 has_input = needed == NONE or (taken[needed] if remote[op] else finished[needed])
                 if copies is not None:
                     has_input = has_input and (needs[op] == NONE or back[needs[op]])
@@ -158,8 +158,8 @@ def events(
                 new_when[num_new], new_key[num_new] = now + latency[op], (_ARRIVE << _KIND) + 2 * op
                 num_new += 1
         elif kind == _REDUCE:  # a reduction joins the queues of all its ranks' places
-            for one in range(op, group_start[group_of[op] + 1]):
-                here = stream[one] - num_streams // 2
+            for member in range(op, group_start[group_of[op] + 1]):
+                here = stream[member] - num_streams // 2
                 for g in range(gate_start[here], gate_start[here + 1]):
                     if comes[gate[g]] != op:
                         comes[gate[g]], due[num_due] = op, gate[g]
@@ -224,10 +224,12 @@ def events(
                 continue
             waiting[place], serves[place] = behind[message], message
             if message >= first_ticket:  # a reduction, which starts when the last of its places serves it
-                one = group_start[programs[head[owner[message - first_ticket] + num_streams // 2]]]
-                missing[one] -= 1
-                if missing[one] == 0:
-                    _begin(one, group_start[group_of[one] + 1], now, start, compute, new_when, new_key, num_new)
+                reduction = group_start[programs[head[owner[message - first_ticket] + num_streams // 2]]]
+                missing[reduction] -= 1
+                if missing[reduction] == 0:
+                    _begin(
+                        reduction, group_start[group_of[reduction] + 1], now, start, compute, new_when, new_key, num_new
+                    )
                     num_new += 1
                 continue
             side = place != routes[link[message]][0]

@@ -82,7 +82,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
     compute, occupancy, latency = tables
     sends, receives, queues = occupied
     systems = 1 if times is not None else len(overlap_factor)  # a constant 1 leaves no inner loops
-    there, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
+    register, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
     free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
     ready, together, began, finished, span, longest_span = np.zeros((6, systems))
     begun, computed = np.zeros((sizes[1] if len(ends) else 0, systems)), np.zeros((sizes[1] // 2, systems))
@@ -98,7 +98,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
         take, give, link = rows[row, TAKE], rows[row, GIVE], rows[row, LINK]
         # most operations, in one pass: of a single system, then of many
         if times is not None and shares is None and copies is None and brief and step == WHOLE:
-            end = free[stream, 0] if free[stream, 0] > there[take, 0] else there[take, 0]
+            end = free[stream, 0] if free[stream, 0] > register[take, 0] else register[take, 0]
             if receives:
                 end += cost[take, 0]
             times[0, row] = end
@@ -108,23 +108,23 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                 if queues:
                     leaves = (end if end > link_free[link, 0] else link_free[link, 0]) + occupancy[class_, 0]
                     link_free[link, 0] = leaves
-                    there[give, 0] = leaves + latency[class_, 0]
+                    register[give, 0] = leaves + latency[class_, 0]
                 elif receives and not sends:
-                    there[give, 0], cost[give, 0] = end, occupancy[class_, 0] + latency[class_, 0]
+                    register[give, 0], cost[give, 0] = end, occupancy[class_, 0] + latency[class_, 0]
                 else:
                     arrival = end + occupancy[class_, 0] + latency[class_, 0]
-                    there[give, 0] = arrival
+                    register[give, 0] = arrival
                     if sends:
                         free[stream, 0] = arrival
                     if receives:
                         cost[give, 0] = occupancy[class_, 0] + latency[class_, 0]
             if rows[row, KEEP]:
-                there[rows[row, KEEP], 0] = end
+                register[rows[row, KEEP], 0] = end
             first = row + 1
             continue
         if times is None and brief and step == WHOLE and not (of_ranks and ends[row]):
             for k in range(systems):
-                begin = free[stream, k] if free[stream, k] > there[take, k] else there[take, k]
+                begin = free[stream, k] if free[stream, k] > register[take, k] else register[take, k]
                 if receives:
                     begin += cost[take, k]
                 finished[k] = free[stream, k] = begin + compute[class_, k]
@@ -132,29 +132,29 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                 for k in range(systems):
                     leaves = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
                     link_free[link, k] = leaves = leaves + occupancy[class_, k]
-                    there[give, k] = leaves + latency[class_, k]
+                    register[give, k] = leaves + latency[class_, k]
             elif sends:  # the rank is busy beyond the end of the operation
                 for k in range(systems):
                     span[k] = finished[k] if finished[k] > span[k] else span[k]
                     if give:
-                        free[stream, k] = there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
+                        free[stream, k] = register[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
             elif give:
                 for k in range(systems):
-                    there[give, k] = finished[k]
+                    register[give, k] = finished[k]
                     if not receives:
-                        there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
+                        register[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
             if receives and give:
                 for k in range(systems):
                     cost[give, k] = occupancy[class_, k] + latency[class_, k]
             if rows[row, KEEP]:
                 for k in range(systems):
-                    there[rows[row, KEEP], k] = finished[k]
+                    register[rows[row, KEEP], k] = finished[k]
             first = row + 1
             continue
 
         for k in range(systems):
             ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
-            ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
+            ready[k] = register[take, k] if register[take, k] > ready[k] else ready[k]
         if receives and take and step < SUM:
             if times is not None and wanted:
                 times[2, sender[take]] = times[2, sender[take]] if sends else ready[0]
@@ -204,7 +204,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                     span[k] = finished[k] if finished[k] > span[k] else span[k]
             if rows[op, KEEP]:
                 for k in range(systems):
-                    there[rows[op, KEEP], k] = finished[k]
+                    register[rows[op, KEEP], k] = finished[k]
             give, link = rows[op, GIVE], rows[op, LINK]
             if times is not None and wanted:
                 times[2, op] = times[3, op] = np.nan
@@ -216,21 +216,21 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
             if sends:
                 leaves = free[stream, 0]
                 for k in range(systems):
-                    free[stream, k] = there[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
+                    free[stream, k] = register[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
             elif queues:
                 leaves = max(leaves, link_free[link, 0])
                 for k in range(systems):
                     begin = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
                     link_free[link, k] = begin = begin + occupancy[class_, k]
-                    there[give, k] = begin + latency[class_, k]
+                    register[give, k] = begin + latency[class_, k]
             elif receives:  # ready to be fetched, at a time the receiver decides
                 for k in range(systems):
-                    there[give, k] = finished[k]
+                    register[give, k] = finished[k]
             else:
                 for k in range(systems):
-                    there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
+                    register[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
             if times is not None and wanted:
-                times[2, op], times[3, op] = leaves, there[give, 0]
+                times[2, op], times[3, op] = leaves, register[give, 0]
             if receives:
                 for k in range(systems):
                     cost[give, k] = occupancy[class_, k] + latency[class_, k]

@@ -76,10 +76,10 @@ def rendezvous(
             first, last = group_start[group], group_start[group + 1]
             ready, together, longest, waits = 0.0, 0.0, 0.0, False
             for op in range(first, last):
-                own, needed = stream[op], source[op]
-                waits = waits or left[own] > 0 or batch[own] < first_batch[phase[own] + 1]
-                waits = waits or group_of[phase[own]] != group
-                ready = max(ready, free[own])
+                lane, needed = stream[op], source[op]
+                waits = waits or left[lane] > 0 or batch[lane] < first_batch[phase[lane] + 1]
+                waits = waits or group_of[phase[lane]] != group
+                ready = max(ready, free[lane])
                 if needed != NONE and not remote[op]:
                     waits = waits or not ended[needed]
                     ready = max(ready, times[1][needed])
@@ -90,9 +90,9 @@ def rendezvous(
             if copies is not None:  # start copies back in, and wait for those that are needed
                 for op in range(first, last):
                     for place in range(fetch_start[op], fetch_start[op + 1]):
-                        forward, own = fetch[place], stream[op]
-                        copied[2][forward] = max(last_end[own], copied[1][forward], in_free[own])
-                        copied[3][forward] = in_free[own] = copied[2][forward] + seconds[forward]
+                        forward, lane = fetch[place], stream[op]
+                        copied[2][forward] = max(last_end[lane], copied[1][forward], in_free[lane])
+                        copied[3][forward] = in_free[lane] = copied[2][forward] + seconds[forward]
                 for op in range(first, last):
                     if needs[op] != NONE:
                         ready = max(ready, copied[3][needs[op]])
@@ -100,16 +100,16 @@ def rendezvous(
                 longest = overlap_factor * together if overlaps[first] else together
             for op in range(first, last):
                 times[0][op], times[1][op], ended[op] = ready, ready + longest, True
-                own = stream[op]
+                lane = stream[op]
                 if copies is not None:
-                    last_end[own] = ready + longest
+                    last_end[lane] = ready + longest
                     if seconds[op] >= 0:
-                        copied[0][op] = max(ready + longest, out_free[own])
-                        copied[1][op] = out_free[own] = copied[0][op] + seconds[op]
-                if group_of[phase[own]] == group:
-                    phase[own] += 1
-                    free[own] = ready + longest
-                    awake[num_awake] = own
+                        copied[0][op] = max(ready + longest, out_free[lane])
+                        copied[1][op] = out_free[lane] = copied[0][op] + seconds[op]
+                if group_of[phase[lane]] == group:
+                    phase[lane] += 1
+                    free[lane] = ready + longest
+                    awake[num_awake] = lane
                     num_awake += 1
                 if beside[op] != NONE:
                     awake[num_awake] = beside[op]

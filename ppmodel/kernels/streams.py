@@ -36,8 +36,8 @@ def streams(
         first, last = group_start[entry], group_start[entry + 1]
         ready, together, longest = 0.0, 0.0, 0.0
         for op in range(first, last):
-            own, needed = stream[op], source[op]
-            ready = max(ready, free[own], head[own])
+            lane, needed = stream[op], source[op]
+            ready = max(ready, free[lane], head[lane])
             if needed != NONE:
                 ready = max(ready, times[3][needed] if remote[op] else times[1][needed])
             together += compute[op]
@@ -45,18 +45,18 @@ def streams(
         if copies is not None:  # start copies back in, and wait for those that are needed
             for op in range(first, last):
                 for place in range(fetch_start[op], fetch_start[op + 1]):
-                    forward, own = fetch[place], stream[op]
-                    copied[2][forward] = max(free[own], copied[1][forward], in_free[own])
-                    copied[3][forward] = in_free[own] = copied[2][forward] + seconds[forward]
+                    forward, lane = fetch[place], stream[op]
+                    copied[2][forward] = max(free[lane], copied[1][forward], in_free[lane])
+                    copied[3][forward] = in_free[lane] = copied[2][forward] + seconds[forward]
             for op in range(first, last):
                 if needs[op] != NONE:
                     ready = max(ready, copied[3][needs[op]])
         if last - first > 1 and not reduces[first]:
             longest = overlap_factor * together if overlaps[first] else together
         for op in range(first, last):
-            own = stream[op]
+            lane = stream[op]
             times[0][op], times[1][op] = ready, ready + longest
-            head[own], free[own] = ready, ready + longest
+            head[lane], free[lane] = ready, ready + longest
             if copies is not None and seconds[op] >= 0:
-                copied[0][op] = max(ready + longest, out_free[own])
-                copied[1][op] = out_free[own] = copied[0][op] + seconds[op]
+                copied[0][op] = max(ready + longest, out_free[lane])
+                copied[1][op] = out_free[lane] = copied[0][op] + seconds[op]

@@ -49,10 +49,10 @@ def sweep(
     split = False
     for k in kind:
         split |= k > _B
-    known, num_links = _classes(placement, num_ranks, num_microbatches)
+    classes, num_links = _classes(placement, num_ranks, num_microbatches)
     home = placement.reshape(-1)
-    there = np.full((3 if split else 2) * size, ABSENT)
-    count, link_free = np.zeros(len(known), np.int32), np.zeros(num_links)
+    results = np.full((3 if split else 2) * size, ABSENT)
+    count, link_free = np.zeros(len(classes), np.int32), np.zeros(num_links)
     free, head = np.zeros(num_ranks), rank_start[:-1].copy()
     awake, num_awake = np.arange(num_ranks - 1, -1, -1), num_ranks
     while num_awake:
@@ -74,14 +74,14 @@ def sweep(
                 class_, place = np.uint64(k * num_homes + at), at * num_microbatches + m
                 if home[np.uint64(at)] != here:
                     return NOT_SERVED
-                needs = known[class_, NEEDS]
+                needs = classes[class_, NEEDS]
                 if needs != NOTHING:
-                    needed = np.uint64(place + known[class_, NEEDED])
-                    arrived = there[needed]
+                    needed = np.uint64(place + classes[class_, NEEDED])
+                    arrived = results[needed]
                     if arrived < 0:
                         if needs == OWN:
                             return NOT_SERVED  # waits for something later on its own rank, or has run before
-                        there[needed], waits = ABSENT - 1 - here, True
+                        results[needed], waits = ABSENT - 1 - here, True
                         break
                     if needs == MESSAGE:
                         if arrived > ready:
@@ -89,7 +89,7 @@ def sweep(
                         if receives:
                             source = at - 1
                             if k != _F:
-                                half = len(there) > 2 * size and there[needed + np.uint64(size)] != ABSENT
+                                half = len(results) > 2 * size and results[needed + np.uint64(size)] != ABSENT
                                 source = at + 1 + num_homes * (_I if half else _B)
                             ready += occupancy[source] + latency[source]
                 together += compute[class_] * shares[after] if shared else compute[class_]
@@ -114,29 +114,29 @@ def sweep(
                     class_, place = np.uint64(k * num_homes + at), at * num_microbatches + np.uint32(microbatch[op])
                 begin[op], end[op] = ready, finished
                 count[class_] += 1
-                given, link = np.uint64(place + known[class_, GIVEN]), known[class_, LINK]
-                waiting = there[given]
+                given, link = np.uint64(place + classes[class_, GIVEN]), classes[class_, LINK]
+                waiting = results[given]
                 if k == _W:
                     if waiting < 0:
                         return NOT_SERVED  # occurs twice in the table
-                    there[given] = OVER
+                    results[given] = OVER
                     op += 1
                     continue
                 if waiting >= 0:
                     return NOT_SERVED
                 if k == _I:
-                    there[given + np.uint64(size)] = 0.0
+                    results[given + np.uint64(size)] = 0.0
                 if link < 0:
-                    there[given] = finished
+                    results[given] = finished
                 elif sends:
-                    now = there[given] = now + occupancy[class_] + latency[class_]
+                    now = results[given] = now + occupancy[class_] + latency[class_]
                 elif queues:
                     leaves = link_free[np.uint64(link)]
                     leaves = (leaves if leaves > finished else finished) + occupancy[class_]
                     link_free[np.uint64(link)] = leaves
-                    there[given] = leaves + latency[class_]
+                    results[given] = leaves + latency[class_]
                 else:
-                    there[given] = finished if receives else finished + occupancy[class_] + latency[class_]
+                    results[given] = finished if receives else finished + occupancy[class_] + latency[class_]
                 if waiting < ABSENT:
                     awake[num_awake] = int(ABSENT - 1 - waiting)
                     num_awake += 1
@@ -154,8 +154,8 @@ def sweep(
         ):
             return NOT_SERVED
     messages = 0
-    for class_ in range(len(known)):
-        messages += count[class_] if known[class_, LINK] >= 0 else 0
+    for class_ in range(len(classes)):
+        messages += count[class_] if classes[class_, LINK] >= 0 else 0
     makespan, longest = _spans(kind, rank_start, times)
     return makespan, longest, messages
 
@@ -184,7 +184,7 @@ def _classes(placement, num_ranks, num_microbatches):
     num_replicas, num_stages = placement.shape
     num_homes = placement.size
     size = num_homes * num_microbatches
-    known = np.zeros((4 * num_homes, 4), np.int64)
+    classes = np.zeros((4 * num_homes, 4), np.int64)
     first_link, num_links = np.full(num_ranks, -1), 0  # the links of a sender are a chain
     next_link, taker = np.empty(2 * num_homes, np.int64), np.empty(2 * num_homes, np.int64)
     for k in (_F, _B, _I, _W):
@@ -194,15 +194,15 @@ def _classes(placement, num_ranks, num_microbatches):
                 class_ = k * num_homes + at
                 before = s - 1 if k == _F else s + 1  # the stages whose result it needs, and that need its own
                 after = s + 1 if k == _F else s - 1
-                known[class_, LINK] = -1
+                classes[class_, LINK] = -1
                 if k == _W:
-                    known[class_, NEEDS], known[class_, NEEDED], known[class_, GIVEN] = OWN, 2 * size, 2 * size
+                    classes[class_, NEEDS], classes[class_, NEEDED], classes[class_, GIVEN] = OWN, 2 * size, 2 * size
                     continue
                 if k != _F:
-                    known[class_, NEEDS], known[class_, GIVEN] = OWN, size
+                    classes[class_, NEEDS], classes[class_, GIVEN] = OWN, size
                 if 0 <= before < num_stages:
-                    known[class_, NEEDS] = OWN if placement[r, before] == here else MESSAGE
-                    known[class_, NEEDED] = -num_microbatches if k == _F else size + num_microbatches
+                    classes[class_, NEEDS] = OWN if placement[r, before] == here else MESSAGE
+                    classes[class_, NEEDED] = -num_microbatches if k == _F else size + num_microbatches
                 if 0 <= after < num_stages and placement[r, after] != here:
                     link = first_link[here]
                     while link >= 0 and taker[link] != placement[r, after]:
@@ -210,8 +210,8 @@ def _classes(placement, num_ranks, num_microbatches):
                     if link < 0:
                         link, num_links = num_links, num_links + 1
                         taker[link], next_link[link], first_link[here] = placement[r, after], first_link[here], link
-                    known[class_, LINK] = link
-    return known, num_links
+                    classes[class_, LINK] = link
+    return classes, num_links
 
 
 @loop

@@ -156,9 +156,9 @@ def _levels(source, group, rank, rank_start, share, following, spread):
             current, last, waits = np.uint32(group[op]), place + 1, False
             while not spread[current] and following[np.uint32(last - 1)] != NONE:
                 last += 1  # a whole cell at once
-            for one in range(op, last):
-                needed = np.uint32(source[np.uint32(one)])
-                if source[np.uint32(one)] != NONE and group[needed] != current:
+            for member in range(op, last):
+                needed = np.uint32(source[np.uint32(member)])
+                if source[np.uint32(member)] != NONE and group[needed] != current:
                     if level[needed] <= NONE:
                         level[needed], waits = NONE - 1 - here, True
                         break
@@ -166,11 +166,11 @@ def _levels(source, group, rank, rank_start, share, following, spread):
             if waits:
                 break
             if not spread[current]:
-                for one in range(op, last):
-                    if level[np.uint32(one)] < NONE:
-                        awake[num_awake] = NONE - 1 - level[np.uint32(one)]
+                for member in range(op, last):
+                    if level[np.uint32(member)] < NONE:
+                        awake[num_awake] = NONE - 1 - level[np.uint32(member)]
                         num_awake += 1
-                    level[np.uint32(one)] = depth
+                    level[np.uint32(member)] = depth
                 place, before = last, depth
                 continue
             missing[current] -= 1  # the level is known once all operations of the group have been reached
@@ -334,8 +334,8 @@ def class_counts(kind, stage, replica, overlaps, sizes):
     """
     count = np.zeros((2, (_O + 1) * sizes[0] * sizes[1]), np.int64)
     for op in range(len(kind)):
-        known = 0 <= kind[op] <= _O and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
-        if not known:
+        legal = 0 <= kind[op] <= _O and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
+        if not legal:
             return count[:0]
         if kind[op] < _R or overlaps[op]:
             count[int(overlaps[op]), (kind[op] * sizes[0] + replica[op]) * sizes[1] + stage[op]] += 1

@@ -235,7 +235,12 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
     for rank in range(schedule.num_ranks):
         cells = np.flatnonzero(computing & (schedule.rank[first] == rank))
         ops = np.flatnonzero((schedule.rank == rank) & ~np.isnan(gone))
-        away = _away(begin[cells], schedule.cell[ops], cells, gone[ops], back[ops], size[ops])
+        # on the host when each cell starts; what a cell needs is back, however short the cell
+        from_cell = np.searchsorted(begin[cells], gone[ops])
+        from_cell = np.maximum(from_cell, np.searchsorted(cells, schedule.cell[ops]) + 1)
+        to_cell = np.maximum(np.searchsorted(begin[cells], back[ops]), from_cell)
+        changes = [np.bincount(place, size[ops], len(cells) + 1) for place in (from_cell, to_cell)]
+        away = np.cumsum(changes[0] - changes[1])[:-1]
         times = np.concatenate([end[cells], gone[ops], back[ops]])
         inside = np.searchsorted(begin[cells], times, side="right") - 1
         level = np.where(times < end[cells][inside], during[cells][inside], after[cells][inside])
@@ -243,15 +248,6 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
         times, level = np.append(times, begin[cells]), np.append(level, during[cells] - away)
         order = np.argsort(times, kind="stable")  # at equal times: ends of cells and copies, copies back, starts
         yield times[order], level[order]
-
-
-def _away(begins, cell, cells, gone, back, size):
-    """What a rank has on the host when each of its cells starts; what a cell needs is back, however short the cell."""
-    cell_place = np.searchsorted(cells, cell)
-    from_cell = np.maximum(np.searchsorted(begins, gone), cell_place + 1)
-    to_cell = np.maximum(np.searchsorted(begins, back), from_cell)
-    changes = np.bincount(from_cell, size, len(begins) + 1) - np.bincount(to_cell, size, len(begins) + 1)
-    return np.cumsum(changes)[:-1]
 
 
 def _until(times, sizes, when):

@@ -66,26 +66,19 @@ def path_transfers(timeline, path):
 def _waited_for(timeline, op):
     """What an operation waited for longest: its input or the previous operation on its rank; None for the first."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
-    there, previous = [], _before(timeline.graph, op)
-    if schedule.kind[op] == OpKind.O and (previous is None or schedule.kind[previous] != OpKind.O):
-        return int(np.nanargmax(np.where(schedule.kind == OpKind.O, np.nan, timeline.end_s)))
+    first, kind = schedule.rank_start[schedule.rank[op]], schedule.kind
+    reduces, apart = kind[op] == OpKind.R, timeline.graph.allreduce != "blocking"
+    earlier = (  # operations on the same stream in another cell
+        place for place in range(op - 1, first - 1, -1)
+        if not (schedule.joined[place + 1] or (apart and (kind[place] == OpKind.R) != reduces))
+    )  # fmt: skip
+    causes, previous = [], next(earlier, None)
+    if kind[op] == OpKind.O and (previous is None or kind[previous] != OpKind.O):
+        return int(np.nanargmax(np.where(kind == OpKind.O, np.nan, timeline.end_s)))
     if previous is not None:
-        there.append((timeline.end_s[previous], 0, previous))
+        causes.append((timeline.end_s[previous], 0, previous))
     needed = int(dependencies.source[op])
     if needed != NO_OPERATION:
         remote = bool(dependencies.remote[op])
-        there.append(((timeline.arrived_s if remote else timeline.end_s)[needed], 1 + remote, needed))
-    return int(max(there)[2]) if there else None
-
-
-def _before(graph, op):
-    """The previous operation on the same stream in another cell; None for the first."""
-    schedule, previous = graph.schedule, op - 1
-    first = schedule.rank_start[schedule.rank[op]]
-    reduces, apart = schedule.kind[op] == OpKind.R, graph.allreduce != "blocking"
-    while previous >= first:
-        beside = apart and (schedule.kind[previous] == OpKind.R) != reduces
-        if not (schedule.joined[previous + 1] or beside):
-            return previous
-        previous -= 1
-    return None
+        causes.append(((timeline.arrived_s if remote else timeline.end_s)[needed], 1 + remote, needed))
+    return int(max(causes)[2]) if causes else None

@@ -107,6 +107,15 @@ class _Model:
             self.horizon = max(
                 starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.hinted.items()
             )
+        self.start, self.interval, self.of_rank = {}, {}, [[] for _ in range(problem.num_ranks)]
+        for copy, stage in np.ndindex(problem.placement.shape):
+            for kind, number in product(problem.times, range(problem.microbatches_per_copy)):
+                key, length = (kind, copy, stage, number), self.length[kind, stage]
+                self.start[key] = begin = self.model.new_int_var(0, self.horizon - length, "")
+                self.interval[key] = self.model.new_fixed_size_interval_var(begin, length, "")
+                self.of_rank[problem.placement[copy, stage]].append(key)
+                if self.hinted:
+                    self.model.add_hint(begin, self._hinted_start(key))
 
     def _hinted(self, hint):
         """Starts of the hint's operations by kind, copy and stage, in order.
@@ -122,18 +131,6 @@ class _Model:
                 ranked.setdefault((kind, int(hint.replica[op]), stage), []).append(end)
                 end += self.length[kind, stage]
         return {key: sorted(starts) for key, starts in ranked.items()}
-
-    def _operations(self):
-        self.start, self.interval = {}, {}
-        self.of_rank = [[] for _ in range(self.problem.num_ranks)]
-        for copy, stage in np.ndindex(self.problem.placement.shape):
-            for kind, number in product(self.problem.times, range(self.problem.microbatches_per_copy)):
-                key, length = (kind, copy, stage, number), self.length[kind, stage]
-                self.start[key] = begin = self.model.new_int_var(0, self.horizon - length, "")
-                self.interval[key] = self.model.new_fixed_size_interval_var(begin, length, "")
-                self.of_rank[self.problem.placement[copy, stage]].append(key)
-                if self.hinted:
-                    self.model.add_hint(begin, self._hinted_start(key))
 
     def _after(self, later, earlier, lag=0):
         """Let an operation begin no sooner than a lag after another one ends."""
@@ -172,20 +169,17 @@ class _Model:
                 for _, copy, stage, number in forwards[places:]:
                     self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
             else:
-                stays, demands = [self._stay(key) for key in forwards], [int(sizes[key[2]] / unit) for key in forwards]
+                stays, demands = [], [int(sizes[key[2]] / unit) for key in forwards]
+                for key in forwards:  # from its start to the end of the operation that frees its activations
+                    last, length = (self.problem.last, *key[1:]), self.model.new_int_var(0, self.horizon, "")
+                    if self.hinted:
+                        until = self._hinted_start(last) + self.length[last[0], last[2]]
+                        self.model.add_hint(length, until - self._hinted_start(key))
+                    stays.append(self.model.new_interval_var(self.start[key], length, self._end(last), ""))
                 self.model.add_cumulative(stays, demands, int(self.problem.limit / unit))
 
     def _hinted_start(self, key):
         return self.hinted[key[:3]][key[3]]
-
-    def _stay(self, key):
-        """From the start of a forward to the end of the operation that frees its activations."""
-        last = (self.problem.last, *key[1:])
-        length = self.model.new_int_var(0, self.horizon, "")
-        if self.hinted:
-            until = self._hinted_start(last) + self.length[last[0], last[2]]
-            self.model.add_hint(length, until - self._hinted_start(key))
-        return self.model.new_interval_var(self.start[key], length, self._end(last), "")
 
     def _target(self):
         target = self.model.new_int_var(self.least, self.horizon, "")
@@ -202,7 +196,6 @@ class _Model:
         self.model.minimize(target)
 
     def solved(self, work):
-        self._operations()
         self._order()
         for keys in self.of_rank:
             self.model.add_no_overlap([self.interval[key] for key in keys])
@@ -215,18 +208,11 @@ class _Model:
         bound = Fraction(max(self.least, round(solver.best_objective_bound)), self.scale)
         if status not in (self.cp_sat.OPTIMAL, self.cp_sat.FEASIBLE):
             return Optimum(None, bound, False, None)
-        schedule = self._schedule(solver)
+        kind, copy, stage, number = (np.array(column) for column in zip(*self.start, strict=True))
+        slot = np.array([solver.value(begin) for begin in self.start.values()])
+        problem, shares = self.problem, self.problem.shares
+        operations = (kind, stage, number * len(problem.placement) + copy, copy, slot)
+        sizes = {} if shares is None else {"stage_shares": np.array(shares, dtype=float)}
+        schedule = Schedule.from_slots("optimum", problem.placement, problem.num_microbatches, *operations, **sizes)
         time = Fraction(round(time_of(schedule, self.whole, self.objective)), self.scale)
         return Optimum(time, bound, time == bound, schedule)
-
-    def _schedule(self, solver):
-        keys = list(self.start)
-        kind, copy, stage, number = (np.array(column) for column in zip(*keys, strict=True))
-        slot = np.array([solver.value(self.start[key]) for key in keys])
-        microbatch = number * len(self.problem.placement) + copy
-        shares = self.problem.shares
-        sizes = {} if shares is None else {"stage_shares": np.array(shares, dtype=float)}
-        operations = (kind, stage, microbatch, copy, slot)
-        return Schedule.from_slots(
-            "optimum", self.problem.placement, self.problem.num_microbatches, *operations, **sizes
-        )

@@ -246,12 +246,7 @@ def _best(sizes, times, memory):
     Times, and the parts of `memory` (limit, a microbatch, the part its weight gradient still needs), are whole.
     """
     work, times = _WORK * 3 * sizes[0] * sizes[1], np.array(times)
-    shortest, best = (NEVER, NEVER), None
-    for kind in _candidates(sizes, times, memory, work):
-        spans = zero_bubble_span.run(work, kind, times)
-        if spans < shortest:
-            shortest, best = spans, kind
-    return best
+    return min(_candidates(sizes, times, memory, work), key=lambda kind: zero_bubble_span.run(work, kind, times))
 
 
 def _candidates(sizes, times, memory, work):
@@ -259,8 +254,11 @@ def _candidates(sizes, times, memory, work):
         program = np.empty((sizes[0], 3 * sizes[1]), dtype=np.int32)
         zero_bubble_order.run(work, times, np.array(memory), np.array(rule, dtype=np.int64), program)
         yield program
+    limit, whole, kept = memory
+    change = np.zeros(len(OpKind), dtype=np.int64)
+    change[[_F, _I, _W]] = whole, kept - whole, -kept
     for kind in (_hand_made(*sizes, 1), _hand_made(*sizes, 2)):
-        if _peak(kind, memory) <= memory[0]:
+        if np.cumsum(change[kind], axis=1).max() <= limit:
             yield kind
 
 
@@ -268,11 +266,3 @@ def _hand_made(num_ranks, num_microbatches, depth):
     """Kinds of ZB-H1 (depth 1) or ZB-H2 (depth 2), for any B."""
     delay = depth * np.arange(num_ranks)
     return in_rounds(num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-delay[::-1], 0 * delay, delay))[0]
-
-
-def _peak(kind, memory):
-    """The peak of the most loaded rank, in the unit of `memory`."""
-    _, whole, kept = memory
-    change = np.zeros(len(OpKind), dtype=np.int64)
-    change[[_F, _I, _W]] = whole, kept - whole, -kept
-    return np.cumsum(change[kind], axis=1).max()

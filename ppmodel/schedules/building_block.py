@@ -58,27 +58,17 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     num_gradients = np.bincount(placement).max() * num_microbatches  # on a rank; each needs a slot
     length = int(slot.max() + num_gradients) + 1
     cells = np.full((max(placement) + 1, length), FREE, dtype=np.int32)
-    squeeze.run(
-        _WORK * slot.size + cells.size, home, slot, turns, _stable_phases(home, slot, period, length), limit, cells
-    )
-    return _orders(cells, num_microbatches, len(placement))
-
-
-def _stable_phases(home, slot, period, length):
-    """The first slot of each rank's stable phase, and the slot after its last; twice `length` if there is none."""
-    begin, last = np.zeros(home.max() + 1, dtype=np.int32), np.full(home.max() + 1, length, dtype=np.int32)
+    begin, last = np.zeros(len(cells), dtype=np.int32), np.full(len(cells), length, dtype=np.int32)
     np.maximum.at(begin, home, slot[:, 0])
     np.minimum.at(last, home, slot[:, -1])
-    stable = np.stack([begin + period - 1, last + 1], axis=1).astype(np.int32)
-    return stable if (stable[:, 0] < stable[:, 1]).all() else np.full_like(stable, length)
+    stable = np.stack([begin + period - 1, last + 1], axis=1).astype(np.int32)  # from a slot until before another
+    stable = stable if (stable[:, 0] < stable[:, 1]).all() else np.full_like(stable, length)
+    squeeze.run(_WORK * slot.size + cells.size, home, slot, turns, stable, limit, cells)
 
-
-def _orders(cells, num_microbatches, num_ranks):
-    """Kind, stage and microbatch of each rank's operations."""
     taken = cells != FREE
     step, microbatch = np.divmod(cells[taken], num_microbatches)
-    part, step = np.divmod(step, num_ranks)
-    stage = np.where(part == 0, step, num_ranks - 1 - step)
+    part, step = np.divmod(step, len(placement))
+    stage = np.where(part == 0, step, len(placement) - 1 - step)
     columns = np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32)[part], stage, microbatch
     ends = np.cumsum(np.count_nonzero(taken, axis=1))[:-1]
     return list(zip(*(np.split(column, ends) for column in columns), strict=True))

@@ -62,8 +62,11 @@ class Case(NamedTuple):
     @property
     def label(self):
         """The name in figures and tables."""
-        is_registered = self.own is not None or self.name in schedules.names()
-        return _label(self.entry, dict(self.options)) if is_registered else self.name
+        if self.own is None and self.name not in schedules.names():
+            return self.name
+        forms = {option.name: option.form for option in self.entry.options}
+        values = (f"{forms[key]} = {v}" if isinstance(v, int) else option_text(v) for key, v in self.options)
+        return " ".join((self.entry.label, *values))
 
     @property
     def size(self):
@@ -100,19 +103,16 @@ class Case(NamedTuple):
             if key not in known_options:
                 remedy = f"its options: {', '.join(sorted(known_options)) or 'none'}"
                 raise ScheduleError(key, value, f"is not an option of {self.name}", remedy)
-            values[key] = _option_value(known_options[key], plain(value))
+            option, value = known_options[key], plain(value)
+            if isinstance(value, str):
+                try:
+                    values[key] = option.parse(value)
+                except ValueError:
+                    raise ScheduleError(key, value, option.rule, f"write, for example, {option.example}") from None
+            else:
+                values[key] = tuple(listed(value)) if isinstance(value, list | tuple) else value
+                option.check(values[key])
         return self._replace(options=tuple(values.items()))
-
-
-def _option_value(option, value):
-    if not isinstance(value, str):
-        value = tuple(listed(value)) if isinstance(value, list | tuple) else value
-        option.check(value)
-        return value
-    try:
-        return option.parse(value)
-    except ValueError:
-        raise ScheduleError(option.name, value, option.rule, f"write, for example, {option.example}") from None
 
 
 def as_case(given):
@@ -152,7 +152,13 @@ def _cases_of(given):
     if isinstance(given, Schedule):
         return [Case(given.name, (), given)]
     if callable(given):
-        _require_generator(given)
+        try:
+            inspect.signature(given).bind(4, 8)
+        except ValueError:  # some compiled functions have no signature
+            pass
+        except TypeError as error:  # such as a class
+            shown, remedy = getattr(given, "__name__", repr(given)), "write a function (pp, microbatches) -> Schedule"
+            raise ScheduleError("schedule", shown, f"cannot be called with two sizes: {error}", remedy) from None
         registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
         return registered[:1] or [Case(getattr(given, "__name__", type(given).__name__), (), given)]
     if isinstance(given, os.PathLike):
@@ -163,17 +169,6 @@ def _cases_of(given):
         rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
         raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
     return [case.with_options(given[1]) for case in _cases_of(given[0])]
-
-
-def _require_generator(function):
-    """Refuse what cannot be called with ranks and microbatches, such as a class."""
-    try:
-        inspect.signature(function).bind(4, 8)
-    except ValueError:  # some compiled functions have no signature
-        pass
-    except TypeError as error:
-        shown, remedy = getattr(function, "__name__", repr(function)), "write a function (pp, microbatches) -> Schedule"
-        raise ScheduleError("schedule", shown, f"cannot be called with two sizes: {error}", remedy) from None
 
 
 def as_cases(given):
@@ -291,9 +286,13 @@ def cases_of_text(text):
     cases = cases_of_file(name) if is_file(name) else [Case(schedules.get(name).name)]
     if options is None:
         return cases
-    pairs = (part.partition("=")[::2] for part in _single(options, name))
-    texts = {}
-    for key, value in pairs:
+    parts, texts = options.split(","), {}
+    for before, part in pairwise(parts):
+        if "=" not in part:
+            key, _, first = before.partition("=")
+            remedy = f"name the schedule once per value: {name}:{key}={first} {name}:{key}={part.strip()}"
+            raise ScheduleError(key, f"{first},{part}", "must be a single value", remedy)
+    for key, _, value in (part.partition("=") for part in parts):
         if key.replace("-", "_") in texts:
             raise ScheduleError(key, value, "is given twice", "leave out all but one")
         texts[key.replace("-", "_")] = value
@@ -317,17 +316,6 @@ def split_options(text):
     (('mine.py', 'node=2,warm-up=1'), ('1f1b', None))
     """
     return _WRITTEN.fullmatch(text).groups() if text else ("", None)
-
-
-def _single(options, name):
-    """The options of a text, ``key=value`` each; a value that is a list is refused."""
-    parts = options.split(",")
-    for before, part in pairwise(parts):
-        if "=" not in part:
-            key, _, first = before.partition("=")
-            remedy = f"name the schedule once per value: {name}:{key}={first} {name}:{key}={part.strip()}"
-            raise ScheduleError(key, f"{first},{part}", "must be a single value", remedy)
-    return parts
 
 
 def is_file(name):
@@ -356,15 +344,7 @@ def label(name, options=None):
     >>> label("hanayo", {"waves": 2}), label("asymmetric-chimera", {"split": (1, 2)})
     ('Hanayo W = 2', 'asymmetric Chimera 1:2')
     """
-    return _label(schedules.get(name), options)
-
-
-def _label(entry, options=None):
-    forms = {option.name: option.form for option in entry.options}
-    parts = [entry.label]
-    for key, value in (options or {}).items():
-        parts.append(f"{forms[key]} = {value}" if isinstance(value, int) else option_text(value))
-    return " ".join(parts)
+    return Case(schedules.get(name).name, tuple((options or {}).items())).label
 
 
 def build(schedule: ScheduleLike, pp: int | None = None, microbatches: int | None = None, **options: Any) -> Schedule:

@@ -17,28 +17,16 @@ _MAX_SHARE = 1000
 CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
 
 
-def _is_split(split):
-    """Whether a value is two whole numbers in the allowed range."""
-    pair = isinstance(split, tuple | list) and len(split) == 2
-    return pair and all(type(share) is int and 1 <= share <= _MAX_SHARE for share in split)
-
-
-def _split(text):
-    """Read ``a:b``.
-
-    >>> _split("1:2")
-    (1, 2)
-    """
-    return tuple(int(part) for part in text.split(":"))
-
-
 _CONCAT = Option(
     "concat", str, "direct", "|".join(CONCATENATIONS), f"must be one of {', '.join(CONCATENATIONS)}",
     "how units are concatenated if B > S", CONCATENATIONS.__contains__, CONCATENATIONS,
 )  # fmt: skip
 _SPLIT = Option(
-    "split", _split, (1, 2), "A:B", f"must be two whole numbers from 1 to {_MAX_SHARE}, as A:B",
-    "ratio of blocks in the front half to blocks in the back half of the pipeline", _is_split, ((1, 1), (1, 2), (3, 2)),
+    "split", lambda text: tuple(map(int, text.split(":"))), (1, 2), "A:B",
+    f"must be two whole numbers from 1 to {_MAX_SHARE}, as A:B",
+    "ratio of blocks in the front half to blocks in the back half of the pipeline",
+    lambda split: isinstance(split, tuple | list) and len(split) == 2
+    and all(type(share) is int and 1 <= share <= _MAX_SHARE for share in split), ((1, 1), (1, 2), (3, 2)),
 )  # fmt: skip
 _LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
 
@@ -168,7 +156,7 @@ def placed_chimera(num_ranks, num_microbatches, second, stage_shares=None):
     return _chimera("placed-chimera", num_ranks, num_microbatches, "direct", second=np.asarray(second), **shares)
 
 
-def _chimera(name, num_ranks, num_microbatches, concat, **more):
+def _chimera(name, num_ranks, num_microbatches, concat, second=None, **more):
     require_even_ranks(name, num_ranks)
     waves = 2 if concat == "forward-doubling" and num_microbatches > num_ranks else 1
     unit = waves * num_ranks
@@ -177,13 +165,8 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
     require_legal(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
     if concat == "backward-halving" and num_microbatches > num_ranks:
         waves, more["microbatch_parts"] = 2, 2
-    more["overlapping"] = concat == "overlapping" and num_microbatches > num_ranks
-    return _concatenated_units(name, num_ranks, num_microbatches, waves, **more)
-
-
-def _concatenated_units(name, num_ranks, num_microbatches, waves, overlapping=False, second=None, **more):
-    """Copies of a unit, one period apart; the reductions belong to the last."""
-    first = np.arange(num_ranks)
+    # copies of a unit, one period apart; the reductions belong to the last
+    first, overlapping = np.arange(num_ranks), concat == "overlapping" and num_microbatches > num_ranks
     placement = np.stack((first, first[::-1] if second is None else second))
     unit, period = _unit(num_ranks, waves), (waves + 1) * num_ranks
     if overlapping:
@@ -245,11 +228,11 @@ def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, peri
     joined = (np.diff(slot, prepend=-1) == 0) & (np.diff(replica, prepend=-1) == 0) & (sums == 0)
 
     unit = np.arange(num_units + begun.max(), dtype=np.int32)[:, None] - begun
-    there = (unit >= (num_units - 1) * sums) & (unit < num_units)
+    running = (unit >= (num_units - 1) * sums) & (unit < num_units)
     unit *= (microbatch.max() + 1) * (1 - sums)
     unit += microbatch
     packed = stage << 5 | replica << 4 | kind << 1 | joined  # what repeats is selected once, not column by column
-    packed = np.broadcast_to(packed, unit.shape)[there]
-    columns = [packed >> 1 & 7, packed >> 5, unit[there], packed >> 4 & 1]
+    packed = np.broadcast_to(packed, unit.shape)[running]
+    columns = [packed >> 1 & 7, packed >> 5, unit[running], packed >> 4 & 1]
     columns += [(packed & 1).astype(bool)] if joined.any() else []
-    return [column.reshape(len(there), -1) for column in columns]
+    return [column.reshape(len(running), -1) for column in columns]

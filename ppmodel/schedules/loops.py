@@ -42,16 +42,10 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
         columns = loops.dispatcher(columns, num_microbatches, chunks, group)
         return Schedule.of_columns(name, placement, num_microbatches, columns)
     kind, number = in_rounds(count, kinds, first)
-    chunk, microbatch = _groups(num_microbatches, chunks, group)
+    members = np.split(np.arange(num_microbatches, dtype=np.int32), range(group, num_microbatches, group))
+    chunk = np.concatenate([np.repeat(np.arange(chunks, dtype=np.int32), len(numbers)) for numbers in members])
+    microbatch = np.concatenate([np.tile(numbers, chunks) for numbers in members])
     stage = (chunk * num_ranks).take(number)
     np.subtract((chunks - 1) * num_ranks, stage, out=stage, where=kind != OpKind.F)  # the last chunk goes back first
     stage += np.arange(num_ranks, dtype=np.int32)[:, None]
     return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch.take(number))
-
-
-def _groups(num_microbatches, chunks, group):
-    """Chunk and microbatch of a rank's forwards in order: group by group and, within each, chunk by chunk."""
-    first = np.arange(0, num_microbatches, group)
-    members = [np.arange(start, min(start + group, num_microbatches)) for start in first]
-    chunk = np.concatenate([np.repeat(np.arange(chunks), len(numbers)) for numbers in members])
-    return chunk.astype(np.int32), np.concatenate([np.tile(numbers, chunks) for numbers in members]).astype(np.int32)

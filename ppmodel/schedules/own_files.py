@@ -282,9 +282,14 @@ class _Host:
         except BaseException:  # also an interruption: what it sends later is no answer to the next request
             self.close()
             raise
-        if "error" in head:
-            raise _raised(head, self.path)
-        return head, tail
+        if "error" not in head:
+            return head, tail
+        kind, parts = getattr(errors, str(head["error"]), None), head.get("parts")
+        names = {"field", "value", "rule", "remedy", "where", "why", "grid"}
+        is_error = isinstance(kind, type) and issubclass(kind, PPModelError) and isinstance(parts, dict)
+        if not is_error or parts.keys() != names or not all(isinstance(text, str | None) for text in parts.values()):
+            raise _ended(self.path)
+        raise kind(**parts)
 
     def _answer(self, seconds):
         """The head and the tail of an answer."""
@@ -315,16 +320,6 @@ def _print_lines(stream):
             if (left := left - len(line)) > 0:
                 with suppress(OSError, ValueError, AttributeError):
                     print(shown(line.decode(errors="replace").rstrip("\n"), _LONGEST_PRINTED), file=sys.stderr)
-
-
-def _raised(head, path):
-    """The error that an answer describes."""
-    kind, parts = getattr(errors, str(head["error"]), None), head.get("parts")
-    names = {"field", "value", "rule", "remedy", "where", "why", "grid"}
-    is_error = isinstance(kind, type) and issubclass(kind, PPModelError) and isinstance(parts, dict)
-    if not is_error or parts.keys() != names or not all(isinstance(text, str | None) for text in parts.values()):
-        return _ended(path)
-    return kind(**parts)
 
 
 def _ended(path):

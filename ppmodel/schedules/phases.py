@@ -67,9 +67,19 @@ def programs(orders):
     >>> kind.tolist(), microbatch.tolist(), joined.tolist()
     ([0, 0, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1], [False, False, False, True, False, True])
     """
-    operations, rank_start = _laid_out(orders)
-    kind, chunk, joined, turn = operations
-    kind, chunk, microbatch = kind.astype(np.int32), chunk.astype(np.int32), _counted(turn, len(orders))
+    longest = {}  # each pattern is expanded once, to its largest number; a rank's phase is the beginning of that
+    for text, times in (phase for phases in orders for phase in phases):
+        longest[text] = max(times, longest.get(text, 0))
+    length = {text: _pattern(text).shape[1] for text in longest}
+    repeated = {text: np.tile(_pattern(text), times) for text, times in longest.items()}
+    phases = [repeated[text][:, : times * length[text]] for phases in orders for text, times in phases]
+    rank_start = np.cumsum([0] + [sum(times * length[text] for text, times in phases) for phases in orders])
+    kind, chunk, joined, turn = np.concatenate(phases, axis=1)
+    kind, chunk = kind.astype(np.int32), chunk.astype(np.int32)
+    microbatch = np.full(len(turn), NO_MICROBATCH, dtype=np.int32)
+    for pattern in _COUNTED:
+        places = np.flatnonzero(turn == pattern)  # several times as fast as a mask for an index
+        microbatch[places] = np.tile(np.arange(len(places) // len(orders), dtype=np.int32), len(orders))
     paid = np.flatnonzero(turn == _OLDEST)
     if len(paid):
         owed = np.flatnonzero(kind == OpKind.I)  # the same number on each rank, in the same order
@@ -77,40 +87,13 @@ def programs(orders):
     return kind, chunk, microbatch, joined.astype(bool), rank_start
 
 
-def _laid_out(orders):
-    """The concatenated operations of the patterns, and where each rank's begin.
-
-    Each pattern is expanded once, to the largest number of repetitions; a rank's phase is the beginning of that.
-    """
-    longest = {}
-    for text, times in (phase for phases in orders for phase in phases):
-        longest[text] = max(times, longest.get(text, 0))
-    length = {text: _pattern(text).shape[1] for text in longest}
-    repeated = {text: np.tile(_pattern(text), times) for text, times in longest.items()}
-    phases = [repeated[text][:, : times * length[text]] for phases in orders for text, times in phases]
-    rank_start = np.cumsum([0] + [sum(times * length[text] for text, times in phases) for phases in orders])
-    return np.concatenate(phases, axis=1), rank_start
-
-
-def _counted(turn, num_ranks):
-    """Each operation's microbatch: its index among the operations of its turn on its rank."""
-    microbatch = np.full(len(turn), NO_MICROBATCH, dtype=np.int32)
-    for pattern in _COUNTED:
-        places = np.flatnonzero(turn == pattern)  # several times as fast as a mask for an index
-        microbatch[places] = np.tile(np.arange(len(places) // num_ranks, dtype=np.int32), num_ranks)
-    return microbatch
-
-
 @lru_cache
 def _pattern(text):
     """A pattern's operations, shape (4, n): kind, chunk, whether joined to the one before, and turn."""
-    cells = [cell.split("&") for cell in text.split()]
-    return np.array([_operation(op, place > 0) for cell in cells for place, op in enumerate(cell)], dtype=np.uint8).T
-
-
-def _operation(op, joined):
-    kind = OpKind[op[0]]
-    if kind == OpKind.W and not op[1:]:
-        return kind, 0, joined, _OLDEST
-    chunk = int(op[1:])
-    return kind, chunk, joined, _NO_TURN if kind == OpKind.R else _TURN[kind] + chunk
+    operations = []
+    for cell in text.split():
+        for place, op in enumerate(cell.split("&")):
+            kind, chunk = OpKind[op[0]], int(op[1:] or 0)
+            turn = _NO_TURN if kind == OpKind.R else _TURN[kind] + chunk if op[1:] else _OLDEST
+            operations.append((kind, chunk, place > 0, turn))
+    return np.array(operations, dtype=np.uint8).T

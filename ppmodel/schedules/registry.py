@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import NamedTuple
@@ -84,7 +85,9 @@ def schedule(
         require(plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
 
     def register(generate):
-        _require_free(name, generate)
+        registered = _registry.get(name)
+        if registered and not _same(registered.generate, generate):
+            _refuse_name_of(registered, _place_of(generate))
         authors = published if callable(published) else bubble_ratio if published else None
         for function in (generate, bubble_ratio, authors):
             if function is not None:
@@ -96,13 +99,10 @@ def schedule(
     return register
 
 
-def _require_free(name, generate):
-    """Refuse the name of another schedule, unless this is the same generator again."""
-    other = _registry[name].generate if name in _registry else generate
-    if not _same(other, generate):
-        owner = f"in {_registry[name].file}" if _registry[name].file else "that comes with the project"
-        rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
-        raise ScheduleError("schedule", name, rule, remedy, where=_place_of(generate))
+def _refuse_name_of(entry, where):
+    owner = f"in {entry.file}" if entry.file else "that comes with the project"
+    rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
+    raise ScheduleError("schedule", entry.name, rule, remedy, where=where)
 
 
 def _require_parameters(function, options, which):
@@ -147,10 +147,7 @@ def add(entries):
             Path(other.file).name == Path(entry.file).name or other.generate.code == entry.generate.code
         )
         if other is not entry and not is_copy:
-            owner = "that comes with the project" if other.file is None else f"in {other.file}"
-            rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
-            where = f"{entry.file}:{entry.generate.line}"
-            raise ScheduleError("schedule", entry.name, rule, remedy, where=where)
+            _refuse_name_of(other, f"{entry.file}:{entry.generate.line}")
     _registry.update({entry.name: entry for entry in entries})
 
 
@@ -316,21 +313,16 @@ def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose 
     Traceback (most recent call last):
     ppmodel.errors.ScheduleError: pp x microbatches = 32: must be at most 16 with 1000000 chunks; pass fewer chunks
     """
-    most, size = _most_cells() // max(2, chunks), num_ranks * num_microbatches
+    most = _MAX_CELLS  # stages times microbatches; fewer if the memory of the machine or process is small
+    with suppress(ImportError):  # neither Linux nor macOS
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        most = min(most, (memory if limit == resource.RLIM_INFINITY else min(limit, memory)) // _BYTES_OF_CELL)
+    most, size = most // max(2, chunks), num_ranks * num_microbatches
     if size > most:
         raise ScheduleError("pp x microbatches", size, f"must be at most {most}{note}", remedy)
-
-
-def _most_cells():
-    """Limit on stages times microbatches: 2^24, or less if the memory of the machine or process is small."""
-    try:
-        import resource
-    except ImportError:  # neither Linux nor macOS
-        return _MAX_CELLS
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    memory = memory if limit == resource.RLIM_INFINITY else min(limit, memory)
-    return min(_MAX_CELLS, memory // _BYTES_OF_CELL)
 
 
 def require_even_ranks(name, num_ranks):

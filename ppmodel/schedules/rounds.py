@@ -43,10 +43,20 @@ def in_rounds(count, kinds, first):
     first, last = np.asarray(first), len(kinds) - 1
     kind = np.full((first.shape[1], len(kinds) * count), kinds[last], dtype=np.int32)
     number, step = np.empty_like(kind), np.arange(count, dtype=np.int32)
-    for of, rank, begin, until, every, start, end in _stretches(count, first):
-        number[rank, begin:until:every] = step[start:end]
+    # stretches in which no kind starts or ends: each kind takes every n-th place of its rank
+    rounds = np.sort(np.concatenate((first, first + count)), axis=0)
+    begin, end = rounds[:-1], rounds[1:]
+    running = (first <= begin[:, None]) & (begin[:, None] < first + count)
+    every = running.sum(axis=1)
+    until = np.cumsum(every * (end - begin), axis=0)
+    place = (until - every * (end - begin))[:, None] + np.cumsum(running, axis=1) - 1
+    stretch, of, rank = np.nonzero(running)
+    at, begun = (stretch, rank), first[of, rank]
+    columns = of, rank, place[stretch, of, rank], until[at], every[at], begin[at] - begun, end[at] - begun
+    for of, rank, place, until, every, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        number[rank, place:until:every] = step[start:end]
         if of != last:
-            kind[rank, begin:until:every] = kinds[of]
+            kind[rank, place:until:every] = kinds[of]
     return kind, number
 
 
@@ -54,24 +64,6 @@ def compiled_rounds(count, kinds, first):
     """Kind, number and rank of every operation from compiled code, shape (3, S, len(kinds) count); or None."""
     fast = rounds.compiled(len(kinds) * count * len(first[0]) // VECTORISED)
     return fast and fast(count, np.array(kinds, dtype=np.int64), np.array(first, dtype=np.int64))
-
-
-def _stretches(count, first):
-    """The stretches in which no kind starts or ends; within them, each kind takes every n-th place of its rank.
-
-    Yields kind, rank, the first place, the end and the step, and the first and last number of the kind's operations.
-    All ranks are handled at once, because one NumPy call costs as much as a hundred operations.
-    """
-    rounds = np.sort(np.concatenate((first, first + count)), axis=0)
-    begin, end = rounds[:-1], rounds[1:]
-    there = (first <= begin[:, None]) & (begin[:, None] < first + count)
-    every = there.sum(axis=1)
-    until = np.cumsum(every * (end - begin), axis=0)
-    place = (until - every * (end - begin))[:, None] + np.cumsum(there, axis=1) - 1
-    at, of, rank = np.nonzero(there)
-    here, own = (at, rank), first[of, rank]
-    columns = of, rank, place[at, of, rank], until[here], every[here], begin[here] - own, end[here] - own
-    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def on_own_ranks(name, num_microbatches, kinds, first):

@@ -86,15 +86,12 @@ def _order(num_ranks, num_microbatches, rank, saved):
     ahead = [("I1 W F1", beyond), ("F0", 1)] if saved else [("F0", rank + 1), ("F1&I1 F0&W", beyond)]
     main = 2 * (num_microbatches - 3 * num_ranks + 1 + rank + saved) + 1  # the last `rank` of them split the backward
     whole, odd = divmod(main - rank, 2)
+    owed = paired + rank  # weight gradients, of which two follow each backward of chunk 0 in the cool-down
+    twice = min(beyond, owed // 2)
+    once = min(beyond - twice, owed - 2 * twice)
     return [
         ("F0", 2 * beyond), ("F0 F1", rank + 1), *ahead,  # warm-up
         ("F1&B1 F0&B0", whole), ("F1&B1", odd), ("F1&I1", 1 - odd), ("F0&I0 F1&I1", rank // 2),  # steady
-        ("B0 F1&I1", paired), ("B0 B1", rank + 1), *_cool_down(beyond, paired + rank),
+        ("B0 F1&I1", paired), ("B0 B1", rank + 1),
+        ("B0 W W", twice), ("B0 W", once), ("B0", beyond + 1 - twice - once), ("W", owed - 2 * twice - once),
     ]  # fmt: skip
-
-
-def _cool_down(beyond, owed):
-    """The last backwards of chunk 0, each but the last followed by two weight gradients while any are pending."""
-    two = min(beyond, owed // 2)
-    one = min(beyond - two, owed - 2 * two)
-    return [("B0 W W", two), ("B0 W", one), ("B0", beyond + 1 - two - one), ("W", owed - 2 * two - one)]

@@ -59,8 +59,8 @@ def zb_v(num_ranks, num_microbatches):
     orders = [_order(num_ranks, count, rank) for rank in range(num_ranks)]
     columns = [column.reshape(num_ranks, -1) for column in programs(orders)[:3]]
     if count > num_microbatches:
-        there = columns[2] < num_microbatches
-        columns = [column[there].reshape(num_ranks, -1) for column in columns]
+        kept = columns[2] < num_microbatches
+        columns = [column[kept].reshape(num_ranks, -1) for column in columns]
     kind, chunk, microbatch = columns
     rank = np.arange(num_ranks, dtype=np.int32)[:, None]
     stage = rank + chunk * (2 * num_ranks - 1 - 2 * rank)  # chunk 1 is on the way up

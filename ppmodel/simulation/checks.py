@@ -70,15 +70,12 @@ def check_fit(graph, costs, factors=None):
         if table.ndim == 3 and table.shape[1] != schedule.num_replicas:
             rule = f"must have one row per replica of the schedule, {schedule.num_replicas}"
             raise CostError("costs", f"for {table.shape[1]} replicas", rule, "use costs for this schedule")
-    if factors is not None:
-        _check_factors(schedule, factors)
-
-
-def _check_factors(schedule, factors):
-    if np.shape(factors) != (schedule.num_operations,) or np.asarray(factors).dtype.kind not in "fiu":
-        rule = f"must be one number for each operation, shape ({schedule.num_operations},)"
-        raise CostError("factors", f"of shape {np.shape(factors)}", rule, "give them in the order of the schedule")
+    if factors is None:
+        return
     factors = np.asarray(factors)
+    if factors.shape != (schedule.num_operations,) or factors.dtype.kind not in "fiu":
+        rule = f"must be one number for each operation, shape ({schedule.num_operations},)"
+        raise CostError("factors", f"of shape {factors.shape}", rule, "give them in the order of the schedule")
     good = np.isfinite(factors) & (factors >= 0)
     if not good.all():
         raise CostError("factors", factors[~good][0], "must be finite and not negative", "write 1 for no change")

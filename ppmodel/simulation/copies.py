@@ -11,7 +11,7 @@ stream is free; memory is allocated at that moment. A cell waits if its activati
 """
 
 from bisect import bisect_right
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -73,11 +73,18 @@ def plan_copies(graph, costs, compute):
     count = graph.num_operations
     seconds, share = np.full(count, STAYS), np.zeros(count)
     needs, begun_by = np.full(count, NO_OPERATION), np.full(count, NO_OPERATION)
-    order = []
+    order, overlaps, compute = [], graph.overlaps, compute.tolist()
     for cells in _cells(graph):
-        begins = _begins(graph, costs, compute, cells)
+        lengths = [
+            sum(compute[op] for op in cell) * (costs.overlap_factor if overlaps[cell[0]] else 1.0) for cell in cells
+        ]
+        begins = list(accumulate(lengths, initial=0.0))[:-1]  # if no cell waits
         trips = _round_trips(graph, costs, cells)
-        for trip, cell in zip(trips, _first_cells(trips, begins), strict=True):
+        latest, first_cells = np.inf, []  # each copy in starts as late as possible, but in the order of need
+        for trip in reversed(trips):
+            latest = min(latest, begins[trip.needed]) - trip.seconds
+            first_cells.append(min(max(bisect_right(begins, latest) - 1, trip.begun + 1), trip.needed))
+        for trip, cell in zip(trips, accumulate(reversed(first_cells), max), strict=True):
             forward = trip.forward
             seconds[forward], share[forward], needs[trip.backward] = trip.seconds, trip.share, forward
             begun_by[forward] = min(cells[cell])
@@ -119,15 +126,6 @@ def _cells(graph):
         yield cells
 
 
-def _begins(graph, costs, compute, cells):
-    """When each cell of a rank starts if none waits."""
-    begins, now, overlaps, compute = [], 0.0, graph.overlaps, compute.tolist()
-    for cell in cells:
-        begins.append(now)
-        now += sum(compute[op] for op in cell) * (costs.overlap_factor if overlaps[cell[0]] else 1.0)
-    return begins
-
-
 def _round_trips(graph, costs, cells):
     """The copies of a rank, in the order of the backwards."""
     schedule, ops = graph.schedule, [op for cell in cells for op in cell]
@@ -150,16 +148,6 @@ def _round_trips(graph, costs, cells):
                 if share > 0 and number > begun + 1:
                     trips.append(_Trip(forward, begun, op, number, share, seconds[early][replica][stage]))
     return trips
-
-
-def _first_cells(trips, begins):
-    """The cell with which each copy in starts: as late as possible, but in the order in which they are needed."""
-    latest, cells_of = np.inf, []
-    for trip in reversed(trips):
-        latest = min(latest, begins[trip.needed]) - trip.seconds
-        cell = bisect_right(begins, latest) - 1
-        cells_of.append(min(max(cell, trip.begun + 1), trip.needed))
-    return np.maximum.accumulate(cells_of[::-1]).tolist() if cells_of else []
 
 
 class CopyStreams:

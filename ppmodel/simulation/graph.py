@@ -212,7 +212,6 @@ class ExecutionGraph:
     def instructions(self):
         """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.paths`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.index, self.group_start)
-        columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
         numbers = (self.num_links, self._first_reduction, _REDUCTIONS[self.allreduce] == 2)
         rows = np.empty((self.num_operations, len(COLUMNS)), np.uint32)  # numpy asks for large pages
         num_registers = fill_instructions.dispatcher(rows, *columns, self.schedule.overlaps, *numbers)
@@ -221,8 +220,7 @@ class ExecutionGraph:
     @cached_property
     def for_events(self):
         """The arrays that the compiled event queue reads; see `kernels.events`."""
-        columns = (self.stream, self.source, self.link, self.group_start, self.routes)
-        columns = tuple(column.astype(np.int32) for column in columns)
+        columns = (self.stream, self.source, self.link, self.group_start, self.routes.astype(np.int32))
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
         gates = self.gates if self.holds else np.zeros((2, 0))
         gates = tuple(column.astype(np.int32) for column in gates)
@@ -247,16 +245,15 @@ class ExecutionGraph:
     @cached_property
     def for_rendezvous(self):
         """The arrays that compiled engines read under ``rendezvous``; see `kernels.rendezvous`."""
-        columns = (self.stream, self.source, self.group_start)
-        columns = tuple(column.astype(np.int32) for column in columns)
-        return (*columns, self.remote, self.reduces, self.overlaps, tuple(self.exchanges))
+        columns = (self.stream, self.source, self.group_start, self.remote, self.reduces, self.overlaps)
+        return (*columns, tuple(self.exchanges))
 
     @cached_property
     def for_streams(self):
         """The arrays that compiled engines read under ``streams``; see `kernels.streams`."""
         issued, receiver, pair, num_pairs = issue_order(self)
+        issued, receiver, pair = (column.astype(np.int32) for column in (issued, receiver, pair))
         columns = (issued, self.stream, self.source, receiver, pair, self.group_start)
-        columns = tuple(column.astype(np.int32) for column in columns)
         return (*columns, self.remote, self.reduces, self.overlaps, (num_pairs, 2 * self.schedule.num_ranks))
 
     @cached_property
@@ -375,4 +372,6 @@ def _renumbered(schedule, allreduce):
     senders, receivers = source[remote], np.flatnonzero(remote)
     used, link[senders] = np.unique(stream[senders] * schedule.num_ranks + stream[receivers], return_inverse=True)
     group_start = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
-    return order, schedule.cost_class[order], stream, source, remote, link, group_start, len(used)
+    columns = (order, schedule.cost_class[order], stream, source, remote, link, group_start)
+    columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
+    return *columns, len(used)  # of the same types as compiled

@@ -328,17 +328,17 @@ def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, share
         for op in range(first, last):
             if link[op] == NO_OPERATION:
                 continue
-            there = finished if shares is None else ready + shares[op] * duration
+            sendable = finished if shares is None else ready + shares[op] * duration
             if sends:
                 sent[op] = stream_free[stream[op]]
                 arrived[op] = stream_free[stream[op]] = sent[op] + occupancy[op] + latency[op]
             elif receives:  # ready to be fetched; the receiver decides when
-                sent[op] = arrived[op] = there
+                sent[op] = arrived[op] = sendable
             elif queues:
-                sent[op] = max(there, link_free[link[op]])
+                sent[op] = max(sendable, link_free[link[op]])
                 link_free[link[op]] = sent[op] + occupancy[op]
                 arrived[op] = link_free[link[op]] + latency[op]
             else:
-                sent[op] = there
-                arrived[op] = there + occupancy[op] + latency[op]
+                sent[op] = sendable
+                arrived[op] = sendable + occupancy[op] + latency[op]
     return np.array([start, end, sent, arrived])

@@ -40,7 +40,12 @@ class Dependencies(NamedTuple):
 
 def dependencies_of(schedule):
     """Compute the `Dependencies` of a table and each operation's level, ``NO_OPERATION`` if it waits forever."""
-    fast, group = dependencies.compiled(schedule.num_operations), _groups(schedule)
+    group = np.arange(schedule.num_operations, dtype=np.int32) if not schedule.joined.any() else schedule.cell.copy()
+    sums = np.flatnonzero(schedule.kind == OpKind.R)
+    first = np.full(schedule.num_stages, schedule.num_operations)
+    np.minimum.at(first, schedule.stage[sums], group[sums])
+    group[sums] = first[schedule.stage[sums]]
+    fast = dependencies.compiled(schedule.num_operations)
     if fast:
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
         operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
@@ -90,15 +95,6 @@ def last_gradients(schedule, index=None):
     """The operation that finishes the gradients of each stage: its last backward; shape (replicas, stages)."""
     index = index_of(schedule) if index is None else index
     return np.maximum(index[OpKind.B], index[OpKind.W]).max(axis=2, initial=NO_OPERATION)
-
-
-def _groups(schedule):
-    group = np.arange(schedule.num_operations, dtype=np.int32) if not schedule.joined.any() else schedule.cell.copy()
-    sums = np.flatnonzero(schedule.kind == OpKind.R)
-    first = np.full(schedule.num_stages, schedule.num_operations)
-    np.minimum.at(first, schedule.stage[sums], group[sums])
-    group[sums] = first[schedule.stage[sums]]
-    return group
 
 
 def _levels(schedule, source, group):

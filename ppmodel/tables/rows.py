@@ -27,13 +27,13 @@ def flattened(ops):
         numbers = map(operator.index, chain.from_iterable(chain.from_iterable(ops)))
         return np.fromiter(numbers, np.int32, 4 * sum(map(len, ops))).reshape(-1, 4)
     except (TypeError, ValueError, OverflowError):
-        rank, op = next((rank, op) for rank, row in enumerate(ops) for op in row if not _is_op(op))
+        rank, op = next(
+            (rank, op) for rank, row in enumerate(ops) for op in row
+            if not (isinstance(op, tuple) and len(op) == 4)
+            or not all(hasattr(number, "__index__") and abs(number) < 2**31 for number in op)
+        )  # fmt: skip
         rule = "is not an Op of an OpKind and whole numbers"
         raise TableError(f"rank {rank}", repr(op), rule, _AS_OP) from None
-
-
-def _is_op(op):
-    return isinstance(op, tuple) and len(op) == 4 and all(hasattr(n, "__index__") and abs(n) < 2**31 for n in op)
 
 
 def texts(rows):

@@ -36,7 +36,11 @@ def with_step(schedule: Schedule) -> Schedule:
     0B0 0B1 2R 0R 2O 0O
     1B0 1B1 3R 1R 3O 1O
     """
-    lacking = [_lacking(schedule, kind) for kind in (OpKind.R, OpKind.O)]
+    lacking = []  # replica and stage of each stage without a reduction, and without a step
+    for step in (OpKind.R, OpKind.O):
+        missing, operations = np.ones(schedule.placement.shape, dtype=bool), schedule.kind == step
+        missing[schedule.replica[operations], schedule.stage[operations]] = False
+        lacking.append(np.nonzero(missing))
     count = sum(len(replica) for replica, _ in lacking)
     if not count:
         return schedule
@@ -55,14 +59,6 @@ def with_step(schedule: Schedule) -> Schedule:
     }
     columns["rank_start"] = np.searchsorted(rank[order], np.arange(schedule.num_ranks + 1))
     return replace(schedule, **columns)
-
-
-def _lacking(schedule, kind):
-    """Replica and stage of each stage without an operation of this kind."""
-    present = np.zeros(schedule.placement.shape, dtype=bool)
-    operations = schedule.kind == kind
-    present[schedule.replica[operations], schedule.stage[operations]] = True
-    return np.nonzero(~present)
 
 
 def find_steps(schedule: Schedule) -> NDArray[np.int64]:

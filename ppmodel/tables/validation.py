@@ -25,14 +25,31 @@ def validate(schedule: Schedule) -> None:
     TableError
         With the table and the faulty cells marked.
     """
-    _refuse_unknown_sizes(schedule)
+    empty = np.flatnonzero(np.diff(schedule.rank_start) == 0)
+    if len(empty):
+        remedy = "write one row per rank, each with its operations"
+        raise TableError(f"rank {empty[0]}", "empty row", "must have at least one operation", remedy)
+    for index in np.flatnonzero(schedule.microbatch >= schedule.table_microbatches)[:1]:
+        rule = f"names a microbatch outside 0 .. {schedule.table_microbatches - 1}"
+        _refuse(schedule, index, rule, "fix the cell or the number of microbatches")
     refuse_out_of_range(schedule)
-    _refuse_misplaced(schedule)
-    _refuse_doubled(schedule)
+    homes = schedule.placement[schedule.replica, schedule.stage]
+    for index in np.flatnonzero(homes != schedule.rank)[:1]:
+        home = homes[index]
+        why = f"stage {schedule.stage[index]} of replica {schedule.replica[index]} is on rank {home}"
+        _refuse(schedule, index, "is misplaced", f"move the cell to the row of rank {home}", why=why)
+    indices: dict[Op, int] = {}
+    for index in range(schedule.num_operations):
+        first = indices.setdefault(schedule.op(index), index)
+        if first != index:
+            _refuse(schedule, index, "occurs twice in the table", "delete one of the marked cells", [first, index])
     _refuse_missing(schedule)
     for kind in (OpKind.R, OpKind.O):
         _refuse_incomplete(schedule, kind)
-    _refuse_within_cell(schedule)
+    source = sources(schedule)
+    for index in np.flatnonzero((source != NO_OPERATION) & (schedule.cell[source] == schedule.cell))[:1]:
+        rule, why = f"needs {schedule.op(source[index])}, which is in the same cell", "they run at the same time"
+        _refuse(schedule, index, rule, "put them in separate cells", [source[index]], why)
     _ = schedule.dependencies
 
 
@@ -41,19 +58,13 @@ def _refuse(schedule, index, rule, remedy, marked=None, why=None):
     raise TableError(where, schedule.op(index), rule, remedy, why=why, grid=schedule.marked(marked or [index]))
 
 
-def _refuse_unknown_sizes(schedule):
-    idle = np.flatnonzero(np.diff(schedule.rank_start) == 0)
-    if len(idle):
-        remedy = "write one row per rank, each with its operations"
-        raise TableError(f"rank {idle[0]}", "empty row", "must have at least one operation", remedy)
-    for index in np.flatnonzero(schedule.microbatch >= schedule.table_microbatches)[:1]:
-        rule = f"names a microbatch outside 0 .. {schedule.table_microbatches - 1}"
-        _refuse(schedule, index, rule, "fix the cell or the number of microbatches")
-
-
 def refuse_out_of_range(schedule):
     """Refuse out-of-range numbers in a table made by hand rather than read from a file."""
-    _refuse_sparse(schedule)
+    cells = schedule.num_replicas * schedule.num_stages * schedule.table_microbatches
+    if cells > max(_MOST_PLACES, 2 * schedule.num_operations):  # space for all of them might not fit in memory
+        least = 2 * schedule.num_stages * schedule.table_microbatches
+        rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
+        raise TableError("operations", schedule.num_operations, rule, "number stages and microbatches without gaps")
     starts = schedule.rank_start
     ends = starts[0] == 0 and starts[-1] == schedule.num_operations and (np.diff(starts) >= 0).all()
     limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
@@ -88,31 +99,6 @@ def _refuse_early_steps(schedule):
         _refuse(schedule, index, "is not followed by an optimizer step, as on other ranks", remedy)
     for index in np.flatnonzero(schedule.joined & (steps | np.append(False, steps[:-1])))[:1]:
         _refuse(schedule, index, "shares a cell with an optimizer step", "put them in separate cells")
-
-
-def _refuse_sparse(schedule):
-    """Refuse a table so incomplete that reserving space for all its operations would not fit in memory."""
-    cells = schedule.num_replicas * schedule.num_stages * schedule.table_microbatches
-    if cells > max(_MOST_PLACES, 2 * schedule.num_operations):
-        least = 2 * schedule.num_stages * schedule.table_microbatches
-        rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
-        raise TableError("operations", schedule.num_operations, rule, "number stages and microbatches without gaps")
-
-
-def _refuse_misplaced(schedule):
-    expected = schedule.placement[schedule.replica, schedule.stage]
-    for index in np.flatnonzero(expected != schedule.rank)[:1]:
-        home = expected[index]
-        why = f"stage {schedule.stage[index]} of replica {schedule.replica[index]} is on rank {home}"
-        _refuse(schedule, index, "is misplaced", f"move the cell to the row of rank {home}", why=why)
-
-
-def _refuse_doubled(schedule):
-    seen = {}
-    for index in range(schedule.num_operations):
-        first = seen.setdefault(schedule.op(index), index)
-        if first != index:
-            _refuse(schedule, index, "occurs twice in the table", "delete one of the marked cells", [first, index])
 
 
 def _refuse_missing(schedule):
@@ -159,13 +145,6 @@ def _refuse_incomplete(schedule, kind):
         beside = [index for index in operations.tolist() if schedule.stage[index] == stage] or operations.tolist()
         remedy = f"add {op} to the row of rank {rank}"
         raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
-
-
-def _refuse_within_cell(schedule):
-    source = sources(schedule)
-    for index in np.flatnonzero((source != NO_OPERATION) & (schedule.cell[source] == schedule.cell))[:1]:
-        rule, why = f"needs {schedule.op(source[index])}, which is in the same cell", "they run at the same time"
-        _refuse(schedule, index, rule, "put them in separate cells", [source[index]], why)
 
 
 def refuse_deadlock(schedule, dependencies, level):

@@ -450,10 +450,10 @@ def test_a_wrong_model_turns_claim_11_red(monkeypatch, bench, wrong):
     """The rows that hold measured rates and memories notice wrong times and wrong schedules, each those it concerns."""
     given, expected = WRONG.get(wrong, ({}, set()))
     rates = zero_bubble.simulated("latency", 1e-3, **given)
-    monkeypatch.setattr(quantities, "_rate_errors", lambda _: rates.groupby("schedule").error.mean())
+    monkeypatch.setattr(quantities, "_simulated", lambda *_: rates)
     if "schedules" in given:
-        held = zero_bubble.memories(given["schedules"])
-        monkeypatch.setattr(quantities, "_memory_errors", lambda: held.groupby("schedule").error.mean())
+        memories = zero_bubble.memories(given["schedules"])
+        monkeypatch.setattr(quantities, "_memories", lambda: memories)
     red = {name for name in RATES | MEMORIES if row(name).margin(measure(row(name), bench))[0] < 0}
     assert red == {name if name in RATES | MEMORIES else f"throughput_{name}" for name in expected}
 
@@ -475,14 +475,14 @@ def test_a_wrong_mechanism_turns_runs_under_a_delay_red(monkeypatch, bench, wron
     """The rows that hold PipeMorph's runs notice a missing delay, wrong semantics and another order."""
     given, expected = WRONG_DELAYS.get(wrong, ({}, set()))
     runs = pipemorph.predicted(**given)
-    monkeypatch.setattr(quantities, "_delayed_runs", lambda: runs)
+    monkeypatch.setattr(quantities, "_delayed", lambda: runs)
     assert {name for name in DELAYED if row(name).margin(measure(row(name), bench))[0] < 0} == expected
 
 
 def test_times_of_other_ranks_turn_replayed_stages_red(monkeypatch, bench):
     """Measured times of stages meet the iteration only on the ranks where they were taken."""
-    errors = schedules_measured.vocabulary(shift=3).error
-    monkeypatch.setattr(quantities, "_stage_errors", lambda: errors)
+    runs = schedules_measured.vocabulary(shift=3)
+    monkeypatch.setattr(quantities, "_vocabulary", lambda: runs)
     assert row("measured_stages").margin(measure(row("measured_stages"), bench))[0] < 0
 
 
@@ -517,9 +517,8 @@ def test_a_wrong_model_turns_megatrons_rows_red(monkeypatch, bench, wrong):
         "ZB-H1 in place of 1F1B": ({"1f1b": "zb-h1"}, of_1f1b),
     }
     schedules, expected = swapped.get(wrong, ({}, THROUGHPUTS))
-    found = megatron.throughput(0.82, schedules, **WRONG_SYSTEMS.get(wrong, {}))
-    errors = found.groupby(["figure", "chunks"]).error.mean()
-    monkeypatch.setattr(quantities, "_throughput_errors", lambda _: errors)
+    runs = megatron.throughput(0.82, schedules, **WRONG_SYSTEMS.get(wrong, {}))
+    monkeypatch.setattr(quantities, "_throughput", lambda _: runs)
     assert {name for name in THROUGHPUTS if row(name).margin(measure(row(name), bench))[0] < 0} == expected
 
 

@@ -181,57 +181,37 @@ def _rate_gap():
     return max(gaps)
 
 
-@cache
-def _rate_errors(per_operation_ms):
-    """Zero Bubble's runs, simulated under its semantics: mean errors by schedule."""
-    return zero_bubble.simulated("latency", per_operation_ms / 1e3).groupby("schedule").error.mean()
-
-
-@cache
-def _memory_errors():
-    return zero_bubble.memories().groupby("schedule").error.mean()
+_simulated, _memories = cache(zero_bubble.simulated), cache(zero_bubble.memories)
+_throughput, _delayed = cache(megatron.throughput), cache(pipemorph.predicted)
+_vocabulary = cache(schedules_measured.vocabulary)
 
 
 def measured_rate(bench, _size, schedule, per_operation_ms):
     """Mean of simulated over measured samples per second, minus 1, over all runs of a schedule."""
-    return bench.everywhere(_rate_errors(per_operation_ms).get(schedule, np.nan))
+    errors = _simulated("latency", per_operation_ms / 1e3).groupby("schedule").error.mean()
+    return bench.everywhere(errors.get(schedule, np.nan))
 
 
 def measured_memory(bench, _size, schedule):
     """Mean of simulated over measured memory, minus 1, over all models that ran a schedule."""
-    return bench.everywhere(_memory_errors().get(schedule, np.nan))
-
-
-@cache
-def _throughput_errors(compute_efficiency):
-    """Megatron-LM's runs of 2021, predicted: mean errors by figure and chunks."""
-    return megatron.throughput(compute_efficiency).groupby(["figure", "chunks"]).error.mean()
+    return bench.everywhere(_memories().groupby("schedule").error.mean().get(schedule, np.nan))
 
 
 def measured_throughput(bench, _size, figure, chunks, compute_efficiency):
     """Mean of predicted over measured throughput, minus 1, over the runs of a figure with this number of chunks."""
-    return bench.everywhere(_throughput_errors(compute_efficiency).get((figure, chunks), np.nan))
-
-
-@cache
-def _delayed_runs():
-    return pipemorph.predicted()
-
-
-@cache
-def _stage_errors():
-    return schedules_measured.vocabulary().error
+    errors = _throughput(compute_efficiency).groupby(["figure", "chunks"]).error.mean()
+    return bench.everywhere(errors.get((figure, chunks), np.nan))
 
 
 def measured_delay(bench, _size, method):
     """Mean error of the predicted iterations of a method under a known delay, over all links."""
-    runs = _delayed_runs()
+    runs = _delayed()
     return bench.everywhere(runs.error[runs.schedule == method].abs().mean())
 
 
 def measured_ratio(bench, _size, of, over, delay_ms):
     """Predicted iteration of one method over that of another, 14B on H800 with a delay between ranks 6 and 7."""
-    runs = _delayed_runs()
+    runs = _delayed()
     runs = runs[(runs.hardware == "H800") & (runs.slow_links == "6_7") & np.isclose(1e3 * runs.delay_s, delay_ms)]
     seconds = runs.groupby("schedule").predicted_s.mean()
     return bench.everywhere(seconds[of] / seconds[over])
@@ -239,7 +219,7 @@ def measured_ratio(bench, _size, of, over, delay_ms):
 
 def measured_stages(bench, _size):
     """Largest error of an iteration of 1F1B, replayed with the measured times of its stages."""
-    return bench.everywhere(_stage_errors().abs().max())
+    return bench.everywhere(_vocabulary().error.abs().max())
 
 
 QUANTITIES = {

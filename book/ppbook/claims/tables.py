@@ -183,14 +183,10 @@ def verdict_page(headlines, claims, judgements):
         )))  # fmt: skip
         if behind[claim.claim]:
             rows.append(f'<details class="rows"><summary>{mark} {name}: {escape(claim.statement)}</summary>\n')
-            rows += [_row_text(row) for row in table.loc[behind[claim.claim]].itertuples()]
+            for row in table.loc[behind[claim.claim]].itertuples():
+                numbers = f"Published {literal(row.claimed)}, ours {literal(row.measured)}: {row.verdict}"
+                depends = f" ({literal(row.depends)})" if row.depends else ""
+                rows.append(f"- {MARKS[row.verdict]} {literal(row.statement)}. {numbers}{depends}. `{row.Index}`")
             rows.append("\n</details>\n")
     header = ("", "published", "ours", "verdict", "decided by", "run again")
     return list_table(lines, header, (30, 13, 12, 15, 18, 12)) + "\n" + "\n".join(rows)
-
-
-def _row_text(row):
-    """A row of `claims_table` as an item of a list in MyST."""
-    numbers = f"Published {literal(row.claimed)}, ours {literal(row.measured)}: {row.verdict}"
-    depends = f" ({literal(row.depends)})" if row.depends else ""
-    return f"- {MARKS[row.verdict]} {literal(row.statement)}. {numbers}{depends}. `{row.Index}`"

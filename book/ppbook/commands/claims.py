@@ -26,7 +26,7 @@ def claims_command(of, rows, system, model, setting, as_json):
     assumption that decides. In --rows, "here" is whether a row holds under the setting itself, and the margin is how
     far the number is inside what is claimed.
     """
-    from ppbook.claims import disagreements, judge, judge_stp, load_claims, load_figures
+    from ppbook.claims import VERDICTS, disagreements, judge, judge_stp, load_claims, load_figures, signed
     from ppbook.setting import load_setting, setting_names
     from ppmodel.specs import load_model, load_system
     from ppmodel.specs.files import same_name
@@ -41,25 +41,26 @@ def claims_command(of, rows, system, model, setting, as_json):
     if of == "stp":
         judgements = judge_stp(claims)
     else:
-        own = None if system is None else load_system(system)
-        judgements = judge(claims, load_model(model), load_setting(setting), own)
+        judged_on = None if system is None else load_system(system)
+        judgements = judge(claims, load_model(model), load_setting(setting), judged_on)
     unexpected = disagreements(judgements, margins=usual)
     if as_json:
-        say_json([_object(judgement) for judgement in judgements])
-    else:
-        parts = [_rows_table(judgements) if rows else _headlines(claims, judgements, figures)]
-        say("\n\n".join(parts + ([_unexpected_table(unexpected)] if unexpected else [])))
+        say_json([{
+            "id": row.id, "statement": row.statement, "verdict": judgement.verdict, "expected": row.expected.verdict,
+            "measured": judgement.measured, "relation": row.relation, "value": row.value, "tolerance": row.tolerance,
+            "unit": row.unit, "margin": judgement.margin, "condition": judgement.reversed_by(),
+            "reason": judgement.reason, "page": row.page,
+        } for judgement in judgements for row in [judgement.row]])  # fmt: skip
+        return 1 if unexpected else 0
+    say(_rows_table(judgements) if rows else _headlines(claims, judgements, figures))
+    if unexpected:
+        lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
+        for judgement in unexpected:
+            row, expected = judgement.row, judgement.row.expected
+            verdicts = [VERDICTS[judgement.verdict], VERDICTS[expected.verdict]]
+            lines.append([row.id, *verdicts, signed(row, judgement.margin), signed(row, expected.margin)])
+        say("\n" + columns(lines, right=(3, 4)))
     return 1 if unexpected else 0
-
-
-def _object(judgement):
-    row = judgement.row
-    return {
-        "id": row.id, "statement": row.statement, "verdict": judgement.verdict, "expected": row.expected.verdict,
-        "measured": judgement.measured, "relation": row.relation, "value": row.value, "tolerance": row.tolerance,
-        "unit": row.unit, "margin": judgement.margin, "condition": judgement.reversed_by(),
-        "reason": judgement.reason, "page": row.page,
-    }  # fmt: skip
 
 
 def _headlines(claims, judgements, figures):
@@ -94,15 +95,3 @@ def _rows_table(judgements):
     counts = [[name, str(verdicts.count(verdict))] for verdict, name in VERDICTS.items()]
     counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
     return "\n\n".join([columns(rows, right=(3, 4, 5)), columns([["verdict", "rows"], *counts], right=[1])])
-
-
-def _unexpected_table(unexpected):
-    """The rows that are not as the file expects."""
-    from ppbook.claims import VERDICTS, signed
-
-    rows = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
-    for judgement in unexpected:
-        row, expected = judgement.row, judgement.row.expected
-        verdicts = [VERDICTS[judgement.verdict], VERDICTS[expected.verdict]]
-        rows.append([row.id, *verdicts, signed(row, judgement.margin), signed(row, expected.margin)])
-    return columns(rows, right=(3, 4))

@@ -41,17 +41,12 @@ def notebooks_command():
     """List the notebooks that "ppmodel run" can run."""
     from ppbook.run import ROOT, notebook_names
 
-    titles = {name: _title(path) for name, path in sorted(notebook_names().items())}
+    titles = {}
+    for name, path in sorted(notebook_names().items()):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        lines = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown").splitlines()
+        titles[name] = next((line[2:].strip() for line in lines if line.startswith("# ")), "")
     if not titles:
         remedy = "run ppmodel from a clone of the project"
         raise PPModelError("notebooks", ROOT / "notebooks", "has none: they do not come with the package", remedy)
     say_titles(titles)
-
-
-def _title(path):
-    """A notebook's first heading."""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        for line in "".join(cell["source"]).splitlines():
-            if cell["cell_type"] == "markdown" and line.startswith("# "):
-                return line[2:].strip()
-    return ""
