@@ -39,11 +39,12 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     bytes on the most loaded GPU) and status (measured, oom if memory ran out, or failed). All constants of kernels,
     collectives and memory are fitted, except those whose kind in the system's file is stated; constants that the rows
     do not determine keep their values. The prior is the standard deviation of a constant's logarithm around its
-    starting value. With fewer than five configurations, one factor is fitted: kernels.sustained_clock,
-    compute_efficiency or, where devices wait for it, a time of the host.
+    starting value. With fewer than five configurations, one constant is fitted: kernels.sustained_clock,
+    compute_efficiency or, where devices wait for it, a time of the host; time_factor is what times are then still off.
 
-    A single run is enough to start: --run "llama3_70b tp=8 pp=4 dp=4 zero=1 global_batch=1024 iteration_s=30", with the
-    name of a model and the columns of ROWS.csv, or a YAML file of these keys. What is left out is as simulate has it.
+    A single run is enough to start, and is met to the digit: --run "llama3_70b tp=8 pp=4 dp=4 zero=1
+    sequence_parallel=true global_batch=1024 iteration_s=74", with the name of a model and the columns of ROWS.csv, or a
+    YAML file of these keys. What is left out is as simulate has it.
 
     FILE.yaml is a system file like any other. It carries the framework: --framework, or that of the system's file if it
     has one, or that which all rows name, or megatron.
@@ -84,12 +85,13 @@ def _summary(calibration, out, all_constants, kinds):
             lines.append(f"  {entry.field:36} {f'{value} {entry.unit}'.strip()}  (95 %: {low} to {high})")
     for name, partner in fit.undetermined.items():
         lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
-    if all_constants and (missing := [name for name in _BLOCKS if getattr(calibration.system, name) is None]):
+    missing = [name for name in _BLOCKS if getattr(calibration.system, name) is None]
+    if all_constants and not calibration.scaled and missing:
         lacking = f"the system's file has no block {', '.join(missing)}"
         lines.append(f"{lacking}: copy from data/templates/system.yaml what is to be fitted, too")
     if calibration.scaled:
         few = f"fewer than five configurations: only {', '.join(calibration.scaled)} fitted"
-        lines.append(f"{few}, as one factor; the other constants are those of the system")
+        lines.append(f"{few}; the other constants are those of the system")
     missing = [quantity for quantity in kinds if quantity not in calibration.rows]
     lines += [f"no row has {_COLUMNS[quantity]}: {quantity} not fitted" for quantity in missing]
     judged = any(source.mean is not None for source in calibration.sources)

@@ -337,7 +337,7 @@ class LayerCosts:
 
 def layers_of(model, sequences, system, layout=None):
     """The `LayerCosts` of a model on a system; parameters as in `layer_work`."""
-    return _layers_of(model, sequences, system, layout and _of_a_layer(layout))
+    return _layers_of(model, sequences, system.timed, layout and _of_a_layer(layout))
 
 
 @lru_cache(_WORK_KEPT)

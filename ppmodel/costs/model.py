@@ -51,6 +51,7 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     >>> bool(0.1 < costs.occupancy_s[0, 0] / costs.compute_s[0, 0] < 0.3), costs.stages.blocks[0]
     (True, np.int64(16))
     """
+    system = system.timed
     of_stages = stages(schedule, model, system, blocks, layout)
     links = pipeline_links(schedule, model, system, layout)
     halves_s = of_stages.forward_s, of_stages.input_grad_s, of_stages.weight_grad_s

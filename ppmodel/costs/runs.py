@@ -145,6 +145,7 @@ class Runs:
 
     def tables(self, system):
         """Compute, occupancy and latency of every stage on a system, shape (3, 6, num_stages); see `OpCosts`."""
+        system = system.timed
         layers = layer_costs(self.layers, system)
         parts_s = stage_parts_s(layers, self.counts, self.index)
         step_s = step_seconds(parts_s, self.parameters, self.step, layers)

@@ -19,15 +19,15 @@ from ppmodel.simulation import graph_of, makespans
 class Batch:
     """Rows of training runs, on many systems that differ only in what a calibration fits.
 
-    Most rows are laid side by side. Those whose cells pair operations, whose stages have replicas, or whose order is
-    searched for their times are computed one by one, as `predicted` computes them.
+    Most rows are laid side by side. Those whose cells pair operations, whose stages have replicas, whose messages queue
+    at a shared NIC, or whose order is searched for their times are computed one by one, as `predicted` computes them.
 
     Parameters
     ----------
     rows : sequence of dict of str to str
         All of them must be accepted; see `read_rows`.
     system : SystemSpec
-        Gives the framework and the nodes, which stay fixed. It must not share a NIC.
+        Gives the framework and the nodes, which stay fixed.
     without : collection of str
         Parts to leave out: those of `costs.runs.LEFT_OUT`; and ``bubble``, all waiting, so that an iteration takes the
         busy time of the most loaded rank.
@@ -44,7 +44,8 @@ class Batch:
             of_row = system_of(row, system)
             run, named = run_of(row, of_row.framework), (kernels_named(row), of_row.framework)
             table = None if open_options(run.case) else built(run.case, run.layout.pp, run.num_microbatches)
-            if table is not None and _is_plain(run.layout, of_row.framework, table):
+            queues = of_row.nodes is not None and of_row.nodes.shared_nic
+            if table is not None and not queues and _is_plain(run.layout, of_row.framework, table):
                 alike.setdefault((named, run.layout.precision), []).append((place, run, table))
             elif without:
                 rule, remedy = "cannot be computed without a part of the model", "leave such rows out"

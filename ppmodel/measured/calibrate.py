@@ -1,6 +1,7 @@
 """A system whose constants are fitted to rows of training runs, and its errors on them."""
 
 from collections import ChainMap, Counter
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -11,11 +12,12 @@ import numpy as np
 from ppmodel.errors import PPModelError, shown
 from ppmodel.kept import cached_property
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
+from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by, with_spread
 from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import configuration, is_healthy, read_rows
-from ppmodel.measured.under import start_under
+from ppmodel.measured.rows import configuration, is_healthy, read_rows, system_of
+from ppmodel.measured.under import by_block, start_under
+from ppmodel.specs import Provenance
 
 FOLDS, SEED = 5, 0
 """Fewer configurations than folds are too few to judge a fit on unseen rows, or to fit several constants."""
@@ -33,7 +35,9 @@ STATUS = ("measured", "oom", "failed")
 INTERVAL = "95 %: "
 """How the source of a constant begins that is fitted to rows."""
 
-_DIGITS, COARSE = 4, 1e-3
+ENDS = "fastest", "slowest"
+COARSE = 1e-3
+_DIGITS, _FREE = 4, 1e6
 _GB, _FITS_WIDTH = 1e9, 0.06
 _FARTHEST = 10.0
 _SCALES = {
@@ -111,8 +115,8 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
     system : SystemSpec
         The starting system, read from a file.
     names : sequence of str, optional
-        Constants to fit; by default, all those whose kind in the system's file is not stated, or only one of `SCALED`
-        if there are fewer configurations than `FOLDS`.
+        Constants to fit; by default, all those whose kind in the system's file is not stated, or with fewer
+        configurations than `FOLDS` one of `SCALED`, and what is left of times by `FACTOR`.
     prior : float
         Standard deviation of a constant's logarithm around its starting value.
     framework : FrameworkSpec, optional
@@ -132,27 +136,44 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
         If a file, a name or a row is refused, measurements are too far from what the system predicts to be in the right
         unit, or there is nothing to fit.
     """
-    system = start_under(system, framework, [row for row, *_ in rows_with_files(files, runs)])
+    given = [row for row, *_ in rows_with_files(files, runs)]
+    around = system_of(given[0], system, framework).range if given else None
+    system = start_under(system, framework, given)
     constants, rows, parts, scaled = chosen(system, names), MeasuredRows(files, system, runs), {}, []
     for data, names_of_part, factors in ((rows.time, TIME, SCALED[0]), (rows.memory, MEMORY, SCALED[1])):
         if data is not None and data.name in kinds:
-            wanted = [constant for constant in constants if constant.name in names_of_part]
-            if names is None and data.num_configurations < FOLDS and len(wanted) > 1:
-                wanted = _steepest(chosen(system, [name for name in factors if has(system, name)]) or wanted[:1], data)
-                scaled += [constant.name for constant in wanted]
-            parts[data.name] = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data)
+            wanted, left = [constant for constant in constants if constant.name in names_of_part], []
+            if names is None and data.num_configurations < FOLDS:
+                if len(wanted) > 1:
+                    has = [constant for constant in chosen(system) if constant.name in factors]
+                    wanted = _steepest(sorted(has, key=lambda each: factors.index(each.name)) or wanted[:1], data)
+                if data.name == "time":
+                    system = _to_be_scaled(system, around)
+                    left = chosen(system, [FACTOR])
+                scaled += [constant.name for constant in [*wanted, *left]]
+            parts[data.name] = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data, left)
     if not any(fit.values for fit, _ in parts.values()):
         rule = "has no constant that these rows determine"
         raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
     fit = Fitted(*(dict(ChainMap(*several)) for several in zip(*(fit for fit, _ in parts.values()), strict=True)))
     sources = [source for _, errors in parts.values() for source in errors]
     counts = {data.name: len(data.rows) for data in (rows.time, rows.memory) if data and data.name in kinds}
+    scaled = [name for name in scaled if name in fit.values]
     return Calibration(with_values(system, fit.values), constants, fit, sources, counts, scaled)
 
 
-def has(system, name):
-    """Whether a system's file has a constant, above 0."""
-    return any(entry.field == name for entry in system.provenance) and value_of(system, name) > 0
+def _to_be_scaled(system, around):
+    """A system whose file has a `FACTOR`, and a range as wide as another, around what is predicted."""
+    added = {FACTOR: (system.time_factor, "our choice", "no factor")}
+    if around is not None:
+        slowest = np.sqrt(around[1] / around[0])
+        ends = [float(f"{end:.{_DIGITS}g}") for end in (1 / slowest, slowest)]
+        source = f"as wide as the range of {system.name} before, around few runs"
+        added |= {f"framework.{name}": (end, "inferred", source) for name, end in zip(ENDS, ends, strict=True)}
+        system = replace(system, framework=replace(system.framework, **dict(zip(ENDS, ends, strict=True))))
+    entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("errors.")}
+    entries |= {name: Provenance(name, value, "", *rest) for name, (value, *rest) in added.items()}
+    return replace(system, errors=None, provenance=tuple(by_block(entries.values())))
 
 
 def _steepest(constants, data):
@@ -161,17 +182,30 @@ def _steepest(constants, data):
     return [constants[np.abs(slopes).sum(axis=0).round(6).argmax()]]
 
 
-def _fitted_and_judged(problem, data):
-    """The constants that the data determine, rounded, and the errors on rows that no fit had seen."""
+def _fitted_and_judged(problem, data, left=()):
+    """The constants that the data determine, rounded, and the errors on rows that no fit had seen.
+
+    What is left of the errors is then fitted by further constants, without a prior.
+    """
     fit = fitted(problem)
-    rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
-    as_fitted = data.predicted([rounded])[0]
+    rounded = {name: float(f"{value:.{digits_of(name)}g}") for name, value in fit.values.items()}
     of_unseen, refits = data.of_unseen(problem, fit.values, parted(data.configurations, FOLDS, SEED))
     fit = with_spread(fit, refits if data.num_configurations > 1 else [])
+    if left:
+        rest = Problem(left, lambda points: data.residuals([rounded | point for point in points]), SCALE, _FREE)
+        more = fitted(rest)
+        rounded |= {name: float(f"{value:.{digits_of(name)}g}") for name, value in more.values.items()}
+        fit = fit._replace(factors=fit.factors | more.factors)
+    as_fitted = data.predicted([rounded])[0]
     sources = data.sources(as_fitted, of_unseen)
     if data.num_configurations < FOLDS:
         sources = [Source(*source[:4]) for source in sources]
     return fit._replace(values=rounded), sources
+
+
+def digits_of(name):
+    """To how many digits a constant is written: a `FACTOR` so that it gives a run's time to all that are shown."""
+    return 12 if name == FACTOR else _DIGITS
 
 
 class Unseen(NamedTuple):
@@ -260,9 +294,6 @@ class MeasuredRows:
     """
 
     def __init__(self, files, system, runs=()):
-        if system.nodes is not None and system.nodes.shared_nic:
-            rule = "is true, but a calibration cannot model queues at a NIC"
-            raise PPModelError("nodes.shared_nic", "true", rule, "give each device its share of the NIC")
         self.system = system
         self.rows, self.files, self.where = map(list, zip(*rows_with_files(files, runs), strict=True))
         statuses = [row.get("status", "") for row in self.rows]

@@ -19,8 +19,11 @@ def _names(block, spec):
     return tuple(f"{block}.{name.removesuffix('_s')}" for name in numbers)
 
 
+FACTOR = "time_factor"
+"""What is left of the errors of few rows is fitted by this."""
+
 TIME = (
-    "compute_efficiency", "memory_efficiency", "compute_latency", "memory_latency", "network_latency",
+    FACTOR, "compute_efficiency", "memory_efficiency", "compute_latency", "memory_latency", "network_latency",
     "nodes.node_latency", *_names("kernels", KernelSpec), *_names("collectives", CollectiveSpec),
 )  # fmt: skip
 """Constants on which the time of an iteration depends."""

@@ -3,6 +3,7 @@
 import json
 from textwrap import wrap
 
+from ppmodel.measured.calibrate import digits_of
 from ppmodel.measured.constants import MEMORY, value_of
 from ppmodel.specs import Provenance, to_unit
 
@@ -131,4 +132,4 @@ def in_its_unit(entry, calibration):
     """A fitted value and the ends of its interval as texts, in the unit of its entry in the starting system's file."""
     si, factor = value_of(calibration.system, entry.field), calibration.fit.factors[entry.field]
     low, high = (f"{to_unit(end, entry.unit):.3g}" for end in (si / factor, si * factor))
-    return f"{to_unit(si, entry.unit):.{_DIGITS}g}", low, high
+    return f"{to_unit(si, entry.unit):.{digits_of(entry.field)}g}", low, high

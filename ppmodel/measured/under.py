@@ -66,7 +66,7 @@ def start_under(system, framework=None, rows=()):
         if known or value != plain[name] or name == "p2p":
             kind, source = (known.kind, known.source) if known else ("our choice", f"the framework {label}")
             entries[f"framework.{name}"] = Provenance(f"framework.{name}", value, "", kind, source)
-    return replace(under, provenance=tuple(_by_block(entries.values())))
+    return replace(under, provenance=tuple(by_block(entries.values())))
 
 
 def _changed(system, under):
@@ -79,7 +79,7 @@ def _changed(system, under):
                 yield f"{block}.{field.name.removesuffix('_s')}"
 
 
-def _by_block(entries):
+def by_block(entries):
     """The entries with those of a block together, blocks in order of appearance and behind all others."""
     blocks = {}
     for entry in entries:

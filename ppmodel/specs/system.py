@@ -3,7 +3,7 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import model_validator
@@ -12,6 +12,7 @@ from ppmodel.specs.entries import (
     Bandwidth,
     Checked,
     Efficiency,
+    Number,
     NumberOrZero,
     PartialShare,
     Provenance,
@@ -24,7 +25,7 @@ from ppmodel.specs.entries import (
     load_specification,
 )
 from ppmodel.specs.framework import Framework
-from ppmodel.specs.kernels import Collectives, Kernels, Memory
+from ppmodel.specs.kernels import Collectives, Kernels, KernelSpec, Memory
 from ppmodel.specs.links import Link, as_links
 from ppmodel.specs.topology import Nodes
 
@@ -107,6 +108,8 @@ class SystemSpec(Checked):
     host_bandwidth_bytes_per_s : float, optional
         Bandwidth between one device's memory and its host's, in each direction, in bytes per second; used to offload
         activations.
+    time_factor : float
+        Factor on all predicted times but the delays of `links`, by which a system is scaled to few measured runs.
     errors : ErrorSpec, optional
         How far off the system is, if it is fitted; no result depends on it.
     provenance : tuple of Provenance
@@ -133,6 +136,7 @@ class SystemSpec(Checked):
     fp8_peak_compute_flops: Rate | None = None
     reserve_bytes: Size = 0.0
     host_bandwidth_bytes_per_s: Bandwidth | None = None
+    time_factor: Number = 1.0
     errors: Errors = field(default=None, compare=False)
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
@@ -143,6 +147,22 @@ class SystemSpec(Checked):
     def with_links(self, links: object) -> SystemSpec:
         """The system with other links, from what `as_links` takes; None keeps its own."""
         return self if links is None else replace(self, links=as_links(links))
+
+    @property
+    def timed(self) -> SystemSpec:
+        """The system on which everything takes its time factor longer; costs are computed on it.
+
+        >>> from dataclasses import replace
+        >>> replace(load_system("mid_cp_mid_nw"), time_factor=2.0).timed.network_bandwidth_bytes_per_s
+        25000000000.0
+        """
+        if (factor := self.time_factor) == 1.0:
+            return self
+        kernels = self.kernels or KernelSpec()
+        slower = replace(kernels, sustained_clock=kernels.sustained_clock / factor)
+        blocks = {"kernels": slower, "nodes": self.nodes, "collectives": self.collectives}
+        blocks = {name: block and _slower(block, factor) for name, block in blocks.items()}
+        return replace(_slower(self, factor), time_factor=1.0, **blocks)
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -161,6 +181,13 @@ class SystemSpec(Checked):
         if self.kernels is None or framework is None or framework.fastest is None or framework.slowest is None:
             return None
         return framework.fastest, framework.slowest
+
+
+def _slower(block, factor):
+    """A block whose bandwidths are divided, and whose times are multiplied, by a factor."""
+    values = {entry.name: getattr(block, entry.name) for entry in fields(block) if entry.name.endswith("_s")}
+    factors = {name: 1 / factor if name.endswith("_per_s") else factor for name in values}
+    return replace(block, **{name: value * factors[name] for name, value in values.items() if value is not None})
 
 
 def load_system(name: str | os.PathLike[str]) -> SystemSpec:
