@@ -1,5 +1,6 @@
 """Plans: pruned as good as exhaustive, the same every time, and refused where nothing can be planned."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,7 +17,7 @@ from ppmodel.planning.search import Limits
 from ppmodel.points import resolve, rows_of
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.own_files import time_limit
-from ppmodel.specs import DATA
+from ppmodel.specs import DATA, load_framework
 
 SMALL = {"model": "llama3_8b", "system": "h100", "gpus": 8, "global_batch": 16}
 SOME = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v", "zb-h1", "chimera", "dualpipev"]
@@ -123,6 +124,18 @@ def test_a_tight_best_is_not_alone():
     limits, answers = Limits(question), Plan(question, search(question)).answers
     usual = [candidate for candidate in answers if candidate.is_run]
     assert not all(map(limits.is_tight, usual))
+
+
+def test_what_may_be_crowded_is_first_only_if_the_rest_is_a_quarter_slower():
+    """Under a framework whose runs go on without enough memory; under others it is first if that is faster at all."""
+    crowded, chosen = replace(load_framework("nanotron"), crowded_from=0.8), []
+    given = SMALL | {"schedules": ["1f1b"], "fix": {"dp": 2}, "memory_limit": "64 GiB", "within": 0.0}
+    for framework in (crowded, replace(crowded, crowded_from=None)):
+        question = asked(**given, framework=framework)
+        chosen.append(Plan(question, search(question)).answers[0])
+    roomy, fastest = chosen
+    assert roomy.peak_bytes < 0.8 * question.system.memory_capacity_bytes < fastest.peak_bytes
+    assert fastest.iteration_s < roomy.iteration_s < 1.25 * fastest.iteration_s
 
 
 def test_a_limit_below_the_weights_is_refused():

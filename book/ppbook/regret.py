@@ -17,8 +17,10 @@ from ppmodel.measured.calibrate import COARSE, SCALE, MeasuredRows, calibrated, 
 from ppmodel.measured.constants import TIME, chosen, with_values
 from ppmodel.measured.fit import Problem, parted_by
 from ppmodel.measured.margin import FITS
-from ppmodel.measured.predict import predicted
+from ppmodel.measured.predict import GB, predicted
+from ppmodel.measured.rows import system_of
 from ppmodel.measured.under import start_under
+from ppmodel.planning.search import LONGEST
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
 """The columns of a layout, besides, that a rule may look at."""
@@ -27,6 +29,9 @@ _NEAR, _MOST_TP = ("tp", "cp", "microbatch_size"), 8
 
 FITTING = FITS[:2]
 """Layouts that are predicted to fit, tightly or not; rules choose among these."""
+
+STALL_S = 0.2, 0.5
+"""Seconds per exchange by which pipelines that stall take longer than predicted; the others are far below."""
 
 FEWEST = 3
 """Cells with fewer measured layouts leave nothing to choose."""
@@ -45,18 +50,55 @@ def layouts_of(rows, system):
     -------
     DataFrame
         One row per run that can be predicted: ``id``, `CELL`, `SIZES`, ``iteration_s`` (NaN if it failed), ``fit``, one
-        of `FITS`, ``predicted_s``, and ``row``, the run as it was given.
+        of `FITS`, ``predicted_s``, ``order_s``, by which `ppmodel.plan` orders them: `LONGEST` times as long where
+        the framework may go on without enough memory, and ``row``, the run as it was given.
     """
-    records = []
+    records, capacity_gb = [], system.memory_capacity_bytes / GB
     for row in rows:
         prediction = predicted(row, system)
         if prediction["refused"] is None:
             sizes = {name: int(row[name]) for name in (*CELL, *SIZES)}
+            crowded_from = system_of(row, system).framework.crowded_from or np.inf
+            is_crowded = prediction["predicted_memory_gb"] > crowded_from * capacity_gb
             records.append({
                 "id": row["id"], **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
                 "fit": prediction["predicted_fit"], "predicted_s": prediction["predicted_iteration_s"], "row": row,
+                "order_s": prediction["predicted_iteration_s"] * (LONGEST if is_crowded else 1.0),
             })  # fmt: skip
     return pd.DataFrame(records)
+
+
+def late_pipelines(layouts):
+    """How much longer pipelines took than predicted, per exchange between stages.
+
+    A rank has two exchanges per microbatch with each of its one or two neighbours.
+
+    Parameters
+    ----------
+    layouts : DataFrame
+        From `layouts_of`.
+
+    Returns
+    -------
+    DataFrame
+        Those of the layouts that ran in several stages, with tensor groups within a node: with ``nodes``,
+        ``microbatches``, ``memory_gb``, ``late_s``, seconds per exchange, and ``stalled``, whether that is in `STALL_S`.
+
+    Examples
+    --------
+    >>> run = {"tp": 8, "pp": 4, "dp": 2, "microbatch_size": 1, "gpus": 64, "global_batch": 128, "predicted_s": 10.0}
+    >>> late = late_pipelines(pd.DataFrame([run | {"iteration_s": 86.8, "row": {"memory_gb": "8.1"}}]))
+    >>> late[["nodes", "microbatches", "late_s", "stalled"]].values.tolist()
+    [[8, 64, 0.3, True]]
+    """
+    ran = layouts[layouts.iteration_s.notna() & (layouts.pp > 1) & (layouts.tp <= _MOST_TP)]
+    microbatches = ran.global_batch // (ran.dp * ran.microbatch_size)
+    late_s = (ran.iteration_s - ran.predicted_s) / (microbatches * np.where(ran.pp > 2, 4, 2))
+    memory_gb = pd.to_numeric(ran.row.map(lambda row: row["memory_gb"]))
+    return ran.assign(
+        nodes=ran.gpus // 8, microbatches=microbatches, memory_gb=memory_gb, late_s=late_s,
+        stalled=late_s.between(*STALL_S),
+    )  # fmt: skip
 
 
 def choices(layouts, rules, fewest=FEWEST):
@@ -112,7 +154,7 @@ def choices(layouts, rules, fewest=FEWEST):
 
 
 def with_one_run(layouts, system):
-    """Seconds of each layout once the unfitted choice of its cell has run, and the system is calibrated with that run.
+    """``order_s`` of each layout once the unfitted choice of its cell ran, and the system is calibrated with that run.
 
     Parameters
     ----------
@@ -129,19 +171,19 @@ def with_one_run(layouts, system):
     start = start_under(system, None, layouts.row)
     seconds = pd.Series(np.nan, layouts.index)
     for _, group in layouts[layouts.fit.isin(FITTING)].groupby(list(CELL)):
-        ran = group[group.iteration_s.notna()].sort_values("predicted_s", kind="stable")
+        ran = group[group.iteration_s.notna()].sort_values("order_s", kind="stable")
         if len(ran):
             try:
                 fit = calibrated((), start, runs=[("the run", ran.row.iloc[0])], kinds=("time",)).system
             except PPModelError:  # one that hardly depends on any single constant
                 fit = start
-            seconds[group.index] = Batch(list(group.row), start).seconds([fit])[0]
+            seconds[group.index] = _weights(group) * Batch(list(group.row), start).seconds([fit])[0]
             seconds[ran.index[0]] = ran.iteration_s.iloc[0]
     return seconds
 
 
 def of_other_models(layouts, files, start, system):
-    """Seconds of each layout by a fit to the runs of the other models, the way `calibrate.unseen` judges fits.
+    """``order_s`` of each layout by a fit to the runs of the other models, the way `calibrate.unseen` judges fits.
 
     Parameters
     ----------
@@ -165,8 +207,14 @@ def of_other_models(layouts, files, start, system):
     for (hidden, blocks), refit in zip(dict.fromkeys(labels), refits, strict=True):
         group = fitting[(fitting.hidden == int(hidden)) & (fitting.layers == int(blocks))]
         if len(group):
-            seconds[group.index] = Batch(list(group.row), start).seconds([with_values(start, refit)])[0]
+            predicted_s = Batch(list(group.row), start).seconds([with_values(start, refit)])[0]
+            seconds[group.index] = _weights(group) * predicted_s
     return seconds
+
+
+def _weights(layouts):
+    """What a plan multiplies times by, before it orders them."""
+    return layouts.order_s / layouts.predicted_s
 
 
 def alternatives(row):

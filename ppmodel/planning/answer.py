@@ -68,19 +68,20 @@ class Plan:
         """The candidates that differ in what matters, the best first.
 
         One stands for all with the same groups of GPUs, and for those of the same ``pp``, ``tp`` and ``ep`` that take
-        as long and as much memory. The first is not tight, unless that costs more than `within`; of those within
-        `EQUAL` of the fastest, the simplest is first. What the framework does not run, or not as measured, is apart,
+        as long and as much memory. The first is not tight, unless that costs more than `within`, or `LONGEST` under a
+        framework with `crowded_from`; of those within `EQUAL` of the fastest, the simplest is first. What the framework does not run, or not as measured, is apart,
         after the others.
         """
         answers: list[Candidate] = []
-        is_tight = Limits(self.question).is_tight
+        limits = Limits(self.question)
+        is_tight = limits.is_tight
         for is_run in (True, False):
             left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
                 roomy = [candidate for candidate in left if not is_tight(candidate)]
                 roomy_s = min((candidate.iteration_s for candidate in roomy), default=np.inf)
-                if not answers and roomy_s <= fastest_s * (1 + self.question.within):
+                if not answers and roomy_s <= fastest_s * (1 + limits.roomy_within):
                     fastest_s, asked_for = roomy_s, roomy
                 else:
                     asked_for = left

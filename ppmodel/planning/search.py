@@ -25,8 +25,10 @@ from ppmodel.sweep.versions import versions
 _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
 
-_LONGEST = 1.25
-"""How much longer than the fastest, if that is tight, one that is not may take to be looked for."""
+LONGEST = 1.25
+"""How much longer than the fastest, if that is tight, one that is not may take to be looked for.
+
+Where a run that is short of memory goes on, several times slower, also to be the first answer."""
 
 _LONG = 10**7  # operations, for which compiled code is worth loading
 
@@ -92,10 +94,12 @@ class Limits:
 
     def __init__(self, question):
         self.within, self.best, self.roomy = question.within, {}, {}
-        self.roomy_bytes = question.system.memory_capacity_bytes * (1 - memory_margin())
+        crowded_from = question.system.framework.crowded_from
+        self.roomy_bytes = question.system.memory_capacity_bytes * (crowded_from or 1 - memory_margin())
+        self.roomy_within = LONGEST - 1 if crowded_from else question.within
 
     def is_tight(self, candidate):
-        """Whether a candidate fits by less than predictions of memory are off."""
+        """Whether a candidate fits by less than predictions of memory are off, or may be crowded."""
         return candidate.peak_bytes > self.roomy_bytes
 
     def add(self, candidates):
@@ -113,7 +117,7 @@ class Limits:
         most_s = best_s * (1 + self.within)
         if not is_run:
             return min(most_s, self.best[True].iteration_s if True in self.best else np.inf)
-        return most_s if is_tight else max(most_s, min(roomy_s * (1 + self.within), best_s * _LONGEST))
+        return most_s if is_tight else max(most_s, min(roomy_s * (1 + self.within), best_s * LONGEST))
 
     def keeps(self, candidate):
         """Whether a candidate is looked for."""

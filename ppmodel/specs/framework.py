@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import (
     Checked,
+    Efficiency,
     Number,
     Provenance,
     Switch,
@@ -66,6 +67,8 @@ class FrameworkSpec(Checked):
         As in `KernelSpec`; the system's if not given, or if that is longer.
     activation_factor : float
         Factor on the activations that are kept.
+    crowded_from : float, optional
+        Share of a GPU's memory from which a run may go on, several times slower, instead of failing.
     fastest, slowest : float, optional
         Of measured runs under it, on systems that were not fitted, nine of ten took between these multiples of the
         predicted time; both, or neither.
@@ -97,6 +100,7 @@ class FrameworkSpec(Checked):
     stage_overhead_s: Time | None = None
     iteration_overhead_s: Time | None = None
     activation_factor: Number = 1.0
+    crowded_from: Efficiency | None = None
     fastest: Number | None = field(default=None, compare=False)
     slowest: Number | None = field(default=None, compare=False)
     name: str = ""

@@ -278,15 +278,24 @@ def test_schedules_measured(recorded):
 
 @of("plan-right")
 def test_plan_right(recorded):
-    """No rule gains on the best; ours meets what was set for it, but for the mean, which two runs spoil."""
+    """No rule gains on the best; ours meets what was set for it; a pipeline stalls for 0.3 s, or not at all."""
     made = recorded("plan_right.csv")
     assert (made.regret >= made.best_of_three).all()
     assert (made.best_of_three >= 0).all()
     facts = recorded("plan_right.json")
     assert facts["median"] < 0.02
-    assert facts["without"] < 0.03 < facts["mean"] < 0.2
-    assert facts["three"] < 0.02
-    assert facts["best_peer"] > 2 * facts["mean"]
+    assert facts["mean"] < 0.05
+    assert facts["three"] < 0.01
+    assert facts["best_peer"] > 8 * facts["mean"]
+    on_h100 = made[(made.runs == "h100_playbook") & (made.nodes <= 32) & made.rule.str.startswith("ours")]
+    assert (on_h100.groupby("rule").regret.mean() < 0.06).all()
+    assert (on_h100.groupby("rule").regret.median() < 0.02).all()
+    without = recorded("plan_right_room.csv").set_index("longer")["mean"]
+    assert without[0.25] == pytest.approx(facts["mean"]) and without[0.0] > 3 * facts["mean"]
+    waits = recorded("plan_right_stalls.json")
+    assert waits["least"] > 0.29 and waits["most"] < 0.33
+    share = recorded("plan_right_stalls.csv").set_index("of").share
+    assert share["64 GB or more allocated, up to 8 nodes"] > 0.8 and share["others on up to 8 nodes"] < 0.06
     on_a100 = made[made.runs == "a100_layouts"].groupby("rule").regret.mean()
     assert on_a100[on_a100.index.str.startswith("ours")].max() < 0.05 < on_a100.drop("ours, unfitted").max()
     memory = recorded("plan_right_memory.csv").set_index("runs")
