@@ -82,7 +82,7 @@ def late_pipelines(layouts):
     -------
     DataFrame
         Those of the layouts that ran in several stages, with tensor groups within a node: with ``nodes``,
-        ``microbatches``, ``memory_gb``, ``late_s``, seconds per exchange, and ``stalled``, whether that is in `STALL_S`.
+        ``microbatches``, ``memory_gb``, ``late_s``, seconds per exchange, and ``stalled``, if that is in `STALL_S`.
 
     Examples
     --------

@@ -291,11 +291,14 @@ def test_plan_right(recorded):
     assert (on_h100.groupby("rule").regret.mean() < 0.06).all()
     assert (on_h100.groupby("rule").regret.median() < 0.02).all()
     without = recorded("plan_right_room.csv").set_index("longer")["mean"]
-    assert without[0.25] == pytest.approx(facts["mean"]) and without[0.0] > 3 * facts["mean"]
+    assert without[0.25] == pytest.approx(facts["mean"])
+    assert without[0.0] > 3 * facts["mean"]
     waits = recorded("plan_right_stalls.json")
-    assert waits["least"] > 0.29 and waits["most"] < 0.33
+    assert waits["least"] > 0.29
+    assert waits["most"] < 0.33
     share = recorded("plan_right_stalls.csv").set_index("of").share
-    assert share["64 GB or more allocated, up to 8 nodes"] > 0.8 and share["others on up to 8 nodes"] < 0.06
+    assert share["64 GB or more allocated, up to 8 nodes"] > 0.8
+    assert share["others on up to 8 nodes"] < 0.06
     on_a100 = made[made.runs == "a100_layouts"].groupby("rule").regret.mean()
     assert on_a100[on_a100.index.str.startswith("ours")].max() < 0.05 < on_a100.drop("ours, unfitted").max()
     memory = recorded("plan_right_memory.csv").set_index("runs")
