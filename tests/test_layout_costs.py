@@ -30,7 +30,16 @@ from ppmodel.costs.work import Work
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
-from ppmodel.specs import CollectiveSpec, ExpertSpec, KernelSpec, LayoutSpec, load_model, load_system, system_names
+from ppmodel.specs import (
+    ORDERS,
+    CollectiveSpec,
+    ExpertSpec,
+    KernelSpec,
+    LayoutSpec,
+    load_model,
+    load_system,
+    system_names,
+)
 
 TABLE = build("1f1b", 4, 8)
 SPREAD = LayoutSpec(pp=4, tp=4, cp=2, dp=4, sequence_parallel=True, zero=1)
@@ -85,16 +94,20 @@ def test_groups_lie_where_gpus_are_numbered(system, sizes, group, expected):
     assert group_of(group, LayoutSpec(**{"pp": 1} | sizes), system) == expected
 
 
-def test_groups_are_those_that_the_numbering_gives():
+@pytest.mark.parametrize("order", ORDERS)
+def test_groups_are_those_that_the_numbering_gives(order):
     """By enumeration of all GPUs: the group that lies on most nodes, and the fewest GPUs on one of its nodes."""
     system = load_system("dgx_h100_nodes")
     sizes = [(2, 2, 4, 4, 2), (4, 1, 6, 2, 3), (1, 3, 8, 4, 2), (6, 1, 4, 4, 1), (2, 4, 4, 8, 1)]
     folded = [(4, 2, 2, 8, 2, 1), (2, 2, 4, 4, 1, 4), (6, 1, 4, 6, 2, 2), (8, 1, 1, 8, 3, 1)]
+    if order == ORDERS[1]:
+        sizes, folded = [(2, 2, 4, 2, 4), (3, 1, 2, 1, 4)], [(1, 1, 6, 1, 4, 1), (2, 1, 4, 2, 3, 1), (4, 2, 3, 2, 2, 4)]
     for tp, cp, dp, ep, pp, etp in [(*one, one[0]) for one in sizes] + folded:
-        layout = LayoutSpec(pp=pp, tp=tp, cp=cp, dp=dp, ep=ep, etp=etp)
+        layout = LayoutSpec(pp=pp, tp=tp, cp=cp, dp=dp, ep=ep, etp=etp, order=order)
         tensor, context, data, rank = np.indices((tp, cp, dp, pp)).reshape(4, -1)
-        gpu = tensor + tp * (context + cp * (data + dp * rank))
-        place = gpu % (tp * cp * dp)
+        outside = data + dp * rank if order == ORDERS[0] else rank + pp * data
+        gpu = tensor + tp * (context + cp * outside)
+        place = tensor + tp * (context + cp * data)  # among those of its rank
         shard, expert = place % etp, place // etp % ep
         alike = {
             "tensor": (context, data, rank), "context": (tensor, data, rank), "data": (tensor, rank),
@@ -388,11 +401,14 @@ def test_messages_are_cut_by_context_and_sequence_parallelism(llama):
         ({"tp": 4}, [True, False, True]),
         ({"tp": 8}, [False, False, False]),
         ({"tp": 2, "dp": 2}, [True, False, True]),
+        ({"tp": 2, "dp": 2, "order": ORDERS[1]}, [True, True, True]),
+        ({"tp": 4, "dp": 2, "order": ORDERS[1]}, [True, False, True]),
+        ({"tp": 3, "dp": 2, "order": ORDERS[1]}, [False, False, False]),  # GPUs 13 and 16 of the second replica
         ({"tp": 3}, [True, False, False]),  # ranks 2 and 3 are GPUs 6 to 8 and 9 to 11, the first on two nodes
     ],
 )
 def test_ranks_share_a_node_where_all_their_gpus_do(llama, system, sizes, inside):
-    """Neighbours in the pipeline are tp x cp x dp GPUs apart."""
+    """Neighbours in the pipeline are tp x cp x dp GPUs apart, or tp x cp if replicas are outside."""
     nodes = pipeline_links(TABLE, llama, system, LayoutSpec(pp=4, **sizes)).nodes
     assert (nodes[1:] == nodes[:-1]).tolist() == inside
 

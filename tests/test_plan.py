@@ -17,7 +17,7 @@ from ppmodel.planning.search import Limits
 from ppmodel.points import resolve, rows_of
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.own_files import time_limit
-from ppmodel.specs import DATA, load_framework
+from ppmodel.specs import DATA, ORDERS, load_framework, load_system
 
 SMALL = {"model": "llama3_8b", "system": "h100", "gpus": 8, "global_batch": 16}
 SOME = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v", "zb-h1", "chimera", "dualpipev"]
@@ -26,19 +26,20 @@ SOME = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v", "zb-h1", "chimera", "dualpi
 def every_candidate(question):
     """Each candidate of a question that fits, simulated."""
     for sizes in all_sizes(question):
-        for case, (zero, layers), recompute in product(
-            cases_at(question, sizes.pp), ways(question, sizes), ["none", "selective", "full", 1, 2, 4, 8]
+        for case, (zero, layers), recompute, order in product(
+            cases_at(question, sizes.pp), ways(question, sizes), ["none", "selective", "full", 1, 2, 4, 8], ORDERS
         ):
             layout = {name: value for name, value in sizes._asdict().items() if name not in ("pp", "etp")}
             points = resolve(
                 case, sizes.pp, model=question.model, system=question.system, zero=zero, layers=layers,
-                recompute=recompute, sequence_parallel=sizes.tp > 1, global_batch=question.global_batch, **layout,
+                recompute=recompute, sequence_parallel=sizes.tp > 1, global_batch=question.global_batch,
+                order=order, **layout,
             ).points()  # fmt: skip
             (row,) = rows_of(points)
             if row["refused"] is None and row["fits"]:
                 is_run = case.name == "1f1b" and zero <= 1
                 bytes_and_s = row["peak_memory_bytes"], row["iteration_s"]
-                yield Candidate(case, sizes, is_run, zero, recompute, layers, *bytes_and_s)
+                yield Candidate(case, sizes, is_run, zero, recompute, layers, order, *bytes_and_s)
 
 
 def same(candidate):
@@ -46,10 +47,12 @@ def same(candidate):
     return candidate[:5], f"{candidate.iteration_s:.9e}"
 
 
-@pytest.mark.parametrize("limit", [None, "60 GiB"])
-def test_pruned_is_as_good_as_exhaustive(limit):
+@pytest.mark.parametrize(("limit", "devices"), [(None, 8), ("60 GiB", 8), (None, 2)])
+def test_pruned_is_as_good_as_exhaustive(limit, devices):
     """Every simulated candidate within the share of its kind's best is found; with recomputation, none is faster."""
-    given = SMALL | {"gpus": 4, "schedules": ["1f1b", "zb-v"], "memory_limit": limit, "within": 0.5}
+    system = load_system("h100")
+    system = replace(system, nodes=replace(system.nodes, devices_per_node=devices))
+    given = SMALL | {"system": system, "gpus": 4, "schedules": ["1f1b", "zb-v"], "memory_limit": limit, "within": 0.5}
     given["fix"] = {"microbatch_size": 1}
     question = asked(**given)
     pruned, exhaustive, limits = search(question), list(every_candidate(question)), Limits(question)
@@ -65,6 +68,7 @@ def test_pruned_is_as_good_as_exhaustive(limit):
     plain = {same(candidate) for candidate in wanted if candidate.recompute == "none"}
     assert plain == {same(candidate) for candidate in pruned if candidate.recompute == "none"}
     assert len(plain) > (3 if limit is None else 0)
+    assert {candidate.order for candidate in pruned} == set(ORDERS[: 1 + (devices < question.gpus)])
 
 
 def test_an_answer_is_a_point_that_anybody_can_simulate():

@@ -8,6 +8,7 @@ from ppmodel.cli.text import gibibytes, margin_text, plain
 from ppmodel.files import write_whole
 from ppmodel.planning.risk import JITTER, SLOWDOWN
 from ppmodel.points import HEADINGS, PARTS
+from ppmodel.specs import ORDERS
 
 _SIZES = "pp", "tp", "cp", "ep", "dp"
 _LEAST = 0.005
@@ -58,17 +59,18 @@ def answer_text(row):
     """An answer in one line: the layout and schedule, its time with the range, and whether it fits."""
     low, high = row.fastest_s, row.slowest_s
     between = "" if low is None or low != low else f" (nine of ten: {low:.4g} to {high:.4g} s)"
+    order = "" if row.order == ORDERS[0] else f", order {row.order}"
     return (
         f"{plain(row.label)}, {', '.join(f'{name} {row[name]}' for name in _SIZES if row[name] > 1 or name == 'dp')}, "
-        f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}: "
-        f"{row.iteration_s:.4g} s{between}, MFU {row.model_flops_utilization:.1%}, "
+        f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
+        f"{order}: {row.iteration_s:.4g} s{between}, MFU {row.model_flops_utilization:.1%}, "
         f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
 
 
 def _table(frame, first, risk):
     """Answers as lines; with their risk, or else with the code that has their schedules."""
-    ways = "b", "zero", "recompute", "layers"
+    ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
     others = ["disturbed", "chance"] if risk is not None else ["schedule in"]
     cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *others]]
     for number, (_, row) in enumerate(frame.iterrows()):
@@ -81,10 +83,13 @@ def _table(frame, first, risk):
         cells.append([
             str(first + number), f"{row.iteration_s:.4g}", f"{row.over_best:+.1%}", plain(row.label),
             *(str(row[name]) + _etp(row, name) for name in _SIZES),
-            *(str(row[name]) for name in ("microbatch_size", "zero", "recompute", "layers")),
+            *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
-    return aligned(cells, right=(0, 1, 2, *range(4, 11), 13, *((15, 16) if risk is not None else ()))).splitlines()
+    held = 9 + len(ways)  # the column of GiB
+    return aligned(
+        cells, right=(0, 1, 2, *range(4, 11), held, *((held + 2, held + 3) if risk is not None else ()))
+    ).splitlines()
 
 
 def _etp(row, name):

@@ -1,7 +1,8 @@
 """Collectives between the GPUs of a layout: what they move, and how long that takes on the links they use.
 
-A GPU has the number tp_i + tp (cp_i + cp (dp_i + dp pp_i)) and is on node number // devices_per_node, as in Megatron-LM
-and blocked launchers. A group takes every stride-th GPU, and all groups of a kind run at the same time.
+A GPU has the number tp_i + tp (cp_i + cp (dp_i + dp pp_i)), or another if the layout says so, and is on node number //
+devices_per_node, as in Megatron-LM and blocked launchers. A group takes every stride-th GPU, of a replica if the ranks
+of the pipeline are inside replicas, and all groups of a kind run at the same time.
 """
 
 from functools import lru_cache
@@ -98,19 +99,22 @@ def group_of(group, layout, system):
         "data": (layout.dp * layout.cp, layout.tp),
         "expert-data": (layout.expert_replicas, layout.expert_tp * layout.ep),
     }[group]
-    gpus = (layout.pp or 1) * layout.rank_gpus
-    return _placed(size, stride, system.nodes.devices_per_node if system.nodes else 1, gpus)
+    room, gpus, copies = system.nodes.devices_per_node if system.nodes else 1, (layout.pp or 1) * layout.rank_gpus, 1
+    if group in DATA_GROUPS and layout.apart < layout.rank_gpus:
+        size, gpus, copies = size // layout.dp, layout.replica_gpus, layout.dp
+    return _placed(size, stride, room, gpus, copies)
 
 
 @lru_cache(_LINES_KEPT)
-def _placed(size, stride, room, gpus):
-    """The most widely spread of all groups of every stride-th GPU."""
+def _placed(size, stride, room, gpus, copies):
+    """The most widely spread of all groups of every stride-th GPU, in each of the copies of some GPUs."""
     span = size * stride
     firsts = np.arange(0, min(lcm(span, room), gpus), span)[:, None] + np.arange(stride)
-    nodes = (firsts.reshape(-1, 1) + stride * np.arange(size)) // room
+    members = gpus * np.arange(copies)[:, None] + stride * np.arange(size)
+    nodes = (firsts.reshape(-1, 1) + members.ravel()) // room
     most = nodes[(np.diff(nodes, axis=1) > 0).sum(axis=1).argmax()]
     counts = np.unique(most, return_counts=True)[1]
-    return Group(size, len(counts), int(counts.min()))
+    return Group(size * copies, len(counts), int(counts.min()))
 
 
 def collective_s(collective, layout, system):
@@ -183,7 +187,8 @@ def collective_line(kind, group, layout, system, copies=1):
     where, attained, node = group_of(group, layout, system), system.collectives, system.nodes
     sharing = 1
     if node and node.shared_nic:
-        sharing = min(node.devices_per_node, layout.rank_gpus)
+        together = layout.rank_gpus if layout.apart == layout.rank_gpus else layout.replica_gpus * layout.dp
+        sharing = min(node.devices_per_node, together)
     bandwidth, latency_s = system.network_bandwidth_bytes_per_s / sharing, system.network_latency_s
     if attained:
         efficiency = attained.network_efficiency

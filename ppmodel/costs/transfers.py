@@ -46,7 +46,7 @@ def pipeline_links(schedule, model, system, layout=None):
         Provides links and nodes.
     layout : LayoutSpec, optional
         A rank is then tp x cp x dp GPUs, each of which sends to its counterpart in the other rank. Ranks with several
-        GPUs are placed on nodes in order. If the GPUs of a node share its NIC, so do a rank's messages.
+        GPUs are placed on nodes in order, by the layout. If the GPUs of a node share its NIC, so do a rank's messages.
 
     Returns
     -------
@@ -75,11 +75,14 @@ def pipeline_links(schedule, model, system, layout=None):
     if system.nodes.placement != "blocked":
         rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
         raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
-    first = np.arange(schedule.num_ranks) * gpus
-    nodes = first // room * (schedule.num_ranks * gpus) + (first + gpus - 1) // room  # alike where both ends are
-    shared = system.nodes.shared_nic
-    between = hockney_s(num_bytes * (min(gpus, room) if shared else 1), system, bandwidths=bandwidths)
-    return Links(nodes, between, inside, tuple((first // room).tolist()) if shared and nodes.any() else None, delay_s)
+    ranks, replicas = np.arange(schedule.num_ranks), np.arange(0, gpus, layout.apart)[:, None]
+    first, replica = ranks * layout.apart + replicas * schedule.num_ranks, schedule.num_ranks * layout.apart
+    ends = np.concatenate([first, first + layout.apart - 1]) // room
+    nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
+    shared, sending = system.nodes.shared_nic, min(gpus, room, layout.apart * max(1, room // replica))
+    between = hockney_s(num_bytes * (sending if shared else 1), system, bandwidths=bandwidths)
+    nics = tuple((first[0] // room).tolist()) if shared and nodes.any() else None
+    return Links(nodes, between, inside, nics, delay_s)
 
 
 def link_values(links, senders, receivers):

@@ -10,11 +10,12 @@ import numpy as np
 
 from ppmodel.kept import cached_property
 from ppmodel.planning.available import frameworks_of
+from ppmodel.planning.candidates import orders
 from ppmodel.planning.question import Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
 from ppmodel.planning.search import Candidate, Limits, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
-from ppmodel.specs.layout import RECOMPUTE
+from ppmodel.specs.layout import ORDERS, RECOMPUTE
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,7 +37,8 @@ def simplicity(candidate: Candidate) -> tuple:
     """A key by which candidates that take as long are sorted, the simplest first.
 
     Fewer dimensions of parallelism beside the pipeline and the replicas; less recomputation; 1F1B, then interleaved
-    1F1B, then other schedules; fewer chunks; a lower ZeRO stage; even layers; then smaller groups.
+    1F1B, then other schedules; fewer chunks; a lower ZeRO stage; even layers; the usual order of dimensions; then
+    smaller groups.
     """
     sizes, case = candidate.sizes, candidate.case
     schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
@@ -44,7 +46,8 @@ def simplicity(candidate: Candidate) -> tuple:
     dimensions = sum(size > 1 for size in (sizes.cp, sizes.ep, sizes.tp, sizes.pp))
     chunks = dict(case.options).get("chunks", 1)
     return (
-        dimensions, recomputed, schedule, chunks, candidate.layers != "even", sizes.pp * sizes.tp * sizes.cp,
+        dimensions, recomputed, schedule, chunks, candidate.layers != "even", ORDERS.index(candidate.order),
+        sizes.pp * sizes.tp * sizes.cp,
         candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
     )  # fmt: skip
 
@@ -104,17 +107,24 @@ class Plan:
     def point(self, candidate: Candidate) -> Point:
         """The point of a candidate, for `points.launch` and `Point.run`."""
         question, sizes = self.question, candidate.sizes
-        ways = {"zero": candidate.zero, "recompute": candidate.recompute, "layers": candidate.layers}
+        ways = {
+            "zero": candidate.zero,
+            "recompute": candidate.recompute,
+            "layers": candidate.layers,
+            "order": candidate.order,
+        }
         size = sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size)
         return question.point(candidate.case, size, question.layout(sizes, **ways))
 
     def rows(self, candidates: list[Candidate]) -> DataFrame:
-        """The rows of candidates, as `ppmodel.compare` has them, with ``layers``."""
+        """The rows of candidates, as `ppmodel.compare` has them, with ``layers`` and ``order``."""
         points = list(map(self.point, candidates))
         given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
         columns = columns_of(resolve([points[0].case], **given))
         frame = frame_of(columns, rows_of(points))
-        return frame.assign(layers=[candidate.layers for candidate in candidates])
+        return frame.assign(
+            **{name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order")}
+        )
 
     @cached_property
     def risk(self) -> DataFrame:
@@ -158,6 +168,8 @@ class Plan:
         steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
         layers = "balanced" if answer.layers == "even" else "even"
         steps[f"layers {layers}"] = answer._replace(layers=layers)
+        others = set(orders(self.question, answer.sizes, answer.zero)) - {answer.order}
+        steps |= {f"order {order}": answer._replace(order=order) for order in others}
         if answer.sizes.pp > 1:
             steps |= {case.label: answer._replace(case=case) for case in self._other_cases(answer)}
         frame = self.rows([answer, *steps.values()])
@@ -244,10 +256,10 @@ def plan(
     Returns
     -------
     DataFrame
-        Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``is_run``,
-        whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and ``over_best``, how
-        much longer than the first row, as a share of its time. The first is not tight, unless that costs more than
-        `within`; of those within 1 % of the fastest, the simplest is first.
+        Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``order``,
+        ``is_run``, whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and
+        ``over_best``, how much longer than the first row, as a share of its time. The first is not tight, unless that
+        costs more than `within`; of those within 1 % of the fastest, the simplest is first.
 
     Raises
     ------

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ppmodel import schedules
-from ppmodel.specs import DATA, read_document
+from ppmodel.specs import DATA, ORDERS, read_document
 from ppmodel.specs.entries import Sourced
 
 _NOTES = {
@@ -121,6 +121,16 @@ def runs_as_modelled(name, profile=None, experts=False, ranks=2):
         for entry in entries()
         if entry.schedule == name and (code is None or entry.framework in code)
     )
+
+
+def orders_of(profile):
+    """The orders of dimensions over GPUs that a framework has; all if it is not known which code it stands for.
+
+    >>> orders_of("megatron"), orders_of("fsdp")
+    (('tp-cp-ep-dp-pp', 'tp-cp-ep-pp-dp'), ('tp-cp-ep-dp-pp',))
+    """
+    code = next((entry.code for entry in _file().profiles if entry.profile == profile), ["Megatron-LM"])
+    return ORDERS if "Megatron-LM" in code else ORDERS[:1]
 
 
 def highest_zero(profile):

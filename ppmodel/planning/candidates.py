@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError
+from ppmodel.planning.available import orders_of
 from ppmodel.planning.question import Question, divisors
 from ppmodel.schedules.cases import as_case, built
 
@@ -114,3 +115,16 @@ def ways(question, sizes):
     zeros = (0,) if ranks == 1 else _SHARDED_ALL if sizes.pp == 1 else _SHARDED_STEP
     layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
     return list(product(question.tried("zero", zeros), question.tried("layers", layers)))
+
+
+def orders(question, sizes, zero):
+    """The orders of dimensions over GPUs that are tried at some sizes; two only where links make a difference.
+
+    Replicas inside ranks of the pipeline, or the other way round, is the same where neither is within a node. What
+    ZeRO 2 and 3 exchange with every microbatch stays within nodes as far as it can.
+    """
+    nodes, within = question.system.nodes, sizes.tp * sizes.cp
+    is_alike = nodes is None or 1 in (sizes.pp, sizes.dp) or not within % nodes.devices_per_node
+    are_apart = question.model.experts is not None and sizes.ep * sizes.etp != within
+    tried = question.tried("order", orders_of(question.system.framework.name))
+    return tried[:1] if is_alike or are_apart or zero > 1 or question.gpus <= nodes.devices_per_node else tried

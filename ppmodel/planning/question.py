@@ -17,7 +17,7 @@ from ppmodel.specs.layout import layout_keywords, layout_options
 SIZES = "pp", "tp", "cp", "ep", "etp", "dp", "microbatch_size"
 """What is searched of a layout's sizes."""
 
-WAYS = "zero", "recompute", "layers"
+WAYS = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
 
 _NOT_FIXED = "gpus", "global_batch", "sequence"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
-from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, ways
+from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, orders, ways
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import Case, built
 from ppmodel.simulation import graph_of, makespans
@@ -63,7 +64,7 @@ class Candidate(NamedTuple):
         As in `Entry`; and whether runs under the framework were measured with the ZeRO stage, or one above it.
     zero : int
     recompute : str or int
-    layers : str
+    layers, order : str
     peak_bytes : float
         On the most loaded GPU.
     iteration_s : float
@@ -75,6 +76,7 @@ class Candidate(NamedTuple):
     zero: int
     recompute: str | int
     layers: str
+    order: str
     peak_bytes: float
     iteration_s: float
 
@@ -198,7 +200,7 @@ def evaluate(question, entries, limits):
 
 
 def _fitting(question, entry, most_s):
-    """The ways of an entry that fit and may be fast enough: zero, recompute, layers and bytes, with the point.
+    """The ways of an entry that fit and may be fast enough: zero, recompute, layers, order and bytes, with the point.
 
     Each recomputes no more than it must. Of ways that divide the layers alike, the first counts. Where the optimizer's
     state has to be shared to fit, or to leave enough time, all of it on every GPU need not be tried.
@@ -221,7 +223,9 @@ def _fitting(question, entry, most_s):
                 hopeless.discard((zero, layers))
                 cut = zero, recompute, of_stages.layers.tobytes()
                 if cut not in cuts:
-                    yield (zero, recompute, layers, peak), question.point(entry.case, size, layout)
+                    for order in orders(question, entry.sizes, zero):
+                        way = zero, recompute, layers, order, peak
+                        yield way, question.point(entry.case, size, replace(layout, order=order))
                 cuts.add(cut)
         except PPModelError:  # more stages than layers
             continue

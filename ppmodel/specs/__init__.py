@@ -28,7 +28,7 @@ _MODULES = {
     "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
     "launcher": ("Launcher", "load_launcher"),
     "layers": ("parse_layers",),
-    "layout": ("LAYER_WORDS", "LayoutSpec", "layout_keywords", "layout_options"),
+    "layout": ("LAYER_WORDS", "ORDERS", "LayoutSpec", "layout_keywords", "layout_options"),
     "layouts": ("as_layout", "as_layouts", "load_layout"),
     "links": ("Link", "as_links"),
     "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),

@@ -27,6 +27,9 @@ DIMENSIONS = ("tp", "cp", "ep", "etp", "dp")
 
 _OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_parameters"
 
+ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
+"""Orders of the dimensions over the GPUs, from the innermost; Megatron-LM has both."""
+
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
 
@@ -36,10 +39,10 @@ class LayoutSpec:
     """How a training run is spread over GPUs.
 
     The model says what is trained, and the system on which hardware. GPUs are numbered as in Megatron-LM:
-    tensor-parallel ranks innermost, then context, data and pipeline parallelism. In blocks with experts, the GPUs of a
-    rank of the pipeline are numbered anew: expert-tensor-parallel ranks innermost, then expert and expert-data
-    parallelism (MoE Parallel Folding; Liu et al., 2025, arXiv:2504.14960). Values are checked for consistency here, and
-    against model, system and schedule by `costs.check_layout`.
+    tensor-parallel ranks innermost, then context, data and pipeline parallelism, unless ``order`` differs. In blocks
+    with experts, the GPUs of a rank of the pipeline are numbered anew: expert-tensor-parallel ranks innermost, then
+    expert and expert-data parallelism (MoE Parallel Folding; Liu et al., 2025, arXiv:2504.14960). Values are checked
+    for consistency here, and against model, system and schedule by `costs.check_layout`.
 
     Parameters
     ----------
@@ -106,6 +109,9 @@ class LayoutSpec:
     layers : {"balanced", "even"}, str or tuple of int
         Transformer blocks of each stage: balanced, counting embedding and loss head; an even split; one number for each
         stage; or a string as for Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
+    order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"}
+        Which dimension is inside which on the GPUs of all nodes: replicas inside ranks of the pipeline, or, as with
+        Megatron-LM's ``--use-tp-pp-dp-mapping``, ranks inside replicas; experts' groups then have tp x cp GPUs.
     provenance : tuple of Provenance
         One entry for each value of the file.
 
@@ -189,6 +195,7 @@ class LayoutSpec:
     layers: str | tuple[int, ...] = declared(
         "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L' (default balanced)."
     )
+    order: str = declared(ORDERS[0], str, "Order of the dimensions over GPUs (default tp-cp-ep-dp-pp).", words=ORDERS)
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
@@ -273,6 +280,11 @@ class LayoutSpec:
     def replica_gpus(self) -> int:
         """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
         return self.tp * self.cp * (self.pp or 1)
+
+    @property
+    def apart(self) -> int:
+        """GPUs from one of a rank of the pipeline to its counterpart in the next rank."""
+        return self.rank_gpus if self.order == ORDERS[0] else self.tp * self.cp
 
     @property
     def microbatches(self) -> int | None:
