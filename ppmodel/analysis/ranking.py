@@ -55,27 +55,26 @@ def levels(schedules, sizes, **options):
         if pp < 2:
             rule = "gives a pipeline without transfers, for which the network does not matter"
             raise PPModelError("pp", pp, rule, "use at least 2 ranks")
-    frames = [frame for size in sizes if len(frame := _at_size(schedules, size, options))]
+    frames = []
+    for size in sizes:
+        frame = compare(schedules, *size, changes=[UNCHANGED, WITHOUT_NETWORK], **options)
+        frame = frame[frame.refused.isna()].drop(columns="refused")
+        silent = frame.change == repr(WITHOUT_NETWORK)
+        without = frame[silent]
+        connected = frame[~silent].drop(columns="change").assign(
+            without_network_s=without.makespan_s.to_numpy(), idle_without_network=without.idle_ratio.to_numpy()
+        )  # fmt: skip
+        tables = [
+            (case.label, family(table), float(published_bubble_ratio(case, *size)), int(messages_sent(table).max()))
+            for case, table in legal_cases(schedules, *size)
+        ]
+        columns = ["label", "family", "published_bubble_ratio", "messages_of_rank"]
+        frames.append(connected.merge(pd.DataFrame(tables, columns=columns), on="label"))
+    frames = [frame for frame in frames if len(frame)]
     if not frames:
         rule = "include no size at which a schedule is defined and the model fits"
         raise PPModelError("sizes", sizes, rule, "choose other sizes")
     return pd.concat(frames, ignore_index=True)
-
-
-def _at_size(schedules, size, options):
-    frame = compare(schedules, *size, changes=[UNCHANGED, WITHOUT_NETWORK], **options)
-    frame = frame[frame.refused.isna()].drop(columns="refused")
-    silent = frame.change == repr(WITHOUT_NETWORK)
-    without = frame[silent]
-    connected = frame[~silent].drop(columns="change").assign(
-        without_network_s=without.makespan_s.to_numpy(), idle_without_network=without.idle_ratio.to_numpy()
-    )  # fmt: skip
-    tables = [
-        (case.label, family(table), float(published_bubble_ratio(case, *size)), int(messages_sent(table).max()))
-        for case, table in legal_cases(schedules, *size)
-    ]
-    columns = ["label", "family", "published_bubble_ratio", "messages_of_rank"]
-    return connected.merge(pd.DataFrame(tables, columns=columns), on="label")
 
 
 def agreement(frame, clear=0.01):

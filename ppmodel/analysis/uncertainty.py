@@ -71,7 +71,19 @@ def compare_runs(
             point = {"system": spec.name, "pp": pp, "microbatches": count}
             point |= {name: getattr(noise, name) for name in _NOISE}
             noiseless, runs = ({label: both[kind][place] for label, both in evaluated.items()} for kind in (0, 1))
-            rows[place] += _rows(point, noiseless, runs)
+            fastest_s = min(noiseless.values(), default=0)  # up to rounding; ties go to the first
+            winner = next((label for label, seconds in noiseless.items() if seconds <= fastest_s * (1 + TIE)), None)
+            confidence = 1 - _RISK / max(1, len(runs) - 1)
+            for label, spans in runs.items():
+                spread = distribution(spans)
+                beats = _NOTHING_TO_BEAT if label == winner else probability_faster(spans, runs[winner], confidence)
+                rows[place].append({
+                    **point, "label": label, "runs": len(spans), "makespan_s": noiseless[label],
+                    "over_winner": noiseless[label] / noiseless[winner] - 1,
+                    "mean_s": spread.mean_s, "standard_error_s": spread.standard_error_s,
+                    **dict(zip(_QUANTILES, spread.quantiles_s, strict=True)),
+                    "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
+                })  # fmt: skip
     return pd.DataFrame(list(chain.from_iterable(rows)))
 
 
@@ -92,22 +104,6 @@ def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
             continue
         evaluated[case.label] = tuple(zip(*runs, strict=True))
     return evaluated
-
-
-def _rows(point, noiseless, runs):
-    fastest_s = min(noiseless.values(), default=0)  # up to rounding; ties go to the first
-    winner = next((label for label, seconds in noiseless.items() if seconds <= fastest_s * (1 + TIE)), None)
-    confidence = 1 - _RISK / max(1, len(runs) - 1)
-    for label, spans in runs.items():
-        spread = distribution(spans)
-        beats = _NOTHING_TO_BEAT if label == winner else probability_faster(spans, runs[winner], confidence)
-        yield {
-            **point, "label": label, "runs": len(spans), "makespan_s": noiseless[label],
-            "over_winner": noiseless[label] / noiseless[winner] - 1,
-            "mean_s": spread.mean_s, "standard_error_s": spread.standard_error_s,
-            **dict(zip(_QUANTILES, spread.quantiles_s, strict=True)),
-            "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
-        }  # fmt: skip
 
 
 def first_places(frame):

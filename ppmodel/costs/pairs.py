@@ -164,21 +164,18 @@ class PairTimes:
         """
         kinds = [kind for kind, _ in operations]
         if len(kinds) != 2 or kinds.count(OpKind.F) != 1:
-            return self._one_after_the_other(operations)
+            streams, end_s = CellStreams([], []), 0.0  # one after the other
+            for place, operation in enumerate(operations):
+                units, waits = self.operation(*operation), self.hides and operation[0] == OpKind.B
+                alone = cell_streams([Unit()], units, *self.how) if waits else cell_streams(units)
+                for stream, intervals in zip(streams, _renumbered(alone, (place, place)), strict=True):
+                    stream += [
+                        piece._replace(start_s=piece.start_s + end_s, end_s=piece.end_s + end_s) for piece in intervals
+                    ]
+                end_s = streams.end_s
+            return streams
         pair = sorted(range(2), key=lambda place: kinds[place] != OpKind.F)
         return _renumbered(cell_streams(*(self.operation(*operations[place]) for place in pair), *self.how), pair)
-
-    def _one_after_the_other(self, operations):
-        streams, end_s = CellStreams([], []), 0.0
-        for place, operation in enumerate(operations):
-            units, waits = self.operation(*operation), self.hides and operation[0] == OpKind.B
-            alone = cell_streams([Unit()], units, *self.how) if waits else cell_streams(units)
-            for stream, intervals in zip(streams, _renumbered(alone, (place, place)), strict=True):
-                stream += [
-                    piece._replace(start_s=piece.start_s + end_s, end_s=piece.end_s + end_s) for piece in intervals
-                ]
-            end_s = streams.end_s
-        return streams
 
 
 def _renumbered(streams, places):

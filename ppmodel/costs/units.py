@@ -161,7 +161,19 @@ def cell_streams(first, second=(), order="alternating", contention=1.0):
             issued.append((now[0], comm_s, (*of, _ISSUED.get(field, field))))
         state = now
     pieces.append((*state[:2], 1.0))
-    return CellStreams(compute, _in_turn(issued, pieces))
+    # collectives one after the other on their stream, without a gap while any are waiting
+    least = _ROUNDING * sum(seconds for _, seconds, _ in issued)
+    busy, slack = [piece for piece in pieces if piece[1] > least], len(pieces) * least
+    done = list(accumulate(work for _, work, _ in busy))
+    comm, total, end = [], 0.0, 0.0
+    for now, seconds, what in issued:
+        total += seconds
+        place = min(bisect_left(done, total - slack), len(busy) - 1)
+        begin, work, pace = busy[place]
+        start = max(now, end)
+        end = max(start, begin + (total - done[place] + work) * pace)
+        comm.append(Interval(*what, start, end))
+    return CellStreams(compute, comm)
 
 
 def handed_on(first, second, order="alternating", contention=1.0):
@@ -194,30 +206,6 @@ def handed_on(first, second, order="alternating", contention=1.0):
         if piece.field in _RESULTS:
             results[piece.operation].append(piece.end_s)
     return tuple(min(max(ends) / whole, 1.0) if ends else 1.0 for ends in results)
-
-
-def _in_turn(issued, pieces):
-    """The collectives on their stream, one after the other, without a gap while any are waiting.
-
-    Parameters
-    ----------
-    issued : list of (float, float, tuple)
-        In order: the time of issue, seconds of work, and what it is.
-    pieces : list of (float, float, float)
-        When the stream works: start, seconds of work, and how many times longer than alone that takes.
-    """
-    least = _ROUNDING * sum(seconds for _, seconds, _ in issued)
-    busy, slack = [piece for piece in pieces if piece[1] > least], len(pieces) * least
-    done = list(accumulate(work for _, work, _ in busy))
-    intervals, total, end = [], 0.0, 0.0
-    for now, seconds, what in issued:
-        total += seconds
-        place = min(bisect_left(done, total - slack), len(busy) - 1)
-        begin, work, pace = busy[place]
-        start = max(now, end)
-        end = max(start, begin + (total - done[place] + work) * pace)
-        intervals.append(Interval(*what, start, end))
-    return intervals
 
 
 def _cell(first, second, order, contention):

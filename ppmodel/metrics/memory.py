@@ -44,7 +44,7 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
     if fast and stage_weights is None:  # as in `activations_in_use`
         return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
     if fast:
-        changes = _changes(np.asarray(stage_weights, dtype=float), _held(schedule, held_for_weight_grad))
+        changes = _changes(schedule, stage_weights, held_for_weight_grad)
         of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
         if len(of_ranks):
             return of_ranks
@@ -75,8 +75,7 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
     if stage_weights is None:  # whole stages are summed before dividing, so that units stay exact
         both = activations_in_use(schedule, schedule.stage_shares, held_for_weight_grad)
         return both[0] / schedule.pieces_per_unit, both[1] / schedule.pieces_per_unit
-    held = _held(schedule, held_for_weight_grad)
-    change = _changes(np.asarray(stage_weights, dtype=float), held)[schedule.kind, schedule.stage]
+    change = _changes(schedule, stage_weights, held_for_weight_grad)[schedule.kind, schedule.stage]
     cell = schedule.cell
     taken = np.bincount(cell, np.maximum(change, 0))
     given = np.bincount(cell, np.minimum(change, 0))
@@ -86,12 +85,10 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
     return before + taken, before + taken + given
 
 
-def _held(schedule, given):
-    return schedule.held_for_weight_grad if given is None else given
-
-
-def _changes(weights, held):
+def _changes(schedule, stage_weights, held_for_weight_grad):
     """What an operation allocates, or frees if negative, by kind and stage."""
+    weights = np.asarray(stage_weights, dtype=float)
+    held = schedule.held_for_weight_grad if held_for_weight_grad is None else held_for_weight_grad
     changes = np.zeros((len(OpKind), len(weights)))
     changes[OpKind.F], changes[OpKind.B] = weights, -weights
     changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights

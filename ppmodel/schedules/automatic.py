@@ -104,7 +104,7 @@ _HELD = Option(
     "activations held between I and W over those between F and I; above 1 with recomputation", _is_share, (1, 0.5),
 )  # fmt: skip
 _DELAYS = Option(
-    "delays", lambda text: tuple(map(_number, text.split(":"))), None, "D:D:...",
+    "delays", _times, None, "D:D:...",
     "must be a time of at least 0, or one for each link between neighbouring ranks, as D:D:D",
     "times of a message over each link, in the unit of the option times; the order is then PipeMorph's, for slow links",
     lambda times: isinstance(times, tuple) and len(times) > 0 and all(map(_is_share, times)), (None, (0,), (2.5,)),

@@ -168,7 +168,12 @@ def _chimera(name, num_ranks, num_microbatches, concat, second=None, **more):
     # copies of a unit, one period apart; the reductions belong to the last
     first, overlapping = np.arange(num_ranks), concat == "overlapping" and num_microbatches > num_ranks
     placement = np.stack((first, first[::-1] if second is None else second))
-    unit, period = _unit(num_ranks, waves), (waves + 1) * num_ranks
+    # a unit, in slots of one forward each: `waves` microbatches run forward as one, and return in turn
+    kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_ranks // 2, :waves, :num_ranks]
+    microbatch = (replica * (num_ranks // 2) + injected) * waves + wave
+    way = np.where(kind == OpKind.F, stage, (2 + wave) * num_ranks - 1 - stage)
+    columns = np.broadcast_arrays(kind, stage, microbatch, replica, 2 * injected + way)
+    unit, period = [column.ravel() for column in columns], (waves + 1) * num_ranks
     if overlapping:
         unit_table = Schedule.from_slots(name, placement, num_ranks, *unit)
         slot, period = unit_table.slots(forward=1, backward=2)[0], 3 * num_ranks
@@ -178,15 +183,6 @@ def _chimera(name, num_ranks, num_microbatches, concat, second=None, **more):
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_ranks)
     columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
     return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
-
-
-def _unit(num_ranks, waves):
-    """One unit, in slots of one forward each: `waves` microbatches run forward as one, and return in turn."""
-    kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_ranks // 2, :waves, :num_ranks]
-    microbatch = (replica * (num_ranks // 2) + injected) * waves + wave
-    way = np.where(kind == OpKind.F, stage, (2 + wave) * num_ranks - 1 - stage)
-    columns = np.broadcast_arrays(kind, stage, microbatch, replica, 2 * injected + way)
-    return [column.ravel() for column in columns]
 
 
 def _reductions(placement, stage, replica, slot, beside):

@@ -65,11 +65,7 @@ def find_pairs(schedule: Schedule) -> Pairs:
     of = np.full(schedule.num_operations, NO_PAIR)
     of[forward] = of[other] = place
     keys = list(zip(*(column.tolist() for column in np.unravel_index(codes, shape)), strict=True))
-    return Pairs(keys, of, *_further_classes(schedule, of))
-
-
-def _further_classes(schedule, of):
-    """The classes of all operations, the origins of the additional ones, and counts, as in `Pairs`."""
+    # further classes for the operations of pairs, with the class that each comes from
     cost_class, paired, kinds = schedule.cost_class, np.flatnonzero(of != NO_PAIR), schedule.class_counts.shape[1]
     codes, place = np.unique(of[paired] * np.int64(kinds) + cost_class[paired], return_inverse=True)
     pair, base = np.divmod(codes, kinds)
@@ -79,4 +75,4 @@ def _further_classes(schedule, of):
     counts[:, :kinds] = schedule.class_counts
     counts[1, kinds:] = np.bincount(place, minlength=len(codes))
     np.subtract.at(counts[1], base, counts[1, kinds:])
-    return cost_class, base, pair, counts
+    return Pairs(keys, of, cost_class, base, pair, counts)
