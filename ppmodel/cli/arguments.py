@@ -72,16 +72,6 @@ def choice(words):
     return Value(f"[{'|'.join(words)}]", str, words.__contains__, f"must be one of {', '.join(words)}")
 
 
-def _number_or_word(text):
-    return int(text) if re.fullmatch(r"\d{1,10}", text, re.ASCII) else text
-
-
-def _layers(text):
-    """A word or a layout string as it is; numbers separated by commas as a tuple."""
-    is_list = re.fullmatch(r" *\d{1,9}( *, *\d{1,9})* *", text, re.ASCII)
-    return tuple(map(int, text.split(","))) if is_list else text
-
-
 def combined(*options):
     """Combine several options into one decorator, in the order in which help lists them."""
     return lambda command: reduce(lambda command, option: option(command), reversed(options), command)
@@ -95,7 +85,13 @@ def _layout_option(name, option):
     if option.words and option.type is str:
         return click.option(f"--{dashed}", type=choice(option.words), help=option.help)
     if option.words or option.type is tuple:  # the layout itself refuses what is neither a word nor a number
-        kind = _layers if option.type is tuple else _number_or_word
+
+        def kind(text):
+            if option.type is int:
+                return int(text) if re.fullmatch(r"\d{1,10}", text, re.ASCII) else text
+            is_list = re.fullmatch(r" *\d{1,9}( *, *\d{1,9})* *", text, re.ASCII)
+            return tuple(map(int, text.split(","))) if is_list else text
+
     elif option.type is float:
         remedy = f"pass, for example, {{option}} {0.5 if option.high == 1 else option.low}"
         kind = Value("NUMBER", float, lambda number: option.low <= number <= option.high, option.rule, remedy)

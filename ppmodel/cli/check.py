@@ -20,6 +20,8 @@ def check_command(name, file, pp, microbatches, **options):
 
     FILE is a table, or a generator (.py), which is checked at the size given by --pp and --microbatches.
     """
+    from ppmodel import metrics
+
     if file is None and name is not None and is_file(name):
         name, file = None, name
     if name is None and file is not None and not file.endswith(".py"):
@@ -30,27 +32,20 @@ def check_command(name, file, pp, microbatches, **options):
     else:
         reading, case = None, asked_case(name, file, options)
     schedule = built(case, *asked_size(case, pp, microbatches))
-    say(_judged(file or case.label, schedule, reading))
-
-
-def _judged(place, schedule, reading):
-    """Describe a schedule in a few lines."""
-    from ppmodel import metrics
-
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     sums = int((schedule.kind == OpKind.R).sum())
     others = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]
     extras = "".join(f" and {counted(count, name)}" for count, name in others if count)
     lines = [
-        f"{place}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{extras} "
+        f"{file or case.label}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{extras} "
         f"on {counted(schedule.num_ranks, 'rank')}, {counted(schedule.num_stages, 'stage')}{replicas}, "
         f"{counted(schedule.num_microbatches, 'microbatch')}"
     ]
     if reading and (reading.pytorch or reading.letters != "pytorch"):
         lines.append(str(reading))
-    return "\n".join([
-        *lines,
+    lines += [
         f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
         f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}",
         f"peak activations by rank: {by_rank(metrics.peak_activations(schedule))}",
-    ])  # fmt: skip
+    ]
+    say("\n".join(lines))

@@ -94,10 +94,17 @@ class Command(_Careful, click.Command):
 
     def _run(self, ctx):
         options = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
+
+        def note(warning, *_):
+            """Print a warning as a line on standard error."""
+            field = getattr(warning, "field", None)
+            text = str(warning) if field is None else str(warning).replace(field, options.get(field, field), 1)
+            click.echo(f"note: {shown(text)}", err=True)
+
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", UserWarning)
-                warnings.showwarning = lambda message, *_: _note(message, options)
+                warnings.showwarning = note
                 return super().invoke(ctx)
         except PPModelError as error:
             typed = error.value is None or ctx.params.get(error.field) is not None or error.field == "out"
@@ -113,13 +120,6 @@ class Command(_Careful, click.Command):
             raise PPModelError(error.name, None, "is not installed", remedy) from None
 
 
-def _note(warning, options):
-    """Print a warning as a line on standard error."""
-    field = getattr(warning, "field", None)
-    text = str(warning) if field is None else str(warning).replace(field, options.get(field, field), 1)
-    click.echo(f"note: {shown(text)}", err=True)
-
-
 class Group(_Careful, click.Group):
     """The commands, each in a module that is imported on demand."""
 
@@ -128,8 +128,15 @@ class Group(_Careful, click.Group):
         return [name for name, module in _MODULES.items() if has_book or not module.startswith("ppbook.")]
 
     def get_command(self, ctx, name):
-        module = _MODULES.get(name)
-        return module and getattr(_loaded(name, module), f"{name}_command")
+        if name not in _MODULES:
+            return None
+        try:
+            return getattr(import_module(_MODULES[name]), f"{name}_command")
+        except ModuleNotFoundError as error:
+            if error.name != "ppbook":
+                raise
+            rule, remedy = "belongs to the book, which does not come with the package", "run it from a clone"
+            raise PPModelError("command", name, rule, f"{remedy}, after pip install -e .") from None
 
     def resolve_command(self, ctx, args):
         if args and args[0] not in _MODULES:
@@ -137,17 +144,6 @@ class Group(_Careful, click.Group):
             remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(_MODULES)}"
             raise Unknown(f"{args[0]} is not a command of ppmodel", ctx, remedy)
         return super().resolve_command(ctx, args)
-
-
-def _loaded(name, module):
-    """The module of a command; those of the book need a clone of the project."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != "ppbook":
-            raise
-        rule, remedy = "belongs to the book, which does not come with the package", "run it from a clone"
-        raise PPModelError("command", name, rule, f"{remedy}, after pip install -e .") from None
 
 
 def _nearest(word, candidates):

@@ -24,42 +24,34 @@ def launched(name, point):
     """
     launcher = load_launcher(name)
     arguments, without = launch(point, launcher)
-    write = _json_text if launcher.form == "json" else _words_text
+    calls, others = {}, []  # calls in Python, and the other arguments
+    for argument in arguments:
+        function, _, keyword = argument.partition(".")
+        calls.setdefault(function, []).append(keyword) if function[0].isupper() else others.append(argument)
+    lines = [f"{function}({', '.join(keywords)})" for function, keywords in calls.items()]
+    if launcher.form == "json":
+        lines.insert(0, _document(others))
+    else:
+        exports = [argument for argument in others if argument.startswith("export ")]
+        words = [argument for argument in others if argument not in exports]
+        lines = [*exports, *lines, " \\\n".join(words)]
     head = f"launch              {launcher.title} {launcher.version}, {counted(point.complete_layout.gpus, 'GPU')}"
-    lines = [head, write(arguments)]
     if without:
         rows = [[f"  {field}={value}", why] for field, (value, why) in without.items()]
         lines += ["no argument for", columns(rows)]
     written = {"name": name, "version": launcher.version, "arguments": arguments}
     reasons = {field: {"value": value, "why": why} for field, (value, why) in without.items()}
-    return written | {"without": reasons}, "\n".join(lines)
+    return written | {"without": reasons}, "\n".join([head, *lines])
 
 
-def _words_text(arguments):
-    """Variables of the environment line by line, calls in Python, and the other arguments over several lines."""
-    exports = [argument for argument in arguments if argument.startswith("export ")]
-    calls, words = _calls([argument for argument in arguments if argument not in exports])
-    return "\n".join([*exports, *calls, " \\\n".join(words)])
-
-
-def _json_text(arguments):
-    """A document of nested sections, and calls in Python."""
-    calls, keys = _calls(arguments)
+def _document(arguments):
+    """Arguments ``section.key=value`` as a document of nested sections."""
     document = {}
-    for argument in keys:
+    for argument in arguments:
         path, _, value = argument.partition("=")
         *sections, key = path.split(".")
         section = document
         for name in sections:
             section = section.setdefault(name, {})
         section[key] = json.loads(value)
-    return "\n".join([json.dumps(document, indent=2), *calls])
-
-
-def _calls(arguments):
-    """The arguments of calls in Python, one line per call, and the other arguments."""
-    calls, others = {}, []
-    for argument in arguments:
-        name, _, given = argument.partition(".")
-        calls.setdefault(name, []).append(given) if name[0].isupper() else others.append(argument)
-    return [f"{name}({', '.join(given)})" for name, given in calls.items()], others
+    return json.dumps(document, indent=2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ppmodel.cli.arguments import Output
+from ppmodel.cli.arguments import Output, combined
 from ppmodel.cli.calibrate import DATE
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
@@ -22,16 +22,13 @@ _FILES = {
 }
 
 
-def _inputs(function):
-    for name, (form, text) in reversed(_FILES.items()):
-        function = click.option(f"--{name}", multiple=True, metavar=form, help=f"{text} May be repeated.")(function)
-    return function
-
-
 @command("measure")
 @click.option("--system", metavar="NAME|FILE", help="The system to start from: peaks, and what is not measured.")
 @click.option("--out", type=Output(), metavar="FILE.yaml", help="Where to write the result.")
-@_inputs
+@combined(*(
+    click.option(f"--{name}", multiple=True, metavar=form, help=f"{text} May be repeated.")
+    for name, (form, text) in _FILES.items()
+))  # fmt: skip
 @click.option("--title", help="Title of the measured system.")
 @click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the values (default: today).")
 @click.option("--write-probe", type=Output(), metavar="FILE.py", help="Write the script probe.py, and nothing else.")

@@ -74,8 +74,14 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
     fixed, schedules = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
-    shown = _show_best if sys.stderr.isatty() else None
-    plan = planned(schedules=schedules or None, fix=fixed, most=most, on_better=shown, **given)
+
+    def show_best(best):
+        fastest = best.get(True) or best[False]
+        sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
+        click.echo(f"so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {sizes}", err=True)
+
+    on_better = show_best if sys.stderr.isatty() else None
+    plan = planned(schedules=schedules or None, fix=fixed, most=most, on_better=on_better, **given)
     if explain > len(plan.answers):
         raise PPModelError("explain", explain, f"is not among the {len(plan.answers)} answers", "choose a smaller row")
     if csv_file is not None:
@@ -111,9 +117,3 @@ def _separated(fix, words, schedules):
             raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
         fixed[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
     return fixed, [name for name in named if name]
-
-
-def _show_best(best):
-    fastest = best.get(True) or best[False]
-    sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
-    click.echo(f"so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {sizes}", err=True)

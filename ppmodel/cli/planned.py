@@ -4,7 +4,7 @@ from io import BytesIO
 from pathlib import Path
 
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import gibibytes, margin_text, plain
+from ppmodel.cli.text import gibibytes, margin_text, plain, range_text
 from ppmodel.files import write_whole
 from ppmodel.planning.risk import JITTER, SLOWDOWN
 from ppmodel.points import HEADINGS, PARTS
@@ -57,13 +57,11 @@ def planned_text(plan, most_rows, place):
 
 def answer_text(row):
     """An answer in one line: the layout and schedule, its time with the range, and whether it fits."""
-    low, high = row.fastest_s, row.slowest_s
-    between = "" if low is None or low != low else f" (nine of ten: {low:.4g} to {high:.4g} s)"
     order = "" if row.order == ORDERS[0] else f", order {row.order}"
     return (
         f"{plain(row.label)}, {', '.join(f'{name} {row[name]}' for name in _SIZES if row[name] > 1 or name == 'dp')}, "
         f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
-        f"{order}: {row.iteration_s:.4g} s{between}, MFU {row.model_flops_utilization:.1%}, "
+        f"{order}: {row.iteration_s:.4g} s{range_text(row)}, MFU {row.model_flops_utilization:.1%}, "
         f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
 
@@ -80,21 +78,17 @@ def _table(frame, first, risk):
             if number < len(risk):
                 chance = risk.chance[number]
                 last = [f"{risk.disturbed_s[number]:.4g}", "" if chance != chance else f"{chance:.0%}"]
+        has_etp = row.ep > 1 and row.etp and row.etp == row.etp  # and not that of the rest of the model
+        sizes = {name: str(row[name]) for name in _SIZES} | ({"ep": f"{row.ep} x {row.etp:.0f}"} if has_etp else {})
         cells.append([
             str(first + number), f"{row.iteration_s:.4g}", f"{row.over_best:+.1%}", plain(row.label),
-            *(str(row[name]) + _etp(row, name) for name in _SIZES),
-            *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
+            *sizes.values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
     held = 9 + len(ways)  # the column of GiB
     return aligned(
         cells, right=(0, 1, 2, *range(4, 11), held, *((held + 2, held + 3) if risk is not None else ()))
     ).splitlines()
-
-
-def _etp(row, name):
-    """Tensor parallelism of experts, behind their number of groups, if it is not that of the rest."""
-    return f" x {row.etp:.0f}" if name == "ep" and row.ep > 1 and row.etp and row.etp == row.etp else ""
 
 
 def _explained(plan, row, place):
@@ -114,12 +108,8 @@ def _explained(plan, row, place):
 
 def plan_dict(plan, place):
     """A plan as plain values: the answers, their risk, and the steps from one of them."""
-    answers, risk, steps = map(_records, (plan.frame, plan.risk, plan.steps(place)))
+    answers, risk, steps = (frame.to_dict("records") for frame in (plan.frame, plan.risk, plan.steps(place)))
     return {"answers": answers, "risk": risk, "explained": place + 1, "steps": steps}
-
-
-def _records(frame):
-    return frame.to_dict("records")
 
 
 def drawn_front(plan, file, workers, scheduler):
@@ -129,9 +119,12 @@ def drawn_front(plan, file, workers, scheduler):
 
     question = plan.question
     rows = plan.rows(front(question, workers, scheduler))
-    rows = rows.assign(
-        gib=rows.peak_memory_bytes / 2**30, front=True, name=[_layout_text(row) for _, row in rows.iterrows()]
-    )
+    names = []
+    for _, row in rows.iterrows():
+        sizes = ", ".join(f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1)
+        recompute = "" if row.recompute == "none" else f", recompute {row.recompute}"
+        names.append(f"{plain(row.label)}: {sizes}{recompute}")
+    rows = rows.assign(gib=rows.peak_memory_bytes / 2**30, front=True, name=names)
     title = f"{question.model.name} on {question.gpus} GPUs of {question.system.name}"
     figure = plot_scatter(
         rows, "gib", "iteration_s", title, name="name", front="front", log=(),
@@ -140,7 +133,7 @@ def drawn_front(plan, file, workers, scheduler):
     picture, form = BytesIO(), Path(file).suffix[1:]
     figure.savefig(picture, format=form, metadata=_UNDATED[form])
     write_whole(file, picture.getvalue(), "--pareto")
-    return _records(rows.drop(columns=["front"]))
+    return rows.drop(columns=["front"]).to_dict("records")
 
 
 def front_text(rows):
@@ -148,9 +141,3 @@ def front_text(rows):
     cells = [["fastest with less memory", "GiB", "iteration (s)"]]
     cells += [[row["name"], f"{row['gib']:.4g}", f"{row['iteration_s']:.4g}"] for row in rows]
     return aligned(cells, right=(1, 2))
-
-
-def _layout_text(row):
-    sizes = ", ".join(f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1)
-    again = "" if row.recompute == "none" else f", recompute {row.recompute}"
-    return f"{plain(row.label)}: {sizes}{again}"

@@ -1,5 +1,7 @@
 """ppmodel predict: iteration time and memory of training runs, one row each."""
 
+from contextlib import suppress
+
 import click
 
 from ppmodel.cli.arguments import Output, links
@@ -52,7 +54,12 @@ def _summary(rows, refused, out):
     from statistics import median
 
     lines = [f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused"]
-    errors = [error for row in rows if (error := _error(row)) is not None]
+    errors = []
+    for row in rows:
+        with suppress(ValueError):  # it was not measured
+            measured_s = float(row.get("iteration_s", ""))
+            if row["refused"] is None and measured_s > 0:
+                errors.append(row["predicted_iteration_s"] / measured_s - 1)
     if errors:
         mean = sum(map(abs, errors)) / len(errors)
         lines.append(
@@ -64,12 +71,3 @@ def _summary(rows, refused, out):
         name = f" ({refused[0]['id']})" if refused[0].get("id") else ""
         lines.append(f"first refused: row {number}{name}, {refused[0]['refused']}")
     return "\n".join(lines)
-
-
-def _error(row):
-    """Predicted over measured time, minus 1; None if either is missing."""
-    try:
-        measured = float(row.get("iteration_s", ""))
-    except ValueError:
-        return None
-    return row["predicted_iteration_s"] / measured - 1 if row["refused"] is None and measured > 0 else None

@@ -69,23 +69,18 @@ def main(argv=None):
         place, why = error.filename or "standard output", error.strerror
         return _refused(f"output = {place}: cannot be written ({why}); free some space, or write elsewhere")
     except (click.Abort, KeyboardInterrupt):
-        return _interrupted()
+        return _refused("interrupted", prefix="", code=EXIT_INTERRUPTED)
     finally:
         end_processes()
 
 
-def _refused(message, grid=None, prefix="error: "):
+def _refused(message, grid=None, prefix="error: ", code=EXIT_REFUSED):
     """Print what is wrong on standard error; if nobody reads it any more, the exit code must do."""
     with suppress(OSError):
         click.echo(prefix + shown(message, LONGEST_LINE), err=True)
         if grid:
             click.echo(plain(str(grid), keep="\n"), err=True)
-    return EXIT_REFUSED
-
-
-def _interrupted():
-    _refused("interrupted", prefix="")
-    return EXIT_INTERRUPTED
+    return code
 
 
 def _usage(error):
@@ -114,7 +109,7 @@ def run():
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = main()
     except KeyboardInterrupt:  # before there was anything to clean up
-        code = _interrupted()
+        code = _refused("interrupted", prefix="", code=EXIT_INTERRUPTED)
     if callable(handler):  # further Ctrl-C have no effect
         signal.signal(signal.SIGINT, (lambda *_: None) if code == EXIT_INTERRUPTED else signal.SIG_DFL)
     if code == EXIT_INTERRUPTED:  # do not wait long for remaining threads or connections

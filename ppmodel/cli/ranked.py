@@ -64,7 +64,10 @@ def ranked_text(pairs, remark=""):
     links = f", links {first['links']}" if first.get("links") else ""
     lines = [f"{size}; transfers {first['p2p']}{links}{allreduce}{model}"]
     if model:
-        lines.append(f"framework: {first['framework'] or 'as fitted with the system'}{_range(pairs)}")
+        lines.append(f"framework: {first['framework'] or 'as fitted with the system'}")
+        if first.get("fastest_s") is not None:
+            low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
+            lines[-1] += f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
     if has_layout:
         lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
     lines[-1 if has_layout else 0] += remark
@@ -85,15 +88,6 @@ def ranked_text(pairs, remark=""):
     if len(defined) < len(pairs):
         lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :])]
     return "\n".join(lines)
-
-
-def _range(pairs):
-    """Between which multiples of the predicted times nine of ten measured runs of their kind were."""
-    row = pairs[0][1]
-    if row.get("fastest_s") is None:
-        return ""
-    low, high = (row[name] / row["iteration_s"] for name in ("fastest_s", "slowest_s"))
-    return f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
 
 
 def _cells(place, row, fastest_s):

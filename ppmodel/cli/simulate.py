@@ -39,20 +39,6 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
     if case.size is not None:
         pp, microbatches = asked_size(case, pp, microbatches)
     run = simulate(case, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
-    result = _result(run)
-    if trace is not None:
-        result |= {"trace": trace, "trace_events": run.to_trace(trace)}
-    text = "" if as_json else simulated_text(result, run, gpus_not_kept(costs, result.get("gpus")))
-    if launch is not None:
-        from ppmodel.cli.launched import launched
-
-        written, pasted = launched(launch, run.point)
-        result, text = result | {"launch": written}, f"{text}\n{pasted}"
-    say_json(result) if as_json else say(text)
-
-
-def _result(run):
-    """A row of `compare`, and what is known only of a single run."""
     result = run.to_dict() | {
         "operations": run.timeline.graph.num_operations,
         "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),
@@ -63,7 +49,15 @@ def _result(run):
         result["memory_by_rank"] = [dict(zip(parts, sizes, strict=True)) for sizes in by_rank]
     if run.system is not None and run.system.nodes is not None:
         result["nodes"] = _nodes(run)
-    return result
+    if trace is not None:
+        result |= {"trace": trace, "trace_events": run.to_trace(trace)}
+    text = "" if as_json else simulated_text(result, run, gpus_not_kept(costs, result.get("gpus")))
+    if launch is not None:
+        from ppmodel.cli.launched import launched
+
+        written, pasted = launched(launch, run.point)
+        result, text = result | {"launch": written}, f"{text}\n{pasted}"
+    say_json(result) if as_json else say(text)
 
 
 def _nodes(run):

@@ -1,6 +1,6 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import MANY, by_rank, counted, fit_text, gibibytes, in_words, margin_text, unevenness
+from ppmodel.cli.text import MANY, by_rank, counted, fit_text, gibibytes, in_words, margin_text, range_text, unevenness
 from ppmodel.costs import parameters
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
@@ -67,10 +67,11 @@ def _model_and_system(run):
     ends = "nodes" if nodes else "GPUs" if run.layout else "ranks"
     inside = f", {nodes.node_bandwidth_bytes_per_s / 1e9:.4g} GB/s inside" if nodes else ""
     network = f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s) between {ends}{inside}"
+    framework, fitted = run.system.framework, f"as {run.system.name} was fitted"
     return [
         f"model               {run.model.name}: {in_words(count.total)} parameters{active}",
         f"system              {run.system.name}: {network}",
-        f"framework           {framework_text(run.system)}",
+        f"framework           {f'{framework.name}: {framework.title}' if framework.name else fitted}",
     ]
 
 
@@ -96,7 +97,7 @@ def _iteration(result, run, not_kept):
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield f"layers              {result['stage_layers']}"
     yield (
-        f"iteration           {seconds:.6g} s{_range(result)} for {counted(result['global_batch'], 'sequence')} "
+        f"iteration           {seconds:.6g} s{range_text(result)} for {counted(result['global_batch'], 'sequence')} "
         f"of {run.model.sequence} tokens: {result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
         f"{result['model_flops_utilization']:.1%} of the peak (MFU)"
     )
@@ -111,18 +112,6 @@ def _iteration(result, run, not_kept):
     yield f"memory              {gibibytes(size)} GiB on the most loaded GPU, of {gibibytes(capacity)}{fits}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
-
-
-def _range(result):
-    """The range in which nine of ten measured runs of its kind would be."""
-    low, high = result["fastest_s"], result["slowest_s"]
-    return "" if low is None else f" (nine of ten: {low:.4g} to {high:.4g} s)"
-
-
-def framework_text(system):
-    """A system's framework: its name and title."""
-    framework = system.framework
-    return f"{framework.name}: {framework.title}" if framework.name else f"as {system.name} was fitted"
 
 
 def _nodes(nodes, run):

@@ -43,24 +43,18 @@ def sweep_command(specification, out, workers, scheduler, files, seconds, links,
     from ppmodel.sweep import SweepStopped, run_sweep
 
     try:
-        done = run_sweep(
+        summary = run_sweep(
             specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds,
             links=links,
         )  # fmt: skip
     except SweepStopped as stopped:
         click.echo(stopped, err=True)
         return EXIT_INTERRUPTED
-    say(_summary(done))
-    return 1 if done.refused.rows == done.rows else 0
-
-
-def _summary(done):
-    """Summarise a sweep in one line."""
-    refused, alike, example = done.refused
-    text = f"{done.out}: {counted(done.rows, 'row')}, "
-    text += "already complete, nothing to do" if done.computed is None else f"{done.computed} computed now"
-    number = "every row is" if refused == done.rows else str(refused)
-    text += f"; {number} refused"
+    refused, alike, example = summary.refused
+    text = f"{summary.out}: {counted(summary.rows, 'row')}, "
+    text += "already complete, nothing to do" if summary.computed is None else f"{summary.computed} computed now"
+    text += f"; {'every row is' if refused == summary.rows else refused} refused"
     if example:
         text += f", {'all' if alike == refused else alike} like this: {example}" if refused > 1 else f": {example}"
-    return text
+    say(text)
+    return 1 if refused == summary.rows else 0

@@ -1,7 +1,6 @@
 """Text for the terminal: without control characters, with readable numbers and columns."""
 
 import json
-import math
 import re
 
 import click
@@ -28,15 +27,7 @@ def say(text, newline=True):
 
 def say_json(value):
     """Print JSON; undefined numbers become null."""
-    say(json.dumps(_defined(value), allow_nan=False))
-
-
-def _defined(value):
-    if isinstance(value, dict):
-        return {key: _defined(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_defined(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    say(json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None)))
 
 
 def counted(number, word):
@@ -130,6 +121,12 @@ def fit_text(row):
     if "fit" in row:
         return row["fit"]
     return "does not fit" if row["peak_memory_bytes"] > row["memory_capacity_bytes"] else ""
+
+
+def range_text(row):
+    """Between which times nine of ten measured runs of a row's kind were; empty if that is not known."""
+    low, high = row["fastest_s"], row["slowest_s"]
+    return "" if low is None or low != low else f" (nine of ten: {low:.4g} to {high:.4g} s)"
 
 
 def margin_text():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.given import listed, plain
 from ppmodel.ops import OpKind
+from ppmodel.specs.links import Link
 
 if TYPE_CHECKING:
     from ppmodel.costs import OpCosts
@@ -133,28 +134,20 @@ class Change:
             return system
         follows = 1.0 if self.memory_follows else _REFERENCE_FLOPS / system.peak_compute_flops
         memory = system.memory_bandwidth_bytes_per_s * self.memory * follows
-        if (nodes := system.nodes) is not None:
-            bandwidth, latency = nodes.node_bandwidth_bytes_per_s * self.bandwidth, nodes.node_latency_s * self.latency
-            nodes = replace(nodes, node_bandwidth_bytes_per_s=bandwidth, node_latency_s=latency)
-        return replace(
-            system,
-            peak_compute_flops=system.peak_compute_flops * self.compute,
-            compute_efficiency=system.compute_efficiency * self.efficiency,
-            memory_bandwidth_bytes_per_s=memory * self.compute,
-            network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s * self.bandwidth,
-            network_latency_s=system.network_latency_s * self.latency,
-            nodes=nodes,
-            links=tuple(
-                link._replace(
-                    delay_s=link.delay_s * self.latency,
-                    bandwidth_bytes_per_s=_times(link.bandwidth_bytes_per_s, self.bandwidth),
-                )
-                for link in system.links
+        bandwidth, latency, compute, efficiency = self.bandwidth, self.latency, self.compute, self.efficiency
+        links = [_scaled(link, delay_s=latency, bandwidth_bytes_per_s=bandwidth) for link in system.links]
+        return _scaled(
+            replace(
+                system,
+                memory_bandwidth_bytes_per_s=memory * compute,
+                nodes=_scaled(system.nodes, node_bandwidth_bytes_per_s=bandwidth, node_latency_s=latency),
+                links=tuple(links),
+                kernels=_scaled(system.kernels, **dict.fromkeys(_OF_THE_PEAK, efficiency)),
+                collectives=_scaled(system.collectives, node_latency_s=latency, network_latency_s=latency),
             ),
-            fp8_peak_compute_flops=_times(system.fp8_peak_compute_flops, self.compute),
-            kernels=_changed(system.kernels, _OF_THE_PEAK, self.efficiency),
-            collectives=_changed(system.collectives, _LATENCIES, self.latency),
-        )
+            peak_compute_flops=compute, fp8_peak_compute_flops=compute, compute_efficiency=efficiency,
+            network_bandwidth_bytes_per_s=bandwidth, network_latency_s=latency,
+        )  # fmt: skip
 
     def costs(self, costs: OpCosts, schedule: Schedule) -> OpCosts:
         """Apply the change to costs.
@@ -194,17 +187,12 @@ class Change:
 
 
 _OF_THE_PEAK = "attention_efficiency", "attention_backward_efficiency", "batched_efficiency"
-_LATENCIES = "node_latency_s", "network_latency_s"
 
 
-def _times(value, factor):
-    """An optional value of a system, times a factor."""
-    return value if value is None else value * factor
-
-
-def _changed(block, names, factor):
-    """An optional block of a system, with some of its values multiplied by a factor."""
-    return block and replace(block, **{name: _times(getattr(block, name), factor) for name in names})
+def _scaled(block, **factors):
+    """A system, or a block of it, with some of its values multiplied; what is open stays open."""
+    values = {name: getattr(block, name) and getattr(block, name) * factor for name, factor in factors.items() if block}
+    return block._replace(**values) if isinstance(block, Link) else block and replace(block, **values)
 
 
 def as_changes(changes, in_seconds=False):

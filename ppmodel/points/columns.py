@@ -32,13 +32,8 @@ class Column(NamedTuple):
     group: str
 
 
-def _columns(group, *entries):
-    return [Column(*entry, group) for entry in entries]
-
-
-COLUMNS = (
-    *_columns(
-        "schedule",
+_GROUPS = {
+    "schedule": (
         ("schedule", str, "", "schedule", "name of the schedule"),
         ("options", str, "", "options", "its options, as in chunks=2"),
         ("label", str, "", "schedule", "its name in figures, options included"),
@@ -47,21 +42,18 @@ COLUMNS = (
         ("p2p", str, "", "transfers", "what a transfer occupies"),
         ("allreduce", str, "", "all-reduce", "what the gradient all-reduce of replicated stages does"),
     ),
-    *_columns(
-        "system",
+    "system": (
         ("system", str, "", "system", "the cluster"),
         ("model", str, "", "model", "the model"),
         ("framework", str, "", "framework", "the training framework; empty if it is part of a fitted system"),
     ),
-    *_columns(
-        "noise",
+    "noise": (
         ("jitter", float, "", "jitter", "standard deviation of the logarithm of an operation's time"),
         ("straggling", float, "", "straggling", "probability that a rank is slow"),
         ("slowdown", float, "", "slowdown", "time of an operation on a slow rank over that on another"),
         ("seed", int, "", "seed", "seed of the noisy run"),
     ),
-    *_columns(
-        "seconds",
+    "seconds": (
         ("forward", float, "s", "F", "forward of one microbatch on 1/S of the model"),
         ("backward", float, "s", "Bw", "its backward"),
         ("input_grad", float, "s", "I", "its gradient of the input"),
@@ -72,15 +64,13 @@ COLUMNS = (
         ("reduction", float, "s", "R", "gradient all-reduce of 1/S of the model"),
         ("optimizer", float, "s", "O", "optimizer step of 1/S of the model"),
     ),
-    *_columns("links", ("links", str, "", "links", "the links that differ from the others, with delays in seconds")),
-    *_columns("change", ("change", str, "", "change", "what is changed of the system and its costs")),
-    *_columns(
-        "layout",
+    "links": (("links", str, "", "links", "the links that differ from the others, with delays in seconds"),),
+    "change": (("change", str, "", "change", "what is changed of the system and its costs"),),
+    "layout": (
         ("layout", str, "", "layout", "name of the layout; empty if any of its values was overridden"),
         *((name, option.type, "", name, option.help) for name, option in layout_options(column=True)),
     ),
-    *_columns(
-        "result",
+    "result": (
         ("makespan_s", float, "s", "time", "from the first operation's start to the last one's end"),
         ("busy_s", float, "s", "computing", "computing time, summed over ranks"),
         ("idle_ratio", float, "", "idle", "idle time over total time, of all ranks"),
@@ -97,8 +87,7 @@ COLUMNS = (
         ("slowest_over_mean", float, "", "unevenness", "the longest computing time of a rank over the mean"),
         ("nics_shared", bool, "", "shared NICs", "whether transfers queue at shared NICs"),
     ),
-    *_columns(
-        "iteration",
+    "iteration": (
         ("iteration_s", float, "s", "iteration", "the whole iteration, with gradient reduction and optimizer"),
         ("fastest_s", float, "s", "from", "the least of nine of ten measured runs that were predicted to take as long"),
         ("slowest_s", float, "s", "to", "the most of nine of ten measured runs that were predicted to take as long"),
@@ -127,12 +116,12 @@ COLUMNS = (
         ("fit", str, "", "fit", "the same with a margin: fits, tight, may not fit, does not fit"),
         ("stage_layers", str, "", "layers", "of each stage, for Megatron-LM's --pipeline-model-parallel-layout"),
     ),
-    *_columns(
-        "remark",
+    "remark": (
         ("ordered_for", str, "", "ordered for", "the times and the held fraction that an order was searched for"),
         ("refused", str, "", "refused", "why the combination is not defined; its numbers are then empty"),
     ),
-)  # fmt: skip
+}  # fmt: skip
+COLUMNS = tuple(Column(*entry, group) for group, entries in _GROUPS.items() for entry in entries)
 """Every column, in the order in which frames have them."""
 
 

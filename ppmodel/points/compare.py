@@ -106,7 +106,7 @@ def simulate(
     )  # fmt: skip
     point.require_effect()
     run = point.run()
-    warn_without_effect([point], _names({"layout": layout, "links": links} | given))
+    warn_without_effect([point], {"layout": layout, "links": links} | given)
     return run
 
 
@@ -221,15 +221,8 @@ def compared(*arguments, **given):
     grid = resolve(*arguments, **given)
     points = grid.points()
     rows = rows_of(points)
-    warn_without_effect(points, _names(given), rows, level=4)
+    warn_without_effect(points, given, rows, level=4)
     return columns_of(grid), rows
-
-
-def _names(given):
-    """What a caller gave by name, in a layout's dictionary, too."""
-    layout = given.get("layout")
-    names = {name for name, value in given.items() if value is not None}
-    return {"p2p", "allreduce", *names, *(layout if isinstance(layout, dict) else ())}
 
 
 def columns_of(grid):

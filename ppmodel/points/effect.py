@@ -55,13 +55,15 @@ class NoEffectWarning(UserWarning):
         return f"{self.field} = {value}: {lacking} here; leave it out"
 
 
-def warn_without_effect(points, names, rows=None, level=3):
+def warn_without_effect(points, given, rows=None, level=3):
     """Warn of each option without which all rows would be the same.
 
     Parameters
     ----------
-    points, names, rows
+    points, rows
         As in `without_effect`.
+    given : dict of str to object
+        What the caller gave by name, also in a layout's dictionary; None is not given.
     level : int
         As in `warnings.warn`: whose line is named.
 
@@ -80,7 +82,9 @@ def warn_without_effect(points, names, rows=None, level=3):
     >>> [warning.message.field for warning in caught]
     ['context_exchange']
     """
-    for name, value in without_effect(points, names, rows):
+    layout = given.get("layout")
+    names = {name for name, value in given.items() if value is not None} | {"p2p", "allreduce"}
+    for name, value in without_effect(points, names.union(layout if isinstance(layout, dict) else ()), rows):
         warnings.warn(NoEffectWarning(name, value), stacklevel=level)
 
 
@@ -102,8 +106,13 @@ def without_effect(points, names, rows=None):
         Their names and values.
     """
     defined = [place for place in range(len(points)) if rows is None or rows[place]["refused"] is None]
-    links = _idle_links([points[place] for place in defined]) if "links" in names else []
-    idle, was_tried = _changed(points, names), False
+    links = idle_links([points[place] for place in defined]) if "links" in names else []
+    idle, was_tried = {}, False  # options with one value in all points, which is not the default of each
+    for name in sorted(_DEFAULTS.keys() & set(names)):
+        place = _SEMANTICS.get(name)
+        values = {getattr(point.layout, name) if place is None else point.semantics[place] for point in points}
+        if len(values) == 1 and any(_default(point, name) not in values for point in points):
+            idle[name] = values.pop()
     for count in (_FEWEST, _MOST) if idle and defined else ():  # nearly every option shows at once what it does
         places = sorted({defined[max(place * len(defined) // count, 1) - 1] for place in range(1, count + 1)})
         tried = [points[place] for place in places]
@@ -116,22 +125,14 @@ def without_effect(points, names, rows=None):
         without = rows_of([_without(point, name) for name, point, _ in trials])
         for (name, _, row), other in zip(trials, without, strict=True):
             columns = ("peak_memory_bytes",) if name in _OF_MEMORY else _ANSWER
-            if name in idle and any(_differ(row.get(column), other.get(column)) for column in columns):
-                del idle[name]
+            for number, trial in ((row.get(column), other.get(column)) for column in columns):
+                are_numbers = isinstance(number, float) and isinstance(trial, float)
+                if number != trial and not (are_numbers and isclose(number, trial)):
+                    idle.pop(name, None)
     return [("links", link) for link in links] + ([*idle.items()] if was_tried else [])
 
 
-def _changed(points, names):
-    """The options that have one value in all points, which is not the default of each; with their values."""
-    changed = {}
-    for name in sorted(_DEFAULTS.keys() & set(names)):
-        values = {_value(point, name) for point in points}
-        if len(values) == 1 and any(_default(point, name) not in values for point in points):
-            changed[name] = values.pop()
-    return changed
-
-
-def _idle_links(points):
+def idle_links(points):
     """The links that no message of the points' tables crosses, as text."""
     crossed = set()
     for point in points:
@@ -150,12 +151,8 @@ def warn_of_links(points):
     NoEffectWarning
         For each.
     """
-    for link in _idle_links(points):
+    for link in idle_links(points):
         warnings.warn(NoEffectWarning("links", link), stacklevel=4)
-
-
-def _value(point, name):
-    return point.semantics[_SEMANTICS[name]] if name in _SEMANTICS else getattr(point.layout, name)
 
 
 def _default(point, name):
@@ -170,8 +167,3 @@ def _without(point, name):
         semantics[_SEMANTICS[name]] = default
         return replace(point, semantics=tuple(semantics))
     return replace(point, layout=replace(point.layout, **{name: default}).under(point.system.framework))
-
-
-def _differ(value, other):
-    are_numbers = isinstance(value, float) and isinstance(other, float)
-    return not isclose(value, other, rel_tol=1e-9) if are_numbers else value != other

@@ -148,13 +148,15 @@ class Grid:
         shared["links_are_column"] = self.links_are_column
         if self.seconds:
             costs = [{"seconds": seconds, "change": change} for seconds, change in product(self.seconds, self.changes)]
-        else:
-            costs = [
-                {"system": system, "model": _model_of(model, layout, system), "change": change}
-                | ({} if layout is None else {"layout": layout.under(system.framework)})
-                for system, model, change in product(self.systems, self.models, self.changes)
-            ]
-        return [Point(case, size, semantics, **(shared | entry)) for entry in costs]
+            return [Point(case, size, semantics, **shared, **entry) for entry in costs]
+        points = []
+        for system, model, change in product(self.systems, self.models, self.changes):
+            model = system.framework.model(model)
+            if layout is not None:
+                shared["layout"] = layout.under(system.framework)
+                model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
+            points.append(Point(case, size, semantics, model=model, system=system, change=change, **shared))
+        return points
 
     def points(self):
         """All points, in order.
@@ -204,11 +206,13 @@ def resolve(
         layouts = tuple(as_layouts(layout, values, ranks))
     in_seconds = model is None and system is None
     networks = links if isinstance(links, list) else [links]
-    systems = (
-        ()
-        if system is None
-        else tuple(entry.with_links(network) for entry in _systems(system, framework) for network in networks)
-    )
+    systems = ()
+    if system is not None:
+        from ppmodel.specs import with_framework
+
+        pairs = product(listed(framework), [as_system(entry) for entry in listed(system)])
+        systems = [with_framework(entry, name) for name, entry in pairs]
+        systems = tuple(entry.with_links(network) for entry in systems for network in networks)
     p2p, allreduce = transfers_of(systems) if p2p is None else listed(p2p), listed(allreduce)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
@@ -245,20 +249,6 @@ def resolve(
         if value is None:
             raise CostError(name, None, "is missing", "give model and system, or seconds")
     return Grid(*shared, systems=systems, models=tuple(map(as_model, listed(model))), layouts=layouts, **changed)
-
-
-def _model_of(model, layout, system):
-    """The model with the framework's bytes per parameter and, if the layout says so, its own length of sequences."""
-    model = system.framework.model(model)
-    return model if layout is None or layout.sequence is None else replace(model, sequence=layout.sequence)
-
-
-def _systems(system, framework):
-    """The systems under each framework."""
-    from ppmodel.specs import with_framework
-
-    systems = [as_system(entry) for entry in listed(system)]
-    return tuple(with_framework(entry, each) for each, entry in product(listed(framework), systems))
 
 
 def transfers_of(systems):
@@ -315,17 +305,15 @@ def _seconds_and_layout(given, cases):
 
     for name, value in given.items():
         if name not in layout_keywords():
-            raise CostError(name, value, "is not known here", _remedy(name, value, cases, layout_keywords()))
+            arguments = ("pp", "microbatches", "model", "system", "layout", "links", "p2p", "allreduce", "changes")
+            remedy = did_you_mean(name, (*SECONDS, *arguments, *layout_keywords()))
+            for case in cases:
+                if name in case.known_options:
+                    remedy = f'write ("{case.name}", {{"{name}": {plain(value)!r}}})'
+                    break
+            remedy = remedy or f"give {', '.join(SECONDS)}, or model and system"
+            raise CostError(name, value, "is not known here", remedy)
     return seconds, given
-
-
-def _remedy(name, value, cases, keywords):
-    """What to write instead of an unknown keyword."""
-    for case in cases:
-        if name in case.known_options:
-            return f'write ("{case.name}", {{"{name}": {plain(value)!r}}})'
-    named = ("pp", "microbatches", "model", "system", "layout", "links", "p2p", "allreduce", "changes")
-    return did_you_mean(name, (*SECONDS, *named, *keywords)) or f"give {', '.join(SECONDS)}, or model and system"
 
 
 def as_model(model):

@@ -65,27 +65,25 @@ def launch(point, launcher):
     for field, rules in launcher.fields.items():
         rule = next((rule for rule in rules if rule.holds(values)), None)
         if rule is not None and rule.write is not None:
-            arguments += [_argument(text, values, field, launcher) for text in rule.write]
+            for text in rule.write:
+                try:
+                    argument = Template(text).substitute(values)
+                    if launcher.form == "json" and not argument[:1].isupper():
+                        json.loads(argument.partition("=")[2])
+                except (KeyError, ValueError):  # no field, a lone $, or no JSON
+                    argument = ""
+                if not argument:
+                    rule = "must be an argument with the values of fields"
+                    rule += ", and JSON behind =" * (launcher.form == "json")
+                    remedy = "write, for example, --size $tp, or section.size=$tp"
+                    raise SpecificationError(f"fields.{field}.write", text, rule, remedy)
+                arguments.append(argument)
         else:
             without[field] = values[field], "" if rule is None else rule.lacks
     without |= {
         field: (values[field], "") for field in usual if field not in launcher.fields and values[field] != usual[field]
     }
     return Launch(arguments, without)
-
-
-def _argument(text, values, field, launcher):
-    """An argument with its values; what a launcher's file has in place of one is refused."""
-    try:
-        argument = Template(text).substitute(values)
-        if launcher.form == "json" and not argument[:1].isupper():
-            json.loads(argument.partition("=")[2])
-        if argument:
-            return argument
-    except (KeyError, ValueError):  # no field, a lone $, or no JSON
-        pass
-    rule = "must be an argument with the values of fields" + (", and JSON behind =" * (launcher.form == "json"))
-    raise SpecificationError(f"fields.{field}.write", text, rule, "write, for example, --size $tp, or section.size=$tp")
 
 
 def launch_values(point):
@@ -116,23 +114,17 @@ def launch_values(point):
     layout, table, case = point.complete_layout, point.table, point.case
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     layers = layers_text(point.costs.stages, layer_work(point.model, layout.microbatch_size, layout))
-    return {name: getattr(layout, name) for name, _ in layout_options()} | _division(layers) | {
-        "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
-        "experts": point.model.experts is not None, "latent": point.model.latent_attention is not None,
-        "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
-        "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
-        "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
-    }  # fmt: skip
-
-
-def _division(layers):
-    """What a layout string says of how blocks are divided among stages."""
     stages = parse_layers(layers)
     blocks = [stage.blocks for stage in stages]
     most = max(blocks)
     usual = stages[0].embedding and not any(stage.losses for stage in stages[:-1])
     ends = "even" if usual and most == min(blocks) else "ends"
-    return {
+    return {name: getattr(layout, name) for name, _ in layout_options()} | {
         "layers": layers, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
+        "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
+        "experts": point.model.experts is not None, "latent": point.model.latent_attention is not None,
+        "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
+        "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
+        "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
     }  # fmt: skip

@@ -72,7 +72,14 @@ def ordered_case(point):
     table, texts = built(case, *point.size), {}
     costs = point.with_network().costs_of(table)
     if "times" in missing:
-        texts["times"] = _times(case, table, costs)
+        seconds = costs.compute_s.mean(axis=1)[[OpKind.F, OpKind.I, OpKind.W]]
+        transfer_s = (costs.occupancy_s + costs.latency_s)[OpKind.F].mean() * table.pieces_per_unit
+        if not (seconds.all() and max(*seconds, transfer_s) < _FARTHEST * seconds.min()):
+            rule = f"leave nothing to search an order of {case.name} for, if one is 0 or far above the others"
+            field = "times of forward and halves of the backward, and of a transfer"
+            value = ", ".join(f"{time_s:.4g}" for time_s in (*seconds, transfer_s))
+            raise CostError(field, value, rule, "set the option times")
+        texts["times"] = ":".join(f"{time_s / seconds[0]:.4g}" for time_s in (*seconds, transfer_s))
     if "held" in missing and point.model is not None:
         kept, share = activation_bytes(costs.stages)
         total = kept.sum()
@@ -85,18 +92,6 @@ def prepare_search(points):
     searches = [point for point in points if open_options(point.case) and all(type(n) is int for n in point.size)]
     if searches:
         prepare(_SEARCH * sum(point.size[0] * point.size[1] for point in searches))
-
-
-def _times(case, table, costs):
-    """Forward, halves of the backward and transfer, as ``F:I:W:C``."""
-    seconds = costs.compute_s.mean(axis=1)[[OpKind.F, OpKind.I, OpKind.W]]
-    transfer = (costs.occupancy_s + costs.latency_s)[OpKind.F].mean() * table.pieces_per_unit
-    if not (seconds.all() and max(*seconds, transfer) < _FARTHEST * seconds.min()):
-        rule = f"leave nothing to search an order of {case.name} for, if one is 0 or far above the others"
-        field = "times of forward and halves of the backward, and of a transfer"
-        value = ", ".join(f"{time_s:.4g}" for time_s in (*seconds, transfer))
-        raise CostError(field, value, rule, "set the option times")
-    return ":".join(f"{time_s / seconds[0]:.4g}" for time_s in (*seconds, transfer))
 
 
 def ordered_for(point):
