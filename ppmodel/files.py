@@ -178,16 +178,6 @@ def _is_stream(path):
     return path.is_relative_to("/dev") or path.is_relative_to("/proc")
 
 
-def _add_to_stream(path, content):
-    """Write to a stream; to our own through its own descriptor, so that nothing is written over."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        stream.flush()
-    status = os.stat(path)
-    ours = [number for number in (1, 2) if _is_same(number, status)]
-    with open(os.dup(ours[0]) if ours else path, "ab") as file:
-        file.write(content)
-
-
 def _is_same(number, status):
     try:
         return os.path.samestat(os.fstat(number), status)
@@ -215,7 +205,12 @@ def write_whole(path, content, field):
     content = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         if _is_stream(path):
-            _add_to_stream(path, content)
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+            status = os.stat(path)  # our own is written to through its own descriptor: nothing is written over
+            ours = [number for number in (1, 2) if _is_same(number, status)]
+            with open(os.dup(ours[0]) if ours else path, "ab") as file:
+                file.write(content)
             return
     except OSError as error:
         raise PPModelError(field, path, f"cannot be written ({error.strerror})", "name another file") from None

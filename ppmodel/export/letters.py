@@ -50,27 +50,22 @@ def convention(comment, lines):
     ('zero-bubble', 'pytorch')
     """
     if comment is not None:
-        return _named(*comment)
+        number, value = comment
+        pairs = [part.split(maxsplit=1) for part in value.partition(";")[0].split(",")]
+        stated = [pair for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")]
+        for name, meanings in MEANINGS.items():
+            agrees = stated and all(meanings.get(letter) == meaning.strip() for letter, meaning in stated)
+            if value == name or (agrees and value not in MEANINGS):
+                return name
+        rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or give the meaning of each letter in one of them"
+        remedy = "write, for example, # letters: B input gradient, W weight gradient, BW full backward"
+        raise TableError("letters", value, rule, remedy, where=number)
     used = {letter: number for number, line in reversed(lines) for letter in _USED.findall(line)}  # first lines
     if {"I", "BW"} <= used.keys():
         rule = "mix two conventions: with I, B is a full backward; with BW, B is an input gradient"
         remedy = f"use one, and name it in a comment: # letters: {PYTORCH}, or # letters: {ZERO_BUBBLE}"
         raise TableError("letters", "I and BW", rule, remedy, where=max(used["I"], used["BW"]))
     return ZERO_BUBBLE if "BW" in used or ("W" in used and "I" not in used) else PYTORCH
-
-
-def _named(number, value):
-    """The convention that a comment names, or with which all its letters agree."""
-    if value in MEANINGS:
-        return value
-    pairs = [part.split(maxsplit=1) for part in value.partition(";")[0].split(",")]
-    stated = [pair for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")]
-    for name, meanings in MEANINGS.items():
-        if stated and all(meanings.get(letter) == meaning.strip() for letter, meaning in stated):
-            return name
-    rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or give the meaning of each letter in one of them"
-    remedy = "write, for example, # letters: B input gradient, W weight gradient, BW full backward"
-    raise TableError("letters", value, rule, remedy, where=number)
 
 
 def read_operation(text, letters):

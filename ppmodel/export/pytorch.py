@@ -182,16 +182,9 @@ def check_extras(schedule, extras):
         home = schedule.placement[0, extra.stage]
         if home != extra.rank:
             _refuse(extra, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to the row of {home}")
-    if transfers := [extra for extra in extras if extra.is_transfer]:
-        _check_transfers(schedule, transfers)
-
-
-def _refuse(extra, rule, remedy):
-    raise TableError(extra.field, extra, rule, remedy, where=extra.where)
-
-
-def _check_transfers(schedule, transfers):
-    """Compare the transfers in a file with those that follow from its table."""
+    transfers = [extra for extra in extras if extra.is_transfer]
+    if not transfers:
+        return
     operation_of = {}  # by word, stage and microbatch, the operation that sends the data or needs it
     for consumer in np.flatnonzero(schedule.dependencies.remote).tolist():
         way = "F" if schedule.kind[consumer] == OpKind.F else "B"
@@ -215,3 +208,7 @@ def _check_transfers(schedule, transfers):
         rule = "is missing: a table has all transfers between its ranks, or none"
         remedy = "add it, or delete every SEND and RECV"
         raise TableError(f"rank {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
+
+
+def _refuse(extra, rule, remedy):
+    raise TableError(extra.field, extra, rule, remedy, where=extra.where)

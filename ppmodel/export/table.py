@@ -323,20 +323,16 @@ def _sizes(notes):
     sizes = {}
     for key in [key for key in _SIZES if key in notes]:
         number, value = notes[key]
+        is_share = key == "stage_shares"
         try:
-            size = np.array(value.split(), float) if key == "stage_shares" else _count(value)
+            size = np.array(value.split(), float)
         except ValueError:
-            size = 0
-        if not np.size(size) or not (0 < np.min(size) <= np.max(size) < np.inf):
+            size = np.zeros(1)
+        is_written = is_share or re.fullmatch(r"[0-9]{1,9}", value)
+        if not (size.size and 0 < size.min() <= size.max() < np.inf and is_written):
             raise TableError(key, value, "must be a positive number", "fix the comment", where=number)
-        sizes[_SIZES[key]] = size
+        sizes[_SIZES[key]] = size if is_share else int(value)
     return sizes
-
-
-def _count(text):
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise ValueError
-    return int(text)
 
 
 def _check_slots(schedule, begin, end):

@@ -138,13 +138,9 @@ def probability_faster(one_s, other_s, confidence=0.95):
     require_within("confidence", confidence, np.nextafter(0, 1), np.nextafter(1, 0), rule, "write, for example, 0.95")
     tie = np.isclose(one, other, rtol=TIE, atol=0)
     probability = float(np.where(tie, 0.5, one < other).mean())
-    return Comparison(probability, *_wilson(probability, one.size, confidence))
-
-
-def _wilson(share, size, confidence):
-    """The fractions that are within z of their own standard errors from the observed one."""
-    z = -NormalDist().inv_cdf((1 - confidence) / 2)  # this tail does not round to 1
-    middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
-    half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
-    low, high = float(middle - half), float(middle + half)
-    return max(0.0, min(low, share)), min(1.0, max(high, share))  # rounding must not leave the share outside
+    # Wilson's: the fractions that are within z of their own standard errors from the observed one
+    z, size = -NormalDist().inv_cdf((1 - confidence) / 2), one.size  # this tail does not round to 1
+    middle = (probability + z**2 / (2 * size)) / (1 + z**2 / size)
+    half = z / (1 + z**2 / size) * np.sqrt(probability * (1 - probability) / size + z**2 / (4 * size**2))
+    low, high = float(middle - half), float(middle + half)  # rounding must not leave the observed one outside
+    return Comparison(probability, max(0.0, min(low, probability)), min(1.0, max(high, probability)))

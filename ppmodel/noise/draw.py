@@ -70,19 +70,16 @@ class Noise:
     slow_ranks: tuple = ()
 
     def __post_init__(self):
-        self._check_ranks()
-        rule = f"must be finite, at least 0 and at most {MAX_JITTER:g}"
-        require_within("jitter", self.jitter, 0, MAX_JITTER, rule, "write, for example, 0.1, for ten percent")
-        require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write, for example, 0.01")
-        rule = f"must be finite, at least 1 and at most {MAX_SLOWDOWN:.0f}"
-        require_within("slowdown", self.slowdown, 1, MAX_SLOWDOWN, rule, "write, for example, 1.5")
-
-    def _check_ranks(self):
         ranks = self.slow_ranks
         if not (isinstance(ranks, list | tuple | range) and all(_is_count(rank) for rank in ranks)):
             rule = "must be a list of whole numbers of at least 0"
             raise PPModelError("slow_ranks", ranks, rule, "count ranks from 0, for example [0, 3]")
         object.__setattr__(self, "slow_ranks", tuple(ranks))
+        rule = f"must be finite, at least 0 and at most {MAX_JITTER:g}"
+        require_within("jitter", self.jitter, 0, MAX_JITTER, rule, "write, for example, 0.1, for ten percent")
+        require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write, for example, 0.01")
+        rule = f"must be finite, at least 1 and at most {MAX_SLOWDOWN:.0f}"
+        require_within("slowdown", self.slowdown, 1, MAX_SLOWDOWN, rule, "write, for example, 1.5")
 
 
 def require_within(field, value, low, high, rule, remedy):
@@ -162,27 +159,25 @@ def operation_factors(schedule, noise, seed):
     >>> operation_factors(build("gpipe", 2, 1), Noise(slowdown=1.5, slow_ranks=(1,)), seed=0)
     array([1. , 1. , 1.5, 1.5])
     """
-    return _factors(schedule, noise, seed, _checksum(schedule))
-
-
-def _factors(schedule, noise, seed, table):
-    slow = slow_ranks(noise, schedule.num_ranks, seed)
-    factors = np.where(slow, noise.slowdown, 1.0)[schedule.rank]
-    if noise.jitter:
-        logs = noise.jitter * _generator(seed, _JITTER, table).standard_normal(schedule.num_operations)
-        factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
-    factors[schedule.kind == OpKind.R] = 1.0  # collectives are exempt; optimizer steps are not
-    return factors
+    return next(_drawn(schedule, noise, [seed]))
 
 
 def _generator(seed, *key):
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=key))
 
 
-def _checksum(schedule):
-    """A checksum of the operations and their order, the same on every machine."""
+def _drawn(schedule, noise, seeds):
+    """Yield the factors of each run in turn."""
     columns = ("kind", "stage", "microbatch", "replica", "joined", "rank_start")
-    return crc32(b"".join(getattr(schedule, column).astype("<i8").tobytes() for column in columns))
+    table = crc32(b"".join(getattr(schedule, column).astype("<i8").tobytes() for column in columns))
+    for seed in seeds:
+        slow = slow_ranks(noise, schedule.num_ranks, seed)
+        factors = np.where(slow, noise.slowdown, 1.0)[schedule.rank]
+        if noise.jitter:
+            logs = noise.jitter * _generator(seed, _JITTER, table).standard_normal(schedule.num_operations)
+            factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
+        factors[schedule.kind == OpKind.R] = 1.0  # collectives are exempt; optimizer steps are not
+        yield factors
 
 
 def noisy_makespans(graph, costs, noise, seeds):
@@ -262,12 +257,6 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
     for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
         spans[:, run] = [run_graph(graph, costs, factors).makespan_s for costs in many_costs]
     return spans
-
-
-def _drawn(schedule, noise, seeds):
-    """Yield the factors of each run in turn."""
-    table = _checksum(schedule)
-    return (_factors(schedule, noise, seed, table) for seed in seeds)
 
 
 class Runs(NamedTuple):

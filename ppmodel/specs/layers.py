@@ -68,7 +68,13 @@ def parse_layers(text):
     >>> len(stages), sum(stage.blocks for stage in stages), stages[30].mtp, stages[31].losses
     (32, 61, 1, 2)
     """
-    flat = _unrolled(text)
+    flat = text.replace(",", "")
+    for pattern in _REPEATED:  # bracketed ones first, innermost first
+        while repeated := pattern.search(flat):
+            times = int(repeated[2]) if len(repeated[2]) < len(str(_MOST_LAYERS)) else _MOST_LAYERS
+            if len(repeated[1]) * times + len(flat) > _MOST_LAYERS:
+                raise SpecificationError("layers", text, f"has more than {_MOST_LAYERS} layers", _REMEDY)
+            flat = flat[: repeated.start()] + repeated[1] * times + flat[repeated.end() :]
     layers, stages = flat.replace("|", ""), flat.split("|")
     mtp, losses = layers.count("m"), layers.count("L")
     for holds, rule in (
@@ -111,15 +117,3 @@ def format_layers(stages):
     *others, last = map(str, stages)
     runs = [(text, len(list(run))) for text, run in groupby(others)]
     return "".join(f"({text}|)*{count}" if count > 1 else f"{text}|" for text, count in runs) + last
-
-
-def _unrolled(text):
-    """The text with commas removed and repetitions expanded, bracketed ones first, innermost first."""
-    flat = text.replace(",", "")
-    for pattern in _REPEATED:
-        while repeated := pattern.search(flat):
-            times = int(repeated[2]) if len(repeated[2]) < len(str(_MOST_LAYERS)) else _MOST_LAYERS
-            if len(repeated[1]) * times + len(flat) > _MOST_LAYERS:
-                raise SpecificationError("layers", text, f"has more than {_MOST_LAYERS} layers", _REMEDY)
-            flat = flat[: repeated.start()] + repeated[1] * times + flat[repeated.end() :]
-    return flat

@@ -209,7 +209,18 @@ class LayoutSpec:
             option = dict(layout_options())[name]
             self._refuse(name, option.rule, option.remedy.format(name=name))
         self._require_layers()
-        self._require_sizes()
+        gpus, experts = self.replica_gpus * self.dp, self.expert_tp * self.ep
+        if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
+            product = " x ".join(
+                f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
+            )
+            self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
+        if self.rank_gpus % experts:
+            rule = f"must divide tp x cp x dp / etp ({self.tp} x {self.cp} x {self.dp} / {self.expert_tp})"
+            self._refuse("ep", rule, "choose a divisor, a smaller etp, or a larger dp")
+        if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
+            rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
+            self._refuse("global_batch", rule, "choose another global_batch, dp or microbatch_size")
 
     def _refuse(self, name, rule, remedy):
         value = getattr(self, name)
@@ -229,21 +240,6 @@ class LayoutSpec:
             rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
             self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
         self.__dict__["layers"] = counts
-
-    def _require_sizes(self):
-        """Refuse numbers that contradict each other."""
-        gpus, experts = self.replica_gpus * self.dp, self.expert_tp * self.ep
-        if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
-            product = " x ".join(
-                f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
-            )
-            self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
-        if self.rank_gpus % experts:
-            rule = f"must divide tp x cp x dp / etp ({self.tp} x {self.cp} x {self.dp} / {self.expert_tp})"
-            self._refuse("ep", rule, "choose a divisor, a smaller etp, or a larger dp")
-        if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
-            rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
-            self._refuse("global_batch", rule, "choose another global_batch, dp or microbatch_size")
 
     @property
     def text(self) -> str:

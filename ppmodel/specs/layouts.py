@@ -41,15 +41,21 @@ def as_layouts(layout=None, keywords=None, pp=None):
     >>> as_layouts()
     [None]
     """
-    given = {name: _values(name, value) for name, value in (keywords or {}).items() if value is not None}
-    for name in given:
+    given = {}
+    for name, value in (keywords or {}).items():
+        if value is None:
+            continue
+        values, value = listed(value), plain(value)
+        if not values:
+            raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
         if name not in layout_keywords():
-            raise _unknown(name, keywords[name], layout_keywords())
-    layouts = listed(layout)
+            raise _unknown(name, value, layout_keywords())
+        is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
+        given[name] = [values] if is_division else values
     if layout is None and not given:
         return [None]
     resolved = []
-    for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in layouts):
+    for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in listed(layout)):
         stated = base.get("pp") if isinstance(base, dict) else base.pp
         several = given if None in (pp, stated) else given | {"pp": listed(pp)}
         resolved += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
@@ -141,15 +147,6 @@ def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
         where = place_in(specification_path(name, "layouts"), "gpus")
         raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
     return layout
-
-
-def _values(name, value):
-    """The values of a keyword as a list, possibly with a single entry."""
-    values, value = listed(value), plain(value)
-    if not values:
-        raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
-    is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
-    return [values] if is_division else values
 
 
 def _unknown(name, value, names):

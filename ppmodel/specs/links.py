@@ -92,7 +92,14 @@ def as_links(given: object) -> tuple[Link, ...]:
     True
     """
     if isinstance(given, str):
-        given = [_of_text(text) for text in given.split() or [given]]
+        edges = []
+        for text in given.split() or [given]:
+            edge, _, values = text.partition(":")
+            pairs = [value.partition("=")[::2] for value in values.split(",") if value]
+            if len(dict(pairs)) < len(pairs):
+                raise _refused(text, "gives a value twice", "leave out one of the two")
+            edges.append((edge, dict(pairs)))
+        given = edges
     elif isinstance(given, dict):
         given = given.items()
     elif given is None:
@@ -112,15 +119,6 @@ def as_links(given: object) -> tuple[Link, ...]:
     return tuple(sorted(links, key=lambda link: link[:3]))
 
 
-def _of_text(text):
-    """The pair of ranks and the values in ``0-1:delay=60ms,bandwidth=10GB/s``."""
-    edge, _, values = text.partition(":")
-    pairs = [value.partition("=")[::2] for value in values.split(",") if value]
-    if len(dict(pairs)) < len(pairs):
-        raise _refused(text, "gives a value twice", "leave out one of the two")
-    return edge, dict(pairs)
-
-
 def _link(edge, values):
     """The `Link` of a pair of ranks, and of what a file or a caller says about it."""
     match = _EDGE.fullmatch(edge) if isinstance(edge, str) else None
@@ -131,17 +129,14 @@ def _link(edge, values):
         rule = "must have a delay, a bandwidth or both, and nothing else"
         raise _refused(f"{edge}: {values}", rule, f"write, for example, {edge}:delay=60ms")
     ranks, both_ways = [int(match[1]), int(match[3])], match[2] == "-"
-    read = {name: _value(edge, name, value) for name, value in values.items()}
-    return Link(*(sorted(ranks) if both_ways else ranks), both_ways, read.get("delay", 0.0), read.get("bandwidth"))
-
-
-def _value(edge, name, value):
-    """A delay or a bandwidth in SI units; a number alone is in seconds."""
-    units, rule, example = _RULES[name]
-    number = float(value) if name == "delay" and is_number(value) else parse_quantity(value, units)
-    if number is None or not (0 <= number <= _LARGEST and (number > 0 or name == "delay")):
-        raise _refused(f"{edge}:{name}={value}", rule, f"write, for example, {edge}:{name}={example}")
-    return number
+    si = {}
+    for name, value in values.items():
+        units, rule, example = _RULES[name]
+        number = float(value) if name == "delay" and is_number(value) else parse_quantity(value, units)
+        if number is None or not (0 <= number <= _LARGEST and (number > 0 or name == "delay")):
+            raise _refused(f"{edge}:{name}={value}", rule, f"write, for example, {edge}:{name}={example}")
+        si[name] = number
+    return Link(*(sorted(ranks) if both_ways else ranks), both_ways, si.get("delay", 0.0), si.get("bandwidth"))
 
 
 def _refused(value, rule, remedy):

@@ -108,32 +108,17 @@ class Sweep(Grid):
         if not self.without_effect:
             others.add("without_effect")
         names = [field.name for field in fields(self) if field.name not in others]
-        values = {name: [_plain(entry) for entry in getattr(self, name)] for name in names}
+
+        def kept(entries):  # what rows do not depend on, such as sources, is left out
+            return {key: value for key, value in entries if key not in _NOT_IN_ROWS}
+
+        values = {
+            name: [asdict(entry, dict_factory=kept) if is_dataclass(entry) else entry for entry in getattr(self, name)]
+            for name in names
+        }
         values["cases"] = [{"schedule": case.name, **dict(case.options)} for case in self.cases]
         values["seeds"] = [[seeds[0], seeds[-1]] for seeds in self.seeds]
         return values
-
-
-def _plain(entry):
-    """A list's entry without types; what rows do not depend on, such as sources, is left out."""
-    if not is_dataclass(entry):
-        return entry
-    return asdict(entry, dict_factory=lambda values: {key: value for key, value in values if key not in _NOT_IN_ROWS})
-
-
-def _graph_work(sweep):
-    """Estimated nanoseconds of each graph: building, compiling, then every row."""
-    noisy = _NOISY_OPERATION_NS if sweep.noises else _ROW_OPERATION_NS
-    chunks = []
-    for case in sweep.cases:
-        options = {name: option.default for name, option in case.known_options.items()} | dict(case.options)
-        by_options = options.get("chunks", 1) * 2 * options.get("waves", 0.5)
-        chunks.append(case.source.chunks_per_rank if case.source is not None else by_options)
-    sizes = [np.outer(*sweep.sizes(sweep.cases[0], layout)) for layout in sweep.layouts]
-    operations = 2.0 * np.multiply.outer(chunks, sizes)
-    operations = np.where(operations <= _LARGEST_TABLE, operations, 0).astype(np.int64)  # too large: refused
-    work = _GRAPH_NS + _OPERATION_NS * operations + sweep.rows_per_graph * (_ROW_NS + noisy * operations)
-    return np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))
 
 
 def chunk_bounds(sweep):
@@ -160,7 +145,18 @@ def chunk_bounds(sweep):
     >>> int(bounds[0]), int(bounds[-1]) == sweep.num_rows
     (0, True)
     """
-    work, rows = _graph_work(sweep), sweep.rows_per_graph
+    chunks, rows = [], sweep.rows_per_graph
+    for case in sweep.cases:
+        options = {name: option.default for name, option in case.known_options.items()} | dict(case.options)
+        by_options = options.get("chunks", 1) * 2 * options.get("waves", 0.5)
+        chunks.append(case.source.chunks_per_rank if case.source is not None else by_options)
+    sizes = [np.outer(*sweep.sizes(sweep.cases[0], layout)) for layout in sweep.layouts]
+    operations = 2.0 * np.multiply.outer(chunks, sizes)
+    operations = np.where(operations <= _LARGEST_TABLE, operations, 0).astype(np.int64)  # too large: refused
+    # estimated nanoseconds of each graph: building, compiling, then every row
+    row_ns = _ROW_NS + (_NOISY_OPERATION_NS if sweep.noises else _ROW_OPERATION_NS) * operations
+    work = _GRAPH_NS + _OPERATION_NS * operations + rows * row_ns
+    work = np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))
     ended = np.cumsum(work)
     limit = min(max(int(ended[-1]) // _FEWEST_CHUNKS, _SMALLEST_CHUNK_NS), _LARGEST_CHUNK_NS)
     key = (ended - work) // limit

@@ -72,7 +72,11 @@ def compute_rows(sweep, first, last, wanted=None):
         raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
     try:
         with time_limit(sweep.time_limit), np.errstate(over="ignore"):  # a makespan that overflows refuses its row
-            rows = list(_rows(sweep, first, last))
+            cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
+            prepare(2 * round(cells) * sweep.num_rows)
+            table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
+            blocks = _blocks(first, last, sweep.rows_per_graph)
+            rows = [row for block in blocks for row in _graph_rows(sweep, *block, table_of)]
     except StoppedError:
         raise
     except Exception as error:
@@ -84,14 +88,6 @@ def compute_rows(sweep, first, last, wanted=None):
     if "recompute" in columns:  # a word or a number of layers
         columns["recompute"] = [value if value is None else str(value) for value in columns["recompute"]]
     return columns
-
-
-def _rows(sweep, first, last):
-    cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
-    prepare(2 * round(cells) * sweep.num_rows)
-    table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
-    for number, *rows in _blocks(first, last, sweep.rows_per_graph):
-        yield from _graph_rows(sweep, number, *rows, table_of)
 
 
 def _blocks(first, last, size):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from ppmodel import specs
 from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.files import read_text
+from ppmodel.given import listed
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.points import NoEffectWarning
 from ppmodel.points.grid import transfers_of
@@ -28,11 +29,6 @@ _LARGEST_FILE = 2**26
 _NO_ENTRY = "must have an entry", "list at least one, or delete the key"
 _TWICE = "is listed twice", "delete one of the two"
 _FORM = "write 'key: value' or 'key: [value, ...]', as in data/templates/sweep.yaml"
-
-
-def _listed(value):
-    """A single value stands for a list of one."""
-    return value if isinstance(value, list) else [value]
 
 
 def _is_pair(entry):
@@ -69,12 +65,6 @@ class _Seeds(_Form):
     first: _Seed = Field(alias="from")
     last: _Seed = Field(alias="to")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _range(cls, entry):
-        """A number alone stands for a single seed."""
-        return entry if isinstance(entry, dict) else {"from": entry, "to": entry}
-
 
 class _Noise(_Form):
     jitter: float = Field(0.0, ge=0, le=MAX_JITTER)
@@ -82,13 +72,14 @@ class _Noise(_Form):
     slowdown: float = Field(1.0, ge=1, le=MAX_SLOWDOWN)
 
 
-_List = BeforeValidator(_listed)
+_List = BeforeValidator(listed)
+_SeedOrRange = BeforeValidator(lambda entry: entry if isinstance(entry, dict) else {"from": entry, "to": entry})
 
 
 class _SweepFile(_Form):
     """Keys of a sweep's file."""
 
-    schedules: Annotated[list[_Schedule], BeforeValidator(lambda value: [value] if _is_pair(value) else _listed(value))]
+    schedules: Annotated[list[_Schedule], BeforeValidator(lambda value: [value] if _is_pair(value) else listed(value))]
     pp: Annotated[list[_Count], _List] = []
     microbatches: Annotated[list[_Count], _List] = []
     p2p: Annotated[list[Literal[P2P]], _List] = []
@@ -99,7 +90,7 @@ class _SweepFile(_Form):
     links: Annotated[list[str | dict[str, dict[str, Any]] | None], _List] = []
     layouts: Annotated[list[str | dict[str, Any]], _List] = []
     noise: Annotated[list[_Noise], _List] = []
-    seeds: Annotated[list[_Seeds], _List] = []
+    seeds: Annotated[list[Annotated[_Seeds, _SeedOrRange]], _List] = []
 
 
 def load_sweep(path, schedule_files=(), links=None):
@@ -136,17 +127,18 @@ def load_sweep(path, schedule_files=(), links=None):
         if key in form.model_fields_set and isinstance(entries := getattr(form, key), list):
             _require_entries(path, key, entries)
     cases, files = _cases(path, form, schedule_files)
-    _require_seeds(path, form)
+    noises, seeds = _noises_and_seeds(path, form)
     layouts = _layouts(path, form)
     lists = {key: tuple(getattr(form, key)) for key in ("pp", "microbatches", "p2p", "allreduce")}
     systems = _specifications(path, "systems", form.systems, specs.load_system, system_names())
-    systems = tuple(specs.with_framework(system, _framework(path, form.framework)) for system in systems)
+    framework = form.framework
+    if framework is not None:
+        framework = _specification(path, ("framework",), framework, specs.load_framework, framework_names())
+    systems = tuple(specs.with_framework(system, framework) for system in systems)
     lists["p2p"] = lists["p2p"] or transfers_of(systems)
     networks = _networks(path, form, links)
     systems = tuple(system.with_links(network) for system in systems for network in networks)
     models = _specifications(path, "models", form.models, specs.load_model, model_names())
-    noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
-    seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
     loops = {"systems": systems, "models": models, "layouts": layouts, "noises": noises, "seeds": seeds}
     try:
         sweep = Sweep(cases, **lists, **loops, files=files, asked=_asked(form, layouts, networks))
@@ -241,7 +233,7 @@ def _option_values(path, location, value, option):
     takes_numbers = isinstance(option.default or (*option.examples, None)[0], tuple)
     is_single = takes_numbers and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
     values = []
-    for entry in [value] if is_single else _listed(value):
+    for entry in [value] if is_single else listed(value):
         text = ":".join(map(str, entry)) if isinstance(entry, list) else entry
         try:
             if type(text) not in (int, float, str):
@@ -263,7 +255,19 @@ def _layouts(path, form):
         _refuse(path, ("noise",), "given", "cannot be combined with layouts", "leave out one of the two")
     layouts = []
     for place, entry in enumerate(form.layouts):
-        for layout in _layouts_of(path, place, entry):
+        written = entry if isinstance(entry, dict) else {"name": entry}
+        name = written.get("name")
+        if isinstance(name, str) and name not in layout_names() and name.endswith((".yaml", ".yml")):
+            name = path.parent / name
+        values = {key: value for key, value in written.items() if key not in ("name", "pp")}
+        try:
+            base = as_layout(name, {"pp": written["pp"]} if "pp" in written else None)
+            several = [replace(layout, provenance=()) for layout in as_layouts(base, values)]
+        except PPModelError as error:
+            if error.where is None:
+                _refuse(path, ("layouts", place, error.field), error.value, error.rule, error.remedy)
+            raise
+        for layout in several:
             if layout in layouts:
                 _refuse(path, ("layouts", place), entry, *_TWICE)
             layouts.append(layout)
@@ -282,29 +286,7 @@ def _asked(form, layouts, networks):
     return tuple(sorted(single | others))
 
 
-def _layouts_of(path, place, entry):
-    written = entry if isinstance(entry, dict) else {"name": entry}
-    name = written.get("name")
-    if isinstance(name, str) and name not in layout_names() and name.endswith((".yaml", ".yml")):
-        name = path.parent / name
-    values = {key: value for key, value in written.items() if key not in ("name", "pp")}
-    try:
-        base = as_layout(name, {"pp": written["pp"]} if "pp" in written else None)
-        return [replace(layout, provenance=()) for layout in as_layouts(base, values)]
-    except PPModelError as error:
-        if error.where is None:
-            _refuse(path, ("layouts", place, error.field), error.value, error.rule, error.remedy)
-        raise
-
-
 # ---- systems, models, runs -----------------------------------------------------------------------
-
-
-def _framework(path, name):
-    """The framework that a file names; None if it names none."""
-    if name is None:
-        return None
-    return _specification(path, ("framework",), name, specs.load_framework, framework_names())
 
 
 def _specification(path, location, name, load, packaged):
@@ -355,21 +337,8 @@ def _warn_of_ranks(sweep):
             warnings.warn(NoEffectWarning("links", link), stacklevel=4)
 
 
-def _noise(path, place, entry):
-    """The `Noise` of an entry; refuses slow ranks that are never drawn, or that are as fast as the others."""
-    noise = Noise(**entry.model_dump())
-    if noise.slowdown != 1 and not noise.straggling:
-        remedy = "add, for example, straggling: 0.02, or delete slowdown"
-        _refuse(path, ("noise", place, "slowdown"), noise.slowdown, "has no effect: no rank is slow", remedy)
-    if noise.straggling and noise.slowdown == 1:
-        rule = "has no effect: slow ranks are as fast as the others"
-        remedy = "add, for example, slowdown: 1.5, or delete straggling"
-        _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
-    return noise
-
-
-def _require_seeds(path, form):
-    """Refuse overlapping or too many seeds; seeds and noise need each other."""
+def _noises_and_seeds(path, form):
+    """Every `Noise`, and the ranges of seeds; refuses noise without effect, and seeds that overlap."""
     if bool(form.noise) != bool(form.seeds):
         given, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
         example = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}[missing]
@@ -384,3 +353,13 @@ def _require_seeds(path, form):
     count = sum(entry.last - entry.first + 1 for entry in form.seeds)
     if count > _MAX_ROWS:
         _refuse(path, ("seeds",), f"{count} of them", f"must be at most {_MAX_ROWS}", "list fewer")
+    for place, noise in enumerate(form.noise):
+        if noise.slowdown != 1 and not noise.straggling:
+            remedy = "add, for example, straggling: 0.02, or delete slowdown"
+            _refuse(path, ("noise", place, "slowdown"), noise.slowdown, "has no effect: no rank is slow", remedy)
+        if noise.straggling and noise.slowdown == 1:
+            rule = "has no effect: slow ranks are as fast as the others"
+            remedy = "add, for example, slowdown: 1.5, or delete straggling"
+            _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
+    noises = tuple(Noise(**entry.model_dump()) for entry in form.noise)
+    return noises, tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
