@@ -72,7 +72,7 @@ def plot_bars(
 
 @style.redrawn
 def plot_parts(
-    frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False, share=True
+    frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False
 ):  # fmt: skip
     """Draw columns that add up, such as the parts of an iteration's time: a stacked bar per row, in panels.
 
@@ -85,7 +85,7 @@ def plot_parts(
     parts : dict of str to str
         Columns from the bottom up, with their names in the legend. Colours go by position; columns that are 0 in all
         rows are left out.
-    title, context, panel, labels, horizontal, share
+    title, context, panel, labels, horizontal
         As in `plot_bars`.
     axis : str
         What the columns measure, with the unit.
@@ -108,7 +108,7 @@ def plot_parts(
     colours = {part: colour for part, colour in zip(parts, cycle(_PARTS)) if (frame[part] != 0).any()}
     bars = pd.DataFrame({"group": frame[x].map(str), "panel": frame[panel] if panel else 0, **frame[list(colours)]})
     bars = bars.melt(["group", "panel"], list(colours), "bar", "size")
-    figure, axes = _draw(bars, colours, True, horizontal, share, (style.axis_label(x, labels), axis))
+    figure, axes = _draw(bars, colours, True, horizontal, True, (style.axis_label(x, labels), axis))
     for place, name in zip(axes, style.panels_of(frame, panel), strict=True):
         style.panel_title(place, panel, name, labels)
     style.legend(figure, [Patch(color=colour, label=parts[part]) for part, colour in colours.items()])

@@ -79,8 +79,18 @@ def plot_heatmap(
     lines = [text.split("\n") for text in frame.written]
     row = _BARE_ROW if bare else _ROW + _LINE * (max(map(len, lines)) - 1)
     across = max(_COLUMN, _LETTER * max(len(line) for text in lines for line in text))
-    figure, axes = _axes(len(panels), len(columns), step * len(rows) * row, across)
-    norm, canvas = _norm(frame[value], limits, centre, log), figure.canvas
+    height, count = step * len(rows) * row, len(panels)
+    if style.on_phone():
+        figure, axes = plt.subplots(count, 1, figsize=(style.page_width(), count * (height + 0.9) + 0.6), squeeze=False)
+    else:  # panels side by side, as wide as cells need and the page allows
+        width = min(count * (across * len(columns) + 0.4) + 2.0, _WIDEST * style.page_width())
+        figure, axes = plt.subplots(1, count, figsize=(width, height + 1.7), squeeze=False)
+    low, high = limits or (frame[value].min(), frame[value].max())
+    if centre is None:
+        norm = (LogNorm if log else Normalize)(low, high if high > low else low + 1)
+    else:
+        norm = CenteredNorm(centre, max(abs(low - centre), abs(high - centre), 1e-12))
+    canvas = figure.canvas
     # seaborn draws the whole figure after each panel, to see whether labels overlap: on this canvas, nothing is drawn
     FigureCanvasBase(figure)
     for axis, (name, part) in zip(axes.flat, panels.items(), strict=True):
@@ -119,15 +129,6 @@ def plot_heatmap(
     return titled
 
 
-def _axes(panels, columns, height, across):
-    """A figure with panels side by side, as wide as cells need and the page allows; stacked on a phone."""
-    if style.on_phone():
-        size = (style.page_width(), panels * (height + 0.9) + 0.6)
-        return plt.subplots(panels, 1, figsize=size, squeeze=False)
-    size = (min(panels * (across * columns + 0.4) + 2.0, _WIDEST * style.page_width()), height + 1.7)
-    return plt.subplots(1, panels, figsize=size, squeeze=False)
-
-
 def _fit_text(figure, axes, names, at_top):
     """Shrink numbers to their cells, and name the columns: aslant where a name is wider than a cell."""
     figure.draw_without_rendering()  # cells have their width only then
@@ -145,11 +146,3 @@ def _fit_text(figure, axes, names, at_top):
             axis.set_xticks(places, [name.replace("\n", " ") for name in names], **turned)
             for tick in axis.xaxis.get_major_ticks():
                 tick.label2.set_ha("left")
-
-
-def _norm(values, limits, centre, log):
-    """The scale of colours: around the centre, logarithmic or linear."""
-    low, high = limits or (values.min(), values.max())
-    if centre is not None:
-        return CenteredNorm(centre, max(abs(low - centre), abs(high - centre), 1e-12))
-    return (LogNorm if log else Normalize)(low, high if high > low else low + 1)

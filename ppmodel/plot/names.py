@@ -11,7 +11,7 @@ from ppmodel.plot.style import DRAWN, page_width
 _SIZE, _ASIDE = 8, 5  # points of a letter, and between a panel and its names
 _LINE_HEIGHT = 1.25 * _SIZE / 72  # inches
 _LETTER, _MOST = 4.6, 0.35  # points of a letter; of the page's width, the most for names
-_MARKER = 3.0  # points of a marker that no name may cover
+_MARKER, _AWAY = 3.0, 4.5  # points of a marker that no name may cover, and between a name and its point
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
 
 BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
@@ -94,7 +94,7 @@ def kept_apart(heights, gap):
     return np.minimum(raised, 1 - steps[-1]) + steps
 
 
-def name_points(axis, names, away, places=BESIDE):
+def name_points(axis, names, places=BESIDE):
     """Write a name beside every point, at the first free position.
 
     Parameters
@@ -103,8 +103,6 @@ def name_points(axis, names, away, places=BESIDE):
         Laid out. A position where a name crosses the front, a stepped line, is used only if all others are worse.
     names : dict of (float, float) to str
         By point.
-    away : float
-        Points between a name and its point.
     places : sequence of (int, int)
         Positions, best first.
 
@@ -126,13 +124,13 @@ def name_points(axis, names, away, places=BESIDE):
         text.set_bbox({"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.6})
         covered = {}
         for across, up in places:
-            text.set(position=(away * across, away * up), ha=_SIDES[across], va=_HEIGHTS[up])
+            text.set(position=(_AWAY * across, _AWAY * up), ha=_SIDES[across], va=_HEIGHTS[up])
             box = text.get_window_extent()
             outside = (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)
             overlaps = sum(box.overlaps(other) for other in taken)
             covered[across, up] = (overlaps + outside + any(box.overlaps(step) for step in steps) / 2, box)
         across, up = min(places, key=lambda place: covered[place][0])
-        text.set(position=(away * across, away * up), ha=_SIDES[across], va=_HEIGHTS[up])
+        text.set(position=(_AWAY * across, _AWAY * up), ha=_SIDES[across], va=_HEIGHTS[up])
         taken.append(covered[across, up][1])
         hidden.append(covered[across, up][0])
     return max(hidden, default=0) < 1

@@ -9,9 +9,7 @@ _APART = 0.36
 
 
 @style.redrawn
-def plot_ranges(
-    frame, columns, title, context="", *, row="label", beside=None, panel=None, in_row=3, labels=None, percent=False
-):
+def plot_ranges(frame, columns, title, context="", *, row="label", beside=None, panel=None, labels=None, percent=False):
     """Draw a marker, a thick line and a thin line per row, such as median, middle half and nearly all of some runs.
 
     Parameters
@@ -27,7 +25,7 @@ def plot_ranges(
         Column that names the rows of the figure; each has its own colour.
     beside : str, optional
         Column with two values that distinguishes ranges in one row of the figure; the second is drawn hollow.
-    panel, in_row, labels
+    panel, labels
         As in `plot_lines`; the horizontal axis is labelled by the marker's column.
     percent : bool
         Whether the values are ratios, to be shown in percent with a line at 0.
@@ -47,7 +45,7 @@ def plot_ranges(
     panels, looks = style.panels_of(frame, panel), style_of(frame[row])
     names, versions = list(looks), list(style.panels_of(frame, beside))
     low, less, middle, more, high = columns
-    figure, axes = style.panel_grid(len(panels), in_row, height=0.3 * len(names) + 0.7, sharex=True, sharey=True)
+    figure, axes = style.panel_grid(len(panels), 3, height=0.3 * len(names) + 0.7, sharex=True, sharey=True)
     for axis, (name, rows) in zip(axes.flat, panels.items(), strict=False):
         for version, ranges in style.panels_of(rows, beside).items():
             number = versions.index(version)
@@ -64,18 +62,8 @@ def plot_ranges(
             style.percent_axis(axis.xaxis)
         style.panel_title(axis, panel, name, labels)
     style.label_edges(axes, style.axis_label(middle, labels))
-    handles = [
-        plt.Line2D(
-            [],
-            [],
-            color=".3",
-            marker="o",
-            ms=4.5,
-            mfc="white" if number else ".3",
-            lw=1.6 if number else 2.6,
-            label=version,
-        )
-        for number, version in enumerate(versions if beside else ())
-    ]
-    style.legend(figure, handles)
+    full = {"color": ".3", "marker": "o", "ms": 4.5, "mfc": ".3", "lw": 2.6}
+    looks = [full | ({"mfc": "white", "lw": 1.6} if number else {}) for number in range(len(versions))]
+    named = zip(versions if beside else (), looks, strict=False)
+    style.legend(figure, [plt.Line2D([], [], label=version, **look) for version, look in named])
     return style.titled(figure, title, context)

@@ -11,7 +11,7 @@ from ppmodel.plot.palette import style_of
 @style.redrawn
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
-    log=("x", "y"), percent=False, in_row=1, limits=None, ringed=False,
+    log=("x", "y"), percent=False, in_row=1, limits=None,
 ):  # fmt: skip
     """Draw points by two numbers, with names and with the Pareto front as a stepped line.
 
@@ -39,9 +39,6 @@ def plot_scatter(
         As in `plot_lines`.
     limits : dict of str to float, optional
         Vertical reference lines, by their names in the legend.
-    ringed : bool
-        Whether points with a name get a ring, and the name goes to the lower left: there is room if they are the best
-        within a limit.
     percent : bool
         Whether both numbers are ratios to a baseline, to be shown in percent; two lines then cross at the baseline,
         and all panels have the same axes.
@@ -73,9 +70,6 @@ def plot_scatter(
             best = rows[rows[front].astype(bool)]
             line = {"drawstyle": "steps-post", "color": "black", "lw": 1.2, "zorder": 0.95}
             sns.lineplot(best, x=x, y=y, estimator=None, ax=axis, **line)
-        if ringed:
-            best = rows[rows[name] != ""]
-            axis.scatter(best[x], best[y], 144, facecolors="none", edgecolors="black", linewidths=1.3, zorder=4)
         for limit in limits.values():
             axis.axvline(limit, color="black", lw=1.0, ls="--", zorder=0.9)
         _scales(axis, log, percent)
@@ -93,10 +87,10 @@ def plot_scatter(
     style.titled(figure, title, context)
     if name:
         figure.draw_without_rendering()  # positions are known after layout
-        order = BESIDE[::-1] if front or ringed else BESIDE
+        order = BESIDE[::-1] if front else BESIDE
         for axis, rows in zip(axes.flat, panels.values(), strict=False):
             points = rows[rows[name] != ""].groupby([x, y])[name].agg(lambda names: " = ".join(names.unique()))
-            free = name_points(axis, points.to_dict(), 7.5 if ringed else 4.5, order)
+            free = name_points(axis, points.to_dict(), order)
             if panel is None and not free:
                 for text in list(axis.texts):
                     text.remove()

@@ -161,7 +161,7 @@ def plot_table(schedules, title, backward=2, note=""):
 
 
 @style.redrawn
-def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, window=None):
+def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
     """Draw simulated timelines with their transfers below each other, on a shared axis of seconds.
 
     Parameters
@@ -176,15 +176,13 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
         The unit of the times.
     in_row : int
         Timelines per row.
-    window : (float, float), optional
-        The time to show, all by default; with many operations, a part is easier to read.
 
     Returns
     -------
     matplotlib Figure
     """
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
-    window = window or (0, max(timeline.makespan_s for timeline in timelines.values()))
+    window = 0, max(timeline.makespan_s for timeline in timelines.values())
     schedules = [timeline.graph.schedule for timeline in timelines.values()]
     in_row = 1 if style.on_phone() else in_row
     figure, axes = _panels([schedule.num_ranks for schedule in schedules], in_row)
@@ -199,7 +197,12 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
                 axis, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3
             )
         if paths:
-            _draw_path(axis, timeline, paths[name])
+            path, look = paths[name], {"ec": PATH_COLOUR, "lw": 2, "zorder": 4}
+            for op in path:
+                corner, length = (times[0][op], schedule.rank[op] - _HIGH / 2), times[1][op] - times[0][op]
+                axis.add_patch(Rectangle(corner, length, _HIGH, fill=False, **look))
+            sent = [after for before, after in pairwise(path) if schedule.dependencies.source[after] == before]
+            _draw_transfers(axis, timeline, sent, color=PATH_COLOUR, lw=2, zorder=4)
     for last in axes[-1]:
         last.set_xlabel(f"time ({unit})")
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
@@ -213,16 +216,6 @@ def _panels(ranks, in_row=1):
     heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
     size = (style.page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
     return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)
-
-
-def _draw_path(axis, timeline, path):
-    """Outline operations in bold, with bold lines along the transfers between them."""
-    schedule, look = timeline.graph.schedule, {"ec": PATH_COLOUR, "lw": 2, "zorder": 4}
-    for op in path:
-        corner = (timeline.start_s[op], schedule.rank[op] - _HIGH / 2)
-        axis.add_patch(Rectangle(corner, timeline.end_s[op] - timeline.start_s[op], _HIGH, fill=False, **look))
-    sent = [after for before, after in pairwise(path) if schedule.dependencies.source[after] == before]
-    _draw_transfers(axis, timeline, sent, color=PATH_COLOUR, lw=2, zorder=4)
 
 
 def _draw_transfers(axis, timeline, consumers, **look):
