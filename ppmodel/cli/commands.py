@@ -41,25 +41,21 @@ class _Careful:
             *_, order = self.make_parser(ctx).parse_args(args=list(args))
         except click.NoSuchOption as error:
             given = error.option_name
-            hint = self._hint(given, ctx)
+            word = given.lstrip("-")
+            options = [param.opts[-1].lstrip("-") for param in self.get_params(ctx) if isinstance(param, click.Option)]
+            options.remove("help")
+            near = _nearest(word, options)
+            hint = near and f"did you mean --{near}?"
+            if (meant := _CALLED_NOW.get(word)) in options:
+                hint = f"it is called --{meant} now"
             if not hint and (file := next((argument for argument in args if argument.endswith(".py")), None)):
-                option = given.lstrip("-").replace("-", "_")
+                option = word.replace("-", "_")
                 hint = f"an option of your own schedule is written after its file: {file}:{option}=..."
             raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, hint) from None
         for param in order:
             if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
                 raise PPModelError(param.opts[-1], "given twice", "must be given only once", "leave out all but one")
         return super().parse_args(ctx, args)
-
-    def _hint(self, given, ctx):
-        word = given.lstrip("-")
-        options = [param.opts[-1].lstrip("-") for param in self.get_params(ctx) if isinstance(param, click.Option)]
-        options.remove("help")
-        meant = _CALLED_NOW.get(word)
-        if meant in options:
-            return f"it is called --{meant} now"
-        near = _nearest(word, options)
-        return near and f"did you mean --{near}?"
 
 
 class Command(_Careful, click.Command):

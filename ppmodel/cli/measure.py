@@ -47,6 +47,7 @@ def measure_command(system, out, title, date, write_probe, **files):
     Peaks come from the system to start from, and so does everything that is not measured, with its kind and source.
     """
     from ppmodel.files import write_whole
+    from ppmodel.measured import timings
     from ppmodel.measured.measure import measured_system
     from ppmodel.measured.system_file import entries_text
     from ppmodel.specs import load_system
@@ -60,7 +61,14 @@ def measure_command(system, out, title, date, write_probe, **files):
     if not str(out).endswith((".yaml", ".yml")):
         raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
     start = load_system(system)
-    measurement = measured_system(start, _timings(files, start), str(date or datetime.date.today()))
+    room = start.nodes.devices_per_node if start.nodes else 1
+    read = {
+        "gemm": timings.read_gemm_table, "attention": timings.read_attention_table, "probe": timings.read_probe,
+        "trace": lambda path: timings.read_trace(path, room),
+        "collectives": lambda text: timings.read_nccl_tests(text.rpartition("=")[2], text.rpartition("=")[0] or None),
+    }  # fmt: skip
+    given = [read[name](path) for name, paths in files.items() for path in paths]
+    measurement = measured_system(start, given, str(date or datetime.date.today()))
     options = " ".join(f"--{name} {Path(path).name}" for name, given in files.items() for path in given)
     line = f"measure --system {Path(system).name} {options}"
     write_whole(out, entries_text(measurement.entries, title or start.title, line), "--out")
@@ -78,18 +86,6 @@ def _write_probe(path, others):
         raise PPModelError("--write-probe", path, "exists already", "name a new file, or delete it")
     write_whole(path, template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
     say(f"{path}: run it with python, or with torchrun on all GPUs")
-
-
-def _timings(files, system):
-    from ppmodel.measured import timings
-
-    room = system.nodes.devices_per_node if system.nodes else 1
-    read = {
-        "gemm": timings.read_gemm_table, "attention": timings.read_attention_table, "probe": timings.read_probe,
-        "trace": lambda path: timings.read_trace(path, room),
-        "collectives": lambda text: timings.read_nccl_tests(text.rpartition("=")[2], text.rpartition("=")[0] or None),
-    }  # fmt: skip
-    return [read[name](path) for name, given in files.items() for path in given]
 
 
 def _summary(measurement, start, out):

@@ -28,7 +28,19 @@ def simulated_text(result, run, not_kept=""):
     if run.layout is not None:
         lines += [*_model_and_system(run), *_iteration(result, run, not_kept)]
     elif run.model is not None:
-        lines += [*_memory(result), *_model_and_system(run)]
+        size, capacity, sequences = (
+            result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes", "microbatch_sequences")
+        )
+        fits = "" if size <= capacity else ": does not fit"
+        if fits and sequences > 1:
+            fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
+        lines.append(f"microbatch          {counted(sequences, 'sequence')}")
+        if unevenness(result):
+            lines.append(f"uneven stages       {unevenness(result)}")
+        lines.append(
+            f"memory              {gibibytes(size)} GiB on the most loaded rank, of {gibibytes(capacity)}{fits}"
+        )
+        lines += _model_and_system(run)
     if "nodes" in result:
         lines += _nodes(result["nodes"], run)
     if "trace" in result:
@@ -73,20 +85,6 @@ def _model_and_system(run):
         f"system              {run.system.name}: {network}",
         f"framework           {f'{framework.name}: {framework.title}' if framework.name else fitted}",
     ]
-
-
-def _memory(result):
-    """Microbatch, balance, and the memory of the most loaded rank."""
-    size, capacity, sequences = (
-        result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes", "microbatch_sequences")
-    )
-    yield f"microbatch          {counted(sequences, 'sequence')}"
-    if unevenness(result):
-        yield f"uneven stages       {unevenness(result)}"
-    fits = "" if size <= capacity else ": does not fit"
-    if fits and sequences > 1:
-        fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
-    yield f"memory              {gibibytes(size)} GiB on the most loaded rank, of {gibibytes(capacity)}{fits}"
 
 
 def _iteration(result, run, not_kept):

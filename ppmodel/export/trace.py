@@ -144,7 +144,12 @@ def trace_events(timeline, stages=None, streams=None):
     for group, names, first in (_RANKS, ranks, _FIRST_THREAD), (_LINKS, links, first_link), (_RANKS, ways, first_copy):
         for track, name in enumerate(names, start=first):
             events += _name("thread", group, track, name, track)
-    events += _operations(schedule, thread, *spans)
+    begin, end = spans
+    for first, ops in _cells(schedule, begin):  # one slice per cell; that of a pair names both operations
+        name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
+        args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
+        colour = {"cname": _COLOURS[ops[0].kind.name]} if len(ops) == 1 else {}
+        events.append(_slice(name, _RANKS, thread[first], begin[first], end[first], cat=kind, **colour, args=args))
     events += messages + copies + arrows
     events += _cell_counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
     if stages is not None and timeline.copies:
@@ -195,15 +200,6 @@ def _rank_tracks(graph):
 def _slice(name, group, thread, begin, end, **fields):
     place = {"pid": group, "tid": int(thread), "ts": _us(begin), "dur": _us(end - begin)}
     return {"ph": "X", "name": name, **place, **fields}
-
-
-def _operations(schedule, thread, begin, end):
-    """One slice per cell; a pair's slice names both operations."""
-    for first, ops in _cells(schedule, begin):
-        name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
-        args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
-        colour = {"cname": _COLOURS[ops[0].kind.name]} if len(ops) == 1 else {}
-        yield _slice(name, _RANKS, thread[first], begin[first], end[first], cat=kind, **colour, args=args)
 
 
 def _cells(schedule, begin):

@@ -86,10 +86,9 @@ def plot_lines(
     figure, axes, places = _places(columns, list(panels), in_row, shared, own_x)
     looks, limits = style_of(frame[line]), limits or {}
     patterns = dict(zip(frame[dash].unique(), _PATTERNS, strict=False)) if dash else {}
-    semantics = _semantics(line, looks, markers, band)
     for axis, column, name in places:
         rows = panels[name]
-        _draw(axis, rows, x, column, looks, dash, patterns, band, semantics)
+        _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers)
         for value, pattern in zip(limits.values(), cycle(_LIMITS)):
             axis.axhline(value, color="black", lw=0.9, dashes=pattern)
         _vertical(axis, (frame if column in shared else rows)[column], zero, "y" in log)
@@ -133,26 +132,22 @@ def _places(columns, names, in_row, shared, own_x):
     return figure, axes, places
 
 
-def _semantics(line, looks, markers, band):
-    """How seaborn draws lines by their column: colours, markers, dashes, and the band around each."""
-    look = {key: {label: look[key] for label, look in looks.items()} for key in ("color", "marker", "ls")}
-    return {
-        "hue": line, "style": line, "hue_order": [*looks], "style_order": [*looks], "palette": look["color"],
-        "markers": look["marker"] if markers else False, "legend": False,
-        "dashes": {label: () if form == "-" else form[1] for label, form in look["ls"].items()},
+def _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers):
+    """Draw the lines of a panel; where a column gives dashes, they have no others, and dashed lines are hollow."""
+    by_label = {key: {label: look[key] for label, look in looks.items()} for key in ("color", "marker", "ls")}
+    semantics = {
+        "hue": line, "style": line, "hue_order": [*looks], "style_order": [*looks], "palette": by_label["color"],
+        "markers": by_label["marker"] if markers else False, "legend": False, "err_kws": {"alpha": 0.18},
         "estimator": "median" if band else None, "errorbar": ("pi", 100) if band else None,
     }  # fmt: skip
-
-
-def _draw(axis, rows, x, column, looks, dash, patterns, band, semantics):
-    """Draw the lines of a panel; where a column gives dashes, they have no others, and dashed lines are hollow."""
+    solid = {label: () if form == "-" else form[1] for label, form in by_label["ls"].items()}
     if band:  # three values per point: the band is their range, the line their median
         rows = pd.concat([rows.assign(**{column: rows[bound]}) for bound in (column, *band)])
     for value, pattern in patterns.items() or [(None, None)]:
         part = rows if dash is None else rows[rows[dash] == value]
-        dashes = semantics["dashes"] if dash is None else dict.fromkeys(looks, pattern)
-        count, drawn = len(axis.lines), part[semantics["hue"]].unique()
-        sns.lineplot(part, x=x, y=column, ax=axis, err_kws={"alpha": 0.18}, **semantics | {"dashes": dashes})
+        dashes = solid if dash is None else dict.fromkeys(looks, pattern)
+        count, drawn = len(axis.lines), part[line].unique()
+        sns.lineplot(part, x=x, y=column, ax=axis, dashes=dashes, **semantics)
         for artist, look in zip(axis.lines[count:], (looks[label] for label in looks if label in drawn), strict=True):
             artist.set(linewidth=look["lw"], markersize=look["ms"])
             if pattern:

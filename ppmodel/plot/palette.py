@@ -99,7 +99,14 @@ def _registered_style(label):
     entry = max(entries, key=lambda entry: len(entry.label))
     kind = _family(entry.generate, entry.name)
     members = [other.name for other in schedules.entries() if _family(other.generate, other.name) == kind]
-    number, variant = members.index(entry.name), _variant(entry, label[len(entry.label) :].strip())
+    number, value = members.index(entry.name), label[len(entry.label) :].strip().rpartition("= ")[2]
+    if not value or value in [str(option.default) for option in entry.options]:
+        variant = 0
+    elif value.isdigit():
+        variant = int(value).bit_length()
+    else:
+        examples = [str(example) for option in entry.options for example in option.examples]
+        variant = 1 + (examples.index(value) if value in examples else crc32(value.encode()) % 7)
     shade = _SHADES[(number % _MEMBERS + variant) % len(_SHADES)]
     first = 2 * FAMILIES.index(kind) if kind in FAMILIES else len(_MARKERS) - 1
     return mixed(HUES.get(kind, _NO_FAMILY), *shade), first + number + 5 * variant, number + variant
@@ -112,17 +119,6 @@ def _family(_, name):
         return family(schedules.small(name))
     except PPModelError:
         return None
-
-
-def _variant(entry, options):
-    """A number for a set of options, the same everywhere; 0 for the defaults."""
-    value = options.rpartition("= ")[2]
-    if not value or value in [str(option.default) for option in entry.options]:
-        return 0
-    if value.isdigit():
-        return int(value).bit_length()
-    examples = [str(example) for option in entry.options for example in option.examples]
-    return 1 + (examples.index(value) if value in examples else crc32(value.encode()) % 7)
 
 
 def legible(colour):

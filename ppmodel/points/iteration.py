@@ -84,7 +84,18 @@ def _iteration(table, costs, times):
     counts = once(table, "operations of the phases", lambda: _counts(table))
     total_s, changed_s = of_stages.parts_s.sum(axis=2), costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]].T
     changed = np.divide(changed_s, total_s, out=np.ones_like(total_s), where=total_s > 0)  # straggler, backward
-    busy, exposed = _busy_and_exposed(table, counts, costs, of_stages.parts_s[..., 1:] * changed[..., None])
+    parts_s = of_stages.parts_s[..., 1:] * changed[..., None]
+    busy = np.einsum("rks,ks->r", counts, changed_s.T)
+    exposed = np.einsum("rks,skp->rp", counts, parts_s)
+    shares = np.where(table.overlaps, costs.overlap_factor, 1.0)
+    if costs.pairs:
+        shares = shares * costs.pair_shares(table)
+    if (shares != 1).any():
+        # the time that a pair saves is taken off the collectives of its operations, of each kind in proportion; what a
+        # user's factor saves beyond that, off their computing
+        saved = costs.by_class(table.num_replicas)[0][table.cost_class] * (1 - shares)
+        busy -= np.bincount(table.rank, saved, minlength=table.num_ranks)
+        exposed = exposed - _hidden(table, saved, parts_s)
     rank = int(busy.argmax())
     optimizer_s = float(of_stages.optimizer_s[np.nonzero(table.placement == rank)[1]].sum())
     tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
@@ -159,24 +170,6 @@ def _counts(table):
         for phase in phases:
             np.add.at(counts, (table.rank[of_kind], phase, table.stage[of_kind]), 1)
     return counts
-
-
-def _busy_and_exposed(table, counts, costs, parts_s):
-    """Seconds that each rank is busy, and the part of them that is exposed collectives, by kind.
-
-    The time that a pair saves, compared to its operations one by one, is taken off their collectives, of each kind in
-    proportion; what a user's factor saves beyond that, off their computing.
-    """
-    busy = np.einsum("rks,ks->r", counts, costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]])
-    exposed = np.einsum("rks,skp->rp", counts, parts_s)
-    shares = np.where(table.overlaps, costs.overlap_factor, 1.0)
-    if costs.pairs:
-        shares = shares * costs.pair_shares(table)
-    if (shares == 1).all():
-        return busy, exposed
-    saved = costs.by_class(table.num_replicas)[0][table.cost_class] * (1 - shares)
-    busy -= np.bincount(table.rank, saved, minlength=table.num_ranks)
-    return busy, exposed - _hidden(table, saved, parts_s)
 
 
 def _hidden(table, saved, parts_s):

@@ -222,28 +222,25 @@ def _with_options(path, location, case, given):
         if key not in options:
             remedy = f"its options: {', '.join(options) or 'none'}"
             _refuse(path, (*location, key), value, f"is not an option of {case.name}", remedy)
-        values.append(_option_values(path, (*location, key), value, options[key]))
+        option, place = options[key], (*location, key)
+        if value == []:
+            _refuse(path, place, value, *_NO_ENTRY)
+        # read as on the command line; a list of numbers is one value of options like ``split``
+        takes_numbers = isinstance(option.default or (*option.examples, None)[0], tuple)
+        is_single = isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
+        parsed = []
+        for entry in [value] if takes_numbers and is_single else listed(value):
+            text = ":".join(map(str, entry)) if isinstance(entry, list) else entry
+            try:
+                if type(text) not in (int, float, str):
+                    raise ValueError
+                parsed.append(option.parse(str(text)))
+            except ValueError:
+                _refuse(path, place, text, option.rule, f"write, for example, {key}: {option.example}")
+        if len(set(parsed)) < len(parsed):
+            _refuse(path, place, value, "has an entry twice", _TWICE[1])
+        values.append(parsed)
     return [case._replace(options=tuple(zip(given, combination, strict=True))) for combination in product(*values)]
-
-
-def _option_values(path, location, value, option):
-    """The values of one option, read as on the command line; a list of numbers is one value of those like ``split``."""
-    if value == []:
-        _refuse(path, location, value, *_NO_ENTRY)
-    takes_numbers = isinstance(option.default or (*option.examples, None)[0], tuple)
-    is_single = takes_numbers and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
-    values = []
-    for entry in [value] if is_single else listed(value):
-        text = ":".join(map(str, entry)) if isinstance(entry, list) else entry
-        try:
-            if type(text) not in (int, float, str):
-                raise ValueError
-            values.append(option.parse(str(text)))
-        except ValueError:
-            _refuse(path, location, text, option.rule, f"write, for example, {location[-1]}: {option.example}")
-    if len(set(values)) < len(values):
-        _refuse(path, location, value, "has an entry twice", _TWICE[1])
-    return values
 
 
 # ---- layouts -------------------------------------------------------------------------------------
