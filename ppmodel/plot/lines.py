@@ -91,10 +91,9 @@ def plot_lines(
         _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers)
         for value, pattern in zip(limits.values(), cycle(_LIMITS)):
             axis.axhline(value, color="black", lw=0.9, dashes=pattern)
-        _vertical(axis, (frame if column in shared else rows)[column], zero, "y" in log)
+        _scales(axis, (rows if own_x else frame)[x], (frame if column in shared else rows)[column], log, zero, own_x)
         if style.is_ratio(column) if percent is None else percent:
             style.percent_axis(axis.yaxis)
-        _horizontal(axis, (rows if own_x else frame)[x], "x" in log, own_x)
         axis.set(xlabel=style.wrapped(style.axis_label(x, labels), axis), ylabel=style.axis_label(column, labels))
         if column == columns[0] or style.on_phone():
             style.panel_title(axis, panel, name, labels)
@@ -154,24 +153,20 @@ def _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers):
                 artist.set(markerfacecolor="white", markeredgecolor=look["color"])
 
 
-def _vertical(axis, values, zero, logarithmic):
-    """The scale of a vertical axis, with a line at 0 where values are below it."""
-    if logarithmic:
+def _scales(axis, across, values, log, zero, own_x):
+    """Both scales: with a line at 0 where values are below it, and ticks at counts and at few values."""
+    if "y" in log:
         axis.set_yscale("log")
         style.log_axis(axis.yaxis, style.log_ticks(*axis.get_ylim(), _MOST_TICKS))
     elif values.min() < 0:
         axis.axhline(0, color="black", lw=0.8)
     elif zero:
         axis.set_ylim(0, max(axis.get_ylim()[1], 1.06 * values.max()))
-
-
-def _horizontal(axis, values, logarithmic, narrow):
-    """The scale of a horizontal axis, with ticks at counts and at few values."""
-    ticks = sorted(values.unique())
-    if values.name in _COUNTS:
+    ticks = sorted(across.unique())
+    if across.name in _COUNTS:
         axis.set_xscale("log", base=2)
         letters = sum(len(str(count)) + 1.5 for count in ticks)
         style.log_axis(axis.xaxis, ticks[:: math.ceil(letters / style.letters_across(axis))])
-    elif logarithmic and not (narrow and values.max() <= _NARROW * values.min()):
+    elif "x" in log and not (own_x and across.max() <= _NARROW * across.min()):
         axis.set_xscale("log")
         style.log_axis(axis.xaxis, ticks if len(ticks) <= _FEW else style.log_ticks(ticks[0], ticks[-1]))

@@ -286,8 +286,8 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
     if "changes" in given:
         raise CostError("changes", given["changes"], "is not known here", "ppmodel.compare takes changes")
     for name, value in {"pp": pp, "microbatches": microbatches, **given}.items():
-        one = name == "layers" or (name == "links" and not isinstance(value, list))
-        if not one and type(value) not in _SINGLE and isinstance(plain(value), list | tuple | range):
+        is_single = name == "layers" or (name == "links" and not isinstance(value, list))
+        if not is_single and type(value) not in _SINGLE and isinstance(plain(value), list | tuple | range):
             raise CostError(name, plain(value), "must be one value", "ppmodel.compare takes several")
     points = resolve(as_case(schedule), pp, microbatches, **given).points()
     if len(points) > 1:

@@ -83,7 +83,7 @@ class Store:
             if self.folder.is_symlink():
                 raise SweepError("parts", self.folder, "are a link", remedy)
             self.folder.mkdir(exist_ok=True)
-            names = self._names()
+            names = _OURS_ALONE if self._begun() is None else _OURS  # without a record, parts may be somebody else's
             for path in sorted(self.folder.iterdir()):
                 ours = names.fullmatch(path.name) and not path.is_symlink() and path.is_file()
                 if not ours or (path.name == _LOCK and path.stat().st_size):  # a lock is empty
@@ -179,10 +179,6 @@ class Store:
         except (ValueError, AttributeError):
             return None
 
-    def _names(self):
-        """A pattern of our files: without a record, parts may be somebody else's."""
-        return _OURS_ALONE if self._begun() is None else _OURS
-
     def missing(self):
         """List the chunks without an intact part; other files with a part's name are removed.
 
@@ -258,7 +254,8 @@ class Store:
 
     def clear(self):
         """Remove the parts, and nothing else."""
-        names = [name for name in os.listdir(self.folder) if self._names().fullmatch(name)]
+        ours = _OURS_ALONE if self._begun() is None else _OURS
+        names = [name for name in os.listdir(self.folder) if ours.fullmatch(name)]
         for name in sorted(names, key=lambda name: (name == _LOCK, name == _RECORD)):  # the lock last: nobody waits
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
