@@ -96,7 +96,7 @@ def group_of(group, layout, system):
         "context": (layout.cp, layout.tp),
         "expert": (layout.ep, layout.expert_tp),
         "expert-tensor": (layout.expert_tp, 1),
-        "data": (layout.dp * layout.cp, layout.tp),
+        "data": (layout.data_gpus, layout.tp),
         "expert-data": (layout.expert_replicas, layout.expert_tp * layout.ep),
     }[group]
     room, gpus, copies = system.nodes.devices_per_node if system.nodes else 1, (layout.pp or 1) * layout.rank_gpus, 1

@@ -49,10 +49,9 @@ class Sharing(NamedTuple):
 
 def sharing_of(model, layout):
     """The `Sharing` of a run, still without its lines."""
-    ranks = layout.dp * layout.cp
     widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
     hidden = bool(layout.overlap_gradients), bool(layout.overlap_parameters)
-    return Sharing(layout.zero, ranks, layout.expert_replicas, *hidden, *widths)
+    return Sharing(layout.zero, layout.data_gpus, layout.expert_replicas, *hidden, *widths)
 
 
 def collectives_of(model, layout):

@@ -234,7 +234,9 @@ def message_bytes(schedule, model, layout=None):
     2.0
     """
     whole = microbatch_sequences(schedule, model, layout) * model.sequence * model.hidden * model.element_bytes
-    return whole if layout is None else whole / (layout.cp * (layout.tp if layout.sequence_parallel else 1))
+    if layout is None:
+        return whole
+    return whole / (layout.sequence_parts * (layout.tp if layout.sequence_parallel else 1))
 
 
 def buffer_bytes(schedule, model, layout):

@@ -170,7 +170,7 @@ def share_of(model, sequences, layout=None):
     """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
     layout = layout or LayoutSpec(causal=False)
     tokens = sequences * model.sequence
-    tokens = tokens / layout.cp if layout.cp > 1 else tokens
+    tokens = tokens / layout.sequence_parts if layout.sequence_parts > 1 else tokens
     share = Share(sequences, tokens, tokens, layout)
     return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
 

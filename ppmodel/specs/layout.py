@@ -25,6 +25,9 @@ RECOMPUTE = tuple(KEEPS)
 DIMENSIONS = ("tp", "cp", "ep", "etp", "dp")
 """The parallel dimensions besides the pipeline."""
 
+MULTIPLIED = ("tp", "cp", "dp")
+"""Those whose product is the number of GPUs of a rank."""
+
 _OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_parameters"
 
 ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
@@ -261,6 +264,16 @@ class LayoutSpec:
     def rank_gpus(self) -> int:
         """GPUs of a rank of the pipeline, over all replicas of the model, tp x cp x dp."""
         return self.tp * self.cp * self.dp
+
+    @property
+    def data_gpus(self) -> int:
+        """GPUs of a rank that hold the same part of the weights, cp x dp."""
+        return self.cp * self.dp
+
+    @property
+    def sequence_parts(self) -> int:
+        """Parts of each sequence, cp; with sequence parallelism, norms and dropout are split over tp, too."""
+        return self.cp
 
     @property
     def expert_tp(self) -> int:

@@ -8,7 +8,7 @@ from itertools import product
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import listed, plain
-from ppmodel.specs.layout import LayoutSpec, layout_keywords, layout_options
+from ppmodel.specs.layout import MULTIPLIED, LayoutSpec, layout_keywords, layout_options
 
 
 def as_layouts(layout=None, keywords=None, pp=None):
@@ -108,7 +108,7 @@ def as_layout(layout=None, keywords=None):
         return layout
     if layout.name and "name" not in changed:
         changed |= {"name": "", "title": ""}  # it is a different layout now
-    if changed.keys() & {"tp", "cp", "dp", "pp"} and "gpus" not in keywords:
+    if changed.keys() & {"pp", *MULTIPLIED} and "gpus" not in keywords:
         changed["gpus"] = None  # the stated number no longer holds
     return replace(layout, **(keywords | changed))
 
@@ -142,7 +142,7 @@ def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
 
     layout = load_specification(name, "layouts", LayoutSpec)
     if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
-        product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
+        product = " x ".join(f"{name} ({getattr(layout, name)})" for name in MULTIPLIED)
         rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
         where = place_in(specification_path(name, "layouts"), "gpus")
         raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
