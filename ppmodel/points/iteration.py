@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs import model_flops
+from ppmodel.costs import PARTS, model_flops
 from ppmodel.costs.layers import layer_work
 from ppmodel.costs.stages import layers_text
 from ppmodel.metrics import memory
@@ -98,10 +98,10 @@ def _iteration(table, costs, times):
         exposed = exposed - _hidden(table, saved, parts_s)
     rank = int(busy.argmax())
     optimizer_s = float(of_stages.optimizer_s[np.nonzero(table.placement == rank)[1]].sum())
-    tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
+    exposed_s = {f"{name}_s": part_s for name, part_s in zip(PARTS[1:], exposed[rank].tolist(), strict=True)}
+    computing_s, data_s = float(busy[rank]) - sum(exposed_s.values()), exposed_s.pop("data_s")
     parts = {
-        "computing_s": float(busy[rank]) - (tensor_s + context_s + expert_s + data_s), "tensor_s": tensor_s,
-        "context_s": context_s, "expert_s": expert_s, "p2p_s": resident_s - free_s,
+        "computing_s": computing_s, **exposed_s, "p2p_s": resident_s - free_s,
         "bubble_s": max(0.0, free_s - float(busy[rank])),
         "data_s": max(0.0, data_s + iteration_s - pipeline_s - optimizer_s),  # not less by rounding
         "optimizer_s": optimizer_s, "offload_s": pipeline_s - resident_s,
