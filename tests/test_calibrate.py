@@ -398,6 +398,7 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(tmp_path, capsys, argument
         ({"iteration_s": "fast"}, "rows.csv:2: iteration_s = 'fast': must be a number above 0"),
         ({"iteration_s": "-1"}, "iteration_s = '-1': must be a number above 0"),
         ({"iteration_s": "nan"}, "iteration_s = 'nan': must be a number above 0"),
+        ({"iteration_s": "1e-320"}, "iteration_s = '1e-320': must be a number above 0"),
         ({"memory_gb": "37 GB"}, "memory_gb = '37 GB': must be a number above 0"),
         ({"iteration_s": "2500"}, "rows.csv: iteration_s = 2500: is in the median"),
         ({"iteration_s": "2500"}, "write seconds, not milliseconds"),

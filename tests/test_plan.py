@@ -84,6 +84,25 @@ def test_an_answer_is_a_point_that_anybody_can_simulate():
     assert run["peak_memory_bytes"] == row.peak_memory_bytes
 
 
+@pytest.mark.parametrize(
+    ("system", "more"),
+    [("h100", {"fix": {"offload": 0.5}, "schedules": ["1f1b", "zb-v"]}), ("b200_simumax", {"schedules": ["zb-2p"]})],
+)
+def test_memory_of_a_candidate_is_that_of_its_run(system, more):
+    """Also where it depends on times: of copies that are under way, or of an order that is searched for them."""
+    plan = planned("stp_12b", system, 6, 12, within=0.2, **more)
+    assert plan.rows(plan.candidates).peak_memory_bytes.tolist() == [entry.peak_bytes for entry in plan.candidates]
+    assert len(plan.candidates) > 3
+
+
+def test_what_is_offloaded_leaves_room():
+    """A fixed offloading lets plans fit."""
+    given = SMALL | {"fix": {"offload": 0.9, "pp": 4, "cp": 1}, "schedules": ["gpipe"], "memory_limit": "45 GiB"}
+    assert planned(**given).candidates
+    with pytest.raises(PPModelError, match="fits, in no layout"):
+        planned(**given | {"fix": {"pp": 4, "cp": 1}})
+
+
 def test_steps_lead_away_from_the_best_only_where_it_is_no_better_or_does_not_fit():
     """No step that fits, of a schedule that was tried, is faster by more than a tie."""
     question = asked(**SMALL, schedules=["1f1b", "interleaved-1f1b"])

@@ -28,6 +28,7 @@ from ppmodel.specs.entries import unchecked
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _MOST_ROWS, _MOST_COLUMNS = 10**5, 1000
+_SMALLEST = 1e-18  # below any measurement, as in `timings`
 _KEPT = 2**12
 _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
@@ -171,7 +172,7 @@ def _row(path, line, columns, values):
 
 def require_measured(name, text, where):
     """Refuse a measurement that is no number above 0; it may be empty."""
-    if text and not (_NUMBER.fullmatch(text) and 0 < float(text) < float("inf")):
+    if text and not (_NUMBER.fullmatch(text) and _SMALLEST < float(text) < 1 / _SMALLEST):
         rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
         raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 

@@ -11,13 +11,15 @@ import numpy as np
 
 from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
+from ppmodel.costs.offload import offloads
 from ppmodel.errors import PPModelError, SweepError, reason
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
 from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, orders, ways
-from ppmodel.points.iteration import step_graph
+from ppmodel.points.iteration import memory_of, step_graph
+from ppmodel.points.order import open_options
 from ppmodel.schedules.cases import Case, built
 from ppmodel.simulation import graph_of, makespans
 from ppmodel.sweep.runners import run_on_workers, run_with_scheduler
@@ -224,8 +226,10 @@ def _fitting(question, entry, most_s):
                 cut = zero, recompute, of_stages.layers.tobytes()
                 if cut not in cuts:
                     for order in orders(question, entry.sizes, zero):
-                        way = zero, recompute, layers, order, peak
-                        yield way, question.point(entry.case, size, replace(layout, order=order))
+                        point = question.point(entry.case, size, replace(layout, order=order))
+                        peak = _timed_peak_bytes(point) or peak
+                        if peak <= question.system.memory_capacity_bytes:
+                            yield (zero, recompute, layers, order, peak), point
                 cuts.add(cut)
         except PPModelError:  # more stages than layers
             continue
@@ -246,8 +250,9 @@ def _recomputed(question, entry, table, least_s, way, most_s):
 
     @cache
     def peak_bytes(recompute):
-        _, complete, of_stages = divided(recompute)
-        return float(memory(table, model, of_stages, complete, system).total.max())
+        layout, complete, of_stages = divided(recompute)
+        timed = _timed_peak_bytes(question.point(entry.case, (table.num_ranks, table.num_microbatches), layout))
+        return timed or float(memory(table, model, of_stages, complete, system).total.max())
 
     def fits(recompute):
         return peak_bytes(recompute) <= system.memory_capacity_bytes
@@ -272,6 +277,12 @@ def _recomputed(question, entry, table, least_s, way, most_s):
             fewest = _fewest(fits, int(divided("full")[2].blocks.max()))
             if is_fast(fewest):
                 yield priced(fewest)
+
+
+def _timed_peak_bytes(point):
+    """The bytes of the most loaded GPU where they depend on times; else None."""
+    is_timed = offloads(point.layout) or open_options(point.case)
+    return float(memory_of(point).total.max()) if is_timed else None
 
 
 def _fewest(fits, most):

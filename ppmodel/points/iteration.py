@@ -125,8 +125,7 @@ def iteration_columns(point, iteration):
     from ppmodel.measured.margin import fit_word  # measured rows are points, too
 
     model, system, layout = point.model, point.changed_system, point.complete_layout
-    timeline = run_graph(point.graph, point.costs) if point.costs.offload else None
-    of_ranks = memory(point.table, model, point.costs.stages, layout, system, timeline)
+    of_ranks = memory_of(point)
     fullest = int(of_ranks.total.argmax())
     sizes = {f"{name}_bytes": float(getattr(of_ranks, name)[fullest]) for name in of_ranks._fields}
     gpu_s, ends = iteration.iteration_s * layout.gpus, system.range or (None, None)
@@ -141,6 +140,13 @@ def iteration_columns(point, iteration):
         "slowest_over_mean": iteration.slowest_over_mean,
         "stage_layers": layers_text(point.costs.stages, layer_work(model, layout.microbatch_size, layout)),
     }  # fmt: skip
+
+
+def memory_of(point):
+    """The `metrics.memory` of a point with a layout; of a run, where it offloads."""
+    timeline = run_graph(point.graph, point.costs) if point.costs.offload else None
+    stages = point.costs.stages
+    return memory(point.table, point.model, stages, point.complete_layout, point.changed_system, timeline)
 
 
 def step_graph(graph, overlaps_gradients):

@@ -1,6 +1,6 @@
 """All attacks by category; a later one is a line here."""
 
-from . import code, documents, doors, legal, processes, threads, timings, words
+from . import cells, code, documents, doors, legal, processes, threads, timings, words
 from .rooms import OPERATIONS, PRODUCTS, ROWS
 
 CATEGORIES = {
@@ -11,6 +11,7 @@ CATEGORIES = {
     "YAML": documents.documents,
     "CSV": documents.tables,
     "measured rows": lambda: documents.tables(ROWS),
+    "cells": cells.cells,
     "measured operations": lambda: documents.tables(OPERATIONS),
     "measured products": lambda: documents.tables(PRODUCTS),
     "timings": timings.timings,
