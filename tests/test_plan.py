@@ -52,7 +52,8 @@ def test_pruned_is_as_good_as_exhaustive(limit, devices):
     """Every simulated candidate within the share of its kind's best is found; with recomputation, none is faster."""
     system = load_system("h100")
     system = replace(system, nodes=replace(system.nodes, devices_per_node=devices))
-    given = SMALL | {"system": system, "gpus": 4, "schedules": ["1f1b", "zb-v"], "memory_limit": limit, "within": 0.5}
+    given = SMALL | {"system": system, "gpus": 4, "schedules": ["1f1b", "zb-v", "dualpipev"]}
+    given |= {"memory_limit": limit, "within": 0.5}
     given["fix"] = {"microbatch_size": 1}
     question = asked(**given)
     pruned, exhaustive, limits = search(question), list(every_candidate(question)), Limits(question)

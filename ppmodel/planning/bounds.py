@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs import persistent_bytes
+from ppmodel.costs.pairs import contention
 from ppmodel.metrics.memory import on_ranks
 from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
@@ -66,7 +67,9 @@ class Bounds:
         core, (is_split, is_paired) = self.core(sizes), _kind_of(case.name)
         microbatch_s = min(core.whole_s, core.split_s) if is_split else core.whole_s
         microbatches = self.question.global_batch // (sizes.dp * sizes.microbatch_size)
-        return microbatches * (core.computing_s if is_paired else microbatch_s) / sizes.pp
+        if is_paired:
+            microbatch_s = _paired_s(core.computing_s, microbatch_s - core.computing_s, self.question.system)
+        return float(microbatches * microbatch_s / sizes.pp)
 
     def bytes(self, sizes, zero):
         """A lower bound on the bytes of the most loaded GPU."""
@@ -82,12 +85,19 @@ def _kind_of(name):
     return bool((table.kind == OpKind.W).any()), bool(table.joined.any())
 
 
-def busy_bound(table):
+def _paired_s(computing_s, exchanged_s, system):
+    """The least seconds of cells of two operations: neither stream has less work, and each slows the other down."""
+    shorter, longer = np.sort([computing_s, exchanged_s], axis=0)
+    return longer + (contention(system) - 1) * shorter
+
+
+def busy_bound(table, system):
     """A function that returns a lower bound on the seconds of an iteration of a table.
 
     Parameters
     ----------
     table : Schedule
+    system : SystemSpec
 
     Returns
     -------
@@ -98,22 +108,24 @@ def busy_bound(table):
     -----
     All work of a rank comes after the forwards of the stages before its first one. A whole backward is followed by
     those of the stages before it, then every rank has its optimizer step; split backwards may leave the weight
-    gradients for last. Cells of two operations may hide all collectives.
+    gradients for last. Cells of two operations may hide collectives.
     """
     microbatches, is_split = table.table_microbatches / table.num_replicas, bool((table.kind == OpKind.W).any())
-    counted = slice(0, 1 if table.joined.any() else None)  # parts of operations
+    is_paired = bool(table.joined.any())
     first = np.full(table.num_ranks, table.num_stages - 1)
     for homes in table.placement:
         np.minimum.at(first, homes, np.arange(table.num_stages))
 
     def seconds(of_stages):
-        forward_s, input_s, weight_s = of_stages.parts_s[..., counted].sum(axis=2).T
-        late_s = weight_s if is_split else 0 * weight_s
-        all_s = forward_s + input_s + weight_s
-        columns = np.column_stack([microbatches * all_s, microbatches * late_s, of_stages.optimizer_s])
-        work, late, step = on_ranks(table.placement, table.num_ranks, columns).T
+        computing_s, whole_s = of_stages.parts_s[..., 0], of_stages.parts_s.sum(axis=2)
+        forward_s, input_s, weight_s = (computing_s if is_paired else whole_s).T
+        late_s = whole_s[:, 2] * is_split
+        microbatch_s = np.column_stack([computing_s.sum(axis=1), (whole_s - computing_s).sum(axis=1), late_s])
+        columns = np.column_stack([microbatches * microbatch_s, of_stages.optimizer_s])
+        computing, exchanged, late, step = on_ranks(table.placement, table.num_ranks, columns).T
+        work = _paired_s(computing, exchanged, system) if is_paired else computing + exchanged
         before_s = np.concatenate([[0.0], np.cumsum(forward_s)])[first]
-        after_s = np.concatenate([[0.0], np.cumsum(input_s + weight_s - late_s)])[first]
+        after_s = np.concatenate([[0.0], np.cumsum(input_s + weight_s * (not is_split))])[first]
         return float((before_s + np.maximum(work + step, work - late + after_s)).max())
 
     return seconds

@@ -213,7 +213,7 @@ def _fitting(question, entry, most_s):
     except PPModelError as error:  # not defined at this size
         reason(error)
         return
-    cuts, hopeless, least_s = set(), set(), busy_bound(table)
+    cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
     for zero, layers in sorted(ways(question, entry.sizes), key=lambda way: -way[0]):
         if zero == 0 and (1, layers) in hopeless:
             continue
