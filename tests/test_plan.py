@@ -13,7 +13,7 @@ from ppmodel.planning import Candidate, asked, front, planned, search
 from ppmodel.planning.answer import Plan
 from ppmodel.planning.candidates import all_sizes, cases_at, ways
 from ppmodel.planning.risk import chances
-from ppmodel.planning.search import Limits
+from ppmodel.planning.search import Limits, _Search
 from ppmodel.points import resolve, rows_of
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.own_files import time_limit
@@ -182,3 +182,33 @@ def test_a_generator_without_end_ends_the_plan(tmp_path):
     mine.write_text(f"{head}def {body.partition(chr(10))[0]}\n    while True:\n        pass\n")
     with time_limit(2), pytest.raises(PPModelError, match="has not finished after 2 s"):
         planned(**SMALL | {"gpus": 2, "schedules": [str(mine)], "fix": {"pp": 2}})
+
+
+def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):
+    """What is done is not computed again, the answer is the same to the last digit, and another question is refused."""
+    file, chunks, compute = tmp_path / "plan.json", [], _Search.chunk
+
+    def stopped(self, *rows):
+        if len(chunks) == stop_after:
+            raise KeyboardInterrupt
+        chunks.append(rows)
+        return compute(self, *rows)
+
+    given = SMALL | {"schedules": SOME, "within": 0.2}
+    monkeypatch.setattr(_Search, "chunk", stopped)
+    stop_after = 4
+    with pytest.raises(KeyboardInterrupt):
+        pp.plan(**given, resume=file)
+    stop_after = None
+    resumed = pp.plan(**given, resume=file)
+    assert len(chunks) == len(set(chunks)) > 4
+    number = len(chunks)
+    assert pp.plan(**given, resume=file).to_csv() == resumed.to_csv() == pp.plan(**given).to_csv()
+    assert chunks[:number] == list(dict.fromkeys(chunks))
+    with refused(field="--resume", rule="another question"):
+        pp.plan(**given | {"global_batch": 32}, resume=file)
+    for text in ("", "{", "[]", "{}", '{"versions": 1, "question": 2, "chunks": 3}'):
+        file.write_text(text)
+        with refused(field="--resume"):
+            pp.plan(**given, resume=file)
+        assert file.read_text() == text

@@ -49,6 +49,9 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 )
 @click.option("--workers", type=arguments.count(1024), metavar="N", help="Search in N processes on this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Search on a Dask cluster instead, such as tcp://host:8786.")
+@click.option(
+    "--resume", type=arguments.Output(), metavar="FILE", help="Keep what is computed in FILE; the same command goes on."
+)
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
 @click.option(

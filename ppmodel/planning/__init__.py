@@ -2,6 +2,7 @@
 
 from ppmodel.planning.answer import Plan, plan, planned
 from ppmodel.planning.available import frameworks_of
+from ppmodel.planning.candidates import Candidate
 from ppmodel.planning.front import front
 from ppmodel.planning.question import Question, asked
-from ppmodel.planning.search import Candidate, search
+from ppmodel.planning.search import search

@@ -10,14 +10,16 @@ import numpy as np
 
 from ppmodel.kept import cached_property
 from ppmodel.planning.available import frameworks_of
-from ppmodel.planning.candidates import orders
+from ppmodel.planning.candidates import Candidate, orders
 from ppmodel.planning.question import Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
-from ppmodel.planning.search import Candidate, Limits, search
+from ppmodel.planning.search import Limits, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
 from ppmodel.specs.layout import ORDERS, RECOMPUTE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pandas import DataFrame
 
     from ppmodel.points import Point
@@ -212,11 +214,12 @@ def _are_alike(candidate, other):
 
 
 def planned(
-    *arguments: Any, on_better: Any = None, workers: int | None = None, scheduler: str | None = None, **given: Any
-) -> Plan:
+    *arguments: Any, on_better: Any = None, workers: int | None = None, scheduler: str | None = None,
+    resume: str | Path | None = None, **given: Any,
+) -> Plan:  # fmt: skip
     """Find the plan; arguments as in `plan`."""
     question = asked(*arguments, **given)
-    return Plan(question, search(question, on_better, workers, scheduler))
+    return Plan(question, search(question, on_better, workers, scheduler, resume))
 
 
 def plan(
@@ -224,7 +227,7 @@ def plan(
     framework: FrameworkLike | None = None, links: LinksLike | None = None, memory_limit: str | float | None = None,
     schedules: OneOrMore[ScheduleLike] | None = None, fix: Mapping[str, Any] | None = None,
     most: Mapping[str, int] | None = None, within: float = 0.05, workers: int | None = None,
-    scheduler: str | None = None,
+    scheduler: str | None = None, resume: str | Path | None = None,
 ) -> DataFrame:  # fmt: skip
     """Find the layouts and schedules that train a model fastest on some GPUs.
 
@@ -252,6 +255,8 @@ def plan(
         Processes on this machine; without them, this process computes.
     scheduler : str, optional
         Address of a Dask scheduler, whose workers compute.
+    resume : str or Path, optional
+        A file that keeps what is computed: asked again, the same question goes on from there.
 
     Returns
     -------
@@ -276,5 +281,5 @@ def plan(
     return planned(
         model, system, gpus, global_batch, sequence=sequence, framework=framework, links=links,
         memory_limit=memory_limit, schedules=schedules, fix=fix, most=most, within=within, workers=workers,
-        scheduler=scheduler,
+        scheduler=scheduler, resume=resume,
     ).frame  # fmt: skip

@@ -9,7 +9,7 @@ from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError
 from ppmodel.planning.available import orders_of
 from ppmodel.planning.question import Question, divisors
-from ppmodel.schedules.cases import as_case, built
+from ppmodel.schedules.cases import Case, as_case, built
 
 CHUNKS = 2, 3, 4, 5, 6, 8, 10
 """Model chunks per rank that are tried."""
@@ -32,6 +32,53 @@ class Sizes(NamedTuple):
     etp: int
     dp: int
     microbatch_size: int
+
+
+class Entry(NamedTuple):
+    """A schedule at some sizes, in all ways to shard, to recompute and to divide layers.
+
+    Parameters
+    ----------
+    case : Case
+    sizes : Sizes
+    is_run : bool
+        Whether the framework runs the schedule as it is modelled.
+    at_least_s : float
+        From `Bounds.seconds`.
+    """
+
+    case: Case
+    sizes: Sizes
+    is_run: bool
+    at_least_s: float
+
+
+class Candidate(NamedTuple):
+    """A candidate that fits, with its time.
+
+    Parameters
+    ----------
+    case : Case
+    sizes : Sizes
+    is_run : bool
+        As in `Entry`; and whether runs under the framework were measured with the ZeRO stage, or one above it.
+    zero : int
+    recompute : str or int
+    layers, order : str
+    peak_bytes : float
+        On the most loaded GPU.
+    iteration_s : float
+    """
+
+    case: Case
+    sizes: Sizes
+    is_run: bool
+    zero: int
+    recompute: str | int
+    layers: str
+    order: str
+    peak_bytes: float
+    iteration_s: float
 
 
 def all_sizes(question: Question) -> list[Sizes]:

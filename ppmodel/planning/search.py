@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +16,11 @@ from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
-from ppmodel.planning.candidates import Sizes, all_sizes, cases_at, orders, ways
+from ppmodel.planning.candidates import Candidate, Entry, all_sizes, cases_at, orders, ways
+from ppmodel.planning.kept import KeptSearch
 from ppmodel.points.iteration import memory_of, step_graph
 from ppmodel.points.order import open_options
-from ppmodel.schedules.cases import Case, built
+from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, makespans
 from ppmodel.sweep.runners import run_on_workers, run_with_scheduler
 from ppmodel.sweep.versions import versions
@@ -34,53 +34,6 @@ LONGEST = 1.25
 Where a run that is short of memory goes on, several times slower, also to be the first answer."""
 
 _LONG = 10**7  # operations, for which compiled code is worth loading
-
-
-class Entry(NamedTuple):
-    """A schedule at some sizes, in all ways to shard, to recompute and to divide layers.
-
-    Parameters
-    ----------
-    case : Case
-    sizes : Sizes
-    is_run : bool
-        Whether the framework runs the schedule as it is modelled.
-    at_least_s : float
-        From `Bounds.seconds`.
-    """
-
-    case: Case
-    sizes: Sizes
-    is_run: bool
-    at_least_s: float
-
-
-class Candidate(NamedTuple):
-    """A candidate that fits, with its time.
-
-    Parameters
-    ----------
-    case : Case
-    sizes : Sizes
-    is_run : bool
-        As in `Entry`; and whether runs under the framework were measured with the ZeRO stage, or one above it.
-    zero : int
-    recompute : str or int
-    layers, order : str
-    peak_bytes : float
-        On the most loaded GPU.
-    iteration_s : float
-    """
-
-    case: Case
-    sizes: Sizes
-    is_run: bool
-    zero: int
-    recompute: str | int
-    layers: str
-    order: str
-    peak_bytes: float
-    iteration_s: float
 
 
 class Limits:
@@ -333,7 +286,7 @@ def candidates_of(question, first, last, wanted=None):
     return _latest[0].chunk(first, last)
 
 
-def search(question, on_better=None, workers=None, scheduler=None):
+def search(question, on_better=None, workers=None, scheduler=None, resume=None):
     """Find every candidate that fits and takes at most the share `within` longer than the best of its kind.
 
     Parameters
@@ -343,6 +296,8 @@ def search(question, on_better=None, workers=None, scheduler=None):
         Called with the best candidates so far, by whether the framework runs them, whenever there is a better one.
     workers, scheduler : optional
         As in `sweep.run_sweep`. Who computes changes nothing but the time.
+    resume : str or Path, optional
+        A file that keeps what is computed; the same question goes on from there.
 
     Returns
     -------
@@ -358,15 +313,17 @@ def search(question, on_better=None, workers=None, scheduler=None):
         raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
     prepare(_LONG)
     here = _Search(question)
-    limits, by_chunk = here.limits, {}
+    limits, kept = here.limits, KeptSearch(resume, question, here.entries)
 
     def take(chunks):
         for number, candidates in chunks:
-            by_chunk[number] = candidates
+            kept.put(number, candidates)
             if limits.add(candidates) and on_better:
                 on_better(limits.best)
 
-    tasks = here.tasks()
+    if limits.add([candidate for candidates in kept.chunks.values() for candidate in candidates]) and on_better:
+        on_better(limits.best)
+    tasks = (task for task in here.tasks() if task[0] not in kept.chunks)
     if workers is None and scheduler is None:
         take((number, here.chunk(*rows)) for number, *rows in tasks)
     else:
@@ -376,7 +333,7 @@ def search(question, on_better=None, workers=None, scheduler=None):
             take(run_with_scheduler(question, tasks, [], scheduler, candidates_of))
         else:
             take(run_on_workers(question, tasks, [], workers, candidates_of))
-    candidates = [candidate for number in sorted(by_chunk) for candidate in by_chunk[number]]
+    candidates = [candidate for number in sorted(kept.chunks) for candidate in kept.chunks[number]]
     if not candidates:
         _refuse(question, here.entries)
     return list(filter(limits.keeps, candidates))

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
+from ppmodel.cli import main
 from ppmodel.sweep import chunk_bounds, load_sweep, progress, run_sweep, runners, store
 
 
@@ -45,6 +46,19 @@ def cluster():
             return started
 
         yield address, worker, scheduler
+
+
+def test_a_plan_is_the_same_whoever_computes(capsys, cluster):
+    """Two workers of a cluster, two processes, and this process alone print the same bytes."""
+    address, worker, _ = cluster
+    worker(), worker()
+    words = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16", "--json"]
+    words += ["--schedules", "1f1b", "interleaved-1f1b", "zb-v", "dualpipev"]
+    printed = []
+    for more in ([], ["--scheduler", address], ["--workers", "2"]):
+        assert main([*words, *more]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] == printed[2]
 
 
 def test_an_empty_address_is_refused(file, tmp_path, capsys):

@@ -1,0 +1,61 @@
+"""What is known of a search, kept in a file: the same question goes on where it was ended, however that was."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+from ppmodel.errors import PPModelError
+from ppmodel.files import checked_target, parse_json, write_whole
+from ppmodel.planning.candidates import Candidate
+from ppmodel.sweep.versions import versions
+
+_FIELD = "--resume"
+
+
+class KeptSearch:
+    """The candidates of the chunks that are done, in memory and in a file, which is complete at any moment.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        A file of the same question, or one to be made; without it, memory alone keeps them.
+    question : Question
+    entries : list of Entry
+
+    Raises
+    ------
+    PPModelError
+        If it cannot be written, or is of another question, version or program.
+    """
+
+    def __init__(self, path, question, entries):
+        self.path, self.chunks = path and Path(path), {}
+        self.about = {"versions": versions(), "question": sha256(repr(question).encode()).hexdigest()}
+        self.places = {entry[:2]: place for place, entry in enumerate(entries)}
+        if path is None or not checked_target(path, _FIELD).exists():
+            return
+        remedy = "name another file, or delete it to start again"
+        try:
+            document = parse_json(self.path.read_bytes())
+            about, chunks = {name: document[name] for name in self.about}, document["chunks"].items()
+            if about == self.about:
+                self.chunks = {
+                    int(number): [Candidate(*entries[place][:2], *values) for place, *values in rows]
+                    for number, rows in chunks
+                }
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            raise PPModelError(_FIELD, path, "is no file of a plan", remedy) from None
+        if about != self.about:
+            what = "question" if about["versions"] == self.about["versions"] else "version of ppmodel"
+            raise PPModelError(_FIELD, path, f"was begun with another {what}", remedy)
+
+    def put(self, number, candidates):
+        """Keep the candidates of a chunk."""
+        self.chunks[number] = candidates
+        if self.path is None:
+            return
+        rows = {
+            number: [(self.places[candidate[:2]], *candidate[2:]) for candidate in candidates]
+            for number, candidates in self.chunks.items()
+        }
+        write_whole(self.path, json.dumps(self.about | {"chunks": rows}), _FIELD)
