@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "analysis": _GRAPH | {"noise", "points", "formulas", "optimum"},
     "measured": _GRAPH | {"files", "points", "export"},
     "sweep": _GRAPH | {"files", "export", "noise", "points"},
-    "planning": _GRAPH | {"points", "measured", "noise", "sweep"},
+    "planning": _GRAPH | {"files", "points", "measured", "noise", "sweep"},
     "plot": {"errors", "ops", "tables", "schedules", "simulation", "metrics", "grid", "points"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }
