@@ -1,5 +1,6 @@
 """Plans: pruned as good as exhaustive, the same every time, and refused where nothing can be planned."""
 
+import sys
 from dataclasses import replace
 from itertools import product
 
@@ -8,7 +9,7 @@ import pytest
 from refusals import refused
 
 import ppmodel as pp
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, SweepError
 from ppmodel.planning import Candidate, asked, front, planned, search
 from ppmodel.planning.answer import Plan
 from ppmodel.planning.candidates import all_sizes, cases_at, ways
@@ -111,6 +112,17 @@ def test_steps_lead_away_from_the_best_only_where_it_is_no_better_or_does_not_fi
     fitting = steps[steps.refused.isna() & steps.fits.eq(True) & ~steps.step.isin(["ZB-V", "DualPipeV"])]
     assert len(fitting) > 3
     assert fitting.over.min() >= -0.011
+
+
+def test_a_lost_cluster_is_not_the_end_of_a_front(monkeypatch):
+    """Only where nothing fits any more there is no further row."""
+
+    def lost(*_):
+        raise SweepError("--scheduler", "tcp://host:8786", "is gone", "restart it")
+
+    monkeypatch.setattr(sys.modules[front.__module__], "search", lost)
+    with pytest.raises(SweepError, match="is gone"):
+        front(asked(**SMALL))
 
 
 def test_the_front_holds_less_and_takes_longer():
