@@ -57,7 +57,7 @@ PARTS = {
 """The parts of the model that can be taken away, by the names that tables give them."""
 
 
-def ablated(rows, files, start, system, part, prior=0.5):
+def ablated(rows, files, start, system, part):
     """Iteration times of rows, predicted without one part of the model.
 
     Parameters
@@ -69,7 +69,6 @@ def ablated(rows, files, start, system, part, prior=0.5):
     start, system : SystemSpec
         The system from which the fit started, and the fitted one.
     part : Part
-    prior : float
 
     Returns
     -------
@@ -85,5 +84,5 @@ def ablated(rows, files, start, system, part, prior=0.5):
         return batch.seconds([part.change(with_values(system, point)) for point in points])
 
     constants = chosen(start, list(values))
-    problem = Problem(constants, lambda points: weights * np.log(seconds(points) / measured), SCALE, prior)
+    problem = Problem(constants, lambda points: weights * np.log(seconds(points) / measured), SCALE, 0.5)
     return seconds([values])[0], seconds([refitted(problem, values)])[0]

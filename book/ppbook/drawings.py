@@ -86,7 +86,12 @@ def _svg(schedule, timeline, name, point, width, kind):
     parts = [f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse">{hatch}</pattern>']
     parts += [*_operations(table, *slots), *_axis(table, last_slot, "slots")]
     parts += [*_operations(times, timeline.start_s, timeline.end_s), *_axis(times, last, "time (F)")]
-    parts += _transfers(times, timeline)
+    for consumer in np.flatnonzero(schedule.dependencies.remote):  # a line from rank to rank
+        producer = schedule.dependencies.source[consumer]
+        begin, end = schedule.rank[producer], schedule.rank[consumer]
+        start = times.x(timeline.sent_s[producer]), times.y(begin) + _ROW * (end > begin)
+        arrival = times.x(timeline.arrived_s[producer]), times.y(end) + _ROW * (end <= begin)
+        parts.append('<path d="M{:.4g} {:.4g}L{:.4g} {:.4g}"/>'.format(*start, *arrival))
     size = f'viewBox="0 0 {width} {2 * height}" width="{width}" height="{2 * height}"'
     return f'<svg class="{kind}" role="img" aria-label={quoteattr(point)} {size}>{"".join(parts)}</svg>'
 
@@ -118,14 +123,3 @@ def _axis(panel, last, unit):
     for value in range(0, int(last - 2.5 * _TICK / panel.scale) + 1, step):
         yield f'<text x="{panel.x(value):.4g}" y="{under:g}" text-anchor="middle">{value}</text>'
     yield f'<text x="{panel.x(last):.4g}" y="{under:g}" text-anchor="end">{unit}: {last:.4g}</text>'
-
-
-def _transfers(panel, timeline):
-    """A line from rank to rank for each operation whose input comes from another rank."""
-    schedule, dependencies = panel.schedule, panel.schedule.dependencies
-    for consumer in np.flatnonzero(dependencies.remote):
-        producer = dependencies.source[consumer]
-        begin, end = schedule.rank[producer], schedule.rank[consumer]
-        start = panel.x(timeline.sent_s[producer]), panel.y(begin) + _ROW * (end > begin)
-        arrival = panel.x(timeline.arrived_s[producer]), panel.y(end) + _ROW * (end <= begin)
-        yield '<path d="M{:.4g} {:.4g}L{:.4g} {:.4g}"/>'.format(*start, *arrival)

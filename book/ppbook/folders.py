@@ -180,9 +180,9 @@ def publish(new, target, before):
     """
     mark(new)
     require_ours(target)
-    there = target.exists()
-    _exchange(new, target) if there else os.rename(new, target)
-    if there and _listed(new) != before:
+    exists = target.exists()
+    _exchange(new, target) if exists else os.rename(new, target)
+    if exists and _listed(new) != before:
         _exchange(new, target)
         rule = "was written by another run in the meantime"
         raise ReproduceError("out", target, rule, "run it again, or choose a new folder")

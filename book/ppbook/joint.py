@@ -31,7 +31,7 @@ class FittedRows(NamedTuple):
     files: list
 
 
-def fitted_together(sources, shared, prior=0.5):
+def fitted_together(sources, shared):
     """Iteration times of rows by systems fitted one by one, and fitted together with some constants in common.
 
     Parameters
@@ -40,8 +40,6 @@ def fitted_together(sources, shared, prior=0.5):
         Systems with the same kind of device.
     shared : sequence of str
         Constants that all the systems they were fitted from have, as `constants.TIME` names them.
-    prior : float
-        As in `calibrated`.
 
     Returns
     -------
@@ -80,8 +78,6 @@ def fitted_together(sources, shared, prior=0.5):
     for name in shared:  # starts at the geometric mean of the systems' values
         mean = float(np.exp(np.mean([np.log(value_of(source.system, name)) for source in sources])))
         constants[name], values[name] = replace(constants[name], start=mean), mean
-    problem = Problem(
-        list(constants.values()), lambda points: weights * np.log(seconds(points) / measured), SCALE, prior
-    )
+    problem = Problem(list(constants.values()), lambda points: weights * np.log(seconds(points) / measured), SCALE, 0.5)
     values = refitted(problem, values)
     return apart, seconds([values])[0], {name: values[name] for name in shared}

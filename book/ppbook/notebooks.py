@@ -35,6 +35,7 @@ _LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _WARNINGS = re.compile(r"\b\w+Warning(?=: )")
 _SAY_S, _LOOK_S, _START_S = 30, 1, 60
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_REFUSED_TAG = "papermill-error-cell-tag"
 _ENDS = "**The page ends here.** What follows is not defined for these parameters. {}"
 _REFUSALS = {
     name for name, entry in vars(errors).items() if isinstance(entry, type) and issubclass(entry, PPModelError)
@@ -273,8 +274,13 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels, output, s
             start_timeout=_START_S, extra_arguments=arguments, on_cell_start=begun, kernel_manager_class=kernels,
         )  # fmt: skip
     except PapermillExecutionError as error:
-        if output and error.ename in _REFUSALS and (notebook := _until_refused(read(output), error.evalue)):
-            return notebook
+        if output and error.ename in _REFUSALS:  # a page that has shown something ends where it refused
+            notebook = read(output)
+            cells = [cell for cell in notebook.cells if _REFUSED_TAG not in cell.metadata.get("tags", ())]
+            place = next(n for n, cell in enumerate(cells) if cell.metadata.get("papermill", {}).get("exception"))
+            notebook.cells = [*cells[:place], new_markdown_cell(_ENDS.format(error.evalue))]
+            if any(cell.get("outputs") for cell in cells[:place] if not cell.source.startswith(MAGIC)):
+                return notebook
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
         grid = "\n".join(error.traceback[1:]) if error.ename == TableError.__name__ else None
         raise ReproduceError("notebook", source.name, rule, KEPT, grid=grid or None) from None
@@ -283,15 +289,6 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels, output, s
             return _run_by_papermill(source, folder, values, at_cell, first, kernels, output, starts - 1)
         rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
         raise ReproduceError("notebook", source.name, rule, KEPT) from None
-
-
-def _until_refused(notebook, refusal):
-    """A page up to the cell that refused its parameters, with the refusal in its place; None if it shows nothing."""
-    cells = [cell for cell in notebook.cells if "papermill-error-cell-tag" not in cell.metadata.get("tags", ())]
-    place = next(number for number, cell in enumerate(cells) if cell.metadata.get("papermill", {}).get("exception"))
-    notebook.cells = [*cells[:place], new_markdown_cell(_ENDS.format(refusal))]
-    shows = any(cell.get("outputs") for cell in cells[:place] if not cell.source.startswith(MAGIC))
-    return notebook if shows else None
 
 
 def _note_systems(notebook, values, folder):

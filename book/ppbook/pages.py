@@ -149,11 +149,11 @@ def folded(text):
     >>> page[page.index("<details") : page.index("</details>")]
     '<details class="entry"><summary>More</summary><p>How.</p>'
     """
-    return _ARTICLE.sub(lambda article: _folded(article[0]), text)
+    return _ARTICLE.sub(_folded, text)
 
 
 def _folded(article):
-    page = BeautifulSoup(article, "html.parser")
+    page = BeautifulSoup(article[0], "html.parser")
     for body in page.select("dl.py > dd"):
         rest = [part for part in body.find_all(True, recursive=False)[1:] if "py" not in part.get("class", ())]
         if rest:

@@ -138,19 +138,18 @@ def parse(pairs, parameters):
         _require_name(name, text, parameters)
         if name in given:
             raise PPModelError(name, shown(text), "is given twice", "give it once")
-        given[name] = text if isinstance(parameters[name].value, str) else _read_yaml(name, text)
+        if isinstance(parameters[name].value, str):
+            given[name] = text
+            continue
+        try:
+            refuse_depth(text)
+            if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(text)):
+                raise ValueError
+            given[name] = YAML(typ="safe", pure=True).load(text)
+        except (YAMLError, ValueError, RecursionError):
+            remedy = "write a number, a word, or a list such as [8, 16]"
+            raise PPModelError(name, shown(text), "cannot be read as YAML", remedy) from None
     return given
-
-
-def _read_yaml(name, text):
-    try:
-        refuse_depth(text)
-        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(text)):
-            raise ValueError
-        return YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError, RecursionError):
-        remedy = "write a number, a word, or a list such as [8, 16]"
-        raise PPModelError(name, shown(text), "cannot be read as YAML", remedy) from None
 
 
 def _require_name(name, value, parameters):

@@ -22,7 +22,7 @@ RAN = {
 
 RESCHEDULED = "ZB-CPU-ReSchedule"
 
-_H800 = "H800", "14B"
+_H800, _SLOW_LINK = ("H800", "14B"), "6_7"
 _PHASE, _A10_TRANSFER_S = "no_delay_iter6-7", 0.0013
 _KINDS = {"1F1B": "FB", "ZB": "FIW"}
 
@@ -203,7 +203,7 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True, 
     return frame.assign(error=frame.predicted_s / frame.measured_s - 1)
 
 
-def reversal(links="6_7"):
+def reversal():
     """The 14B model over the delay of a link: measured where it was, predicted on a fine grid.
 
     Returns
@@ -212,7 +212,7 @@ def reversal(links="6_7"):
         Columns schedule, delay_ms and iteration_s.
     """
     rows = runs_of(*_H800)
-    rows = rows[rows.schedule.isin(RAN) & (rows.slow_links == links)]
+    rows = rows[rows.schedule.isin(RAN) & (rows.slow_links == _SLOW_LINK)]
     free = rows.assign(delay_s=0.0, delayed_last4_median_ms=rows.base_iter4_7_median_ms)
     both = pd.concat([rows, free]).assign(delay_ms=lambda of: 1e3 * of.delay_s)
     both = both[(both.schedule != "ZB-CPU") | (both.delay_ms > 0)]
@@ -220,7 +220,7 @@ def reversal(links="6_7"):
     lines = [
         (method, delay_ms, _iteration_s(
             fitted_operations(*_H800, method), method, 8, 24, host_transfer_s(*_H800) if method == "ZB-CPU" else 0.0,
-            links_of(method, links, delay_ms / 1e3),
+            links_of(method, _SLOW_LINK, delay_ms / 1e3),
         ))
         for method in RAN for delay_ms in np.arange(0, measured.index.get_level_values(1).max() + 1, 2.5).tolist()
     ]  # fmt: skip
@@ -228,32 +228,23 @@ def reversal(links="6_7"):
 
 
 @redrawn
-def plot_reversal(links="6_7", methods=("1F1B", "ZB"), title=None):
-    """Draw iteration times over the delay of a link: measured points, predicted lines.
-
-    Parameters
-    ----------
-    links : str
-        The link, as in the file.
-    methods : sequence of str
-        Keys of `RAN`.
-    title : str, optional
+def plot_reversal():
+    """Draw iteration times over the delay of the link between ranks 6 and 7: measured points, predicted lines.
 
     Returns
     -------
     matplotlib Figure
     """
-    measured, lines = reversal(links)
+    measured, lines = reversal()
     figure, axis = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
-    for method, colour in zip(methods, ("#0072B2", "#D55E00"), strict=True):
+    for method, colour in {"1F1B": "#0072B2", "ZB": "#D55E00"}.items():
         points, line = (frame[frame.schedule == method] for frame in (measured, lines))
         axis.plot(line.delay_ms, line.iteration_s, color=colour, lw=1.6)
         axis.scatter(points.delay_ms, points.iteration_s, color=colour, s=36, zorder=3)
         end = line.delay_ms.iloc[-1], line.iteration_s.iloc[-1]
         beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
         axis.annotate(method, end, color=colour, weight="bold", **beside)
-    ranks = links.replace("_", " and ")
-    axis.set(xlabel=f"delay between ranks {ranks} (ms)", ylabel="iteration (s)", ylim=(0, None))
+    axis.set(xlabel="delay between ranks 6 and 7 (ms)", ylabel="iteration (s)", ylim=(0, None))
     axis.margins(x=0.09)
-    title = title or "A slow link reverses the order of 1F1B and ZB"
+    title = "A slow link reverses the order of 1F1B and ZB"
     return titled(figure, title, "points measured, lines predicted; 14B on eight H800, B = 24; PipeMorph, NSDI 2026")

@@ -98,23 +98,22 @@ class Race:
         kinds = [kind for kind in OpKind if any((run.table.kind == kind).any() for run in self.runs.values())]
         page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True).get_template("race.html")
         ends_of_order = [self.cases[label] for label in self.order.label.iloc[[0, -1]]]
+        rows = []  # what the page needs of each schedule; lengths are shares of the width, so that it fits any
+        for label, run in self.runs.items():
+            (standing,) = self.order[self.order.label == label].itertuples()
+            rows.append({
+                "place": standing.Index - 1, "label": label, "key": explorer.written(self.cases[label]),
+                "name": self.cases[label].name, "makespan": run.makespan_s, "end": 100 * run.makespan_s / latest,
+                "bubble": standing.table_bubble_ratio, "longer": math.floor(100 * standing.longer + 0.5),
+                "boxes": list(_boxes(run, latest)),
+            })  # fmt: skip
         explorer.offer(self, ends_of_order, *self.size, comm=self.comm, p2p=self.p2p)
         return page.render(
             pp=self.size[0], microbatches=self.size[1], p2p=self.p2p, latest=latest, comm=self.comm, most=self.most,
             step=self.most / STEPS, fastest=list(zip(pieces.label, pieces.comm, ends, strict=True)), height=_HEIGHT,
-            rows=[self._row(label, latest) for label in self.runs], link=self.explorer, scripts=SCRIPTS,
+            rows=rows, link=self.explorer, scripts=SCRIPTS,
             colours={KIND_NAMES[kind]: KIND_COLOURS[kind] for kind in kinds},
         )  # fmt: skip
-
-    def _row(self, label, latest):
-        """What the page needs of a schedule; lengths are shares of the width, so that it fits any."""
-        case, run, (place,) = self.cases[label], self.runs[label], self.order.index[self.order.label == label]
-        standing = self.order.loc[place]
-        return {
-            "place": int(place) - 1, "label": label, "key": explorer.written(case), "name": case.name,
-            "makespan": run.makespan_s, "end": 100 * run.makespan_s / latest, "bubble": standing.table_bubble_ratio,
-            "longer": math.floor(100 * standing.longer + 0.5), "boxes": list(_boxes(run, latest)),
-        }  # fmt: skip
 
 
 def _boxes(run, latest):

@@ -41,16 +41,16 @@ def ratios(framework):
     dict of str to ndarray of float
         By file, for its rows that were measured and can be predicted.
     """
-    found = {}
+    by_file = {}
     for name in FILES.get(framework, ()):
         _, rows = read_rows(MEASURED / f"{name}.csv")
         rows = [row for row in rows if row["status"] == "measured" and is_healthy(row)]
         times = [predicted(row | {"framework": framework}, load_system(SYSTEMS[row["device"]])) for row in rows]
-        found[name] = np.array([
+        by_file[name] = np.array([
             float(row["iteration_s"]) / time["predicted_iteration_s"]
             for row, time in zip(rows, times, strict=True) if time["refused"] is None
         ])  # fmt: skip
-    return found
+    return by_file
 
 
 def ends(by_file):

@@ -101,7 +101,7 @@ def late_pipelines(layouts):
     )  # fmt: skip
 
 
-def choices(layouts, rules, fewest=FEWEST):
+def choices(layouts, rules):
     """What each rule would have chosen in each cell, among the layouts that are predicted to fit.
 
     Parameters
@@ -110,7 +110,6 @@ def choices(layouts, rules, fewest=FEWEST):
         From `layouts_of`, with the columns that rules name.
     rules : dict of str to list of str
         Columns by which each rule sorts the layouts of a cell; the least goes first, and ties go to the first listed.
-    fewest : int
 
     Returns
     -------
@@ -134,7 +133,7 @@ def choices(layouts, rules, fewest=FEWEST):
     for cell, group in layouts.groupby(list(CELL)):
         ran = group[group.iteration_s.notna()]
         fitting = group[group.fit.isin(FITTING)]
-        if len(ran) < fewest or not fitting.iteration_s.notna().any():
+        if len(ran) < FEWEST or not fitting.iteration_s.notna().any():
             continue
         best = ran.loc[ran.iteration_s.idxmin()]
         for rule, columns in rules.items():
@@ -148,7 +147,7 @@ def choices(layouts, rules, fewest=FEWEST):
                 "best_of_three": times.iloc[:3].min() / best.iteration_s - 1,
             })  # fmt: skip
     if not rows:
-        rule = f"have no cell with {fewest} measured layouts, one of which is predicted to fit"
+        rule = f"have no cell with {FEWEST} measured layouts, one of which is predicted to fit"
         raise PPModelError("layouts", len(layouts), rule, "choose runs of several layouts of one model")
     return pd.DataFrame(rows)
 

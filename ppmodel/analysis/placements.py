@@ -224,9 +224,9 @@ def waits_at_nics(run):
     """
     messages = messages_between_nodes(run)
     waits = messages.waited_s / messages.occupancy_s
-    held = [messages.groupby(side).occupancy_s.sum().max() for side in ("node_out", "node_in")]
+    busy_s = [messages.groupby(side).occupancy_s.sum().max() for side in ("node_out", "node_in")]
     facts = {
         "waiting": (waits > 0).mean(), "mean_wait": waits[waits > 0].mean(), "longest_wait": waits.max(),
-        "busiest": max(held) / run.makespan_s,
+        "busiest": max(busy_s) / run.makespan_s,
     }  # fmt: skip
     return {"messages": len(messages)} | {name: float(np.nan_to_num(value)) for name, value in facts.items()}

@@ -42,8 +42,8 @@ class _Careful:
         except click.NoSuchOption as error:
             given = error.option_name
             word = given.lstrip("-")
-            options = [param.opts[-1].lstrip("-") for param in self.get_params(ctx) if isinstance(param, click.Option)]
-            options.remove("help")
+            options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+            options = [param.opts[-1].lstrip("-") for param in options if "--help" not in param.opts]
             near = _nearest(word, options)
             hint = near and f"did you mean --{near}?"
             if (meant := _CALLED_NOW.get(word)) in options:

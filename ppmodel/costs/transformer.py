@@ -175,27 +175,19 @@ def head_operations(model, sequences, layout=None, *, again=False):
     is_stored = not again and (layout is None or layout.pp != 1 or not model.tied_embeddings)
     parameters = model.hidden * vocabulary if is_stored else 0.0
     output = output._replace(parameters=parameters, kernel=Kernel.UNQUANTISED)
-    return [
-        norm("last norm", model, share.stream),
-        *gather("head", model, share, model.hidden, [output]),
-        *_loss(model, share, share.tokens * vocabulary),
-    ]
-
-
-def _loss(model, share, logits):
-    """Cross-entropy over a split vocabulary: all-reduces of the largest logit, the label's logit and the sum."""
+    logits, width = share.tokens * vocabulary, model.element_bytes + _SINGLE
     loss = BlockOperation(
-        "softmax and loss", Work(5.0 * logits, (model.element_bytes + _SINGLE) * logits),
-        Work(2.0 * logits, (model.element_bytes + _SINGLE) * logits), NO_WORK, saved_bytes=_SINGLE * logits,
-        kernel=Kernel.LOSS,
+        "softmax and loss", Work(5.0 * logits, width * logits), Work(2.0 * logits, width * logits), NO_WORK,
+        saved_bytes=_SINGLE * logits, kernel=Kernel.LOSS,
     )  # fmt: skip
+    operations = [norm("last norm", model, share.stream), *gather("head", model, share, model.hidden, [output])]
     if share.tp == 1:
-        return [loss]
+        return [*operations, loss]
     names, total = ("largest logit", "logit of the label", "sum of the loss"), _SINGLE * share.tokens
-    largest, label, denominator = (
+    largest, label, denominator = (  # of the cross-entropy over a split vocabulary
         exchange(name, Collective("all-reduce", "tensor", total), can_hide=False) for name in names
     )
-    return [largest, loss, label, denominator]
+    return [*operations, largest, loss, label, denominator]
 
 
 def logits_bytes(model, sequences, layout=None):

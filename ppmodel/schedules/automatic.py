@@ -212,7 +212,11 @@ def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
     rule = "has too many digits to be added exactly"
     require(longest < _LONGEST, "times", option_text(times), rule, "round the times")
     require(largest < _LONGEST, "held", held, "is too large to be added exactly", "pass a smaller number")
-    return _in_order(name, _best(sizes, times, (min(floor(limit * memory[0]), largest), *memory)), held)
+    times, work = np.array(times), _WORK * 3 * num_ranks * num_microbatches
+    candidates = _candidates(sizes, times, (min(floor(limit * memory[0]), largest), *memory), work)
+    # the least longest span, then the least makespan, then the first
+    best = min(candidates, key=lambda kind: zero_bubble_span.run(work, kind, times))
+    return _in_order(name, best, held)
 
 
 def _in_order(name, kind, held):
@@ -240,15 +244,6 @@ def _whole(numbers):
 # ---- the candidates --------------------------------------------------------------------------
 
 
-def _best(sizes, times, memory):
-    """Kinds of the best candidate: least longest span, then least makespan, then the first.
-
-    Times, and the parts of `memory` (limit, a microbatch, the part its weight gradient still needs), are whole.
-    """
-    work, times = _WORK * 3 * sizes[0] * sizes[1], np.array(times)
-    return min(_candidates(sizes, times, memory, work), key=lambda kind: zero_bubble_span.run(work, kind, times))
-
-
 def _candidates(sizes, times, memory, work):
     for rule in RULES:
         program = np.empty((sizes[0], 3 * sizes[1]), dtype=np.int32)
@@ -257,12 +252,8 @@ def _candidates(sizes, times, memory, work):
     limit, whole, kept = memory
     change = np.zeros(len(OpKind), dtype=np.int64)
     change[[_F, _I, _W]] = whole, kept - whole, -kept
-    for kind in (_hand_made(*sizes, 1), _hand_made(*sizes, 2)):
+    for depth in (1, 2):  # ZB-H1 and ZB-H2, for any B
+        delay = depth * np.arange(sizes[0])
+        kind, _ = in_rounds(sizes[1], (OpKind.F, OpKind.I, OpKind.W), (-delay[::-1], 0 * delay, delay))
         if np.cumsum(change[kind], axis=1).max() <= limit:
             yield kind
-
-
-def _hand_made(num_ranks, num_microbatches, depth):
-    """Kinds of ZB-H1 (depth 1) or ZB-H2 (depth 2), for any B."""
-    delay = depth * np.arange(num_ranks)
-    return in_rounds(num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-delay[::-1], 0 * delay, delay))[0]

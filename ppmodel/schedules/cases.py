@@ -393,17 +393,14 @@ def size_of(case, pp=None, microbatches=None):
     >>> size_of(as_case("1f1b"), 4, 8), size_of(as_case(build("1f1b", 4, 8)), 4)
     ((4, 8), (4, 8))
     """
-    if pp is not None and microbatches is not None:
-        return pp, microbatches
-    given = {"pp": pp, "microbatches": microbatches}
-    size = [
-        of_table if count is None else count
-        for count, of_table in zip(given.values(), case.size or (None, None), strict=True)
-    ]
-    for field, value in zip(given, size, strict=True):
-        if value is None:
+    of_table = case.size or (None, None)
+    size = {
+        "pp": of_table[0] if pp is None else pp, "microbatches": of_table[1] if microbatches is None else microbatches,
+    }  # fmt: skip
+    for field, count in size.items():
+        if count is None:
             raise ScheduleError(field, None, "is missing", f"give, for example, {field}=8")
-    return tuple(size)
+    return tuple(size.values())
 
 
 def built(case, num_ranks, num_microbatches):

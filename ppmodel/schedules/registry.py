@@ -124,11 +124,11 @@ def _place_of(generate):
     return code and f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _same(one, other):
+def _same(first, second):
     """Whether two generators are the same: their file was run again after a change, or copied."""
-    codes = [getattr(generate, "__code__", None) for generate in (one, other)]
+    codes = [getattr(generate, "__code__", None) for generate in (first, second)]
     if None in codes:
-        return one is other
+        return first is second
     files = {(Path(code.co_filename).name, code.co_name) for code in codes}
     return len(files) == 1 or codes[0] == codes[1]
 

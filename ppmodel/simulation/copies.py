@@ -11,7 +11,7 @@ stream is free; memory is allocated at that moment. A cell waits if its activati
 """
 
 from bisect import bisect_right
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -111,19 +111,10 @@ def _cells(graph):
     place = np.full(schedule.num_operations, NO_OPERATION)
     place[graph.index] = np.arange(graph.num_operations)
     computing = schedule.kind < OpKind.R
-    for first, last in pairwise(schedule.rank_start.tolist()):
-        of_rank = slice(first, last)
-        cells = []
-        for op, joined in zip(
-            place[of_rank][computing[of_rank]].tolist(),
-            schedule.joined[of_rank][computing[of_rank]].tolist(),
-            strict=True,
-        ):
-            if joined:
-                cells[-1].append(op)
-            else:
-                cells.append([op])
-        yield cells
+    for rank in range(schedule.num_ranks):
+        ops = np.flatnonzero(computing & (schedule.rank == rank))
+        begins = np.flatnonzero(~schedule.joined[ops])
+        yield [cell.tolist() for cell in np.split(place[ops], begins[1:])] if len(ops) else []
 
 
 def _round_trips(graph, costs, cells):

@@ -346,9 +346,9 @@ def require_semantics(p2p, allreduce):
     PPModelError
         Lists the words to choose from.
     """
-    for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
-        if not (isinstance(value, str) and value in known):
-            raise PPModelError(field, value, f"must be one of {', '.join(known)}", "choose one of them")
+    for field, value, legal in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
+        if not (isinstance(value, str) and value in legal):
+            raise PPModelError(field, value, f"must be one of {', '.join(legal)}", "choose one of them")
 
 
 def _renumbered(schedule, allreduce):

@@ -41,22 +41,9 @@ def rendezvous_timeline(graph, costs, factors=None):
         arrays = graph.for_rendezvous
         rendezvous.run(2 * graph.num_operations, *arrays, columns, factor, copies, times, state, copied)
         if np.isnan(times[1]).any():
-            _refuse_deadlock(graph, _Deadlock(graph, times, state))
+            _Deadlock(graph, times, state).refuse()
 
     return filled_timeline(graph, costs, factors, fill)
-
-
-def _refuse_deadlock(graph, deadlock):
-    waits = {stream: deadlock.wait(stream) for stream in deadlock.stuck}
-    circle = shortest_cycle({stream: [other] for stream, (_, _, other) in waits.items()})
-    reasons = limited([waits[stream][1] for stream in circle])
-    schedule, first = graph.schedule, graph.index[waits[circle[0]][0]]
-    marked = [int(graph.index[waits[stream][0]]) for stream in deadlock.stuck]
-    remedy = "reorder the marked cells, where the ranks wait, or choose another p2p"
-    raise TableError(
-        f"rank {schedule.rank[first]}", schedule.op(first), "never ends under p2p = rendezvous", remedy,
-        why=f"a deadlock, {', '.join(reasons)}", grid=schedule.marked(marked),
-    )  # fmt: skip
 
 
 class _Deadlock:
@@ -67,6 +54,18 @@ class _Deadlock:
         self.phase, self.batch, self.left = (state[row].tolist() for row in (PHASE, BATCH, LEFT))
         ends = (self.exchanges.phase_start[1:] - 1).tolist()
         self.stuck = [s for s, end in enumerate(ends) if self.phase[s] < end or self.left[s] or self.must_post(s)]
+
+    def refuse(self):
+        """Raise an error that names a shortest cycle, and marks the cell at which each of these streams waits."""
+        schedule, index, waits = self.graph.schedule, self.graph.index, {s: self.wait(s) for s in self.stuck}
+        circle = shortest_cycle({stream: [other] for stream, (_, _, other) in waits.items()})
+        reasons = limited([waits[stream][1] for stream in circle])
+        first, marked = index[waits[circle[0]][0]], [int(index[op]) for op, _, _ in waits.values()]
+        remedy = "reorder the marked cells, where the ranks wait, or choose another p2p"
+        raise TableError(
+            f"rank {schedule.rank[first]}", schedule.op(first), "never ends under p2p = rendezvous", remedy,
+            why=f"a deadlock, {', '.join(reasons)}", grid=schedule.marked(marked),
+        )  # fmt: skip
 
     def must_post(self, stream):
         """Whether a batch comes before the next group."""

@@ -316,12 +316,12 @@ KNOBS = {
 ranks by factors from 0.1 to 10, fine around 1; a backward in forwards; the slowness of the last stage."""
 
 
-def turns(claims, model, setting, system=None, knobs=None):
+def turns(claims, model, setting, knobs=None):
     """Where turning one knob at a time reverses an answer that a setting gives.
 
     Parameters
     ----------
-    claims, model, setting, system
+    claims, model, setting
         As in `judge`; a model's own ratio of backward to forward is about 1.9.
     knobs : dict of str to sequence of float, optional
         Used instead of `KNOBS`.
@@ -332,10 +332,10 @@ def turns(claims, model, setting, system=None, knobs=None):
         One line per row and knob, rows without a case left out; columns ``id, knob, below, above``: the nearest values
         on either side of no change that reverse the answer, NaN if there is none.
     """
-    knobs, bench, nearest = knobs or KNOBS, Bench.of(model, setting, system), []
+    knobs, bench, nearest = knobs or KNOBS, Bench.of(model, setting), []
     points = [(knob, value) for knob, values in knobs.items() for value in values]
     changed = replace(bench, changes=(UNCHANGED, *(Change(**{knob: value}) for knob, value in points)))
-    unturned = {"backward": (bench.is_nine and setting.backward) or _MODEL_BACKWARD}
+    unturned = {"backward": setting.backward or _MODEL_BACKWARD}
     for row in rows_of(claims):
         if row.criterion["quantity"] == FLIPS:
             continue
