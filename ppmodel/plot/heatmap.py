@@ -79,12 +79,7 @@ def plot_heatmap(
     lines = [text.split("\n") for text in frame.written]
     row = _BARE_ROW if bare else _ROW + _LINE * (max(map(len, lines)) - 1)
     across = max(_COLUMN, _LETTER * max(len(line) for text in lines for line in text))
-    height, count = step * len(rows) * row, len(panels)
-    if style.on_phone():
-        figure, axes = plt.subplots(count, 1, figsize=(style.page_width(), count * (height + 0.9) + 0.6), squeeze=False)
-    else:  # panels side by side, as wide as cells need and the page allows
-        width = min(count * (across * len(columns) + 0.4) + 2.0, _WIDEST * style.page_width())
-        figure, axes = plt.subplots(1, count, figsize=(width, height + 1.7), squeeze=False)
+    figure, axes = _axes(len(panels), len(columns), step * len(rows) * row, across)
     low, high = limits or (frame[value].min(), frame[value].max())
     if centre is None:
         norm = (LogNorm if log else Normalize)(low, high if high > low else low + 1)
@@ -127,6 +122,15 @@ def plot_heatmap(
     titled = style.titled(figure, title, context)
     _fit_text(titled, axes, column_names, len(rows) >= _MANY)
     return titled
+
+
+def _axes(panels, columns, height, across):
+    """A figure with panels side by side, as wide as cells need and the page allows; stacked on a phone."""
+    if style.on_phone():
+        size = (style.page_width(), panels * (height + 0.9) + 0.6)
+        return plt.subplots(panels, 1, figsize=size, squeeze=False)
+    size = (min(panels * (across * columns + 0.4) + 2.0, _WIDEST * style.page_width()), height + 1.7)
+    return plt.subplots(1, panels, figsize=size, squeeze=False)
 
 
 def _fit_text(figure, axes, names, at_top):
