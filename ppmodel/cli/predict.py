@@ -40,19 +40,13 @@ def predict_command(rows_file, system, framework, links, out):
 
     Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is refused.
     """
+    from statistics import median
+
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_framework, load_system
 
     rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework), links)
     refused = [row for row in rows if row["refused"] is not None]
-    say(_summary(rows, refused, out))
-    return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0
-
-
-def _summary(rows, refused, out):
-    """How many rows were predicted, the errors of those with a measured time, and the first refused row."""
-    from statistics import median
-
     lines = [f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused"]
     errors = []
     for row in rows:
@@ -70,4 +64,5 @@ def _summary(rows, refused, out):
         number = 1 + next(place for place, row in enumerate(rows) if row["refused"] is not None)
         name = f" ({refused[0]['id']})" if refused[0].get("id") else ""
         lines.append(f"first refused: row {number}{name}, {refused[0]['refused']}")
-    return "\n".join(lines)
+    say("\n".join(lines))
+    return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0

@@ -42,7 +42,16 @@ def simulated_text(result, run, not_kept=""):
         )
         lines += _model_and_system(run)
     if "nodes" in result:
-        lines += _nodes(result["nodes"], run)
+        nodes, members = result["nodes"], "ranks" if run.layout is None else "GPUs"
+        placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
+        inside, between = nodes["messages_inside"], nodes["messages_between"]
+        through = " through shared NICs" if nodes["nics"] == "held" else ""
+        lines += [
+            f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} {members}, {placement}",
+            f"messages            {inside} inside nodes, {between} between them{through}",
+        ]
+        if nodes["nics"].startswith("not occupied"):
+            lines.append(f"shared NICs         {nodes['nics']}")
     if "trace" in result:
         lines.append(f"trace               {result['trace']}, {result['trace_events']} events")
     return "\n".join(lines)
@@ -110,15 +119,3 @@ def _iteration(result, run, not_kept):
     yield f"memory              {gibibytes(size)} GiB on the most loaded GPU, of {gibibytes(capacity)}{fits}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
-
-
-def _nodes(nodes, run):
-    """Nodes, and the messages inside and between them."""
-    placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
-    through = "through shared NICs" if nodes["nics"] == "held" else ""
-    members = "ranks" if run.layout is None else "GPUs"
-    yield f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} {members}, {placement}"
-    inside, between = nodes["messages_inside"], nodes["messages_between"]
-    yield f"messages            {inside} inside nodes, {between} between them {through}".rstrip()
-    if nodes["nics"].startswith("not occupied"):
-        yield f"shared NICs         {nodes['nics']}"

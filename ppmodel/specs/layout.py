@@ -211,7 +211,16 @@ class LayoutSpec:
             name = error.errors()[0]["loc"][0]
             option = dict(layout_options())[name]
             self._refuse(name, option.rule, option.remedy.format(name=name))
-        self._require_layers()
+        layers = self.layers
+        if isinstance(layers, str) and set(layers) & set("E|L"):
+            parse_layers(layers)
+        elif layers not in LAYER_WORDS:  # a list becomes a tuple
+            counts = tuple(layers) if isinstance(layers, list | tuple) else ()
+            are_counts = counts and all(type(count) is int and count >= 0 for count in counts)
+            if not (are_counts and 0 < sum(counts) <= LARGEST):
+                rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
+                self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
+            self.__dict__["layers"] = counts
         gpus, experts = self.replica_gpus * self.dp, self.expert_tp * self.ep
         if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
             product = " x ".join(
@@ -229,20 +238,6 @@ class LayoutSpec:
         value = getattr(self, name)
         shown = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
         raise SpecificationError(name, shown, rule, remedy)
-
-    def _require_layers(self):
-        """Refuse what is no way to divide layers; a list becomes a tuple."""
-        value = self.layers
-        if isinstance(value, str) and value in LAYER_WORDS:
-            return
-        if isinstance(value, str) and set(value) & set("E|L"):
-            parse_layers(value)
-            return
-        counts = tuple(value) if isinstance(value, list | tuple) else ()
-        if not (counts and all(type(count) is int and count >= 0 for count in counts) and 0 < sum(counts) <= LARGEST):
-            rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
-            self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
-        self.__dict__["layers"] = counts
 
     @property
     def text(self) -> str:
