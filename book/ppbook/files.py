@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ppbook.setting import setting_names
 from ppmodel.errors import ReproduceError
-from ppmodel.specs import layout_names, model_names, system_names, template_names
-from ppmodel.specs.files import same_name
+from ppmodel.specs import DATA, layout_names, model_names, system_names
 
 _NAMES = {"systems": system_names, "models": model_names, "settings": setting_names, "layouts": layout_names}
 _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
@@ -39,7 +38,8 @@ def files_of(values, parameters):
 
 
 def _project_names(room):
-    return _NAMES[room]() if room in _NAMES else template_names(room)
+    """Of specifications or, by their suffix, of templates."""
+    return _NAMES[room]() if room in _NAMES else [path.stem for path in (DATA / "templates").rglob(f"*{room}")]
 
 
 def require_names(files):
@@ -117,3 +117,29 @@ def given_paths(given, brought):
             if isinstance(copy, str) and copy != given[key]:
                 error.rule = error.rule.replace(copy, given[key])
         raise
+
+
+def same_name(path, room):
+    """Explain why a file with the name of a packaged specification is refused, and what to do.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    room : str
+        As in `specs.files.specification_path`.
+
+    Returns
+    -------
+    rule, remedy : str
+        The packaged file itself is given by its name; any other file must be renamed.
+
+    Examples
+    --------
+    >>> same_name(DATA / "models" / "paper.yaml", "models")[1], same_name("paper.yaml", "models")[1]
+    ('write its name instead: paper', 'rename the file')
+    """
+    stem = Path(path).stem
+    packaged = Path(path).resolve() == (DATA / room / f"{stem}.yaml").resolve()
+    remedy = f"write its name instead: {stem}" if packaged else "rename the file"
+    return f"has the same name as one that comes with the project ({stem})", remedy

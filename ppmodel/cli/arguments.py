@@ -169,11 +169,6 @@ run = combined(
 )
 """Decorator: communication semantics; costs, in seconds or from a model and a system; and how the run is spread."""
 
-cell_limit = click.option(
-    "--time-limit", "cell_limit", type=seconds("above 0"), help="Stop a cell that takes longer (default: wait)."
-)
-"""Decorator: time limit for a notebook cell."""
-
 
 def schedule_options(command):
     """Decorator: the options of all schedules."""

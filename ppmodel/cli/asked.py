@@ -98,9 +98,3 @@ def asked_size(case, pp, microbatches):
         if case.size is None and value is None:
             raise PPModelError(option, None, "is missing", f"pass, for example, {option} 8")
     return case.size or (pp, microbatches)
-
-
-def require_folder(out):
-    """Refuse an empty folder name."""
-    if out is not None and not out.strip():
-        raise PPModelError("--out", repr(out), "must name a folder", "pass a folder, or leave --out out")

@@ -21,7 +21,7 @@ _MODULES = {
     "document": ("list_text", "place_in", "read_document"),
     "entries": ("Kind", "Provenance", "to_unit"),
     "files": (
-        "DATA", "framework_names", "launcher_names", "layout_names", "model_names", "system_names", "template_names",
+        "DATA", "framework_names", "launcher_names", "layout_names", "model_names", "system_names",
         "template_path",
     ),
     "framework": ("FrameworkSpec", "load_framework", "with_framework"),
@@ -34,7 +34,7 @@ _MODULES = {
     "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),
     "system": ("ErrorSpec", "SystemSpec", "load_system"),
     "units": ("parse_size",),
-    "topology": ("PLACEMENTS", "NodeSpec", "nodes_of", "one_node_sizes"),
+    "topology": ("PLACEMENTS", "NodeSpec", "nodes_of"),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [  # of which type checkers let users import from here

@@ -134,26 +134,6 @@ def _path_of(name, packaged, field, suffixes):
     raise SpecificationError(field, name, f"is neither a known name nor a path to a {suffixes[0]} file", remedy)
 
 
-def template_names(suffix):
-    """List the files that come with the project for users to copy, without their suffix.
-
-    Parameters
-    ----------
-    suffix : str
-        ``.csv`` for tables, ``.py`` for generators.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> template_names(".py")
-    ['my_schedule', 'probe']
-    """
-    return sorted(path.stem for path in (DATA / "templates").rglob(f"*{suffix}"))
-
-
 def template_path(name, suffix):
     """Find the file of a table or a generator.
 
@@ -162,7 +142,7 @@ def template_path(name, suffix):
     name : str or Path
         A template that comes with the package, or a path to a file.
     suffix : str
-        As in `template_names`.
+        ``.csv`` for tables, ``.py`` for generators.
 
     Returns
     -------
@@ -180,29 +160,3 @@ def template_path(name, suffix):
     'my_table.csv'
     """
     return _path_of(name, (DATA / "templates").rglob(f"*{suffix}"), "file", (suffix,))
-
-
-def same_name(path, room):
-    """Explain why a file with the name of a packaged specification is refused, and what to do.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    room : str
-        As in `specification_path`.
-
-    Returns
-    -------
-    rule, remedy : str
-        The packaged file itself is given by its name; any other file must be renamed.
-
-    Examples
-    --------
-    >>> same_name(DATA / "models" / "paper.yaml", "models")[1], same_name("paper.yaml", "models")[1]
-    ('write its name instead: paper', 'rename the file')
-    """
-    stem = Path(path).stem
-    packaged = Path(path).resolve() == (DATA / room / f"{stem}.yaml").resolve()
-    remedy = f"write its name instead: {stem}" if packaged else "rename the file"
-    return f"has the same name as one that comes with the project ({stem})", remedy

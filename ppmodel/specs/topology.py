@@ -162,32 +162,3 @@ def nodes_of(system, num_ranks):
     array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
     """
     return None if system.nodes is None else system.nodes.of_ranks(num_ranks)
-
-
-def one_node_sizes(system, sizes):
-    """Find the pipelines that do not use a system's network, because all their ranks are on one node.
-
-    Parameters
-    ----------
-    system : SystemSpec
-        With or without nodes.
-    sizes : iterable of int
-        Numbers of ranks, S.
-
-    Returns
-    -------
-    list of int
-        Those of the sizes.
-
-    Raises
-    ------
-    SpecificationError
-        If the placement is a list for a different number of ranks.
-
-    Examples
-    --------
-    >>> from ppmodel.specs import load_system
-    >>> one_node_sizes(load_system("a2_highgpu_8g"), [4, 8, 16]), one_node_sizes(load_system("dgx_h100"), [8])
-    ([4, 8], [])
-    """
-    return [size for size in sizes if system.nodes is not None and not nodes_of(system, size).any()]

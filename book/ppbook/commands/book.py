@@ -2,8 +2,8 @@
 
 import click
 
+from ppbook.commands.options import cell_limit, require_folder
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import require_folder
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 
@@ -23,7 +23,7 @@ from ppmodel.cli.text import say
 @click.option(
     "--jobs", type=arguments.count(), default=2, metavar="N", help="Number of notebooks to run at once (default 2)."
 )
-@arguments.cell_limit
+@cell_limit
 def reproduce_command(out, jobs, cell_limit, **given):
     """Run every notebook and build the book; for your own system or model, a separate book."""
     require_folder(out)

@@ -27,9 +27,9 @@ def claims_command(of, rows, system, model, setting, as_json):
     far the number is inside what is claimed.
     """
     from ppbook.claims import VERDICTS, disagreements, judge, judge_stp, load_claims, load_figures, signed
+    from ppbook.files import same_name
     from ppbook.setting import load_setting, setting_names
     from ppmodel.specs import load_model, load_system
-    from ppmodel.specs.files import same_name
 
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))

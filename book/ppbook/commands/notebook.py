@@ -4,8 +4,7 @@ import json
 
 import click
 
-from ppmodel.cli import arguments
-from ppmodel.cli.asked import require_folder
+from ppbook.commands.options import cell_limit, require_folder
 from ppmodel.cli.commands import command
 from ppmodel.cli.listing import say_titles
 from ppmodel.cli.text import say
@@ -23,7 +22,7 @@ from ppmodel.errors import PPModelError
     metavar="FOLDER",
     help="Where to put notebook and results (default: the notebook's name).",
 )
-@arguments.cell_limit
+@cell_limit
 def run_command(notebook, given, out, cell_limit):
     """Run one notebook, by name or file, with your own parameters.
 

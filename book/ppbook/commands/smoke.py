@@ -2,7 +2,7 @@
 
 import click
 
-from ppmodel.cli.asked import require_folder
+from ppbook.commands.options import require_folder
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 
