@@ -216,8 +216,7 @@ def test_a_schedule_looks_the_same_everywhere():
     """Colour and marker belong to the schedule, not to its place in a figure, and no two share them."""
     labels = ["GPipe", "1F1B", "Chimera", "Hanayo W = 1", "Hanayo W = 4"]
     forward, backward = style_of(labels), style_of(labels[::-1])
-    for name in ("GPipe", "1F1B", "Chimera"):
-        assert forward[name]["color"] == backward[name]["color"]
+    assert all(forward[name]["color"] == backward[name]["color"] for name in labels)
     every = style_of([*labels, *pp.names()])  # more than there are colours
     for styles in (forward, every):
         assert len({(style["color"], style["marker"]) for style in styles.values()}) == len(styles)
@@ -404,11 +403,12 @@ def test_lines_have_bands():
 
 @pytest.mark.parametrize("labels", [["GPipe", "1F1B", "Chimera"], ["ZB-V", "Hanayo W = 4", "GPipe", "mine"]])
 def test_style_belongs_to_the_schedule(labels):
-    """Whatever else is drawn: a schedule's colour, marker and dash are its own, and families have a hue each."""
+    """Whatever else is drawn: marker, dash and, unless its family has several, colour; families have a hue each."""
     alone = {text: style_of([text])[text] for text in labels}
     for text, style in style_of(labels[::-1]).items():
         if text != "mine":
-            assert all(style[key] == alone[text][key] for key in ("color", "marker", "ls"))
+            assert all(style[key] == alone[text][key] for key in ("marker", "ls"))
+            assert (style["color"] == alone[text]["color"]) == (text not in ("1F1B", "Hanayo W = 4"))
     hues = {name: {} for name in FAMILIES}
     for entry in schedules.entries():
         colour = style_of([entry.label])[entry.label]["color"]
@@ -417,6 +417,14 @@ def test_style_belongs_to_the_schedule(labels):
         assert np.ptp(list(one.values())) < 0.02
     middles = sorted(np.mean(list(one.values())) for one in hues.values())
     assert np.diff(middles).min() > 0.03
+
+
+def test_few_schedules_have_no_hue_in_common():
+    """Neither two blues nor two browns: the page on runtime draws three schedules of one family and two of another."""
+    styles = style_of(["GPipe", "1F1B", "eager 1F1B", "Chimera", "Chimera forward-doubling"])
+    hues = sorted(rgb_to_hsv(to_rgb(style["color"]))[0] for name, style in styles.items() if name != "1F1B")
+    assert np.diff(hues).min() > 0.03
+    assert rgb_to_hsv(to_rgb(styles["1F1B"]["color"]))[1] == 0  # grey
 
 
 def test_members_of_a_family_are_told_apart():

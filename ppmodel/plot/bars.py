@@ -9,9 +9,9 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
 from ppmodel.plot import style
-from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, style_of
+from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION, YELLOW, style_of
 
-_PARTS = (BLUE, ORANGE, YELLOW, PURPLE, SKY, "#bdbdbd", VERMILION, GREEN)
+_PARTS = (BLUE, ORANGE, YELLOW, PURPLE, "#4d4d4d", "#bdbdbd", VERMILION, GREEN)
 _THICK, _SLOT = 0.76, 0.27  # of a row of bars; its inches
 _NAME_LINE, _NAME_SIZE = 0.145, 8.5  # inches, points
 _NAME = 15  # letters of a name that leave room for a bar on a phone

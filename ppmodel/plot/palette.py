@@ -1,4 +1,7 @@
-"""The style of every schedule: its family sets the hue; its position in the family sets shade, marker and dash."""
+"""The style of every schedule: its family sets the hue; its position in the family sets shade, marker and dash.
+
+In a figure of few schedules no two have the same hue: of those of one family, the first keeps it.
+"""
 
 from functools import lru_cache
 from itertools import count
@@ -23,6 +26,7 @@ _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)), (0, (9, 2
 _FREE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
 _SHADES, _MEMBERS = (("black", 0), ("black", 0.45), ("white", 0.36), ("black", 0.24), ("white", 0.56)), 3
 _LEGIBLE = 4.5  # contrast
+_SPARE = (_NO_FAMILY, *(HUES[FAMILIES[number]] for number in (2, 3, 1, 0, 4)))
 
 
 def style_of(labels):
@@ -32,7 +36,7 @@ def style_of(labels):
     ----------
     labels : iterable of str
         In drawing order; duplicates count once. The label of a registered schedule, with or without options, gets the
-        schedule's own style; other labels get free styles in order.
+        schedule's own style, but for the hue where a few have one family; other labels get free styles in order.
 
     Returns
     -------
@@ -47,10 +51,12 @@ def style_of(labels):
     """
     labels = list(dict.fromkeys(labels))
     registered = {label: look for label in labels if (look := _registered_style(label))}
-    free = ((_NO_FAMILY if registered else _FREE[n % len(_FREE)], n + n // len(_FREE), n) for n in count())
+    free = ((_NO_FAMILY if registered else _FREE[n % len(_FREE)], n + n // len(_FREE), n, None) for n in count())
+    if len(labels) <= len(_SPARE):
+        registered |= _apart(registered, _SPARE[len(registered) < len(labels) :])  # grey is for the others
     styles, taken = {}, set()
     for number, label in enumerate(labels):
-        hue, first, dash = registered.get(label) or next(free)
+        hue, first, dash, _ = registered.get(label) or next(free)
         for step in count():  # other markers, then paler shades, until nothing else looks the same
             colour = mixed(hue, "white", 0.12 * (step // len(_MARKERS)))
             marker = _MARKERS[(first + step) % len(_MARKERS)]
@@ -89,7 +95,7 @@ def family_styles(families):
 
 
 def _registered_style(label):
-    """Colour, and the numbers of marker and dash, of a registered schedule's label; None for any other text.
+    """Colour, numbers of marker and dash, and the family's hue, of a registered label; None for any other text.
 
     A schedule's position among the registered ones of its family counts, and a number for its options.
     """
@@ -109,7 +115,19 @@ def _registered_style(label):
         variant = 1 + (examples.index(value) if value in examples else crc32(value.encode()) % 7)
     shade = _SHADES[(number % _MEMBERS + variant) % len(_SHADES)]
     first = 2 * FAMILIES.index(kind) if kind in FAMILIES else len(_MARKERS) - 1
-    return mixed(HUES.get(kind, _NO_FAMILY), *shade), first + number + 5 * variant, number + variant
+    hue = HUES.get(kind, _NO_FAMILY)
+    return mixed(hue, *shade), first + number + 5 * variant, number + variant, hue
+
+
+def _apart(registered, spare):
+    """Looks with a hue that no family drawn has, for all but the first schedule of each."""
+    hues, drawn, apart = {hue for *_, hue in registered.values()}, set(), {}
+    spare = (hue for hue in spare if hue not in hues)
+    for label, (_, *marks, hue) in sorted(registered.items(), key=lambda item: item[1][1]):
+        if hue in drawn:
+            apart[label] = (next(spare), *marks, hue)
+        drawn.add(hue)
+    return apart
 
 
 @lru_cache(256)

@@ -36,7 +36,7 @@ def seconds(name, pp, microbatches, **point):
 
 def test_pages_that_teach_end_with_two_exercises():
     """One to guess and one to compute, behind all but what follows; answers are folded and quote what was computed."""
-    assert len(PAGES) >= 15
+    assert len(PAGES) >= 16
     for stem in PAGES:
         cells = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4).cells
         prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
@@ -128,6 +128,17 @@ def test_hanayo(answers):
         assert (simulate(("hanayo", {"waves": 2}), 8, 8, **at).makespan_s < seconds("chimera", 8, 8, **at)) == (
             factor < 1
         )
+
+
+def test_field(answers):
+    """GPipe overtakes interleaved 1F1B at the crossing, before the straight lines do."""
+    facts = answers("exercise_field.json")
+    for factor in (0.99, 1.01):
+        at = TIMES | {"comm": factor * facts["crossing"]}
+        faster = simulate(("interleaved-1f1b", {"chunks": 2}), 8, 32, **at).makespan_s < seconds("gpipe", 8, 32, **at)
+        assert faster == (factor < 1)
+    assert facts["slope"] == pytest.approx(14)
+    assert facts["crossing"] < facts["straight"] == pytest.approx(facts["lead"] / (facts["own_slope"] - 14))
 
 
 def test_by_hand(answers):
