@@ -9,9 +9,11 @@ import pytest
 from refusals import refused
 
 import ppmodel as pp
+from ppmodel.cli import main
 from ppmodel.errors import PPModelError, SweepError
 from ppmodel.planning import Candidate, asked, front, planned, search
 from ppmodel.planning.answer import Plan
+from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.candidates import all_sizes, cases_at, ways
 from ppmodel.planning.risk import chances
 from ppmodel.planning.search import Limits, _Search
@@ -103,6 +105,20 @@ def test_what_is_offloaded_leaves_room():
     assert planned(**given).candidates
     with pytest.raises(PPModelError, match="fits, in no layout"):
         planned(**given | {"fix": {"pp": 4, "cp": 1}})
+
+
+def test_ties_are_counted_and_the_simplest_is_named(capsys):
+    """What differs from the first by less than differences are off, of what the framework runs."""
+    question = ["--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16", "--within", "0.3"]
+    assert main(["plan", *question, "--schedules", "1f1b", "zb-v"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ties")]
+    frame = pp.plan(**SMALL, schedules=["1f1b", "zb-v"], within=0.3)
+    ties = frame[frame.is_run & (frame.over_best <= error_of_differences())]
+    assert frame.is_tie.sum() == len(ties) < frame.is_run.sum()
+    assert line.startswith(f"ties: {len(ties)} of {frame.is_run.sum()} answers")
+    simplest = frame.iloc[int(line.rsplit(maxsplit=1)[1]) - 1]
+    assert simplest.is_tie
+    assert (simplest[["cp", "ep", "tp", "pp"]] > 1).sum() == (ties[["cp", "ep", "tp", "pp"]] > 1).sum(axis=1).min()
 
 
 def test_steps_lead_away_from_the_best_only_where_it_is_no_better_or_does_not_fit():

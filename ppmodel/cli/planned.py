@@ -6,6 +6,7 @@ from pathlib import Path
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import gibibytes, margin_text, plain, range_text
 from ppmodel.files import write_whole
+from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.risk import JITTER, SLOWDOWN
 from ppmodel.points import HEADINGS, PARTS
 from ppmodel.specs import ORDERS
@@ -50,6 +51,12 @@ def planned_text(plan, most_rows, place):
     if len(usual):
         disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
         lines.append(f"disturbed: seconds with {disturbed}; chance to be first")
+    if len(plan.ties) > 1:
+        simplest, share = plan.answers.index(plan.ties[0]) + 1, error_of_differences()
+        lines.append(
+            f"ties: {len(plan.ties)} of {len(usual)} answers are within {share:.0%}, by which half of all predicted "
+            f"differences are off; the simplest is row {simplest}"
+        )
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
     return "\n".join([*lines, "", *_explained(plan, row, place)])

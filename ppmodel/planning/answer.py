@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.kept import cached_property
-from ppmodel.planning.available import frameworks_of
+from ppmodel.planning.available import error_of_differences, frameworks_of
 from ppmodel.planning.candidates import Candidate, orders
 from ppmodel.planning.question import Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
@@ -97,13 +97,25 @@ class Plan:
         return answers
 
     @cached_property
+    def ties(self) -> list[Candidate]:
+        """The answers that the framework runs, and that differ from the first by less than differences are off.
+
+        The simplest comes first. It is not the first answer: on measured runs, the simplest within `EQUAL` of the
+        fastest is as good a choice as the fastest, and the simplest of all ties is a worse one.
+        """
+        most_s = self.answers[0].iteration_s * (1 + error_of_differences())
+        ties = [candidate for candidate in self.answers if candidate.is_run and candidate.iteration_s <= most_s]
+        return sorted(ties, key=simplicity)
+
+    @cached_property
     def frame(self) -> DataFrame:
-        """The answers as `rows`, with ``is_run``, ``frameworks`` and ``over_best``; see `plan`."""
+        """The answers as `rows`, with ``is_run``, ``frameworks``, ``over_best`` and ``is_tie``; see `plan`."""
         rows = self.rows(self.answers)
         return rows.assign(
             is_run=[candidate.is_run for candidate in self.answers],
             frameworks=[frameworks_of(candidate.case.name) for candidate in self.answers],
             over_best=rows.iteration_s / self.answers[0].iteration_s - 1,
+            is_tie=[candidate in self.ties for candidate in self.answers],
         )
 
     def point(self, candidate: Candidate) -> Point:
@@ -264,7 +276,8 @@ def plan(
         Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``order``,
         ``is_run``, whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and
         ``over_best``, how much longer than the first row, as a share of its time. The first is not tight, unless that
-        costs more than `within`; of those within 1 % of the fastest, the simplest is first.
+        costs more than `within`; of those within 1 % of the fastest, the simplest is first. ``is_tie``: the framework
+        runs it, and it differs from the first by less than predicted differences are off.
 
     Raises
     ------

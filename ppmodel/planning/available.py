@@ -33,8 +33,15 @@ class Profile(Sourced):
     zero: int
 
 
+class Ties(Sourced):
+    """By what share the measured ratio of two layouts is off from the predicted one, in the median."""
+
+    value: float
+
+
 class _File(Sourced.__base__):
     model_config = Sourced.model_config
+    ties: Ties | None = None
     profiles: list[Profile] = Field(default_factory=list)
     entries: list[Entry]
 
@@ -121,6 +128,15 @@ def runs_as_modelled(name, profile=None, experts=False, ranks=2):
         for entry in entries()
         if entry.schedule == name and (code is None or entry.framework in code)
     )
+
+
+def error_of_differences():
+    """By what share the measured ratio of two layouts is off from the predicted one, in the median.
+
+    >>> 0.05 < error_of_differences() < 0.15
+    True
+    """
+    return _file().ties.value
 
 
 def orders_of(profile):

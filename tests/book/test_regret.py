@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppbook.regret import CELL, choices, layouts_of, of_other_models, with_one_run
+from ppbook.against import fitted_rows
+from ppbook.regret import CELL, choices, layouts_of, of_other_models, pair_errors, with_one_run
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
+from ppmodel.planning.available import error_of_differences
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
@@ -71,3 +73,11 @@ def test_the_run_that_is_known_has_its_measured_time():
     assert seconds[first] == layouts.iteration_s[first]
     others = seconds.drop(first).dropna() / layouts.predicted_s.drop(first)[seconds.drop(first).notna()]
     assert np.sign(others - 1).nunique() == 1  # all scaled the same way
+
+
+@pytest.mark.parametrize("runs", ["a100_layouts", "a100_bigscience"])
+def test_plans_call_a_tie_what_measured_differences_are_off_by(runs):
+    """The error that plans use is that of the unfitted system, in each file of runs."""
+    errors = pair_errors(layouts_of(fitted_rows(runs), load_system("a100")))
+    assert len(errors) > 4
+    assert error_of_differences() == pytest.approx(errors.median(), rel=0.15)
