@@ -30,8 +30,8 @@ from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, FrameworkSpec, load_model, load_system
 
 REFERENCE = DATA / "reference"
-OURS = {"own_run", "chimera_orders.csv"}
-"""What our own programs write."""
+OURS = {"own_run", "chimera_orders.csv", "peers.csv"}
+"""What our own programs write, or print when run by us."""
 
 KNOWN = {
     ("zero_bubble_bubble_rates.csv", "zb_1p"): "1.2605",
