@@ -40,7 +40,8 @@ def test_errors_are_of_the_runs_that_a_peer_expresses():
     fitted = unfitted[["runs", "id"]].assign(predicted_iteration_s=2.2)
     table = peers_by_source(unfitted, fitted).set_index("peer").loc["Calculon"]
     seconds = of_file.predicted_iteration_s.dropna()
-    assert (table.runs, table.expressed) == (60, len(seconds)) and 0 < len(seconds) < 60
+    assert (table.runs, table.expressed) == (60, len(seconds))
+    assert 0 < len(seconds) < 60
     assert [table.unfitted, table.fitted, table.constant] == pytest.approx([0, 0.1, 0.5])
     assert table.theirs == pytest.approx((seconds / 2.0 - 1).abs().mean())
 
