@@ -128,6 +128,16 @@ def test_notebooks_import_what_they_use(path):
     assert imported <= used
 
 
+def test_every_figure_of_the_paper_has_a_command_for_reviewers():
+    """The artefact appendix names, for each, the notebook behind the page that `claims.yaml` gives it."""
+    claims = YAML(typ="safe").load(ROOT / "data" / "claims.yaml")
+    text = (ROOT / "book" / "appendix.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| `ppmodel run ([\w-]+)` \| \{doc\}`nb/([\w-]+)` \|", text, re.MULTILINE)
+    assert all(notebook == page and (ROOT / "notebooks" / f"{page}.ipynb").is_file() for _, notebook, page in rows)
+    for figure in claims["figures"]:
+        assert any(part.startswith(figure["figure"]) and f"nb/{page}" == figure["page"] for part, _, page in rows)
+
+
 def words_of(text):
     """Words of prose: without code, directives and markup; a number that is put in is one."""
     text = re.sub(r"\{\{.*?\}\}", "0", text)
