@@ -89,7 +89,7 @@ def test_bytes_that_are_no_text_are_refused(raw, tmp_path):
 
 EVERY = {
     "command line": 7, "injection": 9, "YAML": 31, "CSV": 23, "generators": 16, "paths and disks": 16,
-    "streams and limits": 19, "measured rows": 20, "doors": 47, "timings": 39,
+    "streams and limits": 19, "measured rows": 20, "cells": 100, "plans": 40, "replays": 25, "doors": 47, "timings": 39,
 }  # fmt: skip
 """Of `make attack`, which runs all and takes half an hour, every so many; those on notebooks are with the book's tests,
 and those that kill, wait, go on with sweeps or start kernels run there alone."""

@@ -1,6 +1,6 @@
 """All attacks by category; a later one is a line here."""
 
-from . import cells, code, documents, doors, processes, threads, timings, words
+from . import answers, cells, code, documents, doors, processes, threads, timings, words
 from .rooms import OPERATIONS, PRODUCTS, ROWS
 
 
@@ -19,6 +19,8 @@ CATEGORIES = {
     "CSV": documents.tables,
     "measured rows": lambda: documents.tables(ROWS),
     "cells": cells.cells,
+    "plans": answers.plans,
+    "replays": answers.replays,
     "measured operations": lambda: documents.tables(OPERATIONS),
     "measured products": lambda: documents.tables(PRODUCTS),
     "timings": timings.timings,

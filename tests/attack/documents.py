@@ -106,7 +106,9 @@ def tables(room=TABLES, count=60):
         text = end.join(separator.join(row) for row in rows) + chance.choice(["", end])
         for line in dict.fromkeys((room.lines[number % len(room.lines)], room.lines[0])):
             name = f"{' and '.join(deeds)} ({number})"
-            yield Attack("CSV", name, line.format("mine.csv").split(), {"mine.csv": text}, writes=room.writes)
+            yield Attack(
+                "CSV", name, line.format("mine.csv").split(), {"mine.csv": text}, writes=room.writes, seconds=60
+            )
 
 
 def _cell(rows, chance):
