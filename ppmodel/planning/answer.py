@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.kept import cached_property
-from ppmodel.planning.available import error_of_differences, frameworks_of
+from ppmodel.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.planning.candidates import Candidate, orders
-from ppmodel.planning.question import Question, asked
+from ppmodel.planning.question import WAYS, Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
 from ppmodel.planning.search import Limits, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
@@ -121,12 +121,7 @@ class Plan:
     def point(self, candidate: Candidate) -> Point:
         """The point of a candidate, for `points.launch` and `Point.run`."""
         question, sizes = self.question, candidate.sizes
-        ways = {
-            "zero": candidate.zero,
-            "recompute": candidate.recompute,
-            "layers": candidate.layers,
-            "order": candidate.order,
-        }
+        ways = {name: getattr(candidate, name) for name in WAYS}
         size = sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size)
         return question.point(candidate.case, size, question.layout(sizes, **ways))
 
@@ -178,7 +173,7 @@ class Plan:
                     steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes)
         zeros = [zero for zero in (answer.zero - 1, answer.zero + 1) if 0 <= zero <= 3]
         steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in zeros}
-        ways = [way for way in RECOMPUTE if way != answer.recompute]
+        ways = [way for way in (*recomputed(self.question.model), "full") if way not in (1, answer.recompute)]
         steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
         layers = "balanced" if answer.layers == "even" else "even"
         steps[f"layers {layers}"] = answer._replace(layers=layers)
