@@ -10,6 +10,7 @@ from ppbook.baseline import constant_utilization, scaled_to_others
 from ppbook.certainty import SIZE
 from ppbook.joint import FittedRows
 from ppbook.joint import fitted_together as fitted_rows_together
+from ppbook.ranges import unfitted_system
 from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
@@ -84,7 +85,7 @@ def runs_of(names):
             frame.loc[ids, f"predicted_{_COLUMNS[kind]}"] = predictions.values / (_GB if kind == "memory" else 1)
         fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
         frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
-        frame["unfitted_s"] = _unfitted(system, timed)
+        frame["unfitted_s"] = _unfitted(timed)
         for stem in frame.runs.unique():
             rows = [row for row in timed if row["runs"] == stem]
             ids = [row["id"] for row in rows]
@@ -94,12 +95,9 @@ def runs_of(names):
     return pd.concat(frames, ignore_index=True)
 
 
-def _unfitted(system, rows):
-    """Seconds of rows, by identifier, on the packaged system of the same device, under the framework of their source.
-
-    The system of ``a100_vtrain`` is ``a100``.
-    """
-    plain = load_system(system.name.split("_")[0])
+def _unfitted(rows):
+    """Seconds of rows of one source, by identifier, on the system that nobody fitted, under the source's framework."""
+    plain = unfitted_system(rows[0]["runs"], rows[0]["device"])
     return pd.Series(Batch(rows, plain).seconds([plain])[0], [row["id"] for row in rows])
 
 
@@ -225,7 +223,7 @@ def unfitted_runs(names):
     frames = []
     for name in names:
         rows = timed_rows(name)
-        frames.append(pd.DataFrame(rows).assign(system=name, seconds=_unfitted(load_system(name), rows).to_numpy()))
+        frames.append(pd.DataFrame(rows).assign(system=name, seconds=_unfitted(rows).to_numpy()))
     frame = pd.concat(frames, ignore_index=True)
     frame[[*SIZE, "iteration_s"]] = frame[[*SIZE, "iteration_s"]].apply(pd.to_numeric)
     frame["error"] = frame.seconds / frame.iteration_s - 1

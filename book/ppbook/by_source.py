@@ -8,7 +8,7 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from ppbook.baseline import constant_utilization, scaled_to_others
-from ppbook.ranges import FILES, MEASURED, SYSTEMS
+from ppbook.ranges import FILES, KINDS, MEASURED, ends, unfitted_system
 from ppmodel.costs import model_flops, parameters
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
@@ -71,7 +71,7 @@ def _unfitted(stem):
     for row in rows:
         if not row["iteration_s"]:
             continue
-        system = system_of(row | {"framework": _FRAMEWORKS[stem]}, load_system(SYSTEMS[row["device"]]))
+        system = system_of(row | {"framework": _FRAMEWORKS[stem]}, unfitted_system(stem, row["device"]))
         seconds = predicted(row, system)["predicted_iteration_s"]
         if seconds is None:
             continue
@@ -208,6 +208,32 @@ def errors_by_source(runs):
         for row in table.itertuples()
     ]
     return table
+
+
+def covered_when_left_out(runs):
+    """How many runs of each file are within a range from the other files of its kind, which it did not help to set.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        From `unfitted_by_source`; runs below `LEAST_MFU` are left out, as in the ranges that frameworks state.
+
+    Returns
+    -------
+    DataFrame
+        One row per file: ``runs, kind`` (of `KINDS`), ``rows``, the ends of the range, ``fastest`` and ``slowest``, and
+        the share ``covered``.
+    """
+    healthy = runs[~runs.source.str.contains("below")]
+    ratios = {name: group.to_numpy() for name, group in (healthy.iteration_s / healthy.predicted_s).groupby(healthy.runs)}
+    rows = []
+    for kind, frameworks in KINDS.items():
+        names = [name for framework in frameworks for name in FILES[framework]]
+        for name in names:
+            fastest, slowest = ends({other: ratios[other] for other in names if other != name})
+            inside = (ratios[name] >= fastest) & (ratios[name] <= slowest)
+            rows.append((name, kind, len(inside), fastest, slowest, inside.mean()))
+    return pd.DataFrame(rows, columns=["runs", "kind", "rows", "fastest", "slowest", "covered"])
 
 
 @cache

@@ -1,6 +1,8 @@
 """How far off predictions of systems that nobody fitted are, by framework: ``python -m ppbook.ranges`` writes it."""
 
 import re
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +23,53 @@ FILES = {
     "nemo": ("dgxc_h100", "mlperf_h100", "mlperf_b200", "nemo", "megatron_bridge"),
     "fsdp": ("llm_foundry_fsdp",),
     "nanotron": ("playbook_h100", "nanotron_h100"),
-    "megatron": ("korthikanti_a100", "vtrain_multi", "vtrain_single", "bigscience_a100", "simumax_b200"),
+    "megatron": ("korthikanti_a100", "simumax_b200"),
+    "megatron_deepspeed": ("vtrain_multi", "vtrain_single"),
+    "bigscience": ("bigscience_a100",),
     "eager": ("layouts_a100", "internevo_a100"),
 }
 """The files with measured runs under each framework."""
 
+KINDS = {
+    "NVIDIA's recipes": ("nemo",),
+    "other frameworks": ("fsdp", "nanotron", "megatron", "megatron_deepspeed", "bigscience", "eager"),
+}
+"""Frameworks that share a range, so that it comes from several sources, and can be judged on one that it has not seen."""
+
+NETWORKS = {"vtrain_multi": "a100_vtrain", "vtrain_single": "a100_vtrain", "bigscience_a100": "a100_bigscience"}
+"""Files whose source states another network than that of the device's system, and a fitted system that has it."""
+
 NINE_OF_TEN = 0.05, 0.95
 
 
+@cache
+def unfitted_system(file, device):
+    """The packaged system of a device that is not fitted to any run, with the network that the source of a file states.
+
+    Parameters
+    ----------
+    file : str
+        The stem of a file of runs.
+    device : str
+        As its rows name it.
+
+    Returns
+    -------
+    SystemSpec
+
+    Examples
+    --------
+    >>> systems = [unfitted_system(file, "A100-80GB") for file in ("layouts_a100", "bigscience_a100")]
+    >>> [system.network_bandwidth_bytes_per_s for system in systems]
+    [25000000000.0, 6250000000.0]
+    """
+    system = load_system(SYSTEMS[device])
+    if file not in NETWORKS:
+        return system
+    return replace(system, network_bandwidth_bytes_per_s=load_system(NETWORKS[file]).network_bandwidth_bytes_per_s)
+
+
+@cache
 def ratios(framework):
     """Measured over predicted times of the runs under a framework.
 
@@ -45,7 +86,7 @@ def ratios(framework):
     for name in FILES.get(framework, ()):
         _, rows = read_rows(MEASURED / f"{name}.csv")
         rows = [row for row in rows if row["status"] == "measured" and is_healthy(row)]
-        times = [predicted(row | {"framework": framework}, load_system(SYSTEMS[row["device"]])) for row in rows]
+        times = [predicted(row | {"framework": framework}, unfitted_system(name, row["device"])) for row in rows]
         by_file[name] = np.array([
             float(row["iteration_s"]) / time["predicted_iteration_s"]
             for row, time in zip(rows, times, strict=True) if time["refused"] is None
@@ -78,7 +119,7 @@ def ends(by_file):
 
 
 def written(framework):
-    """The text of a framework's file with its range.
+    """The text of a framework's file with the range of its kind.
 
     Parameters
     ----------
@@ -91,9 +132,12 @@ def written(framework):
     """
     text = (DATA / "frameworks" / f"{framework}.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^(fastest|slowest):\n  \{[^}]*\}\n", "", text, flags=re.MULTILINE)
-    if framework not in FILES:
+    by_file = {}
+    for alike in KINDS.values():
+        if framework in alike:
+            by_file = {file: values for name in alike for file, values in ratios(name).items()}
+    if not by_file:
         return text
-    by_file = ratios(framework)
     count = sum(map(len, by_file.values()))
     source = f"nine of ten of {count} measured runs, all files weighing the same: {', '.join(by_file)}"
     for name, value in zip(("fastest", "slowest"), ends(by_file), strict=True):

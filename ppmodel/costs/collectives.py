@@ -193,7 +193,10 @@ def collective_line(kind, group, layout, system, copies=1):
     if attained:
         efficiency = attained.network_efficiency
         if group in DATA_GROUPS:
-            efficiency = (attained.data_efficiency or efficiency) / where.nodes**attained.data_congestion
+            efficiency = attained.data_efficiency or efficiency
+            if where.per_node == 1:
+                efficiency = attained.spread_data_efficiency or efficiency
+            efficiency /= where.nodes**attained.data_congestion
             efficiency *= layout.tp ** (1 - attained.data_sharing)
         bandwidth *= efficiency
         latency_s = latency_s if attained.network_latency_s is None else attained.network_latency_s

@@ -37,7 +37,8 @@ _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 _SOURCES = {
     "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
-    "nanotron": re.compile(r"nanotron|Playbook"), "deepspeed": re.compile(r"DeepSpeed"),
+    "nanotron": re.compile(r"nanotron|Playbook"), "megatron_deepspeed": re.compile(r"Megatron-DeepSpeed|vTrain"),
+    "bigscience": re.compile(r"BigScience"), "deepspeed": re.compile(r"DeepSpeed"),
     "eager": re.compile(r"Hagemann|InternEvo"),
 }  # fmt: skip
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
@@ -61,6 +62,9 @@ MODEL = "model"
 PRECISION = "precision"
 """An optional column: that of matrix multiplications, bf16 or fp8; empty means the framework's."""
 
+GRADIENT = "gradient_bytes"
+"""An optional column: bytes that a GPU keeps for the gradient of a parameter; empty means the framework's."""
+
 FRAMEWORK = "framework"
 """An optional column: the name of the training framework."""
 
@@ -76,7 +80,8 @@ LEAST_MFU = 10.0
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
-_OTHERS = (MODEL, FLUSHES, PRECISION, FRAMEWORK, GPUS, ETP, *MEASURED, "status", "id", "source")
+OPTIONAL = FLUSHES, PRECISION, GRADIENT, FRAMEWORK, GPUS, ETP
+_OTHERS = (MODEL, *OPTIONAL, *MEASURED, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
@@ -266,7 +271,7 @@ def run_of(row, framework=None):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`, and optionally `FLUSHES`, `PRECISION`, `GPUS` and `ETP`.
+        With `COLUMNS`, and optionally `FLUSHES`, `PRECISION`, `GRADIENT`, `GPUS` and `ETP`.
     framework : FrameworkSpec, optional
         What the framework does that no column states, such as the bytes of a gradient.
 
@@ -288,8 +293,8 @@ def run_of(row, framework=None):
     ('1f1b', 4, 8)
     """
     framework, flushes = framework or FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
-    if precision := row.get(PRECISION, "").strip().lower():
-        framework = replace(framework, precision=_value(PRECISION, precision))
+    stated = {name: text for name in (PRECISION, GRADIENT) if (text := row.get(name, "").strip().lower())}
+    framework = replace(framework, **{name: _value(name, text) for name, text in stated.items()})
     texts, gpus = tuple(row[name].strip() for name in COLUMNS), row.get(GPUS, "").strip()
     named = row.get(MODEL, "").strip() if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
     if named:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
-from ppmodel.measured.rows import COLUMNS, ETP, FLUSHES, FRAMEWORK, GPUS, MEASURED, MODEL, PRECISION, require_measured
+from ppmodel.measured.rows import COLUMNS, MEASURED, MODEL, OPTIONAL, require_measured
 
-KEYS = (MODEL, *COLUMNS, FLUSHES, PRECISION, FRAMEWORK, GPUS, ETP, *MEASURED, "status")
+KEYS = (MODEL, *COLUMNS, *OPTIONAL, *MEASURED, "status")
 """What may be said of a run."""
 
 _LARGEST_BYTES = 2**16

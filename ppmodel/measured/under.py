@@ -9,7 +9,7 @@ from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
 
 _MERGED = (
     "attention_factor", "pass_factor", "data_factor", "block_host", "tensor_host", "piped_tensor_host",
-    "stage_overhead", "iteration_overhead", "activation_factor", "fastest", "slowest",
+    "stage_overhead", "iteration_overhead", "host_exponent", "activation_factor", "fastest", "slowest",
 )  # fmt: skip
 """What a system's constants contain, once it runs under a framework."""
 

@@ -10,6 +10,7 @@ from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import (
     Checked,
     Efficiency,
+    Exponent,
     Number,
     Provenance,
     Switch,
@@ -65,6 +66,8 @@ class FrameworkSpec(Checked):
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
     block_host_s, tensor_host_s, piped_tensor_host_s, stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
+    host_exponent : float, optional
+        As in `KernelSpec`: 1 where every launch waits for its kernel; the system's if not given.
     activation_factor : float
         Factor on the activations that are kept.
     crowded_from : float, optional
@@ -99,6 +102,7 @@ class FrameworkSpec(Checked):
     piped_tensor_host_s: Time | None = None
     stage_overhead_s: Time | None = None
     iteration_overhead_s: Time | None = None
+    host_exponent: Exponent | None = None
     activation_factor: Number = 1.0
     crowded_from: Efficiency | None = None
     fastest: Number | None = field(default=None, compare=False)
@@ -132,6 +136,7 @@ class FrameworkSpec(Checked):
         kernels, memory, links = system.kernels, system.memory, system.collectives
         if kernels is not None:
             host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in _HOST}
+            host["host_exponent"] = self.host_exponent or kernels.host_exponent
             if self.attention_factor != 1.0:
                 host |= kernels.attention_times(self.attention_factor, system.compute_efficiency)
             if self.pass_factor != 1.0:

@@ -116,6 +116,9 @@ class CollectiveSpec(Checked):
     data_efficiency, message_efficiency : float, optional
         Attainable fraction of the bandwidth between nodes for data-parallel collectives, and for messages between
         stages; `network_efficiency` if not given. Fitted values may exceed 1 if a framework hides part of the time.
+    spread_data_efficiency : float, optional
+        The same for data-parallel groups with one GPU on each node, whose rings cross no links within nodes;
+        `data_efficiency` if not given.
     data_congestion : float
         Data-parallel collectives across N nodes attain this fraction divided by N to this power.
     data_sharing : float
@@ -136,6 +139,7 @@ class CollectiveSpec(Checked):
     network_efficiency: Efficiency = 1.0
     data_efficiency: Number | None = None
     message_efficiency: Number | None = None
+    spread_data_efficiency: Number | None = None
     data_congestion: Power = 0.0
     data_sharing: Power = 1.0
     message_overhead_s: Time = 0.0
