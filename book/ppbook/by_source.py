@@ -225,7 +225,9 @@ def covered_when_left_out(runs):
         the share ``covered``.
     """
     healthy = runs[~runs.source.str.contains("below")]
-    ratios = {name: group.to_numpy() for name, group in (healthy.iteration_s / healthy.predicted_s).groupby(healthy.runs)}
+    ratios = {
+        name: group.to_numpy() for name, group in (healthy.iteration_s / healthy.predicted_s).groupby(healthy.runs)
+    }
     rows = []
     for kind, frameworks in KINDS.items():
         names = [name for framework in frameworks for name in FILES[framework]]

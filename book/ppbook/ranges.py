@@ -34,7 +34,7 @@ KINDS = {
     "NVIDIA's recipes": ("nemo",),
     "other frameworks": ("fsdp", "nanotron", "megatron", "megatron_deepspeed", "bigscience", "eager"),
 }
-"""Frameworks that share a range, so that it comes from several sources, and can be judged on one that it has not seen."""
+"""Frameworks that share a range: it comes from several sources, and can be judged on one that it has not seen."""
 
 NETWORKS = {"vtrain_multi": "a100_vtrain", "vtrain_single": "a100_vtrain", "bigscience_a100": "a100_bigscience"}
 """Files whose source states another network than that of the device's system, and a fitted system that has it."""

@@ -27,11 +27,12 @@ def predict_command(rows_file, system, framework, links, out):
     schedule has no such option. Seven columns are optional: model, the name of a packaged model, where the columns of
     the model are empty, and beside it etp, the GPUs that share each expert; flushes, how many times an iteration
     runs the whole pipeline; precision, bf16 or fp8; gradient_bytes, what a GPU keeps for the gradient of a parameter;
-    gpus, which must be pp x tp x cp x dp; and framework, the name of a training framework. What no column says is as in that framework. Without one, it is that of the system's
-    file if it was fitted, or else one that the column source names (NeMo, Megatron-Bridge, dgxc and MLPerf: nemo;
-    llm-foundry, FSDP and torchtitan: fsdp; nanotron and the Playbook: nanotron; Megatron-DeepSpeed and vTrain:
-    megatron_deepspeed; BigScience: bigscience; DeepSpeed: deepspeed; Hagemann and InternEvo: eager), or else
-    megatron. Other columns are notes and copied, unless their names are nearly those of columns that are read.
+    gpus, which must be pp x tp x cp x dp; and framework, the name of a training framework. What no column says is as
+    in that framework. Without one, it is that of the system's file if it was fitted, or else one that the column
+    source names (NeMo, Megatron-Bridge, dgxc and MLPerf: nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and
+    the Playbook: nanotron; Megatron-DeepSpeed and vTrain: megatron_deepspeed; BigScience: bigscience; DeepSpeed:
+    deepspeed; Hagemann and InternEvo: eager), or else megatron. Other columns are notes and copied, unless their
+    names are nearly those of columns that are read.
 
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
     GPU), predicted_fits, predicted_mfu, refused, the reason if a row has no prediction, and predicted_fit: fits, tight,
