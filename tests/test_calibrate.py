@@ -186,11 +186,12 @@ def test_errors_on_unseen_rows_are_within_what_was_reached():
 
 
 def test_memory_is_called_tight_by_what_the_files_state():
-    """The mean errors of memory on unseen rows, of all fitted systems; the largest of them is the margin."""
-    said = {name: mean / 100 for name in FILES for _, what, *_, mean in stated(name) if what == "memory"}
-    assert memory_errors() == pytest.approx(said)
+    """What nine of ten errors of memory on unseen rows stay below, in fitted systems; the largest is the margin."""
+    sources = {name: sources_of(load_system(name)).get("errors.memory") for name in FILES}
+    said = {name: float(re.search(r"90 % ([\d.]+)%", text)[1]) / 100 for name, text in sources.items() if text}
+    assert memory_errors() == pytest.approx(said, abs=1e-4)
     most = 1 - memory_margin()
-    assert memory_margin() == pytest.approx(max(said.values()))
+    assert memory_margin() == pytest.approx(max(said.values()), abs=1e-4)
     assert [fit_word(share, 1.0) for share in (most - 1e-6, most + 1e-6, 2 - most - 1e-6, 2 - most + 1e-6)] == [*FITS]
     assert [fit_word(share, 1.0) for share in (1.0, 1 + 1e-6)] == [*FITS[1:3]]
 
@@ -260,7 +261,7 @@ def test_constants_that_made_the_rows_are_found_again(tmp_path, noise):
             value = value_of(true, one.field)
             assert low * 0.99 <= value <= high * 1.01
             assert noise or value_of(found, one.field) == pytest.approx(value, rel=0.01)
-    errors = {"errors.time", "errors.time_nine_tenths", "errors.memory"}
+    errors = {"errors.time", "errors.time_nine_tenths", "errors.memory", "errors.memory_nine_tenths"}
     assert {one.field for one in found.provenance if one.kind == "fitted"} == {*names, *errors}
     assert (found.errors.time < 0.001) == (noise == 0)
 
@@ -275,7 +276,13 @@ def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
     assert fit(tmp_path, made(tmp_path, start, rows), "--constants", names) == 0
     found = load_system(tmp_path / "fitted.yaml")
     fitted = [one.field for one in found.provenance if one.kind == "fitted"]
-    assert fitted == ["compute_efficiency", "errors.time", "errors.memory", "errors.time_nine_tenths"]
+    assert fitted == [
+        "compute_efficiency",
+        "errors.time",
+        "errors.memory",
+        "errors.time_nine_tenths",
+        "errors.memory_nine_tenths",
+    ]
     kept = {one.field: one for one in start.provenance}
     assert all(one == kept[one.field] for one in found.provenance if one.kind != "fitted")
     assert capsys.readouterr().out.count("not determined by these rows") == 2

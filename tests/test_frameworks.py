@@ -62,6 +62,7 @@ def test_a_layout_overrides_its_framework():
     assert LayoutSpec().under(load_framework("nemo")).at(4, 8) == LayoutSpec().under(load_framework("nemo")).at(4, 8)
 
 
+@pytest.mark.filterwarnings("ignore:layers = even:ppmodel.points.effect.NoEffectWarning")  # where balance is even, too
 def test_every_door_gives_the_same_seconds():
     """`simulate`, `compare` and `predict` agree on a run under each framework."""
     row = dict.fromkeys(COLUMNS, "1") | {

@@ -133,4 +133,4 @@ def margin_text():
     """By how much predictions of memory are off, where a row is within that of a GPU's capacity."""
     from ppmodel.measured import memory_margin
 
-    return f"predictions of memory are off by {memory_margin():.0%} on average"
+    return f"nine of ten predictions of memory are off by at most {memory_margin():.0%}"

@@ -108,9 +108,9 @@ def _errors(calibration, date):
             stated.append(f"{source.file}: {source.rows} rows, as fitted {source.fitted:.6%}, unseen {errors}")
         text = f"five-fold cross-validation by configuration; {'; '.join(stated)}; {date}"
         yield Provenance(f"errors.{what}", _mean(source.mean for source in of_files), "", "fitted", text)
-        if what == "time":
+        if what != "fits":
             most = min(_mean(source.nine_tenths for source in of_files), _MOST)
-            yield Provenance("errors.time_nine_tenths", most, "", "fitted", f"as time; {date}")
+            yield Provenance(f"errors.{what}_nine_tenths", most, "", "fitted", f"as {what}; {date}")
 
 
 def _mean(errors):

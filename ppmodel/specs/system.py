@@ -41,8 +41,8 @@ class ErrorSpec(Checked):
     ----------
     time, memory : float, optional
         Mean of |predicted / measured - 1|: 0.05 is 5 %.
-    time_nine_tenths : float, optional
-        The same for time, but what nine of ten runs stayed below; less than 1.
+    time_nine_tenths, memory_nine_tenths : float, optional
+        The same, but what nine of ten runs stayed below; less than 1.
     fits : float, optional
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
@@ -50,6 +50,7 @@ class ErrorSpec(Checked):
     time: NumberOrZero | None = None
     memory: NumberOrZero | None = None
     time_nine_tenths: PartialShare | None = None
+    memory_nine_tenths: PartialShare | None = None
     fits: Share | None = None
 
 
