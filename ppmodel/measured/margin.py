@@ -25,9 +25,7 @@ def fitted_systems():
 
 @cache
 def memory_errors():
-    """Errors of predicted memory that nine of ten measured runs stayed below, as the packaged fitted systems state them.
-
-    No fit had seen the runs.
+    """What nine of ten errors of predicted memory stay below, on unseen runs, as the packaged fitted systems state it.
 
     Returns
     -------
