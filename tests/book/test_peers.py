@@ -7,7 +7,7 @@ import pytest
 from ppbook.peers import peer_predictions, peers_by_source, with_peers
 from ppbook.ranges import MEASURED
 
-KNOWN = [[55570.533859, 1139895.2162], [49859.439555, 830286.4665]]
+KNOWN = [[53741.017859, 1139216.8762], [47571.710555, 829276.3765]]
 """Sums of seconds and GiB, of Calculon and SimuMax."""
 
 
