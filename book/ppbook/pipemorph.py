@@ -10,6 +10,7 @@ from matplotlib import pyplot as plt
 from ppmodel import replay
 from ppmodel.errors import TableError
 from ppmodel.plot import redrawn, titled
+from ppmodel.plot.style import page_width
 from ppmodel.points import simulate
 from ppmodel.specs import DATA, load_model
 
@@ -236,7 +237,7 @@ def plot_reversal():
     matplotlib Figure
     """
     measured, lines = reversal()
-    figure, axis = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
+    figure, axis = plt.subplots(figsize=(min(6.6, page_width()), 3.4), layout="constrained")
     for method, colour in {"1F1B": "#0072B2", "ZB": "#D55E00"}.items():
         points, line = (frame[frame.schedule == method] for frame in (measured, lines))
         axis.plot(line.delay_ms, line.iteration_s, color=colour, lw=1.6)
