@@ -126,7 +126,8 @@ def slow_ranks(noise, num_ranks, seed):
         raise PPModelError("seed", seed, "must be a whole number of at least 0", "write, for example, 1")
     slow = np.zeros(num_ranks, dtype=bool)
     if noise.straggling:
-        slow = _generator(seed, _RANKS).random(num_ranks) < noise.straggling
+        stream = np.random.SeedSequence(int(seed), spawn_key=(_RANKS,))
+        slow = np.random.default_rng(stream).random(num_ranks) < noise.straggling
     slow[list(noise.slow_ranks)] = True
     return slow
 
@@ -162,10 +163,6 @@ def operation_factors(schedule, noise, seed):
     return next(_drawn(schedule, noise, [seed]))
 
 
-def _generator(seed, *key):
-    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=key))
-
-
 def _drawn(schedule, noise, seeds):
     """Yield the factors of each run in turn."""
     columns = ("kind", "stage", "microbatch", "replica", "joined", "rank_start")
@@ -174,7 +171,8 @@ def _drawn(schedule, noise, seeds):
         slow = slow_ranks(noise, schedule.num_ranks, seed)
         factors = np.where(slow, noise.slowdown, 1.0)[schedule.rank]
         if noise.jitter:
-            logs = noise.jitter * _generator(seed, _JITTER, table).standard_normal(schedule.num_operations)
+            stream = np.random.SeedSequence(int(seed), spawn_key=(_JITTER, table))
+            logs = noise.jitter * np.random.default_rng(stream).standard_normal(schedule.num_operations)
             factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
         factors[schedule.kind == OpKind.R] = 1.0  # collectives are exempt; optimizer steps are not
         yield factors
