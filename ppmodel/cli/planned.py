@@ -37,7 +37,8 @@ def planned_text(plan, most_rows, place):
     lines = [
         f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
         f"{question.model.sequence} tokens; framework: {system.framework.name or 'as fitted with the system'}",
-        f"answer  {answer_text(row)}",
+        f"answer  {answer_text(frame.iloc[0])}",
+        *([f"row {place + 1}   {answer_text(row)}"] if place else []),
         "",
     ]
     usual = frame[frame.is_run]
@@ -73,6 +74,10 @@ def answer_text(row):
     )
 
 
+def _over(share):
+    return f"{round(share, 3) + 0.0:+.1%}"  # without -0.0%
+
+
 def _table(frame, first, risk):
     """Answers as lines; with their risk, or else with the code that has their schedules."""
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
@@ -88,7 +93,7 @@ def _table(frame, first, risk):
         has_etp = row.ep > 1 and row.etp and row.etp == row.etp  # and not that of the rest of the model
         sizes = {name: str(row[name]) for name in _SIZES} | ({"ep": f"{row.ep} x {row.etp:.0f}"} if has_etp else {})
         cells.append([
-            str(first + number), f"{row.iteration_s:.4g}", f"{row.over_best:+.1%}", plain(row.label),
+            str(first + number), f"{row.iteration_s:.4g}", _over(row.over_best), plain(row.label),
             *sizes.values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
@@ -106,7 +111,7 @@ def _explained(plan, row, place):
     steps, cells = plan.steps(place), []
     for _, step in steps.iterrows():
         if step.refused is None or step.refused != step.refused:
-            cells.append([step.step, f"{step.over:+.1%}", gibibytes(step.peak_memory_bytes), step.fit])
+            cells.append([step.step, _over(step.over), gibibytes(step.peak_memory_bytes), step.fit])
         else:
             cells.append([step.step, "", "", "not defined"])
     heading = ["one step away", "time", "GiB", "fits"]

@@ -29,3 +29,14 @@ def test_answers_that_the_framework_does_not_run_are_no_error(capsys):
     assert lines[head + 1].split()[0] == "iteration"
     assert lines[head + 2].startswith("1 ")
     assert not any(line.startswith("disturbed") for line in lines)
+
+
+def test_another_row_is_explained_beside_the_answer(capsys):
+    """The answer stays the first; a difference of nothing has no minus."""
+    assert main([*QUESTION, "--schedules", "1f1b", "--within", "0.5", "--explain", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    frame = pp.plan("llama3_8b", "h100", 4, 8, schedules="1f1b", within=0.5)
+    for line, head, seconds in zip(lines[1:], ("answer", "row 2"), frame.iteration_s, strict=False):
+        assert line.startswith(head)
+        assert f" {seconds:.4g} s" in line
+    assert "-0.0%" not in "".join(lines)
