@@ -506,6 +506,19 @@ def test_a_run_in_a_file_is_the_run_in_words(tmp_path):
     assert stated_run(f"{file}")[1] == stated_run(RUN_WORDS.replace("pp=4 ", ""))[1]
     with refused(PPModelError, "--run", "must be one of"):
         stated_run("llama3_70b tensor=8")
+
+
+def test_a_run_of_a_model_of_ones_own_needs_no_more_than_its_sizes():
+    """What its words leave out is as for a packaged model of the same sizes."""
+    sizes = "hidden=5120 heads=40 kv_heads=40 layers=40 mlp_hidden=13824 gated_mlp=true vocabulary=32000 sequence=4096"
+    rows = [stated_run(f"{model} pp=2 dp=2 global_batch=16")[1] for model in (sizes, "llama2_13b")]
+    own, packaged = (predicted(row, load_system("h100"))["predicted_iteration_s"] for row in rows)
+    assert own == pytest.approx(packaged, rel=1e-9)
+
+
+def test_what_is_no_key_of_a_run_in_a_file_is_refused(tmp_path):
+    """In one line, as in words."""
+    file = tmp_path / "run.yaml"
     file.write_text("tensor: 8\n")
     with refused(PPModelError, "key", "must be one of"):
         stated_run(str(file))

@@ -10,6 +10,9 @@ KEYS = (MODEL, *COLUMNS, *OPTIONAL, *MEASURED, "status")
 """What may be said of a run."""
 
 _LARGEST_BYTES = 2**16
+_PLAIN = dict.fromkeys(("pp", "chunks", "tp", "cp", "ep", "dp", "microbatch_size"), "1") | {
+    "zero": "0", "sequence_parallel": "false", "recompute": "none", "schedule": "1f1b", "attention": "flash",
+}  # fmt: skip
 
 
 def stated_run(text):
@@ -18,8 +21,8 @@ def stated_run(text):
     Parameters
     ----------
     text : str
-        A model's name and ``KEY=VALUE`` with `KEYS`, separated by blanks; or the path of a YAML file of such keys. What
-        is left out is as `LayoutSpec` and the model have it, and the schedule is 1f1b.
+        A model's name, or its sizes, and ``KEY=VALUE`` with `KEYS`, separated by blanks; or the path of a YAML file of
+        such keys. What is left out is as `LayoutSpec` and the model have it; the schedule is 1f1b, attention flash.
 
     Returns
     -------
@@ -48,7 +51,8 @@ def stated_run(text):
                 rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}"
                 raise PPModelError(name, word, rule, "write, for example, tp=8")
             values[key] = value
-    row = dict.fromkeys(KEYS, "") | {"schedule": "1f1b"} | values
+    given = {"schedule": "1f1b"} if MODEL in values else _PLAIN  # a packaged model's rows leave open what is not said
+    row = dict.fromkeys(KEYS, "") | given | values
     for key in MEASURED:
         require_measured(key, row[key], name)
     return name, row
