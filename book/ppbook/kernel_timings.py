@@ -13,15 +13,8 @@ from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.work import Kernel
 from ppmodel.errors import PPModelError
+from ppmodel.measured import kernel_fits
 from ppmodel.measured.constants import with_values
-from ppmodel.measured.kernel_fits import (
-    COLLECTIVES,
-    Fit,
-    fit_attention,
-    fit_collectives,
-    fit_products,
-    without_quantisation,
-)
 from ppmodel.specs import DATA, CollectiveSpec, KernelSpec, LayoutSpec, load_system
 
 TIMINGS = DATA / "reference" / "kernels"
@@ -51,7 +44,7 @@ class Timed(NamedTuple):
     table : DataFrame
         One row per timing: ``of``, the line in a picture that it belongs to; ``size``; ``seconds``; and ``ideal_s``, at
         the peak or at the bandwidth of the link.
-    fit : Fit
+    fit : kernel_fits.Fit
     seconds_on : callable
         From a system to the seconds of each timing as a prediction has them.
     """
@@ -59,7 +52,7 @@ class Timed(NamedTuple):
     kind: str
     gpu: str
     table: pd.DataFrame
-    fit: Fit
+    fit: kernel_fits.Fit
     seconds_on: Callable
 
 
@@ -253,8 +246,8 @@ def _products(system, precision, peak):
         return None
     seconds = 1e-6 * rows.latency_us
     if precision == "fp8":
-        seconds = without_quantisation(rows.m, rows.k, seconds, system.memory_bandwidth_bytes_per_s)
-    fit = fit_products(rows.m, rows.n, rows.k, seconds, peak, precision)
+        seconds = kernel_fits.without_quantisation(rows.m, rows.k, seconds, system.memory_bandwidth_bytes_per_s)
+    fit = kernel_fits.fit_products(rows.m, rows.n, rows.k, seconds, peak, precision)
     width, ideal_s = rows[["n", "k"]].min(axis=1), 2 * rows.m * rows.n * rows.k / peak
     columns = {"of": precision, "size": width, "rows": rows.m, "seconds": seconds, "ideal_s": ideal_s}
     return Timed(f"products in {precision}", gpu, pd.DataFrame(columns), fit, partial(_product_s, rows, precision))
@@ -287,7 +280,7 @@ def _attention(system):
         chart = charts[charts.head_dim == 128].filter(like="seq_").iloc[0].astype(float)
         keys, tflops = np.array([int(name.removeprefix("seq_")) for name in chart.index]), chart.to_numpy()
         backward, of = keys < 0, "both"
-    fit = fit_attention(keys, backward, 1e12 * tflops, peak)
+    fit = kernel_fits.fit_attention(keys, backward, 1e12 * tflops, peak)
     seconds = peak / system.peak_compute_flops / (1e12 * tflops)  # of one FLOP, at the same share of the system's peak
     table = pd.DataFrame({"of": of, "size": keys, "seconds": seconds, "ideal_s": 1 / system.peak_compute_flops})
     kinds = np.where(backward, Kernel.ATTENTION_BACKWARD, Kernel.ATTENTION)
@@ -312,16 +305,18 @@ def _collectives(kind, gpu, rows, system, link_bytes_per_s, fitted_from=0):
     """The bandwidth of the link is a GPU's, and between nodes that of all NICs of a node."""
     table = rows[["op", "gpus", "nodes", "bytes", "seconds"]].reset_index(drop=True)
     large = table[table.bytes >= fitted_from]
-    ((_, fit),) = fit_collectives(list(large.itertuples(index=False, name=None)), system)
+    ((_, fit),) = kernel_fits.fit_collectives(list(large.itertuples(index=False, name=None)), system)
     passes = 1 + (table.op == "all_reduce")
     ideal_s = passes * (table.gpus - 1) / table.gpus * table.bytes / link_bytes_per_s
-    shown_rows = table.assign(of=table.op.map(COLLECTIVES), size=table.bytes, ideal_s=ideal_s)
+    shown_rows = table.assign(of=table.op.map(kernel_fits.COLLECTIVES), size=table.bytes, ideal_s=ideal_s)
 
     def seconds_on(system):
         seconds = []
         for row in table.itertuples():
             group = replace(system, nodes=replace(system.nodes, devices_per_node=row.gpus // row.nodes))
-            fixed, slope = collective_line(COLLECTIVES[row.op], "tensor", LayoutSpec(pp=1, tp=row.gpus), group)
+            fixed, slope = collective_line(
+                kernel_fits.COLLECTIVES[row.op], "tensor", LayoutSpec(pp=1, tp=row.gpus), group
+            )
             seconds.append(fixed + slope * row.bytes)
         return np.array(seconds)
 

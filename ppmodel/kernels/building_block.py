@@ -50,6 +50,7 @@ def squeeze(home, slots, turns, stable, limit, cells):
     for number in turns:
         step, microbatch = number // num_microbatches, number % num_microbatches
         rank, at, here = home[step], slots[step][microbatch], 0
+        row = cells[rank]
         if step > 0:
             here = slots[step - 1][microbatch] + 1
         if microbatch > 0:
@@ -60,19 +61,9 @@ def squeeze(home, slots, turns, stable, limit, cells):
             here = at
         while here < at:
             _count(held[rank], owed[rank], counted, rank, here)
-            if cells[rank][here] == FREE:
+            if row[here] == FREE:
                 broken = _move(
-                    cells[rank],
-                    held[rank],
-                    owed[rank],
-                    counted,
-                    new_held,
-                    new_owed,
-                    rank,
-                    here,
-                    at,
-                    num_forwards,
-                    limit,
+                    row, held[rank], owed[rank], counted, new_held, new_owed, rank, here, at, num_forwards, limit
                 )
                 if broken == NOWHERE:
                     break

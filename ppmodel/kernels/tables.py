@@ -259,13 +259,10 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
         packed[op, 2] = source[op]
         packed[op, 3] = group[op]
     position = np.empty(len(kind), np.int32)
-    index, class_, stream = (
-        np.empty(len(order), np.int32),
-        np.empty(len(order), np.int32),
-        np.empty(len(order), np.int32),
-    )
-    source_, link = np.empty(len(order), np.int32), np.empty(len(order), np.int32)
-    remote_, group_start = np.empty(len(order), np.bool_), np.empty(len(order) + 1, np.int32)
+    size = len(order)
+    index, class_, stream = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int32)
+    source_, link = np.empty(size, np.int32), np.empty(size, np.int32)
+    remote_, group_start = np.empty(size, np.bool_), np.empty(size + 1, np.int32)
     first_link, next_link = np.full(2 * num_ranks, NONE, np.int32), np.empty(len(order), np.int32)
     taker = np.empty(len(order), np.int32)  # of each link; the links of a sender are a chain, in the takers' order
     count, num_groups, num_links, previous = 0, 0, 0, NONE

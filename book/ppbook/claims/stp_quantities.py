@@ -8,18 +8,7 @@ from functools import cache
 
 import pandas as pd
 
-from ppbook.stp import (
-    SCHEDULES,
-    as_run,
-    idle_s,
-    layer_s,
-    load_throughputs,
-    offloads,
-    one_constant,
-    predict,
-    run_of,
-    table_of,
-)
+from ppbook import stp
 from ppmodel import formulas
 from ppmodel.metrics import exposed_passes, peak_activations
 from ppmodel.points.change import WITHOUT_NETWORK
@@ -42,7 +31,7 @@ def stp_assumptions():
     >>> [*stp_assumptions()][0]
     'one constant'
     """
-    bare, machine = one_constant(), load_system("a800")
+    bare, machine = stp.one_constant(), load_system("a800")
     slowed = replace(bare, collectives=CollectiveSpec(contention=_CONTENTION))
     return {
         ANCHOR: (bare, {}),
@@ -70,15 +59,15 @@ def exposed_more(_, of, ranks):
     differences = []
     for size in _sizes(of):
         published = {"1f1b_i": 2 * size[1], "zb_v": 4 * size[1], "stp": 2 * size[0] + 1}[of]
-        passes = exposed_passes(table_of(of, *size))
+        passes = exposed_passes(stp.table_of(of, *size))
         differences.append((passes[0] if ranks == "first" else passes.max()) - published)
     return float(max(differences, key=abs))
 
 
 def exposed_less(_):
     """Share of interleaved 1F1B's exposed all-reduces that STP's most loaded rank hides: the least in Table 6."""
-    sizes = {(row.pipeline, row.batch) for row in load_throughputs().itertuples()}
-    return min(1 - exposed_passes(table_of("stp", *size)).max() / (2 * size[1]) for size in sizes)
+    sizes = {(row.pipeline, row.batch) for row in stp.load_throughputs().itertuples()}
+    return min(1 - exposed_passes(stp.table_of("stp", *size)).max() / (2 * size[1]) for size in sizes)
 
 
 def bubble_more(_, of, times):
@@ -86,7 +75,7 @@ def bubble_more(_, of, times):
     form = getattr(formulas, f"pipeline_bubble_{_FORMULAS[of]}")
     differences = []
     for ranks in range(2, _LARGEST_RANKS + 1):
-        idle, _span = idle_s(table_of(of, ranks, 3 * ranks), *_TIMES[times])
+        idle, _span = stp.idle_s(stp.table_of(of, ranks, 3 * ranks), *_TIMES[times])
         differences.append(idle.min() / form(ranks, *_TIMES[times]) - 1)
     return float(max(differences, key=abs))
 
@@ -94,13 +83,13 @@ def bubble_more(_, of, times):
 def peak_more(_, weight_grads):
     """Chunks at STP's peak minus the published 3S: the largest difference."""
     options = {} if weight_grads == "hold" else {"held_for_weight_grad": 0.0}
-    peaks = {size: 2 * peak_activations(table_of("stp", *size), **options).max() for size in _sizes("stp")}
+    peaks = {size: 2 * peak_activations(stp.table_of("stp", *size), **options).max() for size in _sizes("stp")}
     return float(max(peak - 3 * ranks for (ranks, _), peak in peaks.items()))
 
 
 def peak_ratio(_, over):
     """Peak activations of STP over those of another schedule, minus 1: the smallest value."""
-    tables = [(table_of("stp", *size), table_of(over, *size)) for size in _sizes(over)]
+    tables = [(stp.table_of("stp", *size), stp.table_of(over, *size)) for size in _sizes(over)]
     return float(min(peak_activations(ours).max() / peak_activations(other).max() for ours, other in tables)) - 1
 
 
@@ -110,7 +99,7 @@ def peak_ratio(_, over):
 @cache
 def _predicted(assumption, name, zb_v="exposed"):
     system, options = stp_assumptions()[assumption]
-    return predict(load_throughputs(name), system, zb_v=zb_v, **options)
+    return stp.predict(stp.load_throughputs(name), system, zb_v=zb_v, **options)
 
 
 def gain_off(assumption, over, zb_v="exposed", rows="throughput", of="largest"):
@@ -134,8 +123,8 @@ def _gains(assumption, tensor, sequence, **options):
     system, keywords = stp_assumptions()[assumption]
     spec = replace(load_model("stp_12b"), sequence=sequence)
     layout = {"tp": tensor, "global_batch": 64, "overlap_backward": True}
-    return as_run(
-        [*SCHEDULES.values()], 4, model=spec, system=system, **layout, **keywords, **options
+    return stp.as_run(
+        [*stp.SCHEDULES.values()], 4, model=spec, system=system, **layout, **keywords, **options
     ).iteration_s.array
 
 
@@ -158,13 +147,13 @@ def alone_gain(assumption):
 
 def share_growth(assumption):
     """Share of a layer's forward spent in all-reduces: with eight GPUs over that with two."""
-    two, eight = (layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
+    two, eight = (stp.layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
     return (eight[1] / sum(eight)) / (two[1] / sum(two))
 
 
 def seconds_growth(assumption):
     """Seconds of a layer's all-reduces: with eight GPUs over those with two."""
-    two, eight = (layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
+    two, eight = (stp.layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
     return eight[1] / two[1]
 
 
@@ -176,19 +165,19 @@ def _stp_run(assumption, run=None, **layout):
 
     Without a run it is that of Table 6 whose throughput matches that in the replies' table on recomputation.
     """
-    runs = load_throughputs().query("tensor == 4 and pipeline == 4 and batch == 128")
+    runs = stp.load_throughputs().query("tensor == 4 and pipeline == 4 and batch == 128")
     run = run or next(runs.itertuples(index=False))
     system, keywords = stp_assumptions()[assumption]
     link = layout.pop("link", 1.0) * system.host_bandwidth_bytes_per_s
-    keywords = {"overlap_backward": True, **run_of(run), **keywords, **layout}
-    return as_run("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **keywords).iloc[0]
+    keywords = {"overlap_backward": True, **stp.run_of(run), **keywords, **layout}
+    return stp.as_run("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **keywords).iloc[0]
 
 
 @cache
 def _layout_rows(assumption, share):
     """STP's rows of `compare` for the smallest run of each layout of Table 6, with offloading if a share is given."""
-    runs = load_throughputs().drop_duplicates(["model", "tensor", "pipeline"]).itertuples(index=False)
-    layout = {} if share is None else offloads(share)
+    runs = stp.load_throughputs().drop_duplicates(["model", "tensor", "pipeline"]).itertuples(index=False)
+    layout = {} if share is None else stp.offloads(share)
     return pd.DataFrame([_stp_run(assumption, run, **layout) for run in runs]).infer_objects()
 
 
@@ -221,9 +210,9 @@ def filled_gain(assumption, offload):
     system, keywords = stp_assumptions()[assumption]
     keywords = {"model": replace(load_model("stp_12b"), sequence=8192), "system": system, "tp": 4, **keywords}
     keywords |= {"global_batch": 192, "microbatch_size": [1, 2, 4], "recompute": ["none", "selective", "full"]}
-    rows = as_run([*SCHEDULES.values()], 4, overlap_backward=True, **keywords)
+    rows = stp.as_run([*stp.SCHEDULES.values()], 4, overlap_backward=True, **keywords)
     if offload:
-        rows = pd.concat([rows, as_run("stp", 4, overlap_backward=True, **keywords, **offloads())])
+        rows = pd.concat([rows, stp.as_run("stp", 4, overlap_backward=True, **keywords, **stp.offloads())])
     best = rows[rows.fits.eq(True)].groupby("schedule").iteration_s.min()
     return float(best.drop("stp").min() / best["stp"]) - 1
 
