@@ -66,7 +66,8 @@ def test_other_models_decide_what_a_model_is_predicted():
 
 def test_the_run_that_is_known_has_its_measured_time():
     """And it is the one that the unfitted system would have chosen."""
-    rows = [row for row in read_rows(MEASURED / "bigscience_a100.csv")[1] if row["hidden"] == "12288"]
+    rows = [row for row in read_rows(MEASURED / "bigscience_a100.csv")[1] if row["hidden"] == "13824"]
+    rows = [row for row in rows if row["layers"] == "78"]
     layouts = layouts_of(rows, load_system("a100"))
     seconds = with_one_run(layouts, load_system("a100"))
     first = layouts.predicted_s[layouts.fit.isin(["fits", "tight"])].idxmin()
@@ -75,9 +76,11 @@ def test_the_run_that_is_known_has_its_measured_time():
     assert np.sign(others - 1).nunique() == 1  # all scaled the same way
 
 
-@pytest.mark.parametrize("runs", ["a100_layouts", "a100_bigscience"])
-def test_plans_call_a_tie_what_measured_differences_are_off_by(runs):
-    """The error that plans use is that of the unfitted system, in each file of runs."""
-    errors = pair_errors(layouts_of(fitted_rows(runs), load_system("a100")))
-    assert len(errors) > 4
-    assert error_of_differences() == pytest.approx(errors.median(), rel=0.15)
+def test_plans_call_a_tie_what_measured_differences_are_off_by():
+    """The error that plans use is that of the unfitted system on the file of runs where it is larger."""
+    off = []
+    for runs in ("a100_layouts", "a100_bigscience"):
+        errors = pair_errors(layouts_of(fitted_rows(runs), load_system("a100")))
+        assert len(errors) > 4
+        off.append(errors.median())
+    assert error_of_differences() == pytest.approx(max(off), rel=0.15)
