@@ -36,7 +36,7 @@ OPTIONS = {
     "zero": 2, "recompute": "full", "precision": "fp8", "causal": False, "context_exchange": "all-gather",
     "overlap_tensor": True, "overlap_backward": True, "overlap_gradients": True, "overlap_parameters": True,
     "pairing": "best", "hand_on": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
-    "layers": "even", "p2p": "blocking", "allreduce": "blocking",
+    "layers": "even", "order": "tp-cp-ep-pp-dp", "p2p": "blocking", "allreduce": "blocking",
 }  # fmt: skip
 
 
