@@ -31,6 +31,12 @@ def test_pairs_that_hide_nothing_of_a_dense_model_do_not_run_as_modelled(written
     assert frameworks.frameworks_of("gpipe") == frameworks.NOWHERE
 
 
+def test_every_framework_says_which_code_it_stands_for():
+    """Only `plain` stands for none in particular."""
+    profiles = {path.stem for path in (frameworks.DATA / "frameworks").glob("*.yaml")}
+    assert {entry.profile for entry in frameworks._file().profiles} == profiles - {"plain"}
+
+
 def test_without_a_pipeline_only_pairs_tell_schedules_apart():
     """What no framework schedules is still what each runs on one rank, unless its pairs hide something there."""
     run = {name for name in names() if frameworks.runs_as_modelled(name, "megatron", ranks=1)}
