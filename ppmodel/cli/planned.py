@@ -6,6 +6,7 @@ from pathlib import Path
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import gibibytes, margin_text, plain, range_text
 from ppmodel.files import write_whole
+from ppmodel.planning.answer import EQUAL
 from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.risk import JITTER, SLOWDOWN
 from ppmodel.points import HEADINGS, PARTS
@@ -51,7 +52,10 @@ def planned_text(plan, most_rows, place):
     lines.pop()
     if len(usual):
         disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
-        lines.append(f"disturbed: seconds with {disturbed}; chance to be first")
+        lines.append(f"disturbed: seconds with {disturbed}; chance: that this row is the fastest when run")
+    if usual.over_best.lt(0).any():
+        roomy = "" if usual.fit.iloc[0] == "tight" else ", without those that are tight"
+        lines.append(f"row 1: the simplest within {EQUAL:.0%} of the fastest{roomy}")
     if len(plan.ties) > 1:
         simplest, share = plan.answers.index(plan.ties[0]) + 1, error_of_differences()
         lines.append(
