@@ -449,8 +449,11 @@ RUN_KEYS = {"tp": 8, "dp": 4, "global_batch": 256, "zero": 1, "sequence_parallel
 
 
 @pytest.mark.parametrize("framework", [None, *framework_names()])
-def test_every_command_agrees_with_the_calibrated_run(tmp_path, framework):
-    """One run in words, under each framework: calibrate, predict, simulate, compare and sweep give the same seconds."""
+def test_every_command_agrees_with_the_calibrated_run(tmp_path, capsys, framework):
+    """One run in words, under each framework: calibrate, predict, simulate, compare and sweep give the same seconds.
+
+    The fitted system says which framework that was.
+    """
     pytest.importorskip("scipy")
     more = ["--framework", framework] if framework else []
     measured = 40 if framework == "nanotron" else 17  # its host makes the device wait in such a pipeline
@@ -469,6 +472,11 @@ def test_every_command_agrees_with_the_calibrated_run(tmp_path, framework):
     layout = json.dumps({"pp": 4} | RUN_KEYS)
     swept.write_text(f"schedules: [1f1b]\nmodels: [llama3_70b]\nsystems: [{json.dumps(out)}]\nlayouts: [{layout}]\n")
     assert compute_rows(load_sweep(swept), 0, 1)["iteration_s"][0] == same
+    capsys.readouterr()
+    asked = ["--pp", "4", "--model", "llama3_70b", "--system", out, "--tp", "8", "--global-batch", "256"]
+    assert main(["simulate", "1f1b", *asked]) == 0
+    assert f"{framework or 'megatron'}, as mine was fitted\n" in capsys.readouterr().out
+    assert pp.compare("1f1b", 4, **given).framework[0] == (framework or "megatron")
 
 
 @pytest.mark.parametrize("name", system_names())

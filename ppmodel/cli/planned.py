@@ -4,7 +4,7 @@ from io import BytesIO
 from pathlib import Path
 
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import gibibytes, margin_text, plain, range_text
+from ppmodel.cli.text import framework_text, gibibytes, margin_text, plain, range_text
 from ppmodel.files import write_whole
 from ppmodel.planning.answer import EQUAL
 from ppmodel.planning.available import error_of_differences
@@ -37,7 +37,7 @@ def planned_text(plan, most_rows, place):
     system = question.system
     lines = [
         f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
-        f"{question.model.sequence} tokens; framework: {system.framework.name or 'as fitted with the system'}",
+        f"{question.model.sequence} tokens; framework: {framework_text(system)}",
         f"answer  {answer_text(frame.iloc[0])}",
         *([f"row {place + 1}   {answer_text(row)}"] if place else []),
         "",

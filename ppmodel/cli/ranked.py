@@ -69,7 +69,7 @@ def ranked_text(pairs, remark=""):
             low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
             lines[-1] += f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
     if has_layout:
-        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
+        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES if first[name] is not None))
     lines[-1 if has_layout else 0] += remark
     defined = [(place, row) for place, row in pairs if place is not None]
     if defined:

@@ -1,6 +1,6 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import MANY, by_rank, counted, fit_text, gibibytes, in_words, margin_text, range_text, unevenness
+from ppmodel.cli import text
 from ppmodel.costs import parameters
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
@@ -34,11 +34,12 @@ def simulated_text(result, run, not_kept=""):
         fits = "" if size <= capacity else ": does not fit"
         if fits and sequences > 1:
             fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
-        lines.append(f"microbatch          {counted(sequences, 'sequence')}")
-        if unevenness(result):
-            lines.append(f"uneven stages       {unevenness(result)}")
+        lines.append(f"microbatch          {text.counted(sequences, 'sequence')}")
+        if text.unevenness(result):
+            lines.append(f"uneven stages       {text.unevenness(result)}")
         lines.append(
-            f"memory              {gibibytes(size)} GiB on the most loaded rank, of {gibibytes(capacity)}{fits}"
+            f"memory              {text.gibibytes(size)} GiB on the most loaded rank, "
+            f"of {text.gibibytes(capacity)}{fits}"
         )
         lines += _model_and_system(run)
     if "nodes" in result:
@@ -62,15 +63,15 @@ def _pipeline(result, run):
     stages = f", {table.num_stages} stages" if table.num_stages != table.num_ranks else ""
     allreduce = "" if has_layout else f", all-reduce {result['allreduce']}"
     halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
-    all_ranks = "; all with --json" if result["pp"] > MANY else ""
+    all_ranks = "; all with --json" if result["pp"] > text.MANY else ""
     lines = [
-        f"{result['schedule']}, {counted(result['pp'], 'rank')}{stages}, "
-        f"{counted(result['microbatches'], 'microbatch')}; transfers {result['p2p']}{allreduce}",
+        f"{result['schedule']}, {text.counted(result['pp'], 'rank')}{stages}, "
+        f"{text.counted(result['microbatches'], 'microbatch')}; transfers {result['p2p']}{allreduce}",
         f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}",
         f"idle ratio          {result['idle_ratio']:z.4f}  (over the ideal time {result['bubble_ratio_ideal']:z.4f}, "
         f"over the longest span {result['bubble_ratio_span']:z.4f})",
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
-        f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
+        f"peak activations    {text.by_rank(result['peak_activations_by_rank'])}  "
         f"(microbatches on 1/S of the model, by rank{all_ranks})",
     ]
     if result.get("links"):
@@ -84,15 +85,15 @@ def _pipeline(result, run):
 def _model_and_system(run):
     """Model and system with the numbers that show a slip in their files: parameters, and bandwidth in both units."""
     count, bandwidth, nodes = parameters(run.model), run.system.network_bandwidth_bytes_per_s, run.system.nodes
-    active = f", {in_words(count.active)} active" if run.model.experts else ""
+    active = f", {text.in_words(count.active)} active" if run.model.experts else ""
     ends = "nodes" if nodes else "GPUs" if run.layout else "ranks"
     inside = f", {nodes.node_bandwidth_bytes_per_s / 1e9:.4g} GB/s inside" if nodes else ""
     network = f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s) between {ends}{inside}"
-    framework, fitted = run.system.framework, f"as {run.system.name} was fitted"
+    framework = run.system.framework
     return [
-        f"model               {run.model.name}: {in_words(count.total)} parameters{active}",
+        f"model               {run.model.name}: {text.in_words(count.total)} parameters{active}",
         f"system              {run.system.name}: {network}",
-        f"framework           {f'{framework.name}: {framework.title}' if framework.name else fitted}",
+        f"framework           {text.framework_text(run.system)}{f': {framework.title}' if framework.name else ''}",
     ]
 
 
@@ -101,21 +102,22 @@ def _iteration(result, run, not_kept):
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
     names = [name for name in ("pp", *DIMENSIONS, "zero") if result[name] is not None]
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
-    yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
+    yield f"layout              {text.counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield f"layers              {result['stage_layers']}"
     yield (
-        f"iteration           {seconds:.6g} s{range_text(result)} for {counted(result['global_batch'], 'sequence')} "
-        f"of {run.model.sequence} tokens: {result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
+        f"iteration           {seconds:.6g} s{text.range_text(result)} "
+        f"for {text.counted(result['global_batch'], 'sequence')} of {run.model.sequence} tokens: "
+        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
         f"{result['model_flops_utilization']:.1%} of the peak (MFU)"
     )
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:
             yield f"  {HEADINGS[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
-    if unevenness(result):
-        yield f"uneven stages       {unevenness(result)}"
-    fits = f": {word}" if (word := fit_text(result)) else ""
+    if text.unevenness(result):
+        yield f"uneven stages       {text.unevenness(result)}"
+    fits = f": {word}" if (word := text.fit_text(result)) else ""
     if word in ("tight", "may not fit"):
-        fits += f"; {margin_text()}"
-    yield f"memory              {gibibytes(size)} GiB on the most loaded GPU, of {gibibytes(capacity)}{fits}"
+        fits += f"; {text.margin_text()}"
+    yield f"memory              {text.gibibytes(size)} GiB on the most loaded GPU, of {text.gibibytes(capacity)}{fits}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
-    yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
+    yield "                    " + ", ".join(f"{name} {text.gibibytes(size)}" for name, size in parts)

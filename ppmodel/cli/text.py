@@ -123,6 +123,12 @@ def fit_text(row):
     return "does not fit" if row["peak_memory_bytes"] > row["memory_capacity_bytes"] else ""
 
 
+def framework_text(system):
+    """The framework of a run, or that under which its system was fitted, if the system says so."""
+    framework = system.framework
+    return framework.name or f"{framework.profile}, as {system.name} was fitted".removeprefix(", ")
+
+
 def range_text(row):
     """Between which times nine of ten measured runs of a row's kind were; empty if that is not known."""
     low, high = row["fastest_s"], row["slowest_s"]

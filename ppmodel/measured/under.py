@@ -47,7 +47,8 @@ def start_under(system, framework=None, rows=()):
             rule = f"must be one for all rows, which name {', '.join(named)}"
             raise PPModelError("framework", named[0], rule, "pass --framework, or calibrate to the files one by one")
         framework = load_framework(named[0])
-    label = framework.name or "its own"
+    framework = replace(framework, profile=framework.name or framework.profile)
+    label = framework.profile or "its own"
     kept = {field.name: getattr(framework, field.name) for field in fields(FrameworkSpec)}
     plain = {field.name: field.default for field in fields(FrameworkSpec)}
     left_out = {*(name for name in kept if name.removesuffix("_s") in _MERGED), "name", "title", "provenance"}

@@ -45,7 +45,7 @@ _GROUPS = {
     "system": (
         ("system", str, "", "system", "the cluster"),
         ("model", str, "", "model", "the model"),
-        ("framework", str, "", "framework", "the training framework; empty if it is part of a fitted system"),
+        ("framework", str, "", "framework", "the training framework; empty if a fitted system does not name its own"),
     ),
     "noise": (
         ("jitter", float, "", "jitter", "standard deviation of the logarithm of an operation's time"),

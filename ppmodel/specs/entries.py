@@ -62,6 +62,7 @@ Power = Annotated[float, entry(_number(ge=0, le=25))]
 Whole = Annotated[int, entry(Annotated[int, Field(ge=1, le=10**9, strict=True)])]
 WholeOrZero = Annotated[int, entry(Annotated[int, Field(ge=0, le=10**9, strict=True)])]
 Switch = Annotated[bool, entry(Annotated[bool, Field(strict=True)])]
+Name = Annotated[str, entry(Annotated[str, Field(min_length=1)])]
 _P2P = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous", "streams"
 Transfers = Annotated[str, entry(Literal[_P2P])]
 """What a point-to-point transfer occupies; the same words as `simulation.P2P`."""

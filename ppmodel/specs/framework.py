@@ -11,6 +11,7 @@ from ppmodel.specs.entries import (
     Checked,
     Efficiency,
     Exponent,
+    Name,
     Number,
     Provenance,
     Switch,
@@ -75,6 +76,8 @@ class FrameworkSpec(Checked):
     fastest, slowest : float, optional
         Of measured runs under it, on systems that were not fitted, nine of ten took between these multiples of the
         predicted time; both, or neither.
+    profile : str
+        In a fitted system, the name of the framework under which it was fitted; empty if that is not known.
     name, title : str
         The name is the file's; empty for one that belongs to a fitted system.
     provenance : tuple of Provenance
@@ -107,6 +110,7 @@ class FrameworkSpec(Checked):
     crowded_from: Efficiency | None = None
     fastest: Number | None = field(default=None, compare=False)
     slowest: Number | None = field(default=None, compare=False)
+    profile: Name = field(default="", compare=False)
     name: str = ""
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
