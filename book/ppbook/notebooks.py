@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -127,7 +128,14 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
     """
     into.mkdir(exist_ok=True)
     seconds, cells = {}, folder.parent
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, len(changes)]) as pool:
+    with (
+        TemporaryDirectory(
+            ignore_cleanup_errors=True
+        ) as temporary,  # of workers, which are killed before they clean up
+        ProcessPoolExecutor(
+            jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, temporary, len(changes)]
+        ) as pool,
+    ):
         how = folder, first, partly
         runs = {pool.submit(_timed, source, values, *how): source for source, values in changes.items()}
         try:
@@ -175,8 +183,9 @@ def _running(sources, cells):
             yield source, int(path.read_text()), path.stat().st_mtime
 
 
-def _isolate(folder, num_notebooks):
+def _isolate(folder, temporary, num_notebooks):
     """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
+    os.environ["TMPDIR"] = tempfile.tempdir = temporary
     if num_notebooks == 1:
         load_nothing()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

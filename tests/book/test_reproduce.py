@@ -11,6 +11,7 @@ import sys
 import time
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nbformat
 import pytest
@@ -270,19 +271,28 @@ def test_a_full_disk_is_named_with_the_folder(tmp_path):
     assert not any(tmp_path.rglob(".ppmodel*"))
 
 
+@pytest.fixture
+def short():
+    """A folder whose path leaves room for a socket's, of at most 107 characters."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
+def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, monkeypatch, short, good_book, how):
     """Interrupted, ended or killed: the book stays; what a killed run leaves is removed by the next."""
     notebook(tmp_path, "import time; time.sleep(60)")
+    monkeypatch.setenv("TMPDIR", str(short))
     run = started(out=str(good_book), notebooks=str(tmp_path / "notebooks"))
-    while not list(good_book.glob(".ppmodel-*/book/nb")):
+    while not list(good_book.glob(".ppmodel-*/**/*.cell")):  # its kernel runs
         assert run.poll() is None
         time.sleep(0.1)
-    time.sleep(1)
     os.killpg(run.pid, how) if how == signal.SIGINT else run.send_signal(how)
     assert run.wait(60) != 0
     if how == signal.SIGKILL:
         remove_leftovers(good_book)
+    else:
+        assert list(short.iterdir()) == []
     assert [path.name for path in good_book.iterdir()] == ["html"]
     assert (good_book / "html" / "index.html").read_text() == "the last good book"
     assert_ended(run)
