@@ -121,7 +121,7 @@ def _rules(layout, model):
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
     uneven = layout.expert_imbalance
     yield "expert_imbalance", uneven, uneven <= ep, f"must be at most ep ({ep})", "choose a smaller one"
-    same = layout.apart == layout.rank_gpus or layout.ep * layout.expert_tp == tp * cp or not experts
+    same = layout.rank_stride == layout.rank_gpus or layout.ep * layout.expert_tp == tp * cp or not experts
     rule = f"needs ep x etp = tp x cp ({tp} x {cp}), as Megatron-LM does"
     yield "order", layout.order, same, rule, "choose tp-cp-ep-dp-pp, or another ep"
     if experts:

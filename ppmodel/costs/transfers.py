@@ -75,11 +75,11 @@ def pipeline_links(schedule, model, system, layout=None):
     if system.nodes.placement != "blocked":
         rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
         raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
-    ranks, replicas = np.arange(schedule.num_ranks), np.arange(0, gpus, layout.apart)[:, None]
-    first, replica = ranks * layout.apart + replicas * schedule.num_ranks, schedule.num_ranks * layout.apart
-    ends = np.concatenate([first, first + layout.apart - 1]) // room
+    ranks, replicas = np.arange(schedule.num_ranks), np.arange(0, gpus, layout.rank_stride)[:, None]
+    first, replica = ranks * layout.rank_stride + replicas * schedule.num_ranks, schedule.num_ranks * layout.rank_stride
+    ends = np.concatenate([first, first + layout.rank_stride - 1]) // room
     nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
-    shared, sending = system.nodes.shared_nic, min(gpus, room, layout.apart * max(1, room // replica))
+    shared, sending = system.nodes.shared_nic, min(gpus, room, layout.rank_stride * max(1, room // replica))
     between = hockney_s(num_bytes * (sending if shared else 1), system, bandwidths=bandwidths)
     nics = tuple((first[0] // room).tolist()) if shared and nodes.any() else None
     return Links(nodes, between, inside, nics, delay_s)

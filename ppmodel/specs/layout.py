@@ -286,9 +286,13 @@ class LayoutSpec:
         return self.tp * self.cp * (self.pp or 1)
 
     @property
-    def apart(self) -> int:
-        """GPUs from one of a rank of the pipeline to its counterpart in the next rank."""
-        return self.rank_gpus if self.order == ORDERS[0] else self.tp * self.cp
+    def rank_stride(self) -> int:
+        """GPUs from one of a rank of the pipeline to its counterpart in the next rank.
+
+        >>> LayoutSpec(tp=2, dp=4).rank_stride, LayoutSpec(tp=2, dp=4, order="tp-cp-ep-pp-dp").rank_stride
+        (8, 2)
+        """
+        return self.rank_gpus // (1 if self.order == ORDERS[0] else self.dp)
 
     @property
     def microbatches(self) -> int | None:
