@@ -133,7 +133,7 @@ def test_an_assumption_that_decides_is_named(judgements):
     assert table.decides[5] == "transfers: blocking_send"
     assert table.decides[2].startswith("Chimera's concatenation")
     assert (table.decides == "").equals(table.verdict == "holds")
-    assert table.decides[7] == "no assumption tried"
+    assert table.decides[7] == "none of those tried"
 
 
 def test_the_page_of_verdicts_has_every_row(judgements):

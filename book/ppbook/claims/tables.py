@@ -123,7 +123,7 @@ def _decides(judgement):
     """The kind of the assumption that reverses a row's answer, and its name; where all transfers do, the all-reduce."""
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
-        return axis, "no assumption tried" if judgement.verdict == "fails" else judgement.reason
+        return axis, "none of those tried" if judgement.verdict == "fails" else judgement.reason
     if axis == "semantics":
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
