@@ -19,6 +19,7 @@ from strategies import is_legal, schedules, tables
 from ppmodel import Op, build
 from ppmodel.errors import TableError
 from ppmodel.export import parse_table, read_file, read_table, table, table_html, write_table
+from ppmodel.metrics import peak_activations
 from ppmodel.schedules import get
 
 HERE = Path(__file__).parent
@@ -246,6 +247,18 @@ def test_a_size_in_a_comment_is_written_in_digits(number):
     """A few ASCII digits, and nothing else that Python takes for a number."""
     with refused(TableError, "microbatches", "must be a positive number"):
         parse_table(f"# microbatches: {number}\n0F0 0B0")
+
+
+@pytest.mark.parametrize("held", [0, 0.5, 2])
+def test_a_table_keeps_what_its_search_held(held):
+    """Between the halves of a backward: its peaks of activations are the same when it is read again."""
+    schedule = build("zb-1p", 4, 8, held=held)
+    again = parse_table(write_table(schedule, "csv"))
+    assert again.held_for_weight_grad == held
+    assert peak_activations(again).tolist() == peak_activations(schedule).tolist()
+    for wrong in ("-1", "nan", "1 2", "x", ""):
+        with refused(TableError, "held_for_weight_grad", "of at least 0"):
+            parse_table(f"# held_for_weight_grad: {wrong}\n0F0 0B0")
 
 
 def test_ranks_may_be_numbered_with_zeros_in_front():

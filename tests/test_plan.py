@@ -243,3 +243,5 @@ def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):
         with refused(field="--resume"):
             pp.plan(**given, resume=file)
         assert file.read_text() == text
+    with refused(field="--resume"):
+        pp.plan(**given, resume="/dev/full")

@@ -75,7 +75,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
 
     if pareto is not None and Path(pareto).suffix not in _PICTURES:
         raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
-    fixed, schedules = _separated(fix, words, schedules)
+    fixed, named = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
 
     def show_best(best):
@@ -84,7 +84,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         click.echo(f"so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {sizes}", err=True)
 
     on_better = show_best if sys.stderr.isatty() else None
-    plan = planned(schedules=schedules or None, fix=fixed, most=most, on_better=on_better, **given)
+    plan = planned(schedules=named if named or schedules else None, fix=fixed, most=most, on_better=on_better, **given)
     if explain > len(plan.answers):
         raise PPModelError("explain", explain, f"is not among the {len(plan.answers)} answers", "choose a smaller row")
     if csv_file is not None:

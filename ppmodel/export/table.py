@@ -25,7 +25,10 @@ _VERSION = "ppmodel table 1"
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
 _MOST_RANKS = 2**17
-_SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}
+_SIZES = {
+    "microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares",
+    "held_for_weight_grad": "held_for_weight_grad",
+}  # fmt: skip
 _KEYS = ("letters", "schedule", *_SIZES)
 _NOTE = re.compile(r"[\s#]*([^:=]+?)\s*([:=])\s*(.*?)\s*")
 _LETTERS = (
@@ -106,6 +109,8 @@ def write_table(schedule, form="text", **slots):
         lines += [f"# microbatch_parts: {schedule.microbatch_parts}"]
     if np.ptp(schedule.stage_shares):
         lines += [f"# stage_shares: {' '.join(map(repr, schedule.stage_shares.tolist()))}"]
+    if schedule.held_for_weight_grad != 1:
+        lines += [f"# held_for_weight_grad: {schedule.held_for_weight_grad!r}"]
     rows = [["rank", *map(str, range(len(grid[0])))]]
     rows += [[str(rank), *row] for rank, row in enumerate(grid)]
     if form == "csv":
@@ -323,15 +328,16 @@ def _sizes(notes):
     sizes = {}
     for key in [key for key in _SIZES if key in notes]:
         number, value = notes[key]
-        is_share = key == "stage_shares"
+        is_share, is_held = key == "stage_shares", key == "held_for_weight_grad"
         try:
             size = np.array(value.split(), float)
         except ValueError:
-            size = np.zeros(1)
-        is_written = is_share or re.fullmatch(r"[0-9]{1,9}", value)
-        if not (size.size and 0 < size.min() <= size.max() < np.inf and is_written):
-            raise TableError(key, value, "must be a positive number", "fix the comment", where=number)
-        sizes[_SIZES[key]] = size if is_share else int(value)
+            size = np.full(1, -1.0)
+        is_written = is_share or (size.size == 1 if is_held else re.fullmatch(r"[0-9]{1,9}", value))
+        if not (size.size and 0 <= size.min() <= size.max() < np.inf and is_written and (is_held or size.min())):
+            rule = "must be a number of at least 0" if is_held else "must be a positive number"
+            raise TableError(key, value, rule, "fix the comment", where=number)
+        sizes[_SIZES[key]] = size if is_share else float(value) if is_held else int(value)
     return sizes
 
 

@@ -62,7 +62,7 @@ def idle_ratio(timeline):
     >>> round(idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))), 6)
     0.466667
     """
-    return float(1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_ranks * timeline.reduced_s))
+    return max(0.0, float(1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_ranks * timeline.reduced_s)))
 
 
 def table_slots(schedule, **slots):

@@ -5,11 +5,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from ppmodel.errors import PPModelError
-from ppmodel.files import checked_target, parse_json, write_whole
+from ppmodel.files import checked_target, parse_json, read_text, write_whole
 from ppmodel.planning.candidates import Candidate
 from ppmodel.sweep.versions import versions
 
-_FIELD = "--resume"
+_FIELD, _LARGEST_BYTES = "--resume", 2**28
 
 
 class KeptSearch:
@@ -36,7 +36,7 @@ class KeptSearch:
             return
         remedy = "name another file, or delete it to start again"
         try:
-            document = parse_json(self.path.read_bytes())
+            document = parse_json(read_text(self.path, _LARGEST_BYTES))
             about, chunks = {name: document[name] for name in self.about}, document["chunks"].items()
             if about == self.about:
                 self.chunks = {

@@ -1,5 +1,7 @@
 """From points to rows. Points that share a graph are evaluated together; the topology is part of their costs."""
 
+import numpy as np
+
 from ppmodel import metrics
 from ppmodel.costs import comm_over_forward, imbalance
 from ppmodel.errors import PPModelError, reason
@@ -155,7 +157,7 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
     -------
     list of dict, length n
     """
-    idle = 1 - busy_s / (num_ranks * reduced_s)
+    idle = np.maximum(0, 1 - busy_s / (num_ranks * reduced_s))
     ideal, span = num_ranks * reduced_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
     columns = {
         "makespan_s": makespans_s, "busy_s": busy_s, "idle_ratio": idle, "bubble_ratio_total": idle,

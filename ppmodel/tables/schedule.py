@@ -207,7 +207,8 @@ class Schedule:
             Each rank's cells in program order; a cell is an `Op`, its text, such as ``"2F5"``, or a tuple of several
             `Op` that run as one.
         **optional
-            ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, which do not follow from the rows.
+            ``num_microbatches``, ``microbatch_parts``, ``stage_shares`` and ``held_for_weight_grad``, which do not
+            follow from the rows.
 
         Raises
         ------
