@@ -245,3 +245,13 @@ def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):
         assert file.read_text() == text
     with refused(field="--resume"):
         pp.plan(**given, resume="/dev/full")
+
+
+def test_a_fitted_system_runs_what_the_framework_of_its_fit_runs():
+    """No ZeRO stage above the framework's, and the same code, as if the framework were named."""
+    named = load_framework("nemo").system(load_system(SMALL["system"]))
+    fitted = replace(named, framework=replace(named.framework, name="", profile="nemo"))
+    for fix, is_run in (({}, True), ({"zero": 2}, False)):
+        frames = [pp.plan(**SMALL | {"system": system, "schedules": SOME, "fix": fix}) for system in (named, fitted)]
+        assert frames[0].equals(frames[1])
+        assert frames[1].is_run.any() == is_run

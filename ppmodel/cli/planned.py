@@ -46,7 +46,7 @@ def planned_text(plan, most_rows, place):
     if len(usual):
         lines += [*_table(usual.head(most_rows), 1, plan.risk), ""]
     if len(others := frame[~frame.is_run].head(most_rows)):
-        name, faster = system.framework.name or "the framework", "faster, but " if len(usual) else ""
+        name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
         lines.append(f"{faster}{name} does not run it, or no such run was measured:")
         lines += [*_table(others, len(usual) + 1, None), ""]
     lines.pop()

@@ -173,5 +173,5 @@ def orders(question, sizes, zero):
     nodes, within = question.system.nodes, sizes.tp * sizes.cp
     is_alike = nodes is None or 1 in (sizes.pp, sizes.dp) or not within % nodes.devices_per_node
     are_apart = question.model.experts is not None and sizes.ep * sizes.etp != within
-    tried = question.tried("order", orders_of(question.system.framework.name))
+    tried = question.tried("order", orders_of(question.system.framework.packaged))
     return tried[:1] if is_alike or are_apart or zero > 1 or question.gpus <= nodes.devices_per_node else tried

@@ -146,6 +146,8 @@ def _cases(schedules):
     if schedules is None:
         return tuple(as_case(name) for name in names())
     cases = tuple(as_cases(schedules))
+    if not cases:
+        raise PPModelError("schedules", "nothing", "must name one", "leave it out, which tries all")
     for case in cases:
         if case.size is not None:
             rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"

@@ -121,7 +121,7 @@ def entries_of(question):
 
 def _is_run(question, case, sizes):
     exchange_alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1
-    return case.is_own or runs_as_modelled(case.name, question.system.framework.name, exchange_alone, sizes.pp)
+    return case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, exchange_alone, sizes.pp)
 
 
 def evaluate(question, entries, limits):
@@ -137,7 +137,7 @@ def evaluate(question, entries, limits):
     -------
     list of Candidate
     """
-    groups, usual = {}, highest_zero(question.system.framework.name)
+    groups, usual = {}, highest_zero(question.system.framework.packaged)
     for entry in entries:
         for way, point in _fitting(question, entry, limits.most_s(entry.is_run)):
             key = entry.case, point.ordered_case.options, point.size, point.layout.overlap_gradients

@@ -155,9 +155,8 @@ class Point:
             "label": case.label, "pp": pp, "microbatches": microbatches, "p2p": p2p, "allreduce": allreduce,
         }  # fmt: skip
         if self.model is not None:
-            framework = self.system.framework
             columns |= {"system": self.system.name, "model": self.model.name}
-            columns |= {"framework": framework.name or framework.profile}
+            columns |= {"framework": self.system.framework.packaged}
         else:
             columns |= {name: value for name, value in self.seconds.items() if name != "links"}
         if self.links or self.links_are_column:

@@ -123,6 +123,11 @@ class FrameworkSpec(Checked):
         if self.fastest is not None and self.fastest > self.slowest:
             raise SpecificationError("fastest", self.fastest, f"is above slowest ({self.slowest:g})", "swap the two")
 
+    @property
+    def packaged(self) -> str:
+        """Name of the packaged framework that it is, or was fitted from; empty if that is not known."""
+        return self.name or self.profile
+
     def model(self, model: ModelSpec) -> ModelSpec:
         """The model with the framework's bytes per parameter."""
         return replace(model, **{name: value for name in _OF_MODEL if (value := getattr(self, name)) is not None})
