@@ -60,7 +60,8 @@
 
   // ---- a reader's own table, as `ppmodel table --format csv` or text prints it -----------------------
 
-  const MOST_OPERATIONS = 60000;
+  const MOST_OPERATIONS = 60000, COUNT = /^[1-9]\d{0,8}$/, NUMBER = /^(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
+  const COMMENTS = ["letters", "schedule", "microbatches", "microbatch_parts", "stage_shares", "held_for_weight_grad"];
 
   function refused(where, why) {
     throw new Error(`${where}: ${why}; \`ppmodel check FILE\` says more, \`ppmodel table NAME --format csv\` prints what is read here`);
@@ -69,11 +70,13 @@
   function parse(text) {
     const about = {}, orders = [];
     text.split(/\r?\n/).forEach((line, at) => {
-      const comment = /^\s*#\s*(\w+):\s*(.*?)\s*$/.exec(line);
-      if (comment) about[comment[1]] = comment[2];
+      const [, key, value] = /^\s*#\s*(\w+)\s*[:=]\s*(.*?)\s*$/.exec(line) || [];
+      if (key && !COMMENTS.includes(key)) refused(`line ${at + 1}, ${key}`, `is not read here; known are ${COMMENTS.join(", ")}`);
+      if (key && Object.hasOwn(about, key) && about[key] !== value) refused(`line ${at + 1}, ${key}`, "was given before, with another value");
+      if (key) about[key] = value;
       if (/^\s*(#|rank\b|$)/.test(line)) return;
       const words = line.trim().split(line.includes(",") ? /\s*,\s*/ : /\s+/), program = [];
-      if (Number(words[0]) !== orders.length) refused(`line ${at + 1}`, `must begin with its rank, ${orders.length}`);
+      if (words[0] !== String(orders.length)) refused(`line ${at + 1}`, `must begin with its rank, ${orders.length}`);
       for (const word of words.slice(1)) {
         word.split("&").forEach((name_, place) => {
           const [, stage, letter, microbatch, replica] = /^(\d+)([FBIWR])(\d*)(?:@(\d))?$/.exec(name_) || [];
@@ -82,11 +85,18 @@
           program.push({ kind: LETTERS.indexOf(letter), stage: Number(stage), microbatch: Number(microbatch), replica: Number(replica || 0), joined: place });
         });
       }
+      if (!program.length) refused(`line ${at + 1}`, "has no forward or backward");
       orders.push(program);
     });
     const all = orders.flatMap((program, rank) => program.map((op) => ({ ...op, rank })));
     if (all.length === 0 || all.length > MOST_OPERATIONS) refused("the table", `has ${all.length} operations, and must have 1 to ${MOST_OPERATIONS}`);
-    const parts = Number(about.microbatch_parts || 1), count = (key) => all.reduce((most, op) => Math.max(most, op[key]), 0) + 1;
+    const ask = (key, form, usual) => {
+      const text_ = about[key] === undefined ? String(usual) : about[key];
+      if (!form.test(text_)) refused(key, `must be a ${form === COUNT ? "whole number from 1" : "number of at least 0"}, not ${text_.slice(0, 20)}`);
+      return Number(text_);
+    };
+    if (!/^(F forward|pytorch)|^$/.test(about.letters || "")) refused("letters", "must be those of ppmodel");
+    const parts = ask("microbatch_parts", COUNT, 1), held = ask("held_for_weight_grad", NUMBER, 1), count = (key) => all.reduce((most, op) => Math.max(most, op[key]), 0) + 1;
     const [stages, tasks] = [count("stage"), count("microbatch")], placement = Array.from({ length: count("replica") }, () => Array(stages).fill(NONE));
     const seen = new Map();
     for (const { kind, stage, microbatch, replica, rank } of all) {
@@ -99,8 +109,12 @@
     }
     for (const { kinds } of seen.values()) if (kinds !== "BF" && kinds !== "FIW") refused("the table", "lacks a forward or a backward");
     if (seen.size !== stages * tasks || placement.flat().includes(NONE)) refused("the table", "lacks operations of some stage and microbatch");
-    const shares = about.stage_shares ? about.stage_shares.split(/\s+/).map(Number) : null;
-    return { name: about.schedule, table: filled(orders, { microbatches: tasks / parts, placement, parts, shares }) };
+    const microbatches = ask("microbatches", COUNT, tasks / parts);
+    if (microbatches * parts !== tasks) refused("microbatches", `must be ${tasks} over the parts of each`);
+    const written = about.stage_shares === undefined ? Array(stages).fill("1") : about.stage_shares.split(/\s+/);
+    if (written.length !== stages || !written.every((text_) => NUMBER.test(text_) && Number(text_) > 0)) refused("stage_shares", `must be ${stages} numbers above 0`);
+    const sum = written.reduce((total, share) => total + Number(share), 0), shares = written.map((share) => (Number(share) * stages) / sum);
+    return { name: about.schedule, table: filled(orders, { microbatches, placement, parts, held, shares }) };
   }
 
   function stagesOf(placement, ranks) {

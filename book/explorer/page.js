@@ -411,6 +411,7 @@
 
   // Tables of a reader's own take the places of the schedules; of several, the first two.
   async function open(files) {
+    if (!files.length) return;
     const keys = [];
     for (const file of [...files].slice(0, 2)) {
       try {
