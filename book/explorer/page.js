@@ -561,6 +561,7 @@
   function restore(hash) {
     const { found, wrong } = fromHash(hash);
     state = found;
+    if (state.overlap !== 1) $("more").open = true; // what a link is about is in sight, on a phone, too
     stage.window = found.window;
     stage.picked = null;
     note(wrong.length ? `The link asks for what this page does not have: ${wrong.join("; ")}.` : "", document.querySelector(".ex-presets"));
