@@ -48,7 +48,7 @@ _RECORDED = re.compile(r'ppmodelRun = \{"id": "[0-9a-f]{16}", .*"notebooks": \{.
 _EXPLORER = "explorer"
 LONGEST = (
     "measured", "which-layout", "optimum", "implied", "claims", "uncertainty", "tensor-pipeline",
-    "schedules-measured", "placements", "field", "phases",
+    "schedules-measured", "asymmetric", "field", "phases",
 )  # fmt: skip
 """Notebooks that run first, so that no worker is left with a long one while the others have ended.
 

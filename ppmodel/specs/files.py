@@ -66,7 +66,7 @@ def framework_names():
     Examples
     --------
     >>> framework_names()
-    ['deepspeed', 'eager', 'fsdp', 'megatron', 'nanotron', 'nemo', 'plain']
+    ['bigscience', 'deepspeed', 'eager', 'fsdp', 'megatron', 'megatron_deepspeed', 'nanotron', 'nemo', 'plain']
     """
     return sorted(path.stem for path in (DATA / "frameworks").glob("*.yaml"))
 
