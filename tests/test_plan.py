@@ -1,5 +1,6 @@
 """Plans: pruned as good as exhaustive, the same every time, and refused where nothing can be planned."""
 
+import re
 import sys
 from dataclasses import replace
 from itertools import product
@@ -236,6 +237,7 @@ def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):
     number = len(chunks)
     assert pp.plan(**given, resume=file).to_csv() == resumed.to_csv() == pp.plan(**given).to_csv()
     assert chunks[:number] == list(dict.fromkeys(chunks))
+    whole = file.read_text()
     with refused(field="--resume", rule="another question"):
         pp.plan(**given | {"global_batch": 32}, resume=file)
     for text in ("", "{", "[]", "{}", '{"versions": 1, "question": 2, "chunks": 3}'):
@@ -245,6 +247,11 @@ def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):
         assert file.read_text() == text
     with refused(field="--resume"):
         pp.plan(**given, resume="/dev/full")
+    file.write_text(whole)
+    assert pp.plan(**given, resume=file).to_csv() == resumed.to_csv()
+    file.write_text(re.sub(r"\d+\.\d+\]", "0.1]", whole, count=1))
+    with refused(field="--resume", rule="is no file of a plan"):
+        pp.plan(**given, resume=file)
 
 
 def test_a_fitted_system_runs_what_the_framework_of_its_fit_runs():

@@ -70,8 +70,8 @@
   function parse(text) {
     const about = {}, orders = [];
     text.split(/\r?\n/).forEach((line, at) => {
-      const [, key, value] = /^\s*#\s*(\w+)\s*[:=]\s*(.*?)\s*$/.exec(line) || [];
-      if (key && !COMMENTS.includes(key)) refused(`line ${at + 1}, ${key}`, `is not read here; known are ${COMMENTS.join(", ")}`);
+      const [, key, sign, value] = /^\s*#[\s#]*([^:=]+?)\s*([:=])\s*(.*?)\s*$/.exec(line) || [];
+      if (key && !(COMMENTS.includes(key) && sign === ":")) refused(`line ${at + 1}, ${key}`, `is not read here; known are ${COMMENTS.join(": ")}:`);
       if (key && Object.hasOwn(about, key) && about[key] !== value) refused(`line ${at + 1}, ${key}`, "was given before, with another value");
       if (key) about[key] = value;
       if (/^\s*(#|rank\b|$)/.test(line)) return;
@@ -114,6 +114,7 @@
     const written = about.stage_shares === undefined ? Array(stages).fill("1") : about.stage_shares.split(/\s+/);
     if (written.length !== stages || !written.every((text_) => NUMBER.test(text_) && Number(text_) > 0)) refused("stage_shares", `must be ${stages} numbers above 0`);
     const sum = written.reduce((total, share) => total + Number(share), 0), shares = written.map((share) => (Number(share) * stages) / sum);
+    if (!shares.every((share) => share > 1e-9)) refused("stage_shares", "must be none 1e+09 times smaller than their mean");
     return { name: about.schedule, table: filled(orders, { microbatches, placement, parts, held, shares }) };
   }
 

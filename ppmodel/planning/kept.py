@@ -30,7 +30,7 @@ class KeptSearch:
 
     def __init__(self, path, question, entries):
         self.path, self.chunks = path and Path(path), {}
-        self.about = {"versions": versions(), "question": sha256(repr(question).encode()).hexdigest()}
+        self.about = {"versions": versions(), "question": _digest(repr(question))}
         self.places = {entry[:2]: place for place, entry in enumerate(entries)}
         if path is None or not checked_target(path, _FIELD).exists():
             return
@@ -38,6 +38,8 @@ class KeptSearch:
         try:
             document = parse_json(read_text(self.path, _LARGEST_BYTES))
             about, chunks = {name: document[name] for name in self.about}, document["chunks"].items()
+            if document["digest"] != _digest(json.dumps(document["chunks"])):
+                raise ValueError
             if about == self.about:
                 self.chunks = {
                     int(number): [Candidate(*entries[place][:2], *values) for place, *values in rows]
@@ -58,4 +60,11 @@ class KeptSearch:
             number: [(self.places[candidate[:2]], *candidate[2:]) for candidate in candidates]
             for number, candidates in self.chunks.items()
         }
-        write_whole(self.path, json.dumps(self.about | {"chunks": rows}), _FIELD)
+        text = json.dumps(rows)
+        about = json.dumps(self.about | {"digest": _digest(text)}).removesuffix("}")
+        write_whole(self.path, f'{about}, "chunks": {text}}}', _FIELD)
+
+
+def _digest(text):
+    """Of what is kept, so that an edited file is none of a plan's."""
+    return sha256(text.encode()).hexdigest()
