@@ -183,6 +183,15 @@ def test_what_is_no_argument_is_refused(form, text, tmp_path):
         launch(point_of("1f1b"), load_launcher(tmp_path / "mine.yaml"))
 
 
+@pytest.mark.parametrize("fields", [{"moe_etp": "--a"}, {"tp": [{"when": {"nope": 1}, "write": ["--a"]}]}])
+def test_a_field_that_no_run_has_is_refused(fields, tmp_path):
+    """Whether or not its rule holds."""
+    document = {"title": "t", "version": "1", "source": "s", "fields": fields}
+    (tmp_path / "mine.yaml").write_text(json.dumps(document))
+    with refused(SpecificationError, f"fields.{next(iter(fields))}", "is no field"):
+        launch(point_of("1f1b"), load_launcher(tmp_path / "mine.yaml"))
+
+
 @pytest.mark.parametrize("launcher_name", ["megatron", "nemo", "deepspeed"])
 def test_the_command_prints_them(launcher_name, capsys):
     """As text to paste and in JSON."""

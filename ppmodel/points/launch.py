@@ -63,6 +63,9 @@ def launch(point, launcher):
     values, arguments, without = launch_values(point), [], {}
     usual = {name: getattr(LayoutSpec, name) for name, _ in layout_options()} | {"p2p": point.system.framework.p2p}
     for field, rules in launcher.fields.items():
+        for name in (field, *(name for rule in rules for name in rule.when)):
+            if name not in values:
+                raise SpecificationError(f"fields.{field}", name, "is no field", f"choose from {', '.join(values)}")
         rule = next((rule for rule in rules if rule.holds(values)), None)
         if rule is not None and rule.write is not None:
             for text in rule.write:
