@@ -1,6 +1,7 @@
 """Shared fixtures: no windows for the figures, and registries of one's own."""
 
 import os
+import sys
 
 import pytest
 from hypothesis import settings
@@ -24,3 +25,10 @@ def own_registry(monkeypatch):
     from ppmodel.schedules import registry
 
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+
+
+@pytest.fixture(autouse=True)
+def figures_of_its_own():
+    """Figures that other tests, or examples in docstrings, left open are closed before a test."""
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
