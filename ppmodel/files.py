@@ -57,10 +57,17 @@ def inputs_spared():
 
 def spare(path):
     """Let no output replace a file, if there is one at the path; see `inputs_spared`."""
-    with suppress(OSError, ValueError):
-        status = os.stat(path)
-        if _spared.get() is not None:
-            _spared.get().add((status.st_dev, status.st_ino))
+    if _spared.get() is not None:
+        with suppress(ValueError):
+            _spared.get().add(identity(path))
+
+
+def identity(path):
+    """What a file has under any name: its device and inode, or where it would be made."""
+    try:
+        return os.stat(path)[1:3]
+    except OSError:
+        return os.path.realpath(path)
 
 
 def read_text(path, most=LARGEST_BYTES, error=PPModelError):
@@ -154,7 +161,7 @@ def checked_target(path, field):
     else:
         if not stat.S_ISREG(status.st_mode):
             rule = "exists but is not a file"
-        elif (status.st_dev, status.st_ino) in (_spared.get() or ()) or _is_same(0, status):
+        elif identity(path) in (_spared.get() or ()) or _is_same(0, status):
             rule = "is what this command reads"
         elif path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):
             rule, remedy = "is a file that was redirected", "name the file itself"

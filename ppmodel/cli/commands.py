@@ -63,11 +63,11 @@ class Command(_Careful, click.Command):
 
     def invoke(self, ctx):
         from ppmodel.cli.arguments import Output
-        from ppmodel.files import checked_target, inputs_spared, spare
+        from ppmodel.files import checked_target, identity, inputs_spared, spare
         from ppmodel.schedules.cases import split_options
         from ppmodel.schedules.own_files import time_limit
 
-        texts, outputs = [], {}
+        texts, outputs, options = [], {}, {}
         for param in self.params:
             value = ctx.params.get(param.name)
             if isinstance(param.type, Output):
@@ -85,7 +85,9 @@ class Command(_Careful, click.Command):
                 if target == "":
                     raise PPModelError(option, repr(target), "must name a file", f"pass, for example, {option} out")
                 if target is not None:
-                    checked_target(target, option)
+                    other = options.setdefault(identity(checked_target(target, option)), option)
+                    if other != option:
+                        raise PPModelError(option, target, f"is the file of {other}, too", "name another file")
             return self._run(ctx)
 
     def _run(self, ctx):

@@ -70,7 +70,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
     from ppmodel.cli.planned import drawn_front, front_text, plan_dict, planned_text
-    from ppmodel.export import write_rows
+    from ppmodel.export import write_rows, write_whole
     from ppmodel.planning import planned
 
     if pareto is not None and Path(pareto).suffix not in _PICTURES:
@@ -87,18 +87,20 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     plan = planned(schedules=named if named or schedules else None, fix=fixed, most=most, on_better=on_better, **given)
     if explain > len(plan.answers):
         raise PPModelError("explain", explain, f"is not among the {len(plan.answers)} answers", "choose a smaller row")
-    if csv_file is not None:
-        write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv")
     result = plan_dict(plan, explain - 1) if as_json else {}
     text = "" if as_json else planned_text(plan, rows, explain - 1)
     if pareto is not None:
-        front = drawn_front(plan, pareto, given["workers"], given["scheduler"])
+        front, picture = drawn_front(plan, Path(pareto).suffix[1:], given["workers"], given["scheduler"])
         result, text = result | {"front": front}, f"{text}\n\n{front_text(front)}"
     if launch is not None:
         from ppmodel.cli.launched import launched
 
         written, pasted = launched(launch, plan.point(plan.answers[explain - 1]))
         result, text = result | {"launch": written}, f"{text}\n\n{pasted}"
+    if csv_file is not None:
+        write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv")
+    if pareto is not None:
+        write_whole(pareto, picture, "--pareto")
     say_json(result) if as_json else say(text)
     return 0
 

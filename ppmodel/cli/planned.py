@@ -1,11 +1,9 @@
 """A plan as text, and as JSON."""
 
 from io import BytesIO
-from pathlib import Path
 
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import framework_text, gibibytes, margin_text, plain, range_text
-from ppmodel.files import write_whole
 from ppmodel.planning.answer import EQUAL
 from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.risk import JITTER, SLOWDOWN
@@ -128,8 +126,8 @@ def plan_dict(plan, place):
     return {"answers": answers, "risk": risk, "explained": place + 1, "steps": steps}
 
 
-def drawn_front(plan, file, workers, scheduler):
-    """Draw the fastest answers under ever lower limits of memory; their rows."""
+def drawn_front(plan, form, workers, scheduler):
+    """The fastest answers under ever lower limits of memory as rows, and their picture in a format such as svg."""
     from ppmodel.planning import front
     from ppmodel.plot import plot_scatter
 
@@ -146,10 +144,9 @@ def drawn_front(plan, file, workers, scheduler):
         rows, "gib", "iteration_s", title, name="name", front="front", log=(),
         labels={"gib": "memory (GiB)", "iteration_s": "iteration (s)"},
     )  # fmt: skip
-    picture, form = BytesIO(), Path(file).suffix[1:]
+    picture = BytesIO()
     figure.savefig(picture, format=form, metadata=_UNDATED[form])
-    write_whole(file, picture.getvalue(), "--pareto")
-    return rows.drop(columns=["front"]).to_dict("records")
+    return rows.drop(columns=["front"]).to_dict("records"), picture.getvalue()
 
 
 def front_text(rows):

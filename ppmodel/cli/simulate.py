@@ -49,15 +49,16 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
         result["memory_by_rank"] = [dict(zip(parts, sizes, strict=True)) for sizes in by_rank]
     if run.system is not None and run.system.nodes is not None:
         result["nodes"] = _nodes(run)
-    if trace is not None:
-        result |= {"trace": trace, "trace_events": run.to_trace(trace)}
-    text = "" if as_json else simulated_text(result, run, gpus_not_kept(costs, result.get("gpus")))
+    pasted = []
     if launch is not None:
         from ppmodel.cli.launched import launched
 
-        written, pasted = launched(launch, run.point)
-        result, text = result | {"launch": written}, f"{text}\n{pasted}"
-    say_json(result) if as_json else say(text)
+        result["launch"], *pasted = launched(launch, run.point)
+    if trace is not None:
+        result |= {"trace": trace, "trace_events": run.to_trace(trace)}
+    if as_json:
+        return say_json(result)
+    return say("\n".join([simulated_text(result, run, gpus_not_kept(costs, result.get("gpus"))), *pasted]))
 
 
 def _nodes(run):

@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ppmodel.errors import PPModelError
-from ppmodel.files import checked_target, parse_json, read_text, write_whole
+from ppmodel.files import checked_target, inputs_spared, parse_json, read_text, write_whole
 from ppmodel.planning.candidates import Candidate
 from ppmodel.sweep.versions import versions
 
@@ -36,7 +36,8 @@ class KeptSearch:
             return
         remedy = "name another file, or delete it to start again"
         try:
-            document = parse_json(read_text(self.path, _LARGEST_BYTES))
+            with inputs_spared():  # until here: it is written again
+                document = parse_json(read_text(self.path, _LARGEST_BYTES))
             about, chunks = {name: document[name] for name in self.about}, document["chunks"].items()
             if document["digest"] != _digest(json.dumps(document["chunks"])):
                 raise ValueError

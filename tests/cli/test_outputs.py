@@ -90,6 +90,42 @@ def test_a_schedules_file_is_not_replaced_by_output(tmp_path, monkeypatch, capsy
     assert (tmp_path / "mine.py").read_text() == "# mine"
 
 
+ASKED = f"{PLAN.removesuffix('--pareto')} --within 0".split()
+
+
+@pytest.mark.parametrize("other", ["m.svg", "./m.svg", "symbolic.csv", "hard.csv"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_two_outputs_are_two_files(tmp_path, monkeypatch, capsys, other, exists):
+    """Whatever their names, and whether or not there is one yet; neither is written."""
+    monkeypatch.chdir(tmp_path)
+    Path("symbolic.csv").symlink_to("m.svg")
+    if exists:
+        Path("m.svg").write_text("before")
+        Path("hard.csv").hardlink_to("m.svg")
+    elif other == "hard.csv":
+        return
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for options in (["--pareto", "m.svg", "--csv", other], ["--resume", "m.svg", "--csv", other]):
+        assert main([*ASKED, *options]) == 2
+        assert re.search(r"--csv = .*: is the file of --(pareto|resume), too", capsys.readouterr().err)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert not exists or Path("m.svg").read_text() == "before"
+
+
+@pytest.mark.parametrize("line", [f"{' '.join(ASKED)} --pareto out.svg --csv",
+    "simulate 1f1b --pp 2 --microbatches 4 --model llama3_8b --system h100 --tp 2 --trace"])  # fmt: skip
+def test_what_is_refused_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, line):
+    """Also by the last file that is read, and by a rule of it that only the answer breaks."""
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text((DATA / "templates" / "layout.yaml").read_text())
+    text = (DATA / "launchers" / "megatron.yaml").read_text()
+    Path("worse.yaml").write_text(text.replace("fields:", "fields:\n  nothing: [{write: [--x]}]", 1))
+    for name in ("bad.yaml", "worse.yaml"):
+        assert main([*line.split(), "out.x", "--launch", name]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.yaml", "worse.yaml"]
+
+
 def test_a_new_file_gets_rows_and_table(tmp_path):
     """Also where the shell does not append: neither is written over the other."""
     with (tmp_path / "new.txt").open("w") as output:
