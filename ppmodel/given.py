@@ -10,7 +10,7 @@ _PLAIN = {int, float, bool, str, type(None)}
 def plain(given):
     """Turn a number of NumPy, or a fraction, into Python's own, and an array or a Series into a list.
 
-    Anything else stays as it is.
+    A time of NumPy or pandas, whose digits are of some unit, becomes a text; anything else stays as it is.
 
     Examples
     --------
@@ -23,7 +23,8 @@ def plain(given):
     if hasattr(given, "to_numpy"):  # also tables
         given = given.to_numpy()
     if hasattr(given, "tolist"):
-        return given.tolist()
+        is_time = getattr(getattr(given, "dtype", None), "kind", "") in ("m", "M")
+        return (given.astype(str) if is_time else given).tolist()
     if type(given).__name__ == "NAType":  # of pandas, which cannot be compared
         return float("nan")
     with suppress(OverflowError):  # the caller's rule refuses what no number holds

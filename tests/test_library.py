@@ -237,6 +237,7 @@ ON_PAPER = {"model": "paper", "system": "dgx_h100"}
         ("layout", {"layout": "a\0.yaml", **ON_PAPER}),
         ("pp", {"pp": {4}, **SECONDS}),
         ("pp", {"pp": np.array([[4]]), **SECONDS}),
+        ("schedule", {"schedule": type, **SECONDS}),
     ],
 )
 def test_what_is_no_value_is_refused_at_the_door(field, given):
@@ -300,8 +301,13 @@ def test_arrays_are_lists_and_numpys_numbers_are_numbers():
     assert pp.compare("1f1b", 4, 16, tp=np.array([4, 8]), dp=np.int64(2), **ON).tp.tolist() == [4, 8]
     tables = [pp.simulate("1f1b", *size, **SECONDS).table for size in ((np.int64(6), np.int32(12)), (6, 12))]
     assert tables[0] is tables[1]
-    with refused(PPModelError, "pp", "must be a whole number", value="6.0"):
-        pp.simulate("1f1b", 6.0, 12, **SECONDS)
+    for value, shown in ((6.0, "6.0"), (pd.Timestamp(4).as_unit("ns"), ...)):
+        with refused(PPModelError, "pp", "must be a whole number", value=shown):
+            pp.simulate("1f1b", value, 12, **SECONDS)
+    second = np.timedelta64(10**9, "ns")  # NumPy's own number of it is that of nanoseconds
+    for value in (second, pd.Timedelta(second), pd.to_timedelta([1], unit="s").as_unit("ns")):
+        with refused(PPModelError, "forward"):
+            pp.simulate("1f1b", 4, 8, forward=value, backward=2)
 
 
 def test_a_searched_order_is_searched_for_its_costs():

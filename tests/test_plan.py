@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from refusals import refused
 
@@ -19,10 +20,11 @@ from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.candidates import all_sizes, cases_at, ways
 from ppmodel.planning.risk import chances
 from ppmodel.planning.search import Limits, _Search
-from ppmodel.points import resolve, rows_of
+from ppmodel.points import NoEffectWarning, resolve, rows_of
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.own_files import time_limit
 from ppmodel.specs import DATA, ORDERS, load_framework, load_system
+from ppmodel.specs.layout import layout_keywords
 
 SMALL = {"model": "llama3_8b", "system": "h100", "gpus": 8, "global_batch": 16}
 SOME = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v", "zb-h1", "chimera", "dualpipev"]
@@ -77,17 +79,41 @@ def test_pruned_is_as_good_as_exhaustive(limit, devices):
     assert {candidate.order for candidate in pruned} == set(ORDERS[: 1 + (devices < question.gpus)])
 
 
-def test_an_answer_is_a_point_that_anybody_can_simulate():
-    """The first answer, simulated as a reader would, takes the same time and memory."""
-    row = pp.plan(**SMALL, schedules=SOME).iloc[0]
-    sizes = {name: int(row[name]) for name in ("tp", "cp", "ep", "dp", "microbatch_size", "zero")}
-    point = resolve_point(
-        row.schedule + (f":{row.options}" if row.options else ""), int(row.pp), model="llama3_8b", system="h100",
-        layers=row["layers"], recompute=row.recompute, sequence_parallel=bool(row.tp > 1), global_batch=16, **sizes,
-    )  # fmt: skip
-    run = point.run().to_dict()
-    assert run["iteration_s"] == pytest.approx(row.iteration_s, rel=1e-9)
-    assert run["peak_memory_bytes"] == row.peak_memory_bytes
+@pytest.mark.parametrize("more", [
+    {"schedules": SOME}, {"sequence": 1024, "schedules": "1f1b"},
+    {"model": "mixtral_8x7b", "system": "h200", "schedules": "1f1b", "fix": {"cp": 1}},
+], ids=["schedules", "sequence", "experts"])  # fmt: skip
+def test_an_answer_is_a_point_that_anybody_can_simulate(more):
+    """Each row, given back as it is, takes the same time and memory, and none is idle for less than no time."""
+    given = SMALL | {"within": 0.2} | more
+    frame = pp.plan(**given)
+    assert "model" not in more or {type(etp) for etp in frame.etp} == {int, type(None)}
+    for _, row in frame.iterrows():
+        values = {name: row[name] for name in layout_keywords() if name in row.dropna()}
+        run = resolve_point(
+            row.schedule + (f":{row.options}" if row.options else ""), row.pp, model=given["model"],
+            system=given["system"], **values,
+        ).run().to_dict()  # fmt: skip
+        assert run["iteration_s"] == pytest.approx(row.iteration_s, rel=1e-9)
+        assert run["peak_memory_bytes"] == row.peak_memory_bytes
+    assert (frame.filter(like="ratio") >= 0).all(axis=None)
+
+
+def test_links_that_nothing_searched_crosses_are_named():
+    """One that only the best avoids is not: it decides where that is."""
+    links = "0-1:delay=1s 0-3:delay=1ms 1-2:delay=1ms 2-99:delay=1ms"
+    with pytest.warns(NoEffectWarning) as caught:
+        frame = pp.plan(**SMALL | {"gpus": 4, "schedules": "1f1b", "links": links})
+    assert [warning.message.value for warning in caught] == ["0-3:delay=0.001", "2-99:delay=0.001"]
+    assert frame.pp[0] == 1
+
+
+def test_fixed_chunks_leave_no_answer_without_a_pipeline():
+    """What is fixed holds in every answer."""
+    frame = pp.plan(**SMALL | {"gpus": 2, "fix": {"chunks": 2}})
+    assert {(row.pp, row.options) for row in frame.itertuples()} == {(2, "chunks=2")}
+    with refused(field="fix", rule="no schedule"):
+        pp.plan(**SMALL | {"gpus": 2, "fix": {"chunks": 2, "pp": 1}})
 
 
 @pytest.mark.parametrize(
@@ -199,6 +225,17 @@ def test_a_limit_below_the_weights_is_refused():
     """Before anything is simulated, with what the weights need."""
     with refused(field="memory_limit", rule="weights"):
         pp.plan("llama3_405b", "h100", 8, 64)
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("fix", 4), ("fix", ["tp"]), ("fix", np.array([])), ("most", "pp"), ("within", "0.1"), ("within", None),
+    ("within", [4]), ("within", pd.NA), ("memory_limit", [4]), ("memory_limit", pd.NA),
+    ("resume", 4), ("gpus", 2.0), ("gpus", pd.Timestamp(2)),
+])  # fmt: skip
+def test_what_is_no_value_is_refused_at_the_door(field, value):
+    """In one line, which names the argument."""
+    with refused(field={"resume": "--resume", "memory_limit": "size"}.get(field, field)):
+        pp.plan(**SMALL | {"schedules": "1f1b", field: value})
 
 
 def test_what_is_searched_has_arguments():

@@ -119,6 +119,7 @@ def frame_of(rows):
         ([(0, "F", 1), (-1, "B", 1)], "rank", "whole number"),
         ([(0, "F", "soon"), (0, "B", 1)], "seconds", "above 0"),
         ([(0, "F", None), (0, "B", 1)], "seconds", "above 0"),
+        ([(0, "F", np.timedelta64(1, "ns")), (0, "B", np.timedelta64(2, "ns"))], "seconds", "above 0"),
         ([(0, "F", 1)], "operation", "forwards and backwards"),
         ([(0, "F", 1), (0, "B", 1), (5, "B", 1)], "rank 5", "is not one of 2"),
         ([(0, "F", 1), (0, "B", 1), (0, "B", 1)], "operation", "is there twice"),
@@ -132,6 +133,17 @@ def test_rows_that_contradict_a_table_are_refused(rows, field, rule):
     """In one line that names what is wrong."""
     with refused(pp.PPModelError, field, rule):
         pp.replay(frame_of(rows), "1f1b", 2, 2)
+
+
+@pytest.mark.parametrize(("field", "more"), [
+    ("schedule", {"against": 4}), ("schedule", {"against": float("nan")}), ("iteration_s", {"iteration_s": "1"}),
+    ("iteration_s", {"iteration_s": np.timedelta64(10**9, "ns")}), ("file", {"measured": frame_of([]).seconds}),
+])  # fmt: skip
+def test_what_is_no_value_is_refused_at_the_door(field, more):
+    """In one line that names the argument."""
+    rows = frame_of([(0, "F", 1), (0, "B", 1)])
+    with refused(pp.PPModelError, field):
+        pp.replay(**{"measured": rows, "schedule": "1f1b", "pp": 1, "microbatches": 2} | more)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
     stages, factors = _by_stage(ran.table, rows)
     span_s = max(row.start_s + row.seconds for row in rows) - min(row.start_s for row in rows)
     results = [(ran, _replayed(ran, stages, ran.table, factors))]
-    for case in as_cases(list(against)) if against else ():
+    for case in as_cases(() if against is None else against):
         point = resolve_point(case, ran.table.num_ranks, ran.table.num_microbatches, **given)
         try:
             results.append((point, _replayed(point, stages, ran.table)))

@@ -75,7 +75,7 @@ def entries_text(entries, title, command, notes=()):
 
 def _quoted(text):
     """A text in quotes, on one line, as YAML reads it back."""
-    return _printable(json.dumps(text, ensure_ascii=False))
+    return _printable(json.dumps(text.encode(errors="backslashreplace").decode(), ensure_ascii=False))
 
 
 def _printable(text):

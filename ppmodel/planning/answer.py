@@ -13,8 +13,8 @@ from ppmodel.planning.available import error_of_differences, frameworks_of, reco
 from ppmodel.planning.candidates import Candidate, orders
 from ppmodel.planning.question import WAYS, Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
-from ppmodel.planning.search import Limits, search
-from ppmodel.points import columns_of, frame_of, resolve, rows_of
+from ppmodel.planning.search import Limits, entries_of, search
+from ppmodel.points import columns_of, frame_of, resolve, rows_of, warn_of_links
 from ppmodel.specs.layout import ORDERS, RECOMPUTE
 
 if TYPE_CHECKING:
@@ -226,7 +226,13 @@ def planned(
 ) -> Plan:  # fmt: skip
     """Find the plan; arguments as in `plan`."""
     question = asked(*arguments, **given)
-    return Plan(question, search(question, on_better, workers, scheduler, resume))
+    plan = Plan(question, search(question, on_better, workers, scheduler, resume))
+    if given.get("links") is not None:
+        searched = {(entry.case, entry.sizes.pp): entry for entry in entries_of(question)}
+        warn_of_links(
+            [plan.point(Candidate(*entry[:3], 0, None, "even", ORDERS[0], 0, 0)) for entry in searched.values()]
+        )
+    return plan
 
 
 def plan(

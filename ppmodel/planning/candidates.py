@@ -142,9 +142,9 @@ def cases_at(question, num_ranks):
     -------
     list of Case
     """
-    if num_ranks == 1:
-        return [case for case in question.cases if case.name == "1f1b"] or list(question.cases[:1])
     cases, has_chunks = [], question.fixed.get("chunks", 1) > 1
+    if num_ranks == 1:
+        return [] if has_chunks else [case for case in question.cases if case.name == "1f1b"] or [question.cases[0]]
     for case in question.cases:
         names = [name for name in _OPTIONS if name in case.known_options and name not in dict(case.options)]
         if has_chunks and "chunks" not in names:

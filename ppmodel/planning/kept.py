@@ -2,10 +2,9 @@
 
 import json
 from hashlib import sha256
-from pathlib import Path
 
 from ppmodel.errors import PPModelError
-from ppmodel.files import checked_target, inputs_spared, parse_json, read_text, write_whole
+from ppmodel.files import checked_target, inputs_spared, named, parse_json, read_text, write_whole
 from ppmodel.planning.candidates import Candidate
 from ppmodel.sweep.versions import versions
 
@@ -29,7 +28,7 @@ class KeptSearch:
     """
 
     def __init__(self, path, question, entries):
-        self.path, self.chunks = path and Path(path), {}
+        self.path, self.chunks = None if path is None else named(path, _FIELD), {}
         self.about = {"versions": versions(), "question": _digest(repr(question))}
         self.places = {entry[:2]: place for place, entry in enumerate(entries)}
         if path is None or not checked_target(path, _FIELD).exists():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import prod
 
 from ppmodel.errors import PPModelError, did_you_mean
+from ppmodel.given import is_number, plain
 from ppmodel.kept import cached_property
 from ppmodel.points import Point, as_model, as_system
 from ppmodel.schedules import names
@@ -109,13 +111,17 @@ def asked(
     batch = _whole("global_batch", global_batch, _MOST_BATCH)
     system = with_framework(as_system(system), framework).with_links(links)
     model = system.framework.model(as_model(model))
+    for field, given in (("fix", fix), ("most", most)):
+        if not isinstance(given, Mapping | None):
+            raise PPModelError(field, given, "must map names to values", f'write, for example, {field}={{"tp": 8}}')
+    fixed = _fixed(fix or {}, gpus, batch, model)
     if sequence is not None:
-        model = replace(model, sequence=_whole("sequence", sequence, _MOST_BATCH))
+        fixed["sequence"] = _whole("sequence", sequence, _MOST_BATCH)
+        model = replace(model, sequence=sequence)
     if memory_limit is not None:
         system = replace(system, memory_capacity_bytes=_limit(memory_limit, system))
-    if not 0 <= within <= 1:
+    if not (is_number(plain(within)) and 0 <= within <= 1):
         raise PPModelError("within", within, "must be from 0 to 1", "write 0.05 for 5 %")
-    fixed = _fixed(fix or {}, gpus, batch, model)
     most = {name: _whole(f"max_{name}", value) for name, value in (most or {}).items() if value is not None}
     for name in fixed.keys() & most.keys():
         if fixed[name] > most[name]:
@@ -134,7 +140,8 @@ def _whole(field, value, largest=_MOST_GPUS):
 
 
 def _limit(limit, system):
-    limit_bytes = parse_size(limit) if isinstance(limit, str) else float(limit)
+    limit = plain(limit)
+    limit_bytes = limit if is_number(limit) else parse_size(limit)
     if limit_bytes <= system.reserve_bytes:
         rule = f"is no more than what {system.name} holds back ({system.reserve_bytes / 2**30:.3g} GiB)"
         remedy = f"write, for example, {system.memory_capacity_bytes / 2**30:.0f} GiB, all of a GPU's"

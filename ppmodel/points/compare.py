@@ -8,6 +8,7 @@ from ppmodel.points.columns import COLUMNS, SECONDS
 from ppmodel.points.effect import warn_without_effect
 from ppmodel.points.grid import resolve, resolve_point
 from ppmodel.points.rows import rows_of
+from ppmodel.specs.layout import layout_keywords
 
 if TYPE_CHECKING:
     import os
@@ -178,6 +179,8 @@ def compare(
 def frame_of(columns, rows):
     """The frame of rows; a column without values has the type of `COLUMNS`, as in the file of a sweep.
 
+    Whole numbers of layouts stay what they are beside empty cells: a row can be given back.
+
     >>> frame_of(*compared("chimera", 5, 8, forward=1, backward=2)).nics_shared.dtype
     dtype('O')
     """
@@ -190,7 +193,11 @@ def frame_of(columns, rows):
         name: pd.Series(np.nan, range(len(rows)), types.get(kinds[name], float))
         for name in columns if name in kinds and name not in filled
     }  # fmt: skip
-    return pd.DataFrame({name: empty.get(name, [row.get(name, np.nan) for row in rows]) for name in columns})
+    frame = pd.DataFrame({name: empty.get(name, [row.get(name, np.nan) for row in rows]) for name in columns})
+    for name in filled.intersection(columns, layout_keywords()):
+        if kinds[name] is int and frame[name].dtype == float:
+            frame[name] = pd.Series([row.get(name) for row in rows], dtype=object)
+    return frame
 
 
 def compared(*arguments, **given):

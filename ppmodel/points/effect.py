@@ -134,13 +134,14 @@ def without_effect(points, names, rows=None):
 
 def idle_links(points):
     """The links that no message of the points' tables crosses, as text."""
-    crossed = set()
-    for point in points:
+    links = sorted({link for point in points for link in point.links}, key=str)
+    for point in points if links else ():
         with suppress(PPModelError):  # it is refused
             ends = receivers(point.table)[[OpKind.F, OpKind.B]]
-            crossed |= set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
-    links = sorted({link for point in points for link in point.links}, key=str)
-    return [str(link) for link in links if not crossed & {*link.directions}]
+            crossed = set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
+            if not (links := [link for link in links if not crossed & {*link.directions}]):
+                break
+    return list(map(str, links))
 
 
 def warn_of_links(points):

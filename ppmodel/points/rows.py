@@ -158,7 +158,8 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
     list of dict, length n
     """
     idle = np.maximum(0, 1 - busy_s / (num_ranks * reduced_s))
-    ideal, span = num_ranks * reduced_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
+    ideal = np.maximum(0, num_ranks * reduced_s / busy_s - 1)
+    span = np.maximum(0, 1 - busy_s / (num_ranks * spans_s))
     columns = {
         "makespan_s": makespans_s, "busy_s": busy_s, "idle_ratio": idle, "bubble_ratio_total": idle,
         "bubble_ratio_ideal": ideal, "bubble_ratio_span": span,

@@ -151,12 +151,12 @@ def _cases_of(given):
         return [given]
     if isinstance(given, Schedule):
         return [Case(given.name, (), given)]
-    if callable(given):
+    if callable(given) and not isinstance(given, type):
         try:
             inspect.signature(given).bind(4, 8)
         except ValueError:  # some compiled functions have no signature
             pass
-        except TypeError as error:  # such as a class
+        except TypeError as error:
             shown, remedy = getattr(given, "__name__", repr(given)), "write a function (pp, microbatches) -> Schedule"
             raise ScheduleError("schedule", shown, f"cannot be called with two sizes: {error}", remedy) from None
         registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
