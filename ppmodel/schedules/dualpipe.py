@@ -10,7 +10,7 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import NO_MICROBATCH, OpKind
-from ppmodel.schedules.phases import programs, v_placement
+from ppmodel.schedules.phases import in_a_v, programs
 from ppmodel.schedules.registry import require_even_ranks, require_legal, schedule
 from ppmodel.tables import Schedule
 
@@ -107,11 +107,7 @@ def dualpipev(num_ranks, num_microbatches):
     remedy = f"pass microbatches {2 * num_ranks} or more"
     require_legal(num_microbatches >= 2 * num_ranks, "microbatches", num_microbatches, rule, remedy)
     orders = [_order(num_ranks, num_microbatches, rank) for rank in range(num_ranks)]
-    kind, chunk, microbatch, joined, start = programs(orders)
-    rank = np.repeat(np.arange(num_ranks, dtype=np.int32), np.diff(start))
-    stage = rank + chunk * (2 * num_ranks - 1 - 2 * rank)  # chunk 1 is on the way up
-    columns = kind, stage, microbatch, np.zeros_like(kind), joined
-    return Schedule("dualpipev", np.atleast_2d(v_placement(num_ranks)), num_microbatches, *columns, start)
+    return in_a_v("dualpipev", num_microbatches, orders)
 
 
 def _order(depth, num_microbatches, rank):

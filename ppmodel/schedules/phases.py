@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from ppmodel.ops import NO_MICROBATCH, OpKind
+from ppmodel.tables import Schedule
 
 _TURN = {OpKind.F: 0, OpKind.B: 2, OpKind.I: 2, OpKind.W: 4}
 _COUNTED = range(6)
@@ -85,6 +86,24 @@ def programs(orders):
         owed = np.flatnonzero(kind == OpKind.I)  # the same number on each rank, in the same order
         chunk[paid], microbatch[paid] = chunk[owed], microbatch[owed]
     return kind, chunk, microbatch, joined.astype(bool), rank_start
+
+
+def in_a_v(name, num_microbatches, orders):
+    """Build a schedule on the V placement from each rank's phases; without microbatches beyond `num_microbatches`.
+
+    Examples
+    --------
+    >>> print(*in_a_v("mine", 1, [[("F0 F1 B1 B0", 2)]]).table(backward=1)[0])
+    0F0 1F0 1B0 0B0
+    """
+    num_ranks = len(orders)
+    kind, chunk, microbatch, joined, start = programs(orders)
+    rank = np.repeat(np.arange(num_ranks, dtype=np.int32), np.diff(start))
+    columns = kind, rank + chunk * (2 * num_ranks - 1 - 2 * rank), microbatch, np.zeros_like(kind), joined
+    kept = microbatch < num_microbatches
+    if not kept.all():
+        columns, start = (column[kept] for column in columns), np.searchsorted(rank[kept], np.arange(num_ranks + 1))
+    return Schedule(name, v_placement(num_ranks)[None], num_microbatches, *columns, start)
 
 
 @lru_cache

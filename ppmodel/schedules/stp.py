@@ -6,12 +6,9 @@ microbatch on the same stage (DualPipeV joins two stages). Where the pipeline wa
 is split; its weight gradient runs later, paired with a forward of the warm-up or in the gaps of the cool-down.
 """
 
-import numpy as np
-
 from ppmodel import formulas
-from ppmodel.schedules.phases import programs, v_placement
+from ppmodel.schedules.phases import in_a_v
 from ppmodel.schedules.registry import Option, require_legal, schedule
-from ppmodel.tables import Schedule
 
 WARM_UPS = ("full", "memory-saving")
 _WARM_UP = Option(
@@ -73,11 +70,7 @@ def stp(num_ranks, num_microbatches, warm_up="full"):
         num_microbatches >= least, "microbatches", num_microbatches, rule, f"pass microbatches {least} or more"
     )
     orders = [_order(num_ranks, num_microbatches, rank, saved) for rank in range(num_ranks)]
-    kind, chunk, microbatch, joined, start = programs(orders)
-    rank = np.repeat(np.arange(num_ranks, dtype=np.int32), np.diff(start))
-    stage = rank + chunk * (2 * num_ranks - 1 - 2 * rank)  # chunk 1 is on the way up
-    columns = kind, stage, microbatch, np.zeros_like(kind), joined
-    return Schedule("stp", np.atleast_2d(v_placement(num_ranks)), num_microbatches, *columns, start)
+    return in_a_v("stp", num_microbatches, orders)
 
 
 def _order(num_ranks, num_microbatches, rank, saved):

@@ -10,7 +10,7 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedules.building_block import squeezed, stretched
-from ppmodel.schedules.phases import programs, v_placement
+from ppmodel.schedules.phases import in_a_v, v_placement
 from ppmodel.schedules.registry import require_legal, require_size, schedule
 from ppmodel.tables import Schedule
 
@@ -56,15 +56,7 @@ def zb_v(num_ranks, num_microbatches):
     count = max(2 * num_ranks - 1, num_microbatches)
     note = f" with B = {count} for zb-v, which orders at least 2S-1 microbatches"
     require_size(num_ranks, count, note=note, remedy="pass fewer ranks")
-    orders = [_order(num_ranks, count, rank) for rank in range(num_ranks)]
-    columns = [column.reshape(num_ranks, -1) for column in programs(orders)[:3]]
-    if count > num_microbatches:
-        kept = columns[2] < num_microbatches
-        columns = [column[kept].reshape(num_ranks, -1) for column in columns]
-    kind, chunk, microbatch = columns
-    rank = np.arange(num_ranks, dtype=np.int32)[:, None]
-    stage = rank + chunk * (2 * num_ranks - 1 - 2 * rank)  # chunk 1 is on the way up
-    return Schedule.from_programs("zb-v", v_placement(num_ranks), num_microbatches, kind, stage, microbatch)
+    return in_a_v("zb-v", num_microbatches, [_order(num_ranks, count, rank) for rank in range(num_ranks)])
 
 
 def _order(num_ranks, num_microbatches, rank):

@@ -7,20 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import (
-    Checked,
-    Efficiency,
-    Exponent,
-    Name,
-    Number,
-    Provenance,
-    Switch,
-    Time,
-    Transfers,
-    entry,
-    file_form,
-    load_specification,
-)
+from ppmodel.specs import entries
+from ppmodel.specs.entries import Checked, Provenance, entry, file_form, load_specification
 
 if TYPE_CHECKING:
     from ppmodel.specs.model import ModelSpec
@@ -84,33 +72,33 @@ class FrameworkSpec(Checked):
         One entry for each value of the file.
     """
 
-    p2p: Transfers = "overlapped"
+    p2p: entries.Transfers = "overlapped"
     precision: Annotated[str, entry(Literal["bf16", "fp8"])] = "bf16"
-    dropout: Switch = False
-    overlap_tensor: Switch = False
-    overlap_backward: Switch = False
-    overlap_gradients: Switch = False
-    overlap_plain_gradients: Switch = False
-    overlap_parameters: Switch = False
-    scatter_messages: Switch = False
-    gathered_logits: Switch = False
-    tied_embeddings: Switch = False
-    gradient_bytes: Number | None = None
-    optimizer_bytes: Number | None = None
-    attention_factor: Number = 1.0
-    pass_factor: Number = 1.0
-    data_factor: Number = 1.0
-    block_host_s: Time | None = None
-    tensor_host_s: Time | None = None
-    piped_tensor_host_s: Time | None = None
-    stage_overhead_s: Time | None = None
-    iteration_overhead_s: Time | None = None
-    host_exponent: Exponent | None = None
-    activation_factor: Number = 1.0
-    crowded_from: Efficiency | None = None
-    fastest: Number | None = field(default=None, compare=False)
-    slowest: Number | None = field(default=None, compare=False)
-    profile: Name = field(default="", compare=False)
+    dropout: entries.Switch = False
+    overlap_tensor: entries.Switch = False
+    overlap_backward: entries.Switch = False
+    overlap_gradients: entries.Switch = False
+    overlap_plain_gradients: entries.Switch = False
+    overlap_parameters: entries.Switch = False
+    scatter_messages: entries.Switch = False
+    gathered_logits: entries.Switch = False
+    tied_embeddings: entries.Switch = False
+    gradient_bytes: entries.Number | None = None
+    optimizer_bytes: entries.Number | None = None
+    attention_factor: entries.Number = 1.0
+    pass_factor: entries.Number = 1.0
+    data_factor: entries.Number = 1.0
+    block_host_s: entries.Time | None = None
+    tensor_host_s: entries.Time | None = None
+    piped_tensor_host_s: entries.Time | None = None
+    stage_overhead_s: entries.Time | None = None
+    iteration_overhead_s: entries.Time | None = None
+    host_exponent: entries.Exponent | None = None
+    activation_factor: entries.Number = 1.0
+    crowded_from: entries.Efficiency | None = None
+    fastest: entries.Number | None = field(default=None, compare=False)
+    slowest: entries.Number | None = field(default=None, compare=False)
+    profile: entries.Name = field(default="", compare=False)
     name: str = ""
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)

@@ -7,17 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import (
-    Checked,
-    Number,
-    Provenance,
-    Switch,
-    Whole,
-    WholeOrZero,
-    entry,
-    file_form,
-    load_specification,
-)
+from ppmodel.specs import entries
+from ppmodel.specs.entries import Checked, Provenance, entry, file_form, load_specification
 from ppmodel.specs.layout import RECOMPUTE
 
 
@@ -42,11 +33,11 @@ class ExpertSpec(Checked):
     8
     """
 
-    number: Whole
-    experts_per_token: Whole
-    shared: WholeOrZero
-    hidden: Whole
-    dense_layers: WholeOrZero
+    number: entries.Whole
+    experts_per_token: entries.Whole
+    shared: entries.WholeOrZero
+    hidden: entries.Whole
+    dense_layers: entries.WholeOrZero
 
     def __post_init__(self):
         super().__post_init__()
@@ -74,11 +65,11 @@ class LatentAttentionSpec(Checked):
     1536
     """
 
-    query_rank: WholeOrZero
-    key_value_rank: Whole
-    rope_head_size: WholeOrZero
-    nope_head_size: Whole
-    value_head_size: Whole
+    query_rank: entries.WholeOrZero
+    key_value_rank: entries.Whole
+    rope_head_size: entries.WholeOrZero
+    nope_head_size: entries.Whole
+    value_head_size: entries.Whole
 
 
 _Experts = Annotated[ExpertSpec | None, file_form(ExpertSpec)]
@@ -141,29 +132,29 @@ class ModelSpec(Checked):
 
     name: str
     title: str
-    blocks: Whole
-    hidden: Whole
-    heads: Whole
-    kv_heads: Whole
-    head_size: Number
-    mlp_hidden: Whole
-    gated_mlp: Switch
+    blocks: entries.Whole
+    hidden: entries.Whole
+    heads: entries.Whole
+    kv_heads: entries.Whole
+    head_size: entries.Number
+    mlp_hidden: entries.Whole
+    gated_mlp: entries.Switch
     norm: Annotated[str, entry(Literal["layernorm", "rmsnorm"])]
-    bias: Switch
-    dropout: Switch
+    bias: entries.Switch
+    dropout: entries.Switch
     attention: Annotated[str, entry(Literal["materialised", "fused-softmax", "fused"])]
     recompute: Annotated[str, entry(Literal[RECOMPUTE])]
-    sequence: Whole
-    vocabulary: WholeOrZero
-    learned_positions: Switch
-    global_batch: Whole
-    element_bytes: Whole
-    gradient_bytes: Number
-    optimizer_bytes: Number
-    tied_embeddings: Switch = False
+    sequence: entries.Whole
+    vocabulary: entries.WholeOrZero
+    learned_positions: entries.Switch
+    global_batch: entries.Whole
+    element_bytes: entries.Whole
+    gradient_bytes: entries.Number
+    optimizer_bytes: entries.Number
+    tied_embeddings: entries.Switch = False
     experts: _Experts = None
     latent_attention: _LatentAttention = None
-    mtp_layers: WholeOrZero = 0
+    mtp_layers: entries.WholeOrZero = 0
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):

@@ -8,22 +8,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import model_validator
 
-from ppmodel.specs.entries import (
-    Bandwidth,
-    Checked,
-    Efficiency,
-    Number,
-    NumberOrZero,
-    PartialShare,
-    Provenance,
-    Rate,
-    Share,
-    Size,
-    Sourced,
-    Time,
-    file_form,
-    load_specification,
-)
+from ppmodel.specs import entries
+from ppmodel.specs.entries import Checked, Provenance, Sourced, file_form, load_specification
 from ppmodel.specs.framework import Framework
 from ppmodel.specs.kernels import Collectives, Kernels, KernelSpec, Memory
 from ppmodel.specs.links import Link, as_links
@@ -47,11 +33,11 @@ class ErrorSpec(Checked):
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
 
-    time: NumberOrZero | None = None
-    memory: NumberOrZero | None = None
-    time_nine_tenths: PartialShare | None = None
-    memory_nine_tenths: PartialShare | None = None
-    fits: Share | None = None
+    time: entries.NumberOrZero | None = None
+    memory: entries.NumberOrZero | None = None
+    time_nine_tenths: entries.PartialShare | None = None
+    memory_nine_tenths: entries.PartialShare | None = None
+    fits: entries.Share | None = None
 
 
 Errors = Annotated[ErrorSpec | None, file_form(ErrorSpec)]
@@ -119,25 +105,25 @@ class SystemSpec(Checked):
 
     name: str
     title: str
-    peak_compute_flops: Rate
-    compute_efficiency: Efficiency
-    compute_latency_s: Time
-    memory_bandwidth_bytes_per_s: Bandwidth
-    memory_efficiency: Efficiency
-    memory_latency_s: Time
-    memory_capacity_bytes: Size
-    network_bandwidth_bytes_per_s: Bandwidth
-    network_latency_s: Time
+    peak_compute_flops: entries.Rate
+    compute_efficiency: entries.Efficiency
+    compute_latency_s: entries.Time
+    memory_bandwidth_bytes_per_s: entries.Bandwidth
+    memory_efficiency: entries.Efficiency
+    memory_latency_s: entries.Time
+    memory_capacity_bytes: entries.Size
+    network_bandwidth_bytes_per_s: entries.Bandwidth
+    network_latency_s: entries.Time
     nodes: Nodes = None
     links: Annotated[tuple[Link, ...], _Links] = ()
     framework: Framework = None
     kernels: Kernels = None
     collectives: Collectives = None
     memory: Memory = None
-    fp8_peak_compute_flops: Rate | None = None
-    reserve_bytes: Size = 0.0
-    host_bandwidth_bytes_per_s: Bandwidth | None = None
-    time_factor: Number = 1.0
+    fp8_peak_compute_flops: entries.Rate | None = None
+    reserve_bytes: entries.Size = 0.0
+    host_bandwidth_bytes_per_s: entries.Bandwidth | None = None
+    time_factor: entries.Number = 1.0
     errors: Errors = field(default=None, compare=False)
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 

@@ -138,17 +138,9 @@ class Schedule:
 
     @classmethod
     def from_programs(
-        cls,
-        name: str,
-        placement: ArrayLike,
-        num_microbatches: int,
-        kind: ArrayLike,
-        stage: ArrayLike,
-        microbatch: ArrayLike,
-        replica: ArrayLike = 0,
-        joined: ArrayLike = False,
-        **optional: Any,
-    ) -> Schedule:
+        cls, name: str, placement: ArrayLike, num_microbatches: int, kind: ArrayLike, stage: ArrayLike,
+        microbatch: ArrayLike, replica: ArrayLike = 0, joined: ArrayLike = False, **optional: Any,
+    ) -> Schedule:  # fmt: skip
         """Make a schedule in which every rank runs the same number of operations.
 
         Parameters
@@ -167,17 +159,9 @@ class Schedule:
 
     @classmethod
     def from_slots(
-        cls,
-        name: str,
-        placement: ArrayLike,
-        num_microbatches: int,
-        kind: ArrayLike,
-        stage: ArrayLike,
-        microbatch: ArrayLike,
-        replica: ArrayLike,
-        slot: ArrayLike,
-        **optional: Any,
-    ) -> Schedule:
+        cls, name: str, placement: ArrayLike, num_microbatches: int, kind: ArrayLike, stage: ArrayLike,
+        microbatch: ArrayLike, replica: ArrayLike, slot: ArrayLike, **optional: Any,
+    ) -> Schedule:  # fmt: skip
         """Make a schedule from operations and their slots: each rank runs its operations in slot order.
 
         Operations of one rank with the same slot share a cell, in the order given.

@@ -27,14 +27,9 @@ _MAX_SLOTS = 10**9
 
 
 def slots(
-    schedule: Schedule,
-    forward: int = 1,
-    backward: int = 2,
-    input_grad: int = 1,
-    weight_grad: int = 1,
-    reduction: int = 1,
-    optimizer: int = 1,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    schedule: Schedule, forward: int = 1, backward: int = 2, input_grad: int = 1, weight_grad: int = 1,
+    reduction: int = 1, optimizer: int = 1,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
     """Compute start and end slots of every operation in the idealised table, without communication.
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
@@ -52,7 +47,7 @@ def slots(
     ScheduleError
         If a duration is not a whole number of slots.
     """
-    durations = _whole(forward, backward, input_grad, weight_grad, reduction, optimizer)
+    durations = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer)
     source, _, group, order, _ = schedule.dependencies
     duration = durations[schedule.kind]
     computing, steps = schedule.kind < OpKind.R, schedule.steps
@@ -69,8 +64,9 @@ def slots(
     return start, end
 
 
-def _whole(*durations):
+def _by_kind(forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
     """Durations by kind, which must be whole numbers of slots."""
+    durations = forward, backward, input_grad, weight_grad, reduction, optimizer
     for slots in durations:
         if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
             rule = f"must be a whole number from 0 to {_MAX_SLOTS}"
@@ -141,21 +137,13 @@ def _require_drawable(cells, about=""):
         raise ScheduleError("table", f"{about}{cells} cells", rule, "draw a smaller schedule, or shorter operations")
 
 
-def table(
-    schedule: Schedule,
-    forward: int = 1,
-    backward: int = 2,
-    input_grad: int = 1,
-    weight_grad: int = 1,
-    reduction: int = 1,
-    optimizer: int = 1,
-) -> list[list[str]]:
+def table(schedule: Schedule, **durations: int) -> list[list[str]]:
     """Write the idealised table as text, ranks x slots.
 
     Parameters
     ----------
-    forward, backward, input_grad, weight_grad, reduction, optimizer : int
-        Slots per operation.
+    **durations : int
+        Slots per operation, as in `slots`.
 
     Returns
     -------
@@ -170,10 +158,9 @@ def table(
     0F0 0F1 . 0B0 . 0B1
     . 1F0 1B0 1F1 1B1 .
     """
-    durations = _whole(forward, backward, input_grad, weight_grad, 0, 0)
-    counts = np.bincount(schedule.kind, minlength=len(OpKind))
-    _require_drawable(counts @ durations, "at least ")  # before counting slots, which takes longer
-    start, end = slots(schedule, forward, backward, input_grad, weight_grad, reduction, optimizer)
+    computing = schedule.kind[schedule.kind < OpKind.R]
+    _require_drawable(_by_kind(**durations)[computing].sum(), "at least ")  # before counting slots, which takes longer
+    start, end = slots(schedule, **durations)
     _require_drawable(int(end.max()) * schedule.num_ranks)
     grid = [[IDLE] * int(end.max()) for _ in range(schedule.num_ranks)]
     for index in range(schedule.num_operations):
