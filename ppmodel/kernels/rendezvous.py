@@ -1,6 +1,7 @@
 """Transfers that occupy sender and receiver at once: each waits for the other."""
 
 from ppmodel.compiled import filled, loop
+from ppmodel.kernels.copies import brought_back, copied_out
 
 NONE = -1
 PHASE, BATCH, LEFT = range(3)
@@ -87,15 +88,9 @@ def rendezvous(
                 longest = max(longest, compute[op])
             if waits:
                 break
-            if copies is not None:  # start copies back in, and wait for those that are needed
-                for op in range(first, last):
-                    for place in range(fetch_start[op], fetch_start[op + 1]):
-                        forward, lane = fetch[place], stream[op]
-                        copied[2][forward] = max(last_end[lane], copied[1][forward], in_free[lane])
-                        copied[3][forward] = in_free[lane] = copied[2][forward] + seconds[forward]
-                for op in range(first, last):
-                    if needs[op] != NONE:
-                        ready = max(ready, copied[3][needs[op]])
+            if copies is not None:
+                there = brought_back(first, last, stream, last_end, seconds, needs, fetch_start, fetch, in_free, copied)
+                ready = max(ready, there)
             if last - first > 1 and not reduces[first]:
                 longest = overlap_factor * together if overlaps[first] else together
             for op in range(first, last):
@@ -103,9 +98,7 @@ def rendezvous(
                 lane = stream[op]
                 if copies is not None:
                     last_end[lane] = ready + longest
-                    if seconds[op] >= 0:
-                        copied[0][op] = max(ready + longest, out_free[lane])
-                        copied[1][op] = out_free[lane] = copied[0][op] + seconds[op]
+                    copied_out(op, lane, ready + longest, seconds, out_free, copied)
                 if group_of[phase[lane]] == group:
                     phase[lane] += 1
                     free[lane] = ready + longest

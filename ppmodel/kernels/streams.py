@@ -1,6 +1,7 @@
 """Transfers as kernels on streams, which wait there for their peers; what is issued behind them waits, too."""
 
 from ppmodel.compiled import filled, loop
+from ppmodel.kernels.copies import brought_back, copied_out
 
 NONE = -1
 
@@ -42,21 +43,14 @@ def streams(
                 ready = max(ready, times[3][needed] if remote[op] else times[1][needed])
             together += compute[op]
             longest = max(longest, compute[op])
-        if copies is not None:  # start copies back in, and wait for those that are needed
-            for op in range(first, last):
-                for place in range(fetch_start[op], fetch_start[op + 1]):
-                    forward, lane = fetch[place], stream[op]
-                    copied[2][forward] = max(free[lane], copied[1][forward], in_free[lane])
-                    copied[3][forward] = in_free[lane] = copied[2][forward] + seconds[forward]
-            for op in range(first, last):
-                if needs[op] != NONE:
-                    ready = max(ready, copied[3][needs[op]])
+        if copies is not None:
+            there = brought_back(first, last, stream, free, seconds, needs, fetch_start, fetch, in_free, copied)
+            ready = max(ready, there)
         if last - first > 1 and not reduces[first]:
             longest = overlap_factor * together if overlaps[first] else together
         for op in range(first, last):
             lane = stream[op]
             times[0][op], times[1][op] = ready, ready + longest
             head[lane], free[lane] = ready, ready + longest
-            if copies is not None and seconds[op] >= 0:
-                copied[0][op] = max(ready + longest, out_free[lane])
-                copied[1][op] = out_free[lane] = copied[0][op] + seconds[op]
+            if copies is not None:
+                copied_out(op, lane, ready + longest, seconds, out_free, copied)

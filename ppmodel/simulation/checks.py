@@ -40,7 +40,7 @@ def filled_timeline(graph, costs, factors, fill):
     """Return the `Timeline` of the times that ``fill(times, copies, copied)`` fills in, NaN before."""
     times, plan = np.full((4, graph.num_operations), np.nan), plan_of(graph, costs)
     copied = plan and np.full_like(times, np.nan)
-    fill(times, plan and plan.compiled, copied)
+    fill(times, plan and plan[:-1], copied)
     steps_s = step_lengths(graph.schedule, costs, factors)
     return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
 

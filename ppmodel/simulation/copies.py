@@ -33,26 +33,20 @@ class Copies(NamedTuple):
     ----------
     seconds : ndarray of float, shape (num_operations,)
         For a forward, the time to copy its activations; ``STAYS`` for all others.
-    share : ndarray of float, shape (num_operations,)
-        Fraction of its activations that is copied; 0 if they stay.
     needs : ndarray of int, shape (num_operations,)
         For a backward, the forward that provides its copied activations, or ``NO_OPERATION``.
     fetch_start, fetch : ndarray of int, shape (num_operations + 1,) and (num_copies,)
         The forwards whose copies in may start when the rank reaches an operation: those from its entry in `fetch_start`
         to the next.
+    share : ndarray of float, shape (num_operations,)
+        Fraction of its activations that is copied; 0 if they stay. The loops in `kernels` need all others.
     """
 
     seconds: np.ndarray
-    share: np.ndarray
     needs: np.ndarray
     fetch_start: np.ndarray
     fetch: np.ndarray
-
-    @property
-    def compiled(self):
-        """The arrays that compiled code reads."""
-        columns = (column.astype(np.int32) for column in (self.needs, self.fetch_start, self.fetch))
-        return (self.seconds, *columns)
+    share: np.ndarray
 
 
 def plan_copies(graph, costs, compute):
@@ -91,7 +85,7 @@ def plan_copies(graph, costs, compute):
             order.append(forward)
     fetch = np.array(sorted(order, key=lambda forward: begun_by[forward]), dtype=np.int64)  # stable: by backwards
     fetch_start = np.searchsorted(begun_by[fetch], np.arange(count + 1))
-    return Copies(seconds, share, needs, fetch_start, fetch)
+    return Copies(seconds, *(column.astype(np.int32) for column in (needs, fetch_start, fetch)), share)
 
 
 class _Trip(NamedTuple):
@@ -139,46 +133,3 @@ def _round_trips(graph, costs, cells):
                 if share > 0 and number > begun + 1:
                     trips.append(_Trip(forward, begun, op, number, share, seconds[early][replica][stage]))
     return trips
-
-
-class CopyStreams:
-    """Both copy streams of every rank during a run.
-
-    Parameters
-    ----------
-    plan : Copies
-    num_streams : int
-
-    Attributes
-    ----------
-    times_s : ndarray of float, shape (4, num_operations)
-        Start and end of each copy out, start and end of each copy in; NaN if nothing is copied.
-    """
-
-    def __init__(self, plan, num_streams):
-        self.plan, self.out_free, self.in_free, self.ended = plan, *np.zeros((3, num_streams)).tolist()
-        self.times_s = np.full((4, len(plan.seconds)), np.nan)
-
-    def end(self, stream, ops, now):
-        """A cell of a stream ends: the copies out of its forwards start as soon as their stream is free."""
-        self.ended[stream] = now
-        for op in ops:
-            if self.plan.seconds[op] != STAYS:
-                begin = max(now, self.out_free[stream])
-                self.out_free[stream] = begin + self.plan.seconds[op]
-                self.times_s[:2, op] = begin, self.out_free[stream]
-
-    def reach(self, stream, ops):
-        """A stream reaches a cell; return the forwards whose copies in start with it."""
-        start, fetch = self.plan.fetch_start, self.plan.fetch
-        begun = [forward for op in ops for forward in fetch[start[op] : start[op + 1]].tolist()]
-        for forward in begun:
-            begin = max(self.ended[stream], self.times_s[1, forward], self.in_free[stream])
-            self.in_free[stream] = begin + self.plan.seconds[forward]
-            self.times_s[2:, forward] = begin, self.in_free[stream]
-        return begun
-
-    def there_s(self, ops):
-        """When all activations that some operations need are back; 0 if they never left."""
-        needed = [self.plan.needs[op] for op in ops if self.plan.needs[op] != NO_OPERATION]
-        return float(max((self.times_s[3, forward] for forward in needed), default=0.0))

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs import OpCosts, are_seconds, side_by_side, with_pairs
+from ppmodel.kernels.copies import brought_back, copied_out
 from ppmodel.kernels.paths import longest_path
 from ppmodel.kernels.sweep import sweep
 from ppmodel.ops import OpKind
-from ppmodel.simulation.checks import check_fit, durations, plan_of, refuse_overflow, shares_of, step_lengths
-from ppmodel.simulation.copies import CopyStreams
+from ppmodel.simulation import checks
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.streams import posted_timeline
 from ppmodel.simulation.timeline import Timeline
@@ -62,14 +62,14 @@ def run_graph(graph, costs, factors=None):
     graph = graph.on(costs.nics)
     if graph.dynamic:
         return run_events(graph, costs, factors)
-    check_fit(graph, costs, factors)
+    checks.check_fit(graph, costs, factors)
     if graph.meets:
         timeline = posted_timeline(graph, costs, factors)
     elif factors is None and graph.nics is None and not (costs.handed or costs.offload) and graph.first_use():
         timeline = _swept(graph, costs) or _timeline(graph, costs, factors)
     else:
         timeline = _timeline(graph, costs, factors)
-    refuse_overflow(timeline.makespan_s)
+    checks.refuse_overflow(timeline.makespan_s)
     return timeline
 
 
@@ -84,25 +84,23 @@ def _swept(graph, costs):
     spans = sweep_of(table, compiled, tables, *how, shares=costs.pair_shares(table) if costs.pairs else None)
     if spans[0] < 0:
         return None
-    steps_s = step_lengths(table, costs)
+    steps_s = checks.step_lengths(table, costs)
     return Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), steps_s, spans[:2])
 
 
 def _timeline(graph, costs, factors):
     """The timeline of one system, by the compiled loop or its plain twin."""
-    plan, shares = plan_of(graph, costs), shares_of(graph, costs)
-    steps_s = step_lengths(graph.schedule, costs, factors)
-    compiled = longest_path.compiled(graph.schedule.num_operations)
+    shares, compiled = checks.shares_of(graph, costs), longest_path.compiled(graph.schedule.num_operations)
     if not compiled:
-        streams = plan and CopyStreams(plan, 2 * graph.schedule.num_ranks)
-        columns = durations(graph, costs, factors)
-        times = plain_longest_path(graph, *columns, costs.overlap_factor, shares, streams)
-        copies = plan and (plan, streams.times_s)
-        return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=copies)
+        columns = *checks.durations(graph, costs, factors), costs.overlap_factor, shares
+        return checks.filled_timeline(
+            graph, costs, factors, lambda *filled: plain_longest_path(graph, *columns, *filled)
+        )
 
+    plan, steps_s = checks.plan_of(graph, costs), checks.step_lengths(graph.schedule, costs, factors)
     copied = plan and np.full((4, graph.num_operations), np.nan)
     if factors is not None:
-        instructions, tables = graph.instructions_by_operation, durations(graph, costs, factors)
+        instructions, tables = graph.instructions_by_operation, checks.durations(graph, costs, factors)
     elif costs.pairs:
         tables = costs.by_class(graph.schedule.num_replicas)
         instructions, tables = graph.instructions_by_pair, with_pairs(tables, graph.schedule, [costs])
@@ -112,7 +110,7 @@ def _timeline(graph, costs, factors):
 
     def path(num_columns):
         times, factor = np.empty((num_columns, graph.num_operations)), np.full(1, float(costs.overlap_factor))
-        how = graph.occupied, _NO_ENDS, times, shares, plan and plan.compiled, copied
+        how = graph.occupied, _NO_ENDS, times, shares, plan and plan[:-1], copied
         compiled(*instructions, tables, factor, *how)
         return times
 
@@ -211,7 +209,7 @@ def iterations(graph, costs, by_rank=True):
             return _by_nics(graph, costs, by_rank)
         graph = graph.on(costs[0].nics) if costs else graph
         for system in costs:
-            check_fit(graph, system)
+            checks.check_fit(graph, system)
     apart = not stacked and any(system.handed or system.offload for system in costs)
     if not (apart or graph.meets or graph.dynamic):
         swept = not stacked and len(costs) == 1 and graph.nics is None and graph.first_use() and _swept(graph, *costs)
@@ -250,7 +248,7 @@ def _side_by_side(graph, compiled, costs, by_rank):
     parts.makespan_s[:] = parts.reduced_s
     if len(steps):
         np.max(step_times(schedule, parts.reduced_s, lengths)[1], axis=0, out=parts.makespan_s)
-    refuse_overflow(parts.makespan_s.max(initial=0))
+    checks.refuse_overflow(parts.makespan_s.max(initial=0))
     return parts
 
 
@@ -258,7 +256,7 @@ def _parts_of(graph, runs, by_rank, count=1):
     """`iterations` of one run after another, so that they take the same memory."""
     parts = _no_iterations(graph, count)
     for place, run in enumerate(runs):
-        refuse_overflow(run.makespan_s)
+        checks.refuse_overflow(run.makespan_s)
         parts.makespan_s[place], parts.reduced_s[place] = run.makespan_s, run.reduced_s
         if by_rank is not None:
             parts.span_s[place] = run.longest_span_s
@@ -280,12 +278,12 @@ def _by_nics(graph, costs, by_rank):
     return parts
 
 
-def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, shares=None, copies=None):
-    """Return start and end of every operation, departure and arrival of its result, shape (4, num_operations).
+def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, shares, times, copies, copied):
+    """Fill in start and end of every operation, departure and arrival of its result, shape (4, num_operations).
 
     This is the slow twin of `kernels.paths.longest_path`: it reads the graph itself, and no instructions.
 
-    `shares` are the fractions of its cell after which each result can be sent; `copies` are `CopyStreams`.
+    `shares` are the fractions of its cell after which each result can be sent; `copies` and `copied` are as there.
     """
     compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
@@ -294,6 +292,9 @@ def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, share
     start, end, sent, arrived = ([math.nan] * graph.num_operations for _ in range(4))
     stream_free = [0.0] * (2 * graph.schedule.num_ranks)
     link_free = [0.0] * graph.num_links
+    if copies is not None:
+        copies = [column.tolist() for column in copies]
+        seconds, (ended, out_free, in_free) = copies[0], np.zeros((3, len(stream_free))).tolist()
 
     for first, last in pairwise(graph.group_start.tolist()):
         ready = 0.0
@@ -311,9 +312,8 @@ def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, share
                     sent[needed] = ready
                 ready = arrived[needed] = ready + (occupancy[needed] + latency[needed])
 
-        if copies:
-            copies.reach(stream[first], range(first, last))
-            ready = max(ready, copies.there_s(range(first, last)))
+        if copies is not None:
+            ready = max(ready, brought_back(first, last, stream, ended, *copies, in_free, copied))
         duration = max(compute[first:last])  # for a collective, the slowest participant's
         if last - first > 1 and not reduces[first]:
             duration = sum(compute[first:last]) * (overlap_factor if overlaps[first] else 1.0)
@@ -321,9 +321,9 @@ def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, share
         for op in range(first, last):
             start[op], end[op] = ready, finished
             stream_free[stream[op]] = finished
-        if copies:
-            for here in set(stream[first:last]):
-                copies.end(here, [op for op in range(first, last) if stream[op] == here], finished)
+            if copies is not None:
+                ended[stream[op]] = finished
+                copied_out(op, stream[op], finished, seconds, out_free, copied)
 
         for op in range(first, last):
             if link[op] == NO_OPERATION:
@@ -341,4 +341,4 @@ def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, share
             else:
                 sent[op] = sendable
                 arrived[op] = sendable + occupancy[op] + latency[op]
-    return np.array([start, end, sent, arrived])
+    times[:] = start, end, sent, arrived
