@@ -508,6 +508,23 @@ def test_one_run_is_enough_on_every_system(tmp_path, name, ratio):
     assert system.timed.timed == system.timed
 
 
+def test_a_run_may_state_its_utilization_and_the_file_of_its_model(tmp_path):
+    """The fitted system then reaches that MFU with the model of the file, as with the packaged one."""
+    pytest.importorskip("scipy")
+    file = tmp_path / "own.yaml"
+    file.write_text((DATA / "models" / "llama3_70b.yaml").read_text())
+    given = RUN_KEYS | {"pp": 4}
+    for model in ("llama3_70b", str(file)):
+        words, out = f"{RUN_WORDS.replace('llama3_70b', model)} mfu=0.37", str(tmp_path / "mine.yaml")
+        assert main(["calibrate", "--run", words, "--system", "h100", "--out", out]) == 0
+        mfu = pp.compare("1f1b", model=model, system=out, **given).model_flops_utilization[0]
+        assert mfu == pytest.approx(0.37, rel=1e-9)
+    with refused(PPModelError, "mfu", "at most 1"):
+        stated_run(f"{RUN_WORDS} mfu=37")
+    with refused(PPModelError, "mfu", "beside iteration_s"):
+        stated_run(f"{RUN_WORDS} mfu=0.37 iteration_s=12")
+
+
 def test_a_run_in_a_file_is_the_run_in_words(tmp_path):
     """The same keys, one below another; what is not a key is refused."""
     file = tmp_path / "run.yaml"

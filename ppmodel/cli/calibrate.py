@@ -43,8 +43,9 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     compute_efficiency or, where devices wait for it, a time of the host; time_factor is what times are then still off.
 
     A single run is enough to start, and is met to the digit: --run "llama3_70b tp=8 pp=4 dp=4 zero=1
-    sequence_parallel=true global_batch=1024 iteration_s=74", with the name of a model (or its sizes, as in hidden=5120)
-    and the columns of ROWS.csv, or a YAML file of these keys. What is left out is as simulate has it.
+    sequence_parallel=true global_batch=1024 iteration_s=74", with the name or the file of a model (or its sizes, as in
+    hidden=5120) and the columns of ROWS.csv, or a YAML file of these keys. What is left out is as simulate has it;
+    mfu=0.43, counted as simulate does, stands for iteration_s.
 
     FILE.yaml is a system file like any other. It carries the framework: --framework, or that of the system's file if it
     has one, or that which all rows name, or megatron.
@@ -63,7 +64,8 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     names = [name.strip() for name in constants.split(",")] if constants else None
     kinds = (only,) if only else ("time", "memory")
     framework_spec = framework and load_framework(framework)
-    calibration = calibrated(rows_files, start, names, prior, framework_spec, [stated_run(run) for run in runs], kinds)
+    stated = [stated_run(run, start, framework_spec) for run in runs]
+    calibration = calibrated(rows_files, start, names, prior, framework_spec, stated, kinds)
     options = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
     options += f" --only {only}" if only else ""
     options = (f" --framework {Path(framework).name}" if framework else "") + options

@@ -233,7 +233,7 @@ def configuration(row):
     >>> configuration(row | {"iteration_s": "2"}) == configuration(row | {"iteration_s": "3", "source": "copy"})
     True
     """
-    return tuple(row.get(name, "").strip() for name in (MODEL, *COLUMNS, FLUSHES))
+    return (row.get(MODEL, ""), *(row.get(name, "").strip() for name in (*COLUMNS, FLUSHES)))
 
 
 def is_healthy(row):
@@ -296,7 +296,8 @@ def run_of(row, framework=None):
     stated = {name: text for name in (PRECISION, GRADIENT) if (text := row.get(name, "").strip().lower())}
     framework = replace(framework, **{name: _value(name, text) for name, text in stated.items()})
     texts, gpus = tuple(row[name].strip() for name in COLUMNS), row.get(GPUS, "").strip()
-    named = row.get(MODEL, "").strip() if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
+    named = row.get(MODEL, "") if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
+    named = named if isinstance(named, ModelSpec) else named.strip()
     if named:
         return _run_of_model(named, texts, flushes, gpus, row.get(ETP, "").strip(), framework)
     return _run(texts, flushes, gpus, framework)
@@ -326,8 +327,8 @@ def _run(texts, flushes, gpus, framework):
 
 @lru_cache(_KEPT)
 def _run_of_model(name, texts, flushes, gpus, etp, framework):
-    """A run of a packaged model; what is empty is as the layout and the model have it."""
-    if name not in model_names():  # a row is data: it names a packaged model, never a file
+    """A run of a packaged model, or of one that was read; what is empty is as the layout and the model have it."""
+    if not isinstance(name, ModelSpec) and name not in model_names():  # a row is data: it never names a file
         remedy = f"choose one of {', '.join(model_names())}, or leave it empty"
         raise PPModelError(MODEL, repr(shown(name)), "is not a known model", remedy)
     row, flushes = dict(zip(COLUMNS, texts, strict=True)) | {ETP: etp}, _value(FLUSHES, flushes)
@@ -341,7 +342,7 @@ def _run_of_model(name, texts, flushes, gpus, etp, framework):
     if "chunks" in case.known_options and "chunks" in stated:
         case = case.with_options({"chunks": str(stated["chunks"])})
     layout = LayoutSpec(**{"pp": 1} | stated | {"global_batch": batch // flushes}).under(framework)
-    model = framework.model(load_model(name))
+    model = framework.model(name if isinstance(name, ModelSpec) else load_model(name))
     model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
     return MeasuredRun(case, model, layout, layout.microbatches, flushes)
 

@@ -4,9 +4,13 @@ from pathlib import Path
 
 from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
+from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import COLUMNS, MEASURED, MODEL, OPTIONAL, require_measured
+from ppmodel.specs import load_model
 
-KEYS = (MODEL, *COLUMNS, *OPTIONAL, *MEASURED, "status")
+_MFU = "mfu"
+
+KEYS = (MODEL, *COLUMNS, *OPTIONAL, *MEASURED, _MFU, "status")
 """What may be said of a run."""
 
 _LARGEST_BYTES = 2**16
@@ -15,20 +19,24 @@ _PLAIN = dict.fromkeys(("pp", "chunks", "tp", "cp", "ep", "dp", "microbatch_size
 }  # fmt: skip
 
 
-def stated_run(text):
+def stated_run(text, system=None, framework=None):
     """The row of one run.
 
     Parameters
     ----------
     text : str
-        A model's name, or its sizes, and ``KEY=VALUE`` with `KEYS`, separated by blanks; or the path of a YAML file of
-        such keys. What is left out is as `LayoutSpec` and the model have it; the schedule is 1f1b, attention flash.
+        A model's name or file, or its sizes, and ``KEY=VALUE`` with `KEYS`, separated by blanks; or the path of a YAML
+        file of such keys. What is left out is as `LayoutSpec` and the model have it; the schedule is 1f1b, attention
+        flash.
+    system, framework : SystemSpec and FrameworkSpec, optional
+        As in `rows.system_of`: what turns ``mfu``, as `simulate` counts it, into seconds.
 
     Returns
     -------
     name : str
         For messages: ``--run``, or the file's name.
     row : dict of str to str
+        Its model is a `ModelSpec` if it was a file.
 
     Raises
     ------
@@ -55,6 +63,17 @@ def stated_run(text):
     row = dict.fromkeys(KEYS, "") | given | values
     for key in MEASURED:
         require_measured(key, row[key], name)
+    if row[MODEL].endswith((".yaml", ".yml")):
+        row[MODEL] = load_model(row[MODEL])
+    if mfu := row.pop(_MFU):
+        require_measured(_MFU, mfu, name)
+        if float(mfu) > 1 or row["iteration_s"]:
+            rule = "is given beside iteration_s" if row["iteration_s"] else "must be a fraction, at most 1"
+            raise PPModelError(_MFU, mfu, rule, "write one of the two: for example, mfu=0.43", where=name)
+        if system is not None:
+            numbers = predicted(row, system, framework)
+            seconds = (numbers["predicted_iteration_s"] or 1.0) * (numbers["predicted_mfu"] or 1.0) / float(mfu)
+            row["iteration_s"] = repr(seconds)  # of a run that is refused, the fit says why
     return name, row
 
 
