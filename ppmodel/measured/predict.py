@@ -9,13 +9,8 @@ from ppmodel.points.point import Point
 from ppmodel.points.rows import rows_of
 
 PREDICTED = (
-    "predicted_iteration_s",
-    "predicted_memory_gb",
-    "predicted_fits",
-    "predicted_mfu",
-    "refused",
-    "predicted_fit",
-)
+    "predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused", "predicted_fit",
+)  # fmt: skip
 """The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes."""
 
 GB = 1e9

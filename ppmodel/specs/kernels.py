@@ -5,18 +5,8 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass
 from typing import Annotated
 
-from ppmodel.specs.entries import (
-    Checked,
-    Efficiency,
-    Exponent,
-    Number,
-    NumberOrZero,
-    Power,
-    Slowdown,
-    Switch,
-    Time,
-    file_form,
-)
+from ppmodel.specs import entries
+from ppmodel.specs.entries import Checked, file_form
 
 
 @dataclass(frozen=True)
@@ -69,32 +59,32 @@ class KernelSpec(Checked):
         Fixed cost in seconds of a stage's forward or backward, and of an iteration.
     """
 
-    product_half_rows: NumberOrZero = 0.0
-    product_half_width: NumberOrZero = 0.0
-    fp8_efficiency: Number | None = None
-    fp8_half_rows: NumberOrZero | None = None
-    fp8_half_width: NumberOrZero | None = None
-    sustained_clock: Number = 1.0
-    weight_grad_efficiency: Number = 1.0
-    attention_efficiency: Number | None = None
-    attention_backward_efficiency: Number | None = None
-    attention_half_length: NumberOrZero = 0.0
-    first_attention_factor: Number = 1.0
-    batched_efficiency: Number | None = None
-    stream_efficiency: Number | None = None
-    fused_norm_efficiency: Number | None = None
-    activation_efficiency: Number | None = None
-    softmax_efficiency: Number | None = None
-    fused_softmax_efficiency: Number | None = None
-    loss_efficiency: Number | None = None
-    optimizer_efficiency: Number | None = None
-    block_host_s: Time = 0.0
-    tensor_host_s: Time = 0.0
-    piped_tensor_host_s: Time = 0.0
-    softmax_host_s: Time = 0.0
-    host_exponent: Exponent = 4.0
-    stage_overhead_s: Time = 0.0
-    iteration_overhead_s: Time = 0.0
+    product_half_rows: entries.NumberOrZero = 0.0
+    product_half_width: entries.NumberOrZero = 0.0
+    fp8_efficiency: entries.Number | None = None
+    fp8_half_rows: entries.NumberOrZero | None = None
+    fp8_half_width: entries.NumberOrZero | None = None
+    sustained_clock: entries.Number = 1.0
+    weight_grad_efficiency: entries.Number = 1.0
+    attention_efficiency: entries.Number | None = None
+    attention_backward_efficiency: entries.Number | None = None
+    attention_half_length: entries.NumberOrZero = 0.0
+    first_attention_factor: entries.Number = 1.0
+    batched_efficiency: entries.Number | None = None
+    stream_efficiency: entries.Number | None = None
+    fused_norm_efficiency: entries.Number | None = None
+    activation_efficiency: entries.Number | None = None
+    softmax_efficiency: entries.Number | None = None
+    fused_softmax_efficiency: entries.Number | None = None
+    loss_efficiency: entries.Number | None = None
+    optimizer_efficiency: entries.Number | None = None
+    block_host_s: entries.Time = 0.0
+    tensor_host_s: entries.Time = 0.0
+    piped_tensor_host_s: entries.Time = 0.0
+    softmax_host_s: entries.Time = 0.0
+    host_exponent: entries.Exponent = 4.0
+    stage_overhead_s: entries.Time = 0.0
+    iteration_overhead_s: entries.Time = 0.0
 
     def attention_times(self, factor: float, plain: float) -> dict[str, float]:
         """Both attention efficiencies times a factor; where they are not given, `plain` is e_c of the system."""
@@ -135,18 +125,18 @@ class CollectiveSpec(Checked):
         Factor from 1 to 2 by which kernels and collectives slow each other down while both run.
     """
 
-    node_efficiency: Efficiency = 1.0
-    network_efficiency: Efficiency = 1.0
-    data_efficiency: Number | None = None
-    message_efficiency: Number | None = None
-    spread_data_efficiency: Number | None = None
-    data_congestion: Power = 0.0
-    data_sharing: Power = 1.0
-    message_overhead_s: Time = 0.0
-    node_latency_s: Time | None = None
-    network_latency_s: Time | None = None
-    contention: Slowdown = 1.0
-    overlapped_phases: Switch = False
+    node_efficiency: entries.Efficiency = 1.0
+    network_efficiency: entries.Efficiency = 1.0
+    data_efficiency: entries.Number | None = None
+    message_efficiency: entries.Number | None = None
+    spread_data_efficiency: entries.Number | None = None
+    data_congestion: entries.Power = 0.0
+    data_sharing: entries.Power = 1.0
+    message_overhead_s: entries.Time = 0.0
+    node_latency_s: entries.Time | None = None
+    network_latency_s: entries.Time | None = None
+    contention: entries.Slowdown = 1.0
+    overlapped_phases: entries.Switch = False
 
 
 @dataclass(frozen=True)
@@ -167,11 +157,11 @@ class MemorySpec(Checked):
         Factor on the logits and their gradient.
     """
 
-    activation_factor: Number = 1.0
-    fused_norm_factor: Number = 1.0
-    score_factor: Number = 1.0
-    working_factor: Number = 1.0
-    logits_factor: Number = 1.0
+    activation_factor: entries.Number = 1.0
+    fused_norm_factor: entries.Number = 1.0
+    score_factor: entries.Number = 1.0
+    working_factor: entries.Number = 1.0
+    logits_factor: entries.Number = 1.0
 
 
 Kernels = Annotated[KernelSpec | None, file_form(KernelSpec)]

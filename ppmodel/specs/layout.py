@@ -146,23 +146,13 @@ class LayoutSpec:
     sequence: int | None = declared(None, int, "Tokens of a sequence (default: the model's).", column=True)
     sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True)
     zero: int = declared(
-        0,
-        int,
-        "What replicas shard: 1 optimizer state, 2 and gradients, 3 and weights (default 0).",
-        0,
-        3,
-        column=True,
-        of_runs=True,
-    )
+        0, int, "What replicas shard: 1 optimizer state, 2 and gradients, 3 and weights (default 0).", 0, 3,
+        column=True, of_runs=True,
+    )  # fmt: skip
     recompute: str | int | None = declared(
-        None,
-        int,
-        "Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
-        low=0,
-        words=RECOMPUTE,
-        column=True,
-        of_runs=True,
-    )
+        None, int, "Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
+        low=0, words=RECOMPUTE, column=True, of_runs=True,
+    )  # fmt: skip
     precision: str | None = declared(
         None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True
     )
