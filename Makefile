@@ -19,9 +19,10 @@ export PPMODEL_GPUS = $(call given,GPUS)
 export PPMODEL_BATCH = $(call given,BATCH)
 unexport SYSTEM MODEL MEMORY GPUS BATCH
 
-.PHONY: help book pdf smoke test test-library test-lowest attack bench archive lint lock clean
+.PHONY: help env book pdf smoke test test-library test-lowest attack bench archive lint lock clean
 
 help:
+	@echo "make env    create the environment in .venv, with ppmodel in it"
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
 	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml GPUS=64 BATCH=512 MEMORY='64 GiB'   the same for your own, in a separate folder"
 	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
@@ -43,6 +44,8 @@ help:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+env: .venv/.ready
 
 book: .venv/.ready
 	@$(BIN)/ppmodel reproduce $${PPMODEL_SYSTEM:+--system "$$PPMODEL_SYSTEM"} \

@@ -111,11 +111,26 @@ def test_lines_are_named_where_they_end_apart():
     ends = {"near": {"a": 1.0, "b": 1.01, "c": 2.0}, "far": {"a": 1.0, "b": 1.5, "c": 2.0}}
     ends["last"] = ends["near"]
     points = [(place, label, end) for place, lines in ends.items() for label, end in lines.items()]
-    rows = [(place, label, x, y) for place, label, end in points for x, y in ((1, 1.0), (4, end))]
+    rows = [(place, label, x, y) for place, label, end in points for x, y in ((1, end), (4, end))]
     frame = pd.DataFrame(rows, columns=["place", "label", "x", "size"])
     axes = plot_lines(frame, "x", "size", "title", panel="place").axes
     named = [sorted(text.get_text() for text in axis.texts) for axis in axes]
     assert named == [["c"], ["a", "b", "c"], ["a", "b", "c"]]
+
+
+def test_a_name_inside_a_panel_lies_on_no_line():
+    """Below its line where that falls to its end, and left out where it has no room on either side."""
+    points = {"the lowest": [9, 6, 3, 0.5], "in the middle": [10, 8, 6, 4], "the highest": [12, 11.5, 11, 10.5]}
+    rows = [(place, label, x, y) for place in "ab" for label, ends in points.items() for x, y in enumerate(ends)]
+    frame = pd.DataFrame(rows, columns=["place", "label", "x", "size"])
+    figure = plot_lines(frame, "x", "size", "title", panel="place")
+    figure.draw_without_rendering()
+    axis = figure.axes[0]
+    assert axis.texts
+    curves = [axis.transData.transform(line.get_xydata()).T for line in axis.lines]
+    for box in (Text.get_window_extent(text) for text in axis.texts):
+        across = np.linspace(box.x0, box.x1)
+        assert not any(((box.y0 < y) & (y < box.y1)).any() for y in (np.interp(across, *curve) for curve in curves))
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,9 @@
   function showHeadline(animated) {
     const [one, two] = shown, both = shown.filter((panel) => panel.timed && !panel.timed.deadlock);
     if (both.length < 2) {
-      const bad = shown.find((panel) => !both.includes(panel));
-      say("headline", `${capital(bad.label)} ${bad.missing ? `${offered() ? "is not defined" : "has no order here"} at this size` : "deadlocks: its ranks wait for one another"}.`);
+      const bad = shown.find((panel) => !both.includes(panel)), [good] = both;
+      const why = `${bad.label} ${bad.missing ? `${offered() ? "is not defined" : "has no order here"} at this size` : "deadlocks: its ranks wait for one another"}.`;
+      say("headline", good ? `${capital(good.label)} takes ${number(good.timed.makespan)}, ${percent(good.timed.idle)} of it idle. ${capital(why)}` : capital(why));
       say("second", bad.note || "");
       drawCurve([]);
       return;

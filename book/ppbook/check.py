@@ -1,7 +1,10 @@
 """The check of a notebook's parameters, as an extension of IPython: ``%reload_ext ppbook.check`` behind them.
 
-It runs again with its cell, and what it refuses is the cell's error.
+It runs again with its cell, and what it refuses is the cell's error. Behind it, numbers that a
+cell ends with have four digits.
 """
+
+import pandas as pd
 
 from ppbook.parameters import check_cell
 
@@ -14,4 +17,6 @@ def load_ipython_extension(shell):
     shell : InteractiveShell
         The kernel's.
     """
+    pd.options.display.float_format = "{:.4g}".format
+    shell.run_line_magic("precision", "%.4g")
     check_cell(shell.user_ns["In"], shell.user_ns)

@@ -20,6 +20,7 @@ from ppmodel.cli.text import columns
 from ppmodel.errors import PPModelError
 from ppmodel.export import csv_cell
 from ppmodel.plot import typeset
+from ppmodel.plot.style import in_words
 from ppmodel.points import COLUMNS
 
 _LONG_TEXT = 40
@@ -95,7 +96,7 @@ def show(table, words=None, /, numbers=None, **formats):
     ----------
     table : DataFrame
         Its numbers are set to the right, its words to the left; missing values stay empty. Text comes out as text,
-        whatever signs are in it.
+        whatever signs are in it, but the paper's nine systems have words for names.
     words : dict of str to str, optional
         What the page calls columns, by name. Other columns have the headings of `points.COLUMNS`, or their names.
     numbers : str, optional
@@ -116,6 +117,7 @@ def show(table, words=None, /, numbers=None, **formats):
     ['S', 'least c / F']
     """
     table = table.assign(**{name: table[name].map(_ANSWERS) for name in table.select_dtypes("bool")})
+    table = table.map(lambda cell: in_words(cell) if isinstance(cell, str) else cell)
     formats = (
         dict.fromkeys(table.select_dtypes("float"), _NUMBER)
         | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)

@@ -60,7 +60,7 @@ def name_ends(axis, ends, styles=None):
 
 
 def name_ends_inside(axis, ends, styles):
-    """Write names above the ends of those lines that end apart from all others, within the axes.
+    """Write names above or below the ends of those lines that end apart from all others, where no line is.
 
     Parameters
     ----------
@@ -70,16 +70,20 @@ def name_ends_inside(axis, ends, styles):
         As in `name_ends`.
     """
     axis.autoscale_view()
-    height = DRAWN * axis.figure.get_figheight() / axis.get_gridspec().nrows
+    grid, figure = axis.get_gridspec(), axis.figure
+    line, letter = _LINE_HEIGHT * grid.nrows, _LETTER / 72 * grid.ncols
+    line, letter = line / DRAWN / figure.get_figheight(), letter / DRAWN / figure.get_figwidth()
     points = (axis.transData + axis.transAxes.inverted()).transform([point for _, point in ends])
-    last, gap = points[:, 0].max(), 1.2 * _LINE_HEIGHT / height
-    for number, (name, point) in enumerate(ends):
-        apart = abs(np.delete(points[:, 1], number) - points[number, 1]).min(initial=1) >= gap
-        if apart and points[number, 0] == last:
-            below = points[number, 1] > 1 - gap
+    paths = [(path.get_transform() + axis.transAxes.inverted()).transform(path.get_xydata()).T for path in axis.lines]
+    for (name, point), (x, y) in zip(ends, points, strict=True):
+        apart = sorted(abs(points[:, 1] - y))[1:2] >= [1.2 * line]
+        levels = np.array([np.interp(np.linspace(x - letter * len(name), x, 9), *path) for path in paths]) - y
+        free = [side for side in (1, -1) if 0 < y + 1.6 * side * line < 1]
+        free = [side for side in free if not ((0.3 * line < side * levels) & (side * levels < 1.6 * line)).any()]
+        if apart and free and x == points[:, 0].max():
             axis.annotate(
-                name, point, (2, -4 if below else 4), textcoords="offset points", ha="right",
-                va="top" if below else "bottom", fontsize=_SIZE - 1, color=legible(styles[name]["color"]),
+                name, point, (2, 6 * free[0]), textcoords="offset points", ha="right",
+                va="bottom" if free[0] > 0 else "top", fontsize=_SIZE - 1, color=legible(styles[name]["color"]),
             )  # fmt: skip
 
 

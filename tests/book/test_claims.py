@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from dataclasses import replace
 from itertools import permutations, product
 
@@ -130,10 +131,10 @@ def test_every_figure_of_the_paper_is_there(judgements):
 def test_an_assumption_that_decides_is_named(judgements):
     """The one that reverses the weakest row's answer; of those that never hold none does."""
     table = claims.headline_table(load_claims(), judgements.values()).set_index("claim")
-    assert table.decides[5] == "transfers: blocking_send"
-    assert table.decides[2].startswith("Chimera's concatenation")
+    assert table.decides[5] == "holds under transfers: blocking_send"
+    assert table.decides[2].startswith("fails under Chimera's concatenation")
     assert (table.decides == "").equals(table.verdict == "holds")
-    assert table.decides[7] == "none of those tried"
+    assert table.decides[7] == "holds under none tried"
 
 
 def test_the_page_of_verdicts_has_every_row(judgements):
@@ -141,8 +142,9 @@ def test_the_page_of_verdicts_has_every_row(judgements):
     table = claims.headline_table(load_claims(), judgements.values(), figures=claims.load_figures())
     page = claims.verdict_page(table, load_claims(), judgements.values())
     assert page.count("<details") == page.count("</details>") == (table["rows"] > 0).sum()
-    assert page.count("`ppmodel run ") == len(table)
-    assert all(f"`{name}`" in page for name in judgements)
+    assert page.count("`ppmodel run ") == (table["rows"] == 0).sum()
+    assert all(f"`ppmodel claims --row {name}`" in page for name in judgements)
+    assert page.count("follows from this row") == sum(len(claim.deciding) for claim in load_claims())
     assert "{numref}`fig-hanayo`" in page
 
 
@@ -364,6 +366,9 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     assert "expected" not in good
     assert main(["claims", "--rows"]) == 0
     assert "levels_agree_gpipe" in capsys.readouterr().out
+    assert main(["claims", "--row", "levels_agree"]) == 0
+    assert re.findall(r"^levels_agree\w*", capsys.readouterr().out, re.MULTILINE) == ["levels_agree"]
+    assert main(["claims", "--row", "levels_agre"]) == 2
     wrong = first[0].rows[0].model_copy(update={"expected": claims.Expected(verdict="fails", margin=0.0)})
     changed = [first[0].model_copy(update={"rows": [wrong]})]
     monkeypatch.setattr(claims, "load_claims", lambda **_: changed)

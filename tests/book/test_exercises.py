@@ -17,11 +17,12 @@ from ppmodel.tables import Schedule
 
 TIMES = {"forward": 1, "backward": 2}
 THIRDS = {"forward": 1, "input_grad": 1, "weight_grad": 1}
-PAGES = [
-    path.stem
-    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
-    if any(cell.source.startswith("## Exercises") for cell in nbformat.read(path, as_version=4).cells)
-]
+NOTES = {path.stem: nbformat.read(path, as_version=4).cells for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+PROSE = {path.stem: path.read_text() for path in sorted((NOTEBOOKS.parent / "book").glob("*.md"))}
+PROSE |= {
+    stem: "\n".join(cell.source for cell in cells if cell.cell_type == "markdown") for stem, cells in NOTES.items()
+}
+PAGES = [page for page, text in PROSE.items() if "\n## Exercises\n" in text]
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +37,15 @@ def seconds(name, pp, microbatches, **point):
 
 def test_pages_that_teach_end_with_two_exercises():
     """One to guess and one to compute, behind all but what follows; answers are folded and quote what was computed."""
-    assert len(PAGES) >= 16
-    for stem in PAGES:
-        cells = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4).cells
-        prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
-        after = re.findall(r"^## (.*)", "\n".join(prose).partition("## Exercises")[2], re.MULTILINE)
-        assert set(after) <= {"What follows", "Data"}, stem
-        (exercises,) = (text for text in prose if text.startswith("## Exercises"))
+    assert {"claims", "your-own", "schedules"} < set(PAGES)
+    assert len(PAGES) >= 20
+    for page in PAGES:
+        _, exercises = PROSE[page].split("\n## Exercises\n")
+        assert set(re.findall(r"^## (.*)", exercises, re.MULTILINE)) <= {"What follows", "Data"}, page
         guess, compute = exercises.split("**Compute.**")
         assert "**Guess.**" in guess
         assert guess.count(":class: dropdown answer") == compute.count(":class: dropdown answer") == 1
-        assert "{{ " in compute, stem
+        assert "{{ " in compute, page
 
 
 def test_table(answers):
@@ -99,6 +98,39 @@ def test_bubbles(answers):
         )
         assert facts[key] == pytest.approx(1 - least / plain)
         assert facts[f"{key}_less"] == pytest.approx(1 - seconds("v-half", 8, count, **THIRDS) / plain)
+
+
+def test_schedules(answers):
+    """The least number of chunks is that of the formula, and messages grow with the borders between stages."""
+    facts = answers("exercise_schedules.json")
+    assert facts["chunks"] == 1 + 19 * 7 // 32
+    assert facts["bubble"] == pytest.approx(7 / (32 * facts["chunks"] + 7))
+    assert facts["messages"] == pytest.approx((8 * facts["chunks"] - 1) / 7)
+    assert facts["zb_v"]["bubble"] < facts["looped"]["bubble"] == pytest.approx(7 / (32 * 2 + 7))
+    assert facts["zb_v"]["peak"] == 8 < facts["looped"]["peak"]
+
+
+def test_your_own(answers):
+    """A bandwidth that is eight times too large hardly shows; a message takes its bytes over the bandwidth."""
+    facts = answers("exercise_your_own.json")
+    assert 0 < facts["less"] < 0.001
+    assert facts["transfer"] == pytest.approx(facts["message"] / 25e9, rel=0.01)
+    assert facts["sequences"] == load_model("llama3_70b").global_batch / 64
+
+
+def test_verdicts(answers):
+    """Rows that an assumption turns, and a margin by hand."""
+    facts, outcomes, rows = (
+        answers("exercise_claims.json"),
+        answers("verdicts.csv"),
+        answers("claims.csv").set_index("id"),
+    )
+    shares = outcomes.assign(holds=outcomes.margin >= 0).groupby(["id", "axis"]).holds.mean()
+    turned = shares[(shares > 0) & (shares < 1)].reset_index()
+    for key in ("semantics", "memory", "concat", "backward"):
+        assert facts[key] == sum(rows.by[row] == "paper" for row in turned.id[turned.axis == key])
+    assert facts["margin"] == pytest.approx(facts["tolerance"] - abs(facts["measured"] - facts["published"]))
+    assert (facts["margin"] >= 0) == rows.here["fig3_table"]
 
 
 def test_memory(answers):

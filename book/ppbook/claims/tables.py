@@ -13,7 +13,7 @@ MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hol
 """A sign for each verdict."""
 
 AXES = {
-    "semantics": "transfers and all-reduce", "concat": "Chimera's concatenation", "waves": "Hanayo's waves",
+    "semantics": "transfers (all-reduce)", "concat": "Chimera's concatenation", "waves": "Hanayo's waves",
     "memory": "memory", "backward": "length of a backward", "setting": "setting", "costs": "costs",
 }  # fmt: skip
 """What assumptions vary, and how it is printed."""
@@ -49,7 +49,7 @@ def claims_table(claims, judgements):
     rows = []
     for judgement in judgements:
         row, claim = judgement.row, claim_of[judgement.row.id]
-        axes = [f"{AXES[axis]}: {', '.join(values)}" for axis, values in judgement.reversed_by().items()]
+        axes = [f"{AXES[axis]}: {' / '.join(values)}" for axis, values in judgement.reversed_by().items()]
         rows.append({
             "claim": claim.number, "id": row.id, "statement": row.statement, "where": row.where,
             "by": claim.by_of(row), "kind": row.kind, "verdict": VERDICTS[judgement.verdict],
@@ -84,8 +84,9 @@ def headline_table(claims, judgements, implied=None, figures=()):
         One line per figure and claim; columns ``claim, title, statement, by, label, verdict, row, measured, claimed,
         margin, axis, decides, page, rows, holding, holding_implied``. ``claim`` is a claim's number, or a figure's,
         whose counterpart here has the `label`. ``row`` is the weakest of the deciding rows, and of equally weak ones
-        the first; ``decides`` is the assumption that reverses its answer, of the kind ``axis``. ``rows`` counts those
-        of whoever makes the claim, ``holding`` and ``holding_implied`` those of them that hold under the two settings.
+        the first; ``decides`` is the assumption that reverses its answer, of the kind ``axis``, and whether the row
+        holds under it or fails. ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied``
+        those of them that hold under the two settings.
     """
     judged = {judgement.row.id: judgement for judgement in judgements}
     fitted = {judgement.row.id: judgement.holds_here for judgement in implied or ()}
@@ -123,12 +124,15 @@ def _decides(judgement):
     """The kind of the assumption that reverses a row's answer, and its name; where all transfers do, the all-reduce."""
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
-        return axis, "none of those tried" if judgement.verdict == "fails" else judgement.reason
+        return axis, "holds under none tried" if judgement.verdict == "fails" else judgement.reason
+    name = f"{AXES[axis]}: {values[0]}"
     if axis == "semantics":
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
-        return axis, f"all-reduce: {sums.removesuffix(')')}" if by_sums else f"transfers: {transfers}"
-    return axis, f"several at once: setting {values[0]}" if axis == "setting" else f"{AXES[axis]}: {values[0]}"
+        name = f"all-reduce: {sums.removesuffix(')')}" if by_sums else f"transfers: {transfers}"
+    elif axis == "setting":
+        name = f"several at once: setting {values[0]}"
+    return axis, f"{'fails' if judgement.holds_here else 'holds'} under {name}"
 
 
 def outcome_table(claims, judgements):
@@ -171,22 +175,36 @@ def verdict_page(headlines, claims, judgements):
     table = claims_table(claims, judgements).set_index("id")
     behind = {figure.figure: figure.rows for figure in load_figures()}
     behind |= {claim.number: [row.id for row in claim.rows] for claim in claims}
+    deciding = {row.id for claim in claims for row in claim.deciding}
     lines, rows = [], []
     for claim in headlines.itertuples():
-        mark = f'<span class="verdict {claim.verdict.replace(" ", "-")}">{MARKS[claim.verdict]} {claim.verdict}</span>'
         here = f" (our {{numref}}`{claim.label}`)" if claim.label else ""
         name = f"The paper's {claim.claim}" if claim.label else f"Claim {claim.claim}"
-        decides = f"{{doc}}`{claim.decides} </{READ_ON[claim.axis]}>`" if claim.axis else literal(claim.decides)
+        again, decides = f"`ppmodel run {claim.page.removeprefix('nb/')}`", ""
+        if claim.row:
+            again = f"`ppmodel claims --row {claim.row}`"
+            page = READ_ON.get(claim.axis, table.page[claim.row])
+            decides = f"{{doc}}`{claim.decides} </{page}>`" if claim.decides else "nothing tried"
         lines.append(map(MyST, (
             f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
-            literal(claim.measured), mark, decides, f"`ppmodel run {claim.page.removeprefix('nb/')}`",
+            literal(claim.measured), _marked(claim.verdict), decides, again,
         )))  # fmt: skip
         if behind[claim.claim]:
-            rows.append(f'<details class="rows"><summary>{mark} {name}: {escape(claim.statement)}</summary>\n')
+            summary = f"{_marked(claim.verdict)} {name}: {escape(claim.statement)}"
+            rows.append(f'<details class="rows"><summary>{summary}</summary>\n')
             for row in table.loc[behind[claim.claim]].itertuples():
-                numbers = f"Published {literal(row.claimed)}, ours {literal(row.measured)}: {row.verdict}"
-                depends = f" ({literal(row.depends)})" if row.depends else ""
-                rows.append(f"- {MARKS[row.verdict]} {literal(row.statement)}. {numbers}{depends}. `{row.Index}`")
+                numbers = f"Claimed {literal(row.claimed)}, ours {literal(row.measured)}"
+                depends = f"; other answers under {literal(row.depends)}" if row.depends else ""
+                place = " **The verdict follows from this row.**" if not claim.label and row.Index in deciding else ""
+                rows.append(
+                    f"- {_marked(row.verdict)} {literal(row.statement)}. {numbers}{depends}.{place} "
+                    f"`ppmodel claims --row {row.Index}`, {{doc}}`/{row.page}`"
+                )
             rows.append("\n</details>\n")
-    header = ("", "published", "ours", "verdict", "decided by", "run again")
+    header = ("", "claimed", "ours", "verdict", "turned by", "run again")
     return list_table(lines, header, (30, 13, 12, 15, 18, 12)) + "\n" + "\n".join(rows)
+
+
+def _marked(verdict):
+    """A verdict with its sign and colour."""
+    return f'<span class="verdict {verdict.replace(" ", "-")}">{MARKS[verdict]} {verdict}</span>'

@@ -7,23 +7,24 @@ import click
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import columns, say, say_json
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, did_you_mean
 
 
 @command("claims")
 @click.option("--of", type=arguments.choice(("paper", "stp")), default="paper", show_default=True, help="Whose claims.")
 @click.option("--rows", is_flag=True, help="Print every row behind the verdicts.")
+@click.option("--row", "only", metavar="ID", help="Print this row alone, by its name in the book's verdicts.")
 @click.option("--system", metavar="NAME|FILE", help="Judge on this system instead of the paper's nine.")
 @click.option("--model", metavar="NAME|FILE", default="paper", show_default=True, help="Model.")
 @click.option(
     "--setting", metavar="NAME|FILE", default="default", show_default=True, help="Choices that the paper leaves open."
 )
 @arguments.json_option("Print one JSON array with an object for each row.")
-def claims_command(of, rows, system, model, setting, as_json):
+def claims_command(of, rows, only, system, model, setting, as_json):
     """Judge the paper's claims, or STP's on its own runs; exit code 1 if a verdict is not as expected.
 
-    Prints each figure and claim with its verdict, the weakest number behind it beside the published one, and the
-    assumption that decides. In --rows, "here" is whether a row holds under the setting itself, and the margin is how
+    Prints each figure and claim with its verdict, the weakest number behind it beside the claimed one, and the
+    assumption that turns it. In --rows, "here" is whether a row holds under the setting itself, and the margin is how
     far the number is inside what is claimed.
     """
     from ppbook.claims import VERDICTS, disagreements, judge, judge_stp, load_claims, load_figures, signed
@@ -43,6 +44,11 @@ def claims_command(of, rows, system, model, setting, as_json):
     else:
         judged_on = None if system is None else load_system(system)
         judgements = judge(claims, load_model(model), load_setting(setting), judged_on)
+    if only is not None:
+        ids = [judgement.row.id for judgement in judgements]
+        if only not in ids:
+            raise PPModelError("--row", only, "is not a row of these claims", did_you_mean(only, ids))
+        judgements = [judgements[ids.index(only)]]
     unexpected = disagreements(judgements, margins=usual)
     if as_json:
         say_json([{
@@ -52,7 +58,7 @@ def claims_command(of, rows, system, model, setting, as_json):
             "reason": judgement.reason, "page": row.page,
         } for judgement in judgements for row in [judgement.row]])  # fmt: skip
         return 1 if unexpected else 0
-    say(_rows_table(judgements) if rows else _headlines(claims, judgements, figures))
+    say(_rows_table(judgements) if rows or only else _headlines(claims, judgements, figures))
     if unexpected:
         lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
@@ -71,8 +77,8 @@ def _headlines(claims, judgements, figures):
     for claim in headline_table(claims, judgements, figures=figures).itertuples():
         lines.append(f"{MARKS[claim.verdict]:<2}{claim.verdict:<15}{claim.claim:>7}  {claim.statement}")
         if claim.row:
-            decides = f"; decided by {claim.decides}" if claim.decides else ""
-            numbers = f"published {claim.claimed}, ours {claim.measured}{decides}"
+            decides = f"; {claim.decides}" if claim.decides else ""
+            numbers = f"claimed {claim.claimed}, ours {claim.measured}{decides}"
             lines.append(
                 f"{'':<26}{numbers}; {claim.holding} of {claim.rows} rows hold here, {claim.row} is the weakest"
             )
