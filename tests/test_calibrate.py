@@ -404,6 +404,7 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(tmp_path, capsys, argument
     [
         ({"tp": "3"}, "row a: row = refused"),
         ({"iteration_s": ""}, "have no measurements"),
+        ({"status": "failed", "memory_gb": "37"}, "have no measurements"),
         ({"iteration_s": "fast"}, "rows.csv:2: iteration_s = 'fast': must be a number above 0"),
         ({"iteration_s": "-1"}, "iteration_s = '-1': must be a number above 0"),
         ({"iteration_s": "nan"}, "iteration_s = 'nan': must be a number above 0"),

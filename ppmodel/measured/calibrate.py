@@ -15,7 +15,7 @@ from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by, with_spread
 from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import configuration, is_healthy, read_rows, system_of
+from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
 from ppmodel.measured.under import by_block, start_under
 from ppmodel.specs import Provenance
 
@@ -302,6 +302,10 @@ class MeasuredRows:
                 near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
                 rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", f"write {(*near, 'one of them')[0]}"
                 raise PPModelError("status", shown(status), rule, remedy, where=where)
+        self.rows = [
+            row | dict.fromkeys(MEASURED, "") if status in STATUS[1:] else row  # of a run that did not end
+            for row, status in zip(self.rows, statuses, strict=True)
+        ]
         timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s") and is_healthy(row)]
         limited = {file for file, status in zip(self.files, statuses, strict=True) if status == "oom"}
         sized = [

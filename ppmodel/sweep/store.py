@@ -135,13 +135,17 @@ class Store:
         import pyarrow.parquet
 
         try:
-            record = (pyarrow.parquet.read_schema(self.out).metadata or {})[_RECORD_KEY].decode(errors="replace")
+            about = pyarrow.parquet.read_metadata(self.out)
+            record = (about.metadata or {})[_RECORD_KEY].decode(errors="replace")
         except (OSError, pyarrow.ArrowException, KeyError):
             rule = "exists already, from another program"
             raise SweepError("--out", self.out, rule, "choose another name") from None
         if record != self.record and not force:
             rule = f"exists already, from {_difference(record, self.record)}"
             raise SweepError("--out", self.out, rule, "choose another name, or pass --force to replace it")
+        if about.num_rows != self.bounds[-1] and not force:
+            rule = f"has {about.num_rows} of the sweep's {self.bounds[-1]} rows"
+            raise SweepError("--out", self.out, rule, "choose another name, or pass --force to compute it again")
         if self._begun() == self.record and not force:  # was ended after the last rename
             self.clear()
 

@@ -91,6 +91,12 @@ def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypa
     assert [path.name for path in tmp_path.iterdir() if "parts" in path.name] == []
     assert run(capsys, path, "--out", out, "--force")[0] == 0
     assert set(parquet.read_table(out)["system"].to_pylist()) == {"dgx_a100"}
+    whole = out.read_bytes()
+    parquet.write_table(parquet.read_table(out).slice(5), out)
+    code, _, said = run(capsys, path, "--out", out)
+    assert (code, "has 91 of the sweep's 96 rows" in said) == (2, True)
+    assert run(capsys, path, "--out", out, "--force")[0] == 0
+    assert out.read_bytes() == whole
 
 
 def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
