@@ -481,6 +481,19 @@ def test_every_command_agrees_with_the_calibrated_run(tmp_path, capsys, framewor
     assert pp.compare("1f1b", 4, **given).framework[0] == (framework or "megatron")
 
 
+@pytest.mark.parametrize("start", ["h100", "b200_simumax"])
+@pytest.mark.parametrize("framework", [[], ["--framework", "nemo"]])
+def test_bytes_of_gradients_are_the_files_too(tmp_path, start, framework):
+    """No option says them where the file is used."""
+    pytest.importorskip("scipy")
+    out, measured = str(tmp_path / "mine.yaml"), 60
+    words = f"{RUN_WORDS} gradient_bytes=8 iteration_s={measured}"
+    assert main(["calibrate", "--run", words, "--system", start, *framework, "--out", out]) == 0
+    simulated = pp.simulate("1f1b", 4, model="llama3_70b", system=out, **RUN_KEYS)
+    assert simulated.iteration_s == pytest.approx(measured, rel=1e-9)
+    assert load_system(out).framework.gradient_bytes == 8
+
+
 @pytest.mark.parametrize("name", system_names())
 @pytest.mark.parametrize("ratio", [0.5, 1.7])
 def test_one_run_is_enough_on_every_system(tmp_path, name, ratio):

@@ -47,6 +47,8 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     hidden=5120) and the columns of ROWS.csv, or a YAML file of these keys. What is left out is as simulate has it;
     mfu=0.43, counted as simulate does, stands for iteration_s.
 
+    gradient_bytes, if all rows state the same, becomes the framework's; flushes are for predict alone.
+
     FILE.yaml is a system file like any other. It carries the framework: --framework, or that of the system's file if it
     has one, or that which all rows name, or megatron.
     """

@@ -16,7 +16,7 @@ from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, value_of, w
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by, with_spread
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
-from ppmodel.measured.under import by_block, start_under
+from ppmodel.measured.under import by_block, keeping_stated, start_under
 from ppmodel.specs import Provenance
 
 FOLDS, SEED = 5, 0
@@ -138,7 +138,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
     """
     given = [row for row, *_ in rows_with_files(files, runs)]
     around = system_of(given[0], system, framework).range if given else None
-    system = start_under(system, framework, given)
+    system = keeping_stated(start_under(system, framework, given), given)
     constants, rows, parts, scaled = chosen(system, names), MeasuredRows(files, system, runs), {}, []
     for data, names_of_part, factors in ((rows.time, TIME, SCALED[0]), (rows.memory, MEMORY, SCALED[1])):
         if data is not None and data.name in kinds:

@@ -1,10 +1,11 @@
 """A system under a framework as its file states it: the constants that the framework changes, and what it does."""
 
+import re
 from dataclasses import fields, replace
 
 from ppmodel.errors import PPModelError
 from ppmodel.measured.constants import value_of
-from ppmodel.measured.rows import framework_named
+from ppmodel.measured.rows import GRADIENT, framework_named
 from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
 
 _MERGED = (
@@ -68,6 +69,17 @@ def start_under(system, framework=None, rows=()):
             kind, source = (known.kind, known.source) if known else ("our choice", f"the framework {label}")
             entries[f"framework.{name}"] = Provenance(f"framework.{name}", value, "", kind, source)
     return replace(under, provenance=tuple(by_block(entries.values())))
+
+
+def keeping_stated(system, rows):
+    """The system whose framework keeps gradients as all rows state: what simulates on it has no word for that."""
+    stated = {row.get(GRADIENT, "").strip() for row in rows}
+    if len(stated) != 1 or not re.fullmatch("[1-9][0-9]{0,2}", text := stated.pop()):
+        return system  # also what `rows.run_of` refuses
+    field, framework = f"framework.{GRADIENT}", replace(system.framework, **{GRADIENT: float(text)})
+    entries = [entry for entry in system.provenance if entry.field != field]
+    entries.append(Provenance(field, float(text), "", "stated", "all rows"))
+    return replace(system, framework=framework, provenance=tuple(by_block(entries)))
 
 
 def _changed(system, under):

@@ -50,7 +50,8 @@ class FrameworkSpec(Checked):
         Bytes per parameter; the model's if not given.
     attention_factor, pass_factor : float
         Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
-        sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less.
+        sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less. These
+        and the times of the host need a system with kernel constants: one without them stays a plain roofline.
     data_factor : float
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
     block_host_s, tensor_host_s, piped_tensor_host_s, stage_overhead_s, iteration_overhead_s : float, optional
