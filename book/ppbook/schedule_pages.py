@@ -109,7 +109,9 @@ def write(book):
             note, table = folder / "notes" / f"{entry.name}.md", schedules.small(entry.name)
             sections.append(section(entry.name, note.read_text(encoding="utf-8") if note.is_file() else ""))
             link = MyST(f"[{literal(entry.label)}](#schedule-{entry.name})")
-            rows.append((link, entry.title, f"{_bubble(table):.0%}", f"{_peak(table):.3g}"))
+            size = table.num_ranks, table.num_microbatches
+            where = "" if size == (4, 8) else " (S = {}, B = {})".format(*size)
+            rows.append((link, entry.title, f"{_bubble(table):.0%}{where}", f"{_peak(table):.3g}"))
         _replace(folder / f"{page}.md", SECTIONS, "\n".join(sections))
     overview = list_table(rows, ["schedule", "what it does", "bubble", "peak"], [24, 50, 13, 13])
     _replace(book / "schedules.md", OVERVIEW, overview)
