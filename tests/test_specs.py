@@ -1,6 +1,7 @@
 """Models and systems: read by name, type and unit, refused with the line."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
@@ -286,13 +287,21 @@ def test_callers_give_numbers_that_a_file_could(specification, field, value):
         replace(getattr(whole, block) if block else whole, **{field: value})
 
 
-@pytest.mark.parametrize("written", ["1_0", "１", "0x10", "4,096", "9" * 400, "true", "1e400"])
+@pytest.mark.parametrize("written", ["1_0", "１", "0x10", "4,096", "9" * 400, "true", "1e400", "!!bool fast"])
 def test_numbers_of_files_are_plain_digits(tmp_path, written):
     """What only some readers take for a number is none."""
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD.read_text().replace("{value: 50, unit: GB/s", "{value: " + written + ", unit: GB/s"))
     with refused(SpecificationError, "network_bandwidth.value", where=str(path)):
         load_system(path)
+
+
+def test_a_truth_value_may_have_an_anchor(tmp_path):
+    """As any other value."""
+    path, text = tmp_path / "mine.yaml", (DATA / "models" / "llama3_8b.yaml").read_text()
+    path.write_text(re.sub("value: (true|false)", r"value: &flag \1", text, count=1))
+    assert path.read_text() != text
+    assert load_model(path) == replace(load_model("llama3_8b"), name="mine")
 
 
 @pytest.mark.parametrize("block", ["", "links:\n"])

@@ -145,7 +145,10 @@ def _parsed(text):
 
 
 class _Constructor(RoundTripConstructor):
-    """Numbers are decimal digits, possibly with a point and an exponent; anything else is text, as 1_0 and 010."""
+    """Numbers are decimal digits, possibly with a point and an exponent; anything else is text, as 1_0 and 010.
+
+    So is what is tagged as a number or a truth value and is none.
+    """
 
     def construct_yaml_int(self, node):
         return int(node.value) if re.fullmatch("[-+]?(0|[1-9][0-9]*)", node.value) else self.construct_scalar(node)
@@ -153,8 +156,11 @@ class _Constructor(RoundTripConstructor):
     def construct_yaml_float(self, node):
         return self.construct_scalar(node) if "_" in node.value else super().construct_yaml_float(node)
 
+    def construct_yaml_bool(self, node):
+        return self.bool_values.get(node.value.lower(), node.value)
 
-for _kind in ("int", "float"):
+
+for _kind in ("int", "float", "bool"):
     _Constructor.add_constructor(f"tag:yaml.org,2002:{_kind}", getattr(_Constructor, f"construct_yaml_{_kind}"))
 
 
