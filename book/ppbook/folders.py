@@ -12,7 +12,7 @@ import signal
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from filelock import FileLock, Timeout
 
@@ -126,21 +126,22 @@ def workspace(out):
     try:
         out.mkdir(parents=True, exist_ok=True)
         remove_leftovers(out)
-        temporary = TemporaryDirectory(prefix=_PREFIX, dir=out, ignore_cleanup_errors=True)
+        work = Path(mkdtemp(prefix=_PREFIX, dir=out))
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
         raise ReproduceError("out", out, rule, "choose a writable folder") from None
     ends = signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT  # as Ctrl-C: what is temporary is removed
     handlers = [signal.signal(number, signal.default_int_handler) for number in ends]
     try:
-        with temporary as work, FileLock(Path(work, LOCK)):
-            yield Path(work)
+        with FileLock(work / LOCK):
+            yield work
     except OSError as error:
         if error.filename is not None or isinstance(error, BrokenPipeError):
             raise
         rule = f"cannot be written ({error.strerror or cause(error)})"
         raise ReproduceError("out", out, rule, "free some space, or choose another folder") from None
     finally:
+        _remove(work)
         for number, handler in zip(ends, handlers, strict=True):
             signal.signal(number, handler)
         if is_new:
@@ -158,7 +159,17 @@ def remove_leftovers(out):
     """
     for lock in out.glob(f"{_PREFIX}*/{LOCK}"):
         with suppress(Timeout), FileLock(lock, timeout=0):
-            shutil.rmtree(lock.parent, ignore_errors=True)
+            _remove(lock.parent)
+
+
+def _remove(folder):
+    """Remove a temporary folder, its lock last: what is left when this is ended, or others still write, has one."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)  # a link to a folder is not followed, and goes at the end
+    with suppress(OSError):
+        if not any(path.is_dir() and not path.is_symlink() for path in folder.iterdir()):
+            shutil.rmtree(folder)
 
 
 def publish(new, target, before):

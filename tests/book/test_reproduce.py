@@ -263,6 +263,17 @@ def test_a_run_that_is_ended_removes_its_workspace(tmp_path, how):
     assert signal.getsignal(how) == before
 
 
+def test_what_cannot_be_removed_keeps_its_lock_for_the_next_run(tmp_path, monkeypatch):
+    """A process that still writes when a run is ended."""
+    remove = shutil.rmtree
+    with monkeypatch.context() as patch, workspace(tmp_path) as work:
+        book = work / "book"
+        book.mkdir()
+        patch.setattr(shutil, "rmtree", lambda path, **given: (remove(path, **given), book.mkdir(parents=True)))
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_is_named_with_the_folder(tmp_path):
     """Without the name of a file, which an error of writing does not have; nothing is left."""
     with refused(ReproduceError, "out", "cannot be written"), workspace(tmp_path / "out") as work:
