@@ -49,6 +49,22 @@ def test_the_default_is_stated_and_overridden_by_a_fitted_system():
     assert pp.simulate("1f1b", 4, **RUN, framework="nemo").to_dict()["framework"] == "nemo"
 
 
+def test_a_framework_decides_alike_wherever_the_ranks_are_stated():
+    """In a layout, as an argument, and in a plan's row: nanotron hides gradients of one rank without ZeRO."""
+    given = {"model": "llama3_8b", "system": "h100", "framework": "nanotron"}
+    sizes = {"tp": 4, "dp": 2, "global_batch": 64}
+    times = [
+        pp.simulate("1f1b", layout={"pp": 1} | sizes, **given).iteration_s,
+        pp.simulate("1f1b", 1, **sizes, **given).iteration_s,
+        *pp.plan(
+            "llama3_8b", "h100", 8, 64, framework="nanotron", schedules="1f1b",
+            fix={"pp": 1, "tp": 4, "zero": 0, "microbatch_size": 1, "recompute": "none", "sequence_parallel": False},
+        ).iteration_s,
+    ]  # fmt: skip
+    assert len(times) > 2
+    assert set(times) == {times[0]}
+
+
 def test_a_layout_overrides_its_framework():
     """What a layout says holds; what it leaves open is the framework's."""
     hidden = pp.simulate("1f1b", 4, **RUN, framework="nemo")

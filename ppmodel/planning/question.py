@@ -61,10 +61,10 @@ class Question:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is cached
 
     @cached_property
-    def base(self):
-        """The layout that all candidates start from."""
+    def bases(self):
+        """The layouts that candidates start from: in general, and of one rank without ZeRO (`LayoutSpec.under`)."""
         values = {name: value for name, value in self.fixed.items() if name not in (*SIZES, *WAYS, "chunks")}
-        return LayoutSpec(**values).under(self.system.framework)
+        return [LayoutSpec(**values, zero=zero).under(self.system.framework, 1) for zero in (1, 0)]
 
     @cached_property
     def layout(self):
@@ -72,8 +72,9 @@ class Question:
         return cache(self._layout)
 
     def _layout(self, sizes, **ways):
-        values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
-        return replace(self.base, sequence_parallel=self.fixed.get("sequence_parallel", sizes.tp > 1), **values)
+        values = sizes._asdict() | {"zero": 0} | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
+        base = self.bases[sizes.pp == 1 and not values["zero"]]
+        return replace(base, sequence_parallel=self.fixed.get("sequence_parallel", sizes.tp > 1), **values)
 
     def point(self, case, size, layout):
         """The point of a schedule in a layout, at ranks and microbatches."""

@@ -167,4 +167,4 @@ def _without(point, name):
         semantics = list(point.semantics)
         semantics[_SEMANTICS[name]] = default
         return replace(point, semantics=tuple(semantics))
-    return replace(point, layout=replace(point.layout, **{name: default}).under(point.system.framework))
+    return replace(point, layout=replace(point.layout, **{name: default}).under(point.system.framework, point.size[0]))

@@ -153,7 +153,7 @@ class Grid:
         for system, model, change in product(self.systems, self.models, self.changes):
             model = system.framework.model(model)
             if layout is not None:
-                shared["layout"] = layout.under(system.framework)
+                shared["layout"] = layout.under(system.framework, size[0])
                 model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
             points.append(Point(case, size, semantics, model=model, system=system, change=change, **shared))
         return points

@@ -289,13 +289,15 @@ class LayoutSpec:
         """Microbatches per replica, B, as the global batch implies; None if that is open."""
         return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
 
-    def under(self, framework: FrameworkSpec | None = None) -> LayoutSpec:
+    def under(self, framework: FrameworkSpec | None = None, num_ranks: int | None = None) -> LayoutSpec:
         """Fill in what a framework decides, but for ``overlap_backward``, which also depends on the schedule.
 
         Parameters
         ----------
         framework : FrameworkSpec, optional
             Without one, nothing is hidden, and matrix multiplications are in bf16.
+        num_ranks : int, optional
+            Ranks of the pipeline, if the layout leaves them open.
 
         Returns
         -------
@@ -311,7 +313,7 @@ class LayoutSpec:
 
         framework = framework or FrameworkSpec()
         decided = {name: getattr(framework, name) for name in _OF_FRAMEWORK if getattr(self, name) is None}
-        if "overlap_gradients" in decided and self.pp == 1 and not self.zero:
+        if "overlap_gradients" in decided and (self.pp or num_ranks) == 1 and not self.zero:
             decided["overlap_gradients"] |= framework.overlap_plain_gradients
         return replace(self, **decided) if decided else self
 
