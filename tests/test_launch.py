@@ -121,6 +121,14 @@ def test_layout_strings(schedule, layers, text):
     assert ("--num-virtual-stages-per-pipeline-rank" in written) == (len(blocks) == 8)
 
 
+@pytest.mark.parametrize("launcher", ["megatron", "megatron-bridge", "nemo"])
+def test_one_connection_hides_nothing_that_the_answer_does_not(launcher):
+    """Without sequence parallelism tensor collectives are not overlapped, and the variable would hide others."""
+    point = point_of("1f1b", tp=2, overlap_tensor=True, overlap_backward=False)
+    made = launch(point, load_launcher(launcher))
+    assert not any("CUDA_DEVICE_MAX_CONNECTIONS" in argument for argument in made.arguments)
+
+
 def test_known_commands():
     """What a known layout is in Megatron-LM and torchtitan."""
     point = point_of(
