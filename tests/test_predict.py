@@ -14,7 +14,7 @@ from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
 from ppmodel.measured.stated_run import stated_run
-from ppmodel.specs import DATA, FrameworkSpec, load_system
+from ppmodel.specs import DATA, FrameworkSpec, load_framework, load_system
 
 ROW = {
     "id": "a", "hidden": "4096", "heads": "32", "kv_heads": "8", "layers": "32", "mlp_hidden": "14336",
@@ -44,6 +44,14 @@ def test_a_row_of_a_packaged_model_may_fold_its_experts(tmp_path):
     assert predicted(folded, SYSTEM)["predicted_iteration_s"] > 0
     words = "mixtral_8x7b tp=2 pp=4 dp=4 ep=8 etp=1 global_batch=16 sequence_parallel=true iteration_s=3"
     assert run_of(stated_run(words)[1]).layout.expert_tp == 1
+
+
+def test_a_row_fits_where_the_run_that_it_states_does():
+    """Also where memory is above the capacity by less than predictions are off."""
+    words = "llama3_8b schedule=zb-v pp=4 dp=4 zero=1 recompute=light microbatch_size=2 global_batch=128 iteration_s=9"
+    made = predicted(stated_run(words)[1], load_system("h100"), load_framework("megatron"))
+    assert made["predicted_fit"] == "may not fit"
+    assert made["predicted_fits"] is False
 
 
 def test_rows_keep_their_columns_and_get_predictions(tmp_path, capsys):

@@ -37,8 +37,7 @@ def predict_command(rows_file, system, framework, links, out):
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
     GPU), predicted_fits, predicted_mfu, refused, the reason if a row has no prediction, and predicted_fit: fits, tight,
     may not fit or does not fit, where nine of ten predictions of memory are off by less than the margin between these.
-    predicted_fits is false where that word is 'does not fit'; the column fits of compare is false above the capacity,
-    also where it is 'may not fit'.
+    predicted_fits is false above the capacity, where that word is one of the last two.
 
     Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is refused.
     """

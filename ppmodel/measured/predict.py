@@ -2,7 +2,6 @@
 
 from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
-from ppmodel.measured.margin import FITS
 from ppmodel.measured.rows import read_rows, run_of, system_of
 from ppmodel.points.effect import warn_of_links
 from ppmodel.points.point import Point
@@ -76,7 +75,7 @@ def predictions(run, points):
             seconds += (run.flushes - 1) * numbers["makespan_s"]
         predictions.append({
             "predicted_iteration_s": seconds, "predicted_memory_gb": numbers["peak_memory_bytes"] / GB,
-            "predicted_fits": numbers["fit"] != FITS[-1],
+            "predicted_fits": numbers["fits"],
             "predicted_fit": numbers["fit"], "predicted_mfu": run.flushes * flops / seconds, "refused": None,
         })  # fmt: skip
     return predictions
