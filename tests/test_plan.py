@@ -54,6 +54,14 @@ def same(candidate):
     return candidate[:5], f"{candidate.iteration_s:.9e}"
 
 
+def test_the_order_in_which_schedules_are_named_decides_nothing():
+    """Where one rank has the whole model, all take the same time."""
+    named = ["zb-v", "interleaved-1f1b"]
+    question = {"gpus": 8, "global_batch": 24, "framework": "nemo"}
+    first, second = (pp.plan("llama2_13b", "h100", schedules=names, **question) for names in (named, named[::-1]))
+    assert first.equals(second)
+
+
 @pytest.mark.parametrize(("limit", "devices"), [(None, 8), ("60 GiB", 8), (None, 2)])
 def test_pruned_is_as_good_as_exhaustive(limit, devices):
     """Every simulated candidate within the share of its kind's best is found; with recomputation, none is faster."""

@@ -160,7 +160,12 @@ def _cases(schedules):
         if case.size is not None:
             rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
             raise PPModelError("schedules", case.name, rule, remedy)
-    return cases
+    order = names()  # decides between equal times, however they are named
+
+    def place(case):
+        return order.index(case.name) if case.name in order else len(order), case.name, str(case.options)
+
+    return tuple(sorted(cases, key=place))
 
 
 def _fixed(fix, gpus, batch, model):
