@@ -294,7 +294,7 @@ def run_of(row, framework=None):
     """
     framework, flushes = framework or FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
     stated = {name: text for name in (PRECISION, GRADIENT) if (text := row.get(name, "").strip().lower())}
-    framework = replace(framework, **{name: _value(name, text) for name, text in stated.items()})
+    framework = replace(framework, **{name: stated_value(name, text) for name, text in stated.items()})
     texts, gpus = tuple(row[name].strip() for name in COLUMNS), row.get(GPUS, "").strip()
     named = row.get(MODEL, "") if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
     named = named if isinstance(named, ModelSpec) else named.strip()
@@ -306,13 +306,13 @@ def run_of(row, framework=None):
 @lru_cache(_KEPT)
 def _run(texts, flushes, gpus, framework):
     row = dict(zip(COLUMNS, texts, strict=True))
-    flushes = _value(FLUSHES, flushes)
-    values = {name: _value(name, row[name]) for name in COLUMNS if name != "schedule"}
+    flushes = stated_value(FLUSHES, flushes)
+    values = {name: stated_value(name, row[name]) for name in COLUMNS if name != "schedule"}
     if values["global_batch"] % flushes:
         rule = f"must divide global_batch ({values['global_batch']})"
         raise PPModelError(FLUSHES, flushes, rule, "write 1, or leave it empty")
     values["global_batch"] //= flushes
-    values[GPUS] = _value(GPUS, gpus) if gpus else None
+    values[GPUS] = stated_value(GPUS, gpus) if gpus else None
     case = Case(schedules.get(row["schedule"]).name)  # as in `case_of_data`, with options in other columns
     if "chunks" in case.known_options:
         case = case.with_options({"chunks": str(values["chunks"])})
@@ -331,9 +331,9 @@ def _run_of_model(name, texts, flushes, gpus, etp, framework):
     if not isinstance(name, ModelSpec) and name not in model_names():  # a row is data: it never names a file
         remedy = f"choose one of {', '.join(model_names())}, or leave it empty"
         raise PPModelError(MODEL, repr(shown(name)), "is not a known model", remedy)
-    row, flushes = dict(zip(COLUMNS, texts, strict=True)) | {ETP: etp}, _value(FLUSHES, flushes)
-    stated = {key: _value(key, row[key]) for key in (*_OF_LAYOUT, "sequence", ETP) if row[key]}
-    stated |= {GPUS: _value(GPUS, gpus)} if gpus else {}
+    row, flushes = dict(zip(COLUMNS, texts, strict=True)) | {ETP: etp}, stated_value(FLUSHES, flushes)
+    stated = {key: stated_value(key, row[key]) for key in (*_OF_LAYOUT, "sequence", ETP) if row[key]}
+    stated |= {GPUS: stated_value(GPUS, gpus)} if gpus else {}
     batch = stated.get("global_batch")
     if batch is None or batch % flushes:
         rule = "must be given" if batch is None else f"must be a multiple of flushes ({flushes})"
@@ -347,7 +347,8 @@ def _run_of_model(name, texts, flushes, gpus, etp, framework):
     return MeasuredRun(case, model, layout, layout.microbatches, flushes)
 
 
-def _value(name, text):
+def stated_value(name, text):
+    """The value of a column from its text; raises PPModelError for a text that is none."""
     if texts := _TEXTS.get(name):
         value = text.lower() if texts == _SWITCH else text
         if value in texts:

@@ -1,11 +1,10 @@
 """A system under a framework as its file states it: the constants that the framework changes, and what it does."""
 
-import re
 from dataclasses import fields, replace
 
 from ppmodel.errors import PPModelError
 from ppmodel.measured.constants import value_of
-from ppmodel.measured.rows import GRADIENT, framework_named
+from ppmodel.measured.rows import GRADIENT, framework_named, stated_value
 from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
 
 _MERGED = (
@@ -74,11 +73,13 @@ def start_under(system, framework=None, rows=()):
 def keeping_stated(system, rows):
     """The system whose framework keeps gradients as all rows state: what simulates on it has no word for that."""
     stated = {row.get(GRADIENT, "").strip() for row in rows}
-    if len(stated) != 1 or not re.fullmatch("[1-9][0-9]{0,2}", text := stated.pop()):
-        return system  # also what `rows.run_of` refuses
-    field, framework = f"framework.{GRADIENT}", replace(system.framework, **{GRADIENT: float(text)})
+    try:
+        (value,) = {float(stated_value(GRADIENT, text)) for text in stated}
+    except (PPModelError, ValueError):  # none, several, or what `rows.run_of` refuses
+        return system
+    field, framework = f"framework.{GRADIENT}", replace(system.framework, **{GRADIENT: value})
     entries = [entry for entry in system.provenance if entry.field != field]
-    entries.append(Provenance(field, float(text), "", "stated", "all rows"))
+    entries.append(Provenance(field, value, "", "stated", "all rows"))
     return replace(system, framework=framework, provenance=tuple(by_block(entries)))
 
 

@@ -61,20 +61,14 @@ class Question:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is cached
 
     @cached_property
-    def bases(self):
-        """The layouts that candidates start from: in general, and of one rank without ZeRO (`LayoutSpec.under`)."""
-        values = {name: value for name, value in self.fixed.items() if name not in (*SIZES, *WAYS, "chunks")}
-        return [LayoutSpec(**values, zero=zero).under(self.system.framework, 1) for zero in (1, 0)]
-
-    @cached_property
     def layout(self):
         """A function of sizes and ways that returns the layout of a candidate; each is made once."""
         return cache(self._layout)
 
     def _layout(self, sizes, **ways):
-        values = sizes._asdict() | {"zero": 0} | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
-        base = self.bases[sizes.pp == 1 and not values["zero"]]
-        return replace(base, sequence_parallel=self.fixed.get("sequence_parallel", sizes.tp > 1), **values)
+        fixed = {name: value for name, value in self.fixed.items() if name not in (*SIZES, *WAYS, "chunks")}
+        values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
+        return LayoutSpec(**{"sequence_parallel": sizes.tp > 1} | fixed | values).under(self.system.framework)
 
     def point(self, case, size, layout):
         """The point of a schedule in a layout, at ranks and microbatches."""
