@@ -11,12 +11,11 @@ from ppbook.certainty import SIZE
 from ppbook.joint import FittedRows
 from ppbook.joint import fitted_together as fitted_rows_together
 from ppbook.ranges import unfitted_system
-from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
-from ppmodel.measured.rows import is_healthy, run_of
+from ppmodel.measured.rows import is_healthy
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
@@ -230,37 +229,6 @@ def unfitted_runs(names):
     frame[[*SIZE, "iteration_s"]] = frame[[*SIZE, "iteration_s"]].apply(pd.to_numeric)
     frame["error"] = frame.seconds / frame.iteration_s - 1
     return frame[["id", "runs", "system", *SIZE, "iteration_s", "error", "schedule", "chunks"]]
-
-
-def utilizations(names):
-    """Model FLOPs utilization that runs were measured to reach.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Packaged systems.
-
-    Returns
-    -------
-    DataFrame
-        One row per run with a time in the sources of each system; columns ``id, runs, system, gpus, fp8`` and
-        ``model_flops_utilization``, relative to the system's bf16 peak even where a run multiplies in FP8.
-
-    Examples
-    --------
-    >>> runs = utilizations(["a100_selene"])
-    >>> len(runs), bool(runs.model_flops_utilization.between(0.3, 0.6).all())
-    (6, True)
-    """
-    runs = []
-    for name in names:
-        system = load_system(name)
-        for row in timed_rows(name):
-            run, gpus = run_of(row, system.framework), int(row["gpus"])
-            flops = run.flushes * model_flops(run.model, sequences=run.layout.global_batch)
-            utilization = flops / (gpus * system.peak_compute_flops * float(row["iteration_s"]))
-            runs.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], utilization))
-    return pd.DataFrame(runs, columns=["id", "runs", "system", "gpus", "fp8", "model_flops_utilization"])
 
 
 def others(runs):

@@ -1,7 +1,4 @@
-"""Errors of fitted systems in numbers of their own: by source, of a choice, and of slopes over microbatches."""
-
-import numpy as np
-import pandas as pd
+"""Errors of fitted systems by source, and of choices among layouts."""
 
 _GROUP = ["runs", "hidden", "layers", "gpus", "sequence", "global_batch"]
 _FEWEST = 5
@@ -50,26 +47,3 @@ def chosen_over_best(timed):
     ran = timed[timed.status.eq("measured") & (timed.groupby(_GROUP).id.transform("size") >= _FEWEST)]
     best = ran.loc[ran.groupby(_GROUP).predicted_iteration_s.idxmin()].set_index(_GROUP).iteration_s
     return (best / ran.groupby(_GROUP).iteration_s.min() - 1).rename("behind").reset_index()
-
-
-def slopes(timed):
-    """Seconds of a microbatch, and of the rest of an iteration, by straight lines through the runs of each model.
-
-    Parameters
-    ----------
-    timed : DataFrame
-        As in `chosen_over_best`.
-
-    Returns
-    -------
-    DataFrame
-        One row per source and hidden size: ``runs, hidden, rows, slope_s, predicted_slope_s, fixed_s,
-        predicted_fixed_s``.
-    """
-    counted = timed.assign(count=lambda rows: rows.global_batch / rows.dp / rows.microbatch_size)
-    lines = [
-        (*key, len(rows), *np.polyfit(rows["count"], rows[["iteration_s", "predicted_iteration_s"]], 1).ravel())
-        for key, rows in counted.groupby(["runs", "hidden"])
-    ]
-    names = ["slope_s", "predicted_slope_s", "fixed_s", "predicted_fixed_s"]
-    return pd.DataFrame(lines, columns=["runs", "hidden", "rows", *names])
