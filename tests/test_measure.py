@@ -255,6 +255,15 @@ def test_old_nccl_tests_need_a_name(tmp_path):
         timings.read_nccl_tests(path, "allgather")
 
 
+def test_the_file_of_another_test_is_refused(tmp_path):
+    """What the user names must be what the file says that it tested."""
+    path = tmp_path / "out.txt"
+    path.write_text(NCCL)
+    assert timings.read_nccl_tests(path, "all_gather") == timings.read_nccl_tests(path)
+    with refused(PPModelError, "collective", "all_gather", where="out.txt:2"):
+        timings.read_nccl_tests(path, "all_reduce")
+
+
 def without(text, word):
     return "".join(line for line in text.splitlines(True) if word not in line)
 
@@ -265,10 +274,13 @@ def without(text, word):
         (without(NCCL, " Rank "), "# Rank lines"), (without(NCCL, "Rank  3"), "# Rank lines"), ("", "timings"),
         (without(NCCL, "none"), "timings"), (NCCL.replace("   120.50", "      N/A"), "time"),
         (NCCL.replace("all_gather_perf", "broadcast_perf"), "collective"),
+        (NCCL.replace("145 on   node-a device  1", "145 on   node-b device  2"), "# Rank lines"),
+        (NCCL.replace("26.11      0", "26.11      5"), "#wrong"),
+        (NCCL.replace("26.26      0", "26.26      1"), "#wrong"),
     ],
 )  # fmt: skip
 def test_nccl_tests_that_cannot_be_used(tmp_path, text, field):
-    """Without ranks, with unequal nodes, without timings, or of an operation that training does not have."""
+    """Without ranks or timings, unequal nodes, wrong results, or an operation that training does not have."""
     path = tmp_path / "out.txt"
     path.write_text(text)
     with refused(PPModelError, field, where="out.txt"):
@@ -282,6 +294,8 @@ def test_tables_of_products(tmp_path):
     plain, fp8 = timings.read_gemm_table(path).products
     assert plain == (1000, 1000, 1000, "bf16", pytest.approx(20e-6))
     assert fp8[3:] == ("fp8", pytest.approx(10e-6))
+    path.write_text("m,n,k,latency_us,tflops\n1000,1000,1000,20,99\n")
+    assert timings.read_gemm_table(path).products[0].seconds == pytest.approx(20e-6)
     path.write_text("m,n,k,tflops\n1000,1000,1000,100\n")
     assert timings.read_gemm_table(path).products[0].seconds == pytest.approx(20e-6)
 
@@ -292,6 +306,8 @@ def test_tables_of_products(tmp_path):
         ("m,n,tflops\n1,1,1\n", "columns"), ("m,n,k\n1,1,1\n", "columns"), ("m,n,k,tflops\n", "rows"),
         ("m,n,k,tflops\n1,1,1,\n", "tflops"), ("m,n,k,tflops\n1,1,1,nan\n", "tflops"), ("m,n,k,tflops\n1,0,1,1\n", "n"),
         ("m,n,k,tflops,precision\n1,1,1,1,int4\n", "precision"), ('m,n,k,tflops\n"1,1,1,1\n', "text"),
+        ("m,n,k,latency_us,tflops\n1000,1000,1000,20,200\n", "tflops"),
+        ("m,n,k,time_us,time_ms\n1000,1000,1000,20,20\n", "time_ms"),
     ],
 )  # fmt: skip
 def test_tables_that_cannot_be_used(tmp_path, text, field):
@@ -329,13 +345,14 @@ def traced(on_gpu=True):
         "Collective name": "_allgather_base", "In msg nelems": MIB, "Out msg nelems": 4 * MIB, "Group size": 4,
         "dtype": "BFloat16", "Process Group Ranks": "[0, 1, 8, 9]",
     }  # fmt: skip
-    for duration in (900.0, 300.0) if on_gpu else ():
-        events.append({"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather", "dur": duration, "args": args})
+    uneven = args | {"Process Group Ranks": "[0, 1, 2, 8]"}
+    for duration, of in ((900.0, args), (300.0, args), (200.0, uneven)) if on_gpu else ():
+        events.append({"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather", "dur": duration, "args": of})
     return {"schemaVersion": 1, "traceEvents": events}
 
 
 def test_traces_have_products_and_collectives(tmp_path):
-    """Kernels of one shape by their median, collectives by their shortest, which waits for no other rank."""
+    """Kernels of one shape by their median; collectives of even nodes by their shortest, which waits for no rank."""
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(json.dumps(traced()).encode()))
     found = timings.read_trace(path, devices_per_node=8)

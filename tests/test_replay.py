@@ -153,6 +153,8 @@ def test_what_is_no_value_is_refused_at_the_door(field, more):
         ("rank,seconds\n0,1\n", "columns"),
         ("rank,operation,start_s,end_s\n0,F,1,0\n", "end_s"),
         ("rank,operation,start_s,end_s\n0,F,,1\n", "start_s"),
+        ("rank,operation,time_ms,seconds\n0,F,1,1\n", "seconds"),
+        ("rank,operation,start_s,end_s,seconds\n0,F,0,1,2\n", "seconds"),
     ],
 )
 def test_broken_files_are_refused(tmp_path, text, field):

@@ -7,7 +7,7 @@ import numpy as np
 
 from ppmodel.errors import PPModelError
 from ppmodel.given import listed
-from ppmodel.measured.timings import LARGEST, SECONDS, TRACE_BYTES, read_document, read_number, read_table
+from ppmodel.measured.timings import LARGEST, SECONDS, TRACE_BYTES, read_document, read_number, read_seconds, read_table
 from ppmodel.ops import OpKind
 
 _MOST_RANKS = 4096
@@ -119,11 +119,8 @@ def _span(row, where):
         start, end = _time(row, "start_s", where), _time(row, "end_s", where)
         if not 0 < end - start < LARGEST:
             raise PPModelError("end_s", end, "must be after start_s", "use one clock for a rank", where=where)
-        return end - start, start
-    name = next((name for name in SECONDS if row.get(name) not in (None, "")), None)
-    if name is None:
-        raise PPModelError("seconds", None, "is missing", "give seconds, or start_s and end_s", where=where)
-    return SECONDS[name] * read_number(row, name, where), np.nan
+        return read_seconds(row, where, end_s=end - start), start
+    return read_seconds(row, where), np.nan
 
 
 def _of_trace(path, place):

@@ -3,9 +3,11 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
+from math import isclose
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -32,6 +34,7 @@ _TRACED = {
 _PREFIX = re.compile(r"^(?:\[[\d,]+\](?:<\w+>)?:?|\d+:) ?")
 _RANK = re.compile(r"^#\s+Rank\s+\d+\b.*?\bon\s+(\S+)\s+device\b")
 _STARTS = re.compile(r"^# (?:nThread\b|Collective test starting: (\w+?)_perf\b)")
+_ROUNDED = 0.1  # how far two columns that give the same time may be apart
 SECONDS = {"latency_us": 1e-6, "time_us": 1e-6, "time_ms": 1e-3, "seconds": 1.0}
 
 
@@ -120,7 +123,7 @@ def read_gemm_table(path):
     rows = []
     for row, where in read_table(path, ("m", "n", "k"), (*SECONDS, "tflops")):
         flops = 2 * read_number(row, "m", where) * read_number(row, "n", where) * read_number(row, "k", where)
-        complete = {"precision": row.get("precision") or "bf16", "seconds": _seconds(row, flops, where)}
+        complete = {"precision": row.get("precision") or "bf16", "seconds": read_seconds(row, where, flops)}
         rows.append(_timing(Product, row | complete, where))
     return Timings(Path(path).name, products=rows)
 
@@ -154,7 +157,7 @@ def _attention(row, where):
     batch, heads, size = (read_number(row, name, where) for name in ("batch", "heads", "head_size"))
     pairs = batch * heads * keys**2 * _word(row, "causal", {"true": 0.5, "false": 1.0}, where)
     flops = (10.0 if is_backward else 4.0) * pairs * size
-    return Attention(keys, is_backward, flops / _seconds(row, flops, where))
+    return Attention(keys, is_backward, flops / read_seconds(row, where, flops))
 
 
 def read_nccl_tests(path, op=None):
@@ -166,7 +169,7 @@ def read_nccl_tests(path, op=None):
         Its output, of one or several tests; prefixes of mpirun and srun are skipped. GPUs and nodes are counted in the
         lines that begin with ``#  Rank``, and times are those out of place.
     op : str, optional
-        The collective, a key of `COLLECTIVES`, where no line says ``# Collective test starting``.
+        The collective, a key of `COLLECTIVES`; must be that of each line ``# Collective test starting``.
 
     Returns
     -------
@@ -175,9 +178,9 @@ def read_nccl_tests(path, op=None):
     Raises
     ------
     PPModelError
-        If a line is not understood, or collective, ranks or timings are missing.
+        If a line is not understood, its results were wrong, or collective, ranks or timings are missing.
     """
-    rows, hosts, place, is_timed = [], [], 5, False
+    rows, hosts, columns, is_timed, asked = [], [], ["size", "count", "type", "redop", "root", "time"], False, op
     if op is not None and op not in COLLECTIVES:
         remedy = did_you_mean(op, COLLECTIVES) or "choose one of them"
         _refuse("collective", op, f"must be one of {', '.join(COLLECTIVES)}", remedy, path)
@@ -185,21 +188,28 @@ def read_nccl_tests(path, op=None):
         line, where = _PREFIX.sub("", text).strip(), f"{path}:{number}"
         if started := _STARTS.match(line):
             op, hosts, is_timed = started[1] or op, [] if is_timed else hosts, False  # after timings, another test
+            if asked not in (None, op):
+                _refuse("collective", asked, f"is not what was tested: {op}", f"write {op}=FILE, or FILE alone", where)
         elif rank := _RANK.match(line):
             hosts.append(rank[1])
         elif re.match(r"#\s+size\s+count\s", line):
-            place = [*line.split()[1:], "time"].index("time")
+            columns = line.split()[1:]
         elif re.match(r"[1-9]\d*\s+\d+\s", line):
             is_timed, values = True, line.split()
             if op not in COLLECTIVES:
                 remedy = "name it, as in --collectives all_gather=FILE"
                 _refuse("collective", op, f"must be one of {', '.join(COLLECTIVES)}", remedy, where)
-            if len(hosts) < 2 or len(hosts) % len(set(hosts)):
+            nodes = _num_nodes(hosts)
+            if len(hosts) < 2 or not nodes:
                 rule = "must list two GPUs or more, as many on each node"
                 _refuse("# Rank lines", len(hosts), rule, "keep the whole output of the test", where)
-            row = {"size": values[0], "time": values[place] if place < len(values) else None}
-            size, time_us = (read_number(row, name, where) for name in row)
-            rows.append(Collective(op, len(hosts), len(set(hosts)), size, 1e-6 * time_us))
+            cells = [*zip(columns, values, strict=False)]
+            for name, cell in cells:
+                if name == "#wrong" and cell not in ("0", "N/A"):
+                    _refuse(name, cell, "must be 0", "find out why results were wrong, and test again", where)
+            row = dict(reversed(cells))  # of the two halves, the first: out of place
+            size, time_us = (read_number(row, name, where) for name in ("size", "time"))
+            rows.append(Collective(op, len(hosts), nodes, size, 1e-6 * time_us))
     if not rows:
         _refuse("timings", "none", "must be in the output of nccl-tests", "name a file with its lines of sizes", path)
     return Timings(Path(path).name, collectives=rows)
@@ -252,16 +262,22 @@ def read_trace(path, devices_per_node=1):
     return Timings(Path(path).name, products=_by_shape(products, median), collectives=_by_shape(collectives, min))
 
 
+def _num_nodes(hosts):
+    """The number of nodes among the hosts of ranks; None if some have more ranks than others."""
+    counts = Counter(hosts)
+    return len(counts) if len({*counts.values()}) == 1 else None
+
+
 def _traced_collective(args, seconds, devices_per_node):
-    """The collective of a kernel of NCCL's, if its sizes and all its ranks were recorded."""
+    """The collective of a kernel of NCCL's, if its sizes and all its ranks were recorded, as many on each node."""
     op = _TRACED.get(args.get("Collective name"))
     if op is None or not _SMALLEST < seconds < LARGEST:
         return []
     ranks = [int(rank) for rank in args["Process Group Ranks"].strip("[]").split(",")]
     num_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * _BYTES[args["dtype"]]
-    nodes = len({rank // devices_per_node for rank in ranks})
-    is_even = len(ranks) == args["Group size"] > 1 and len(ranks) % nodes == 0 and 0 < num_bytes < LARGEST
-    return [Collective(op, len(ranks), nodes, float(num_bytes), seconds)] if is_even else []
+    nodes = _num_nodes([rank // devices_per_node for rank in ranks])
+    is_complete = len(ranks) == args["Group size"] > 1 and nodes is not None and 0 < num_bytes < LARGEST
+    return [Collective(op, len(ranks), nodes, float(num_bytes), seconds)] if is_complete else []
 
 
 def _by_shape(rows, pick):
@@ -329,11 +345,20 @@ def read_table(path, needed, times):
     return rows
 
 
-def _seconds(row, flops, where):
-    """The time in a row, under whichever name it has; or what follows from its TFLOP/s."""
-    if name := next((name for name in SECONDS if row.get(name)), None):
-        return SECONDS[name] * read_number(row, name, where)
-    return flops / (1e12 * read_number(row, "tflops", where))
+def read_seconds(row, where, flops=None, **times):
+    """The time in a row, under whichever names it has, from the TFLOP/s of `flops`, or in `times` by their columns."""
+    times |= {name: to_s * read_number(row, name, where) for name, to_s in SECONDS.items() if _is_given(row, name)}
+    if flops and (_is_given(row, "tflops") or not times):
+        times["tflops"] = flops / (1e12 * read_number(row, "tflops", where))
+    (first, seconds), *others = times.items() if times else [("", read_number(row, "seconds", where))]
+    for name, other in others:
+        if not isclose(seconds, other, rel_tol=_ROUNDED):
+            _refuse(name, row[name], f"contradicts {first} = {row[first]}", "leave out the wrong column", where)
+    return seconds
+
+
+def _is_given(row, name):
+    return row.get(name) not in (None, "")
 
 
 def read_number(row, name, where):
