@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import pickle
 import pydoc
 import subprocess
 import sys
@@ -141,6 +142,20 @@ def test_a_run_says_what_it_is():
     assert f"{run.makespan_s:.4g} s" in repr(run)
     assert repr(run.table) == "<Schedule interleaved-1f1b: pp=8, microbatches=16, stages=32, operations=1024>"
     assert repr(pp.build("chimera", 2, 2)).endswith("pp=2, microbatches=2, replicas=2, operations=12>")
+
+
+@pytest.mark.parametrize(("schedule", "given"), [
+    ("1f1b", {"forward": 1, "backward": 2, "comm": 0.1}),
+    ("zb-2p", {"model": "llama3_8b", "system": "dgx_h100_nodes", "tp": 2, "p2p": "overlapped_nic"}),
+    (pp.build("zb-v", 4, 8), {"forward": 1, "backward": 2}),
+])  # fmt: skip
+def test_a_run_can_be_pickled(schedule, given):
+    """It comes back from another process with the same numbers and times."""
+    size = () if isinstance(schedule, pp.Schedule) else (4, 8)
+    run = pp.simulate(schedule, *size, **given)
+    back = pickle.loads(pickle.dumps(run))
+    assert back.to_dict() == run.to_dict()
+    assert back.to_frame().equals(run.to_frame())
 
 
 def test_ratios_are_of_one_idle_time():

@@ -77,6 +77,9 @@ class Run:
         self.table, self.p2p, self.allreduce = timeline.graph.schedule, *point.semantics
         self.model, self.system, self.layout = point.model, point.changed_system, point.complete_layout
 
+    def __reduce__(self):
+        return type(self.point).run, (self.point,)
+
     def __repr__(self) -> str:
         size = f"{self.point.case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}"
         if self.layout is None:
