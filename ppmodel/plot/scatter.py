@@ -7,11 +7,14 @@ from ppmodel.plot import style
 from ppmodel.plot.names import BESIDE, name_ends, name_points
 from ppmodel.plot.palette import style_of
 
+_CROWD = 500
+"""The most points that are drawn at full size."""
+
 
 @style.redrawn
 def plot_scatter(
-    frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
-    log=("x", "y"), percent=False, in_row=1, limits=None,
+    frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, labels=None, log=("x", "y"),
+    percent=False, in_row=1, limits=None,
 ):  # fmt: skip
     """Draw points by two numbers, with names and with the Pareto front as a stepped line.
 
@@ -24,7 +27,7 @@ def plot_scatter(
     title, context : str
         The message of the figure, and what it shows; see `context`.
     group : str, optional
-        Column that distinguishes points, by colour and marker.
+        Column that distinguishes points, by colour and marker. Groups of fewer points lie above larger ones.
     panel : str, optional
         Column that distinguishes the panels.
     name : str, optional
@@ -32,9 +35,6 @@ def plot_scatter(
         points, they go into a column beside the panel.
     front : str, optional
         Boolean column that says which points are on the Pareto front; see `analysis.pareto_front`.
-    styles : dict of str to dict, optional
-        Of each group, matplotlib's ``color`` and ``marker``, and perhaps ``ms``, ``mec``, ``mew`` and ``zorder``; by
-        default, those of `style_of`.
     labels, log, in_row
         As in `plot_lines`.
     limits : dict of str to float, optional
@@ -59,13 +59,13 @@ def plot_scatter(
     panels, limits = style.panels_of(frame, panel), limits or {}
     width = 6.6 / min(in_row, len(panels)) + 0.4
     figure, axes = style.panel_grid(len(panels), in_row, width=width, height=3.2, sharex=True, sharey=percent)
-    styles = styles or {label: look | {"ms": 6} for label, look in style_of(frame.group).items()}
+    size = 6 if len(frame) <= _CROWD else 3.5
+    styles = {label: look | {"ms": size} for label, look in style_of(frame.group).items()}
+    layers = sorted(styles, key=lambda label: -(frame.group == label).sum())
     for axis, (panel_name, rows) in zip(axes.flat, panels.items(), strict=False):
-        for label, look in styles.items():
-            edge = {"edgecolor": look.get("mec", "white"), "linewidth": look.get("mew", 0.5)}
-            points = {"color": look["color"], "marker": look["marker"], "s": look.get("ms", 6) ** 2} | edge
-            part = rows[rows.group == label]
-            sns.scatterplot(part, x=x, y=y, zorder=look.get("zorder", 2), legend=False, ax=axis, **points)
+        for label in layers:
+            look = {name: styles[label][name] for name in ("color", "marker")} | {"s": size**2, "linewidth": size / 12}
+            sns.scatterplot(rows[rows.group == label], x=x, y=y, zorder=2, legend=False, ax=axis, **look)
         if front:
             best = rows[rows[front].astype(bool)]
             line = {"drawstyle": "steps-post", "color": "black", "lw": 1.2, "zorder": 0.95}

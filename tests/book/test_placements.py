@@ -262,7 +262,7 @@ def test_splits_with_even_work_never_lower_the_peak(points):
 @pytest.mark.parametrize("p2p", ["overlapped", "blocking"])
 def test_points_are_single_simulations(model, system, p2p):
     """Time and peak of points from everywhere equal the event queue's and the plain count's."""
-    rates = placements.split_rates(model, system, 4, sequences=16)
+    rates = placements.split_rates(model, system, 4)
     chosen = placements.split_points(rates, 4, 8, placed_parts=8, units=2, p2p=p2p).iloc[::37]
     assert len(chosen) > 20
     for point in chosen.itertuples():

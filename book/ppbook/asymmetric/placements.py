@@ -22,6 +22,9 @@ ELSEWHERE = "placed elsewhere"
 _DIGITS = 9
 """Decimals of a relative time: times that differ by less are one, as rounding is no order."""
 
+_SEQUENCES = 32
+"""Sequences in a microbatch, b, the same for every S."""
+
 
 class Rates(NamedTuple):
     """A system's times for one microbatch, in seconds.
@@ -62,7 +65,7 @@ def every_placement(num_ranks):
     return [mirrored, *(second for second in permutations(range(num_ranks)) if second != mirrored)]
 
 
-def split_rates(model, system, num_ranks, sequences=32):
+def split_rates(model, system, num_ranks):
     """Times of a model on a system as plain numbers; each stage takes its share of them, in fractions of blocks.
 
     The system's nodes are left out: shares and placements are compared with all links alike.
@@ -75,8 +78,6 @@ def split_rates(model, system, num_ranks, sequences=32):
         The system.
     num_ranks : int
         Ranks S, even.
-    sequences : int
-        Sequences in a microbatch, b, fixed so that a minibatch fits every S.
 
     Returns
     -------
@@ -96,7 +97,7 @@ def split_rates(model, system, num_ranks, sequences=32):
     1.88
     """
     schedule = placed_chimera(num_ranks, num_ranks, range(num_ranks)[::-1])
-    costs = model_costs(schedule, replace(model, global_batch=sequences * num_ranks), replace(system, nodes=None))
+    costs = model_costs(schedule, replace(model, global_batch=_SEQUENCES * num_ranks), replace(system, nodes=None))
     forward, backward = costs.compute_s[[OpKind.F, OpKind.B]].sum(axis=1) / num_ranks
     return Rates(float(forward), float(backward), float(costs.occupancy_s[0, 0]), float(costs.latency_s[0, 0]))
 
