@@ -8,7 +8,7 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.measured.operation_times import read_operation_times
-from ppmodel.measured.replay import CAUSES
+from ppmodel.measured.replay import CAUSES, UnmeasuredWarning
 from ppmodel.ops import OpKind
 from tests.refusals import refused
 
@@ -59,6 +59,40 @@ def test_each_cause_is_found_where_it_is_put():
     assert rest == [0, 0]
     assert of(frame, comm=0.1) == [9, 0, 1.6, 0]
     assert of(frame, comm=0.1, p2p="blocking")[3] > 0
+
+
+@pytest.mark.parametrize("schedule", ["dualpipe", "dualpipev", "combined-1f1b", "stp"])
+def test_operations_of_a_cell_share_its_time(schedule):
+    """As long as those outside, so that equal ranks are equal; and operations one after the other keep their own."""
+    given = {"comm": 0.1, "latency": 0.05}
+    run = pp.simulate(schedule, 6, 18, forward=0.7, input_grad=0.8, weight_grad=0.6, **given)
+    ran, again = pp.replay(run.to_frame(), schedule, 6, 18, against=[schedule], **given).itertuples()
+    assert ran.slower_ranks_s == pytest.approx(0, abs=1e-6)
+    assert again.makespan_s == pytest.approx(ran.makespan_s) == run.makespan_s
+    rows, table = run.to_frame(), run.table
+    for cell in np.unique(table.cell[table.overlaps]):
+        first, second = np.flatnonzero(table.cell == cell)
+        middle = rows.start_s[first] + 0.25 * (rows.end_s[first] - rows.start_s[first])
+        rows.loc[first, "end_s"], rows.loc[second, "start_s"] = middle, middle
+    assert pp.replay(rows, schedule, 6, 18, **given).makespan_s[0] == pytest.approx(run.makespan_s)
+
+
+def test_a_clock_may_begin_anywhere():
+    """The last digits of times do not decide which of two messages goes first at a NIC."""
+    how = {"p2p": "overlapped_nic", "comm": 0.1}
+    run = pp.simulate("zb-v", 4, 8, forward=0.7, backward=1.4, **how)
+    frame = run.to_frame()
+    shifted = frame.assign(start_s=frame.start_s + 0.1, end_s=frame.end_s + 0.1)
+    for rows in (frame, shifted):
+        assert pp.replay(rows, "zb-v", 4, 8, **how).makespan_s[0] == pytest.approx(run.makespan_s)
+
+
+def test_a_row_that_is_missing_is_named():
+    """It takes the mean of its kind; a row for all of a kind covers its operations."""
+    frame = pp.simulate("1f1b", 4, 8, forward=1, backward=2).to_frame()
+    with pytest.warns(UnmeasuredWarning, match="2F3 and 1 more"):
+        row = pp.replay(frame[~frame.operation.isin(["2F3", "3B1"])], "1f1b", 4, 8).iloc[0]
+    assert row.makespan_s == pytest.approx(33)
 
 
 def test_means_give_what_alike_operations_give():
@@ -127,12 +161,17 @@ def frame_of(rows):
         ([(0, "F", 1), (0, "B9", 1)], "operation", "is not in 1f1b"),
         ([(0, "1F0", 1), (0, "B", 1)], "rank 0", "has the stages 0"),
         ([(0, "F", 1), (0, "I", 1), (0, "W", 1)], "operation", "is not in 1f1b"),
+        (
+            pp.simulate("1f1b", 2, 2, forward=1, backward=2).to_frame().assign(start_s=0),
+            "rank 0",
+            "before 0F0 has ended",
+        ),
     ],
 )
 def test_rows_that_contradict_a_table_are_refused(rows, field, rule):
     """In one line that names what is wrong."""
     with refused(pp.PPModelError, field, rule):
-        pp.replay(frame_of(rows), "1f1b", 2, 2)
+        pp.replay(frame_of(rows) if isinstance(rows, list) else rows, "1f1b", 2, 2)
 
 
 @pytest.mark.parametrize(("field", "more"), [

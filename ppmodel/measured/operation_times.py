@@ -119,7 +119,8 @@ def _span(row, where):
         start, end = _time(row, "start_s", where), _time(row, "end_s", where)
         if not 0 < end - start < LARGEST:
             raise PPModelError("end_s", end, "must be after start_s", "use one clock for a rank", where=where)
-        return read_seconds(row, where, end_s=end - start), start
+        length_s = float(f"{end - start:.10g}")  # as the clock's digits end: equal operations are equal
+        return read_seconds(row, where, end_s=length_s), start
     return read_seconds(row, where), np.nan
 
 

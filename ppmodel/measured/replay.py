@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from math import isnan
@@ -34,6 +35,19 @@ CAUSES = ("bubble_s", "slower_ranks_s", "transfers_s", "head_of_line_s")
 NAMES = "schedule", "label", "pp", "microbatches", "p2p", "links"
 RESULTS = ("measured_s", "makespan_s", "error", "relative", "idle_s", "idle_ratio", *CAUSES, "refused")
 _F, _B, _I, _W = range(4)
+_TOUCHING = 0.01  # what operations may overlap of the shorter: less is the clock
+
+
+class UnmeasuredWarning(UserWarning):
+    """Operations without a row that was measured, beside others that have one."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        super().__init__(names)
+
+    def __str__(self) -> str:
+        more = f" and {len(self.names) - 1} more" if self.names[1:] else ""
+        return f"operation = {self.names[0]}{more}: has no row and takes the mean of its kind; add it"
 
 
 def replay(
@@ -79,7 +93,7 @@ def replay(
     Raises
     ------
     PPModelError
-        If rows are missing or contradict the table, or an argument is illegal.
+        If a kind of operation has no row, rows contradict each other or the table, or an argument is illegal.
 
     Examples
     --------
@@ -144,29 +158,62 @@ def _by_stage(table, rows):
         zip(table.kind, table.stage, table.microbatch, strict=True)
     )}  # fmt: skip
     homes = [np.unique(table.stage[table.rank == rank]).tolist() for rank in range(table.num_ranks)]
-    in_cell = np.bincount(table.cell)[table.cell]  # operations of a cell start and end together: each has its share
-    (sums, counts), taken = np.zeros((2, 4, table.num_stages)), {}
+    seconds, start_s = np.full((2, table.num_operations), np.nan)
+    of_kinds = np.zeros((2, 4, table.num_stages))  # what rows without a microbatch say: sums and counts
     for row in rows:
         stage = _stage_of(row, homes)
         index = place.get((row.kind, stage, row.microbatch or 0))
         if index is None:
             operation = f"{stage}{row.kind.name}{'' if row.microbatch is None else row.microbatch}"
             raise PPModelError("operation", operation, f"is not in {table.name}", "name what ran", where=row.where)
-        seconds = row.seconds if np.isnan(row.start_s) else row.seconds / in_cell[index]
-        sums[row.kind, stage] += seconds
-        counts[row.kind, stage] += 1
-        if row.microbatch is not None:
-            taken[index] = seconds
-    with np.errstate(invalid="ignore"):
-        means = _completed(sums / counts)
-    factors, usual = np.ones(table.num_operations), means[np.minimum(table.kind, _W), table.stage]
-    for index, seconds in taken.items():
-        factors[index] = seconds / usual[index]
-    computing = table.kind < OpKind.R
-    for index in np.flatnonzero(computing & np.isnan(usual))[:1]:
+        if row.microbatch is None:
+            of_kinds[:, row.kind, stage] += row.seconds, 1
+        else:
+            seconds[index], start_s[index] = row.seconds, row.start_s
+    seconds = _divided(table, seconds, start_s, of_kinds)
+    means, at = _completed(_totals(table, seconds, of_kinds)), (np.minimum(table.kind, _W), table.stage)
+    unmeasured = (table.kind < OpKind.R) & np.isnan(seconds)
+    for index in np.flatnonzero(unmeasured & np.isnan(means[at]))[:1]:
         rule, remedy = "has no measured time", "add its row, or that of its kind's mean"
         raise PPModelError(f"rank {table.rank[index]}", str(table.op(index)), rule, remedy)
-    return means, factors
+    if len(lacking := np.flatnonzero(unmeasured & (of_kinds[1][at] == 0))):
+        warnings.warn(UnmeasuredWarning([str(table.op(index)) for index in lacking]), stacklevel=4)
+    return means, np.where(np.isnan(seconds), 1.0, seconds / means[at])
+
+
+def _totals(table, seconds, of_kinds):
+    """Sums and counts of F, B, I and W of every stage, shape (2, 4, num_stages)."""
+    totals, taken = of_kinds.copy(), np.flatnonzero(~np.isnan(seconds))
+    np.add.at(totals, (slice(None), table.kind[taken], table.stage[taken]), [seconds[taken], np.ones(len(taken))])
+    return totals
+
+
+def _divided(table, seconds, start_s, of_kinds):
+    """Seconds of each operation: of operations that shared the time of their cell, by the means outside such cells.
+
+    Of the stage's own operations, else of all stages'; where there are none, they have equal shares.
+    """
+    cell, ranks = table.cell, table.rank[~table.joined]
+    begun_s, ended_s = np.full((2, len(ranks)), np.nan)
+    np.fmin.at(begun_s, cell, start_s)
+    np.fmax.at(ended_s, cell, start_s + seconds)
+    length_s, order = ended_s - begun_s, np.lexsort((begun_s, ranks))
+    for before, after in pairwise(order.tolist()):
+        least_s = _TOUCHING * min(length_s[before], length_s[after])
+        if ranks[before] == ranks[after] and ended_s[before] - begun_s[after] > least_s:
+            names = [str(table.op(np.flatnonzero(cell == place)[0])) for place in (before, after)]
+            rule, remedy = f"starts before {names[0]} has ended", "give times of one clock and one stream"
+            raise PPModelError(f"rank {ranks[after]}", names[1], rule, remedy)
+    timed = ~np.isnan(start_s)
+    num_timed, busy_s = np.bincount(cell, timed), np.bincount(cell, np.where(timed, seconds, 0))
+    is_shared = (num_timed > 0) & ((num_timed < np.bincount(cell)) | (busy_s > (1 + _TOUCHING) * length_s))
+    shared = is_shared[cell] & timed
+    totals = _totals(table, np.where(shared, np.nan, seconds), of_kinds)
+    means = _completed(totals)
+    means = np.where(np.isnan(means), _completed(totals.sum(axis=2, keepdims=True)), means)
+    weights = means[np.minimum(table.kind, _W), table.stage]
+    weights[np.isnan(np.bincount(cell, np.where(weights > 0, weights, np.nan)))[cell]] = 1.0
+    return np.where(shared, length_s[cell] * weights / np.bincount(cell, weights)[cell], seconds)
 
 
 def _stage_of(row, homes):
@@ -181,8 +228,10 @@ def _stage_of(row, homes):
     return stage
 
 
-def _completed(means):
-    """Fill in what follows: a backward is the sum of its halves, each of which is half of it."""
+def _completed(totals):
+    """Means, and what follows: a backward is the sum of its halves, each of which is half of it."""
+    with np.errstate(invalid="ignore"):
+        means = totals[0] / totals[1]
     means[_B] = np.where(np.isnan(means[_B]), means[_I] + means[_W], means[_B])
     for half, other in ((_I, _W), (_W, _I)):
         rest = np.where(np.isnan(means[other]), means[_B] / 2, means[_B] - means[other])
