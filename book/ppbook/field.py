@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.analysis import advantages, agreement, reversals
+import ppmodel
+from ppmodel.analysis import advantages, agreement, crossings, recommended
 from ppmodel.analysis.orders import order_of_amounts
-from ppmodel.schedules.cases import label
+from ppmodel.ops import OpKind
+from ppmodel.schedules.cases import label, legal_cases
 
 PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
 """The schedules that the paper compares."""
@@ -14,6 +16,11 @@ _ALL, _OFTEN = (1.0, 0.0), (0.5, 0.1)
 """The share of places from which a statement carries over, and the share from which it does in part."""
 
 _POINT = ["system", "pp", "microbatches"]
+_ASKED = {
+    "fastest of all": "fastest",
+    "fastest that fits": "fastest within the base's memory",
+    "least memory": "least memory",
+}
 
 
 def gains_over(grid, bases, short):
@@ -154,24 +161,120 @@ def formula_gaps(grid):
     return gaps.assign(sizes=gaps.sizes // grid.system.nunique())
 
 
-def costly_reversals(grid, clear):
-    """Reversals with what the table promises and what they cost, the costliest first.
+def advice_on(rows, base, short):
+    """Count what to take on each system: the fastest, the fastest within the base's memory, and what holds least.
 
     Parameters
     ----------
-    grid : DataFrame
-        From `levels`, with systems.
-    clear : float
-        As in `agreement`.
+    rows : DataFrame
+        From `levels`, at one size, with systems.
+    base : str
+        Label of what times and memory are compared with.
+    short : float
+        As in `gains_over`.
 
     Returns
     -------
     DataFrame
-        From `reversals`, with ``promised``, how much more time the faster one should take by the tables; ``lost``, how
-        much more the one with the smaller bubble takes; and ``clear``.
+        A row per kind of system, question and schedule that answers it: ``kind, asked, label``, on how many systems it
+        does (``best_on``), ``of`` how many, and the range of time and memory over the base's, minus 1.
     """
-    rows = reversals(grid)
-    promised = (1 - rows.bubble_smaller) / (1 - rows.bubble_faster) - 1
-    lost = rows.makespan_smaller_s / rows.makespan_faster_s - 1
-    rows = rows.assign(promised=promised, lost=lost, clear=rows.by_network & (promised >= clear) & (lost >= clear))
-    return rows.sort_values("lost", ascending=False, kind="stable", ignore_index=True)
+    of_base = rows[rows.label == base].set_index("system")
+    limit = rows.system.map(of_base.peak_memory_bytes) * (1 + 1e-9)
+    systems = rows.assign(memory_capacity_bytes=limit).groupby("system", sort=False)
+    taken = pd.concat(recommended(group) for _, group in systems)
+    taken = taken.assign(asked=taken.choice.map(_ASKED)).dropna(subset="asked")
+    kind = np.where(taken.system.map(systems.comm_over_forward.median()) < short, "short transfers", "longer transfers")
+    taken["kind"] = np.where(taken.asked == "least memory", "any", kind)
+    for name, column in (("time", "makespan_s"), ("memory", "peak_memory_bytes")):
+        taken[name] = taken[column] / taken.system.map(of_base[column]) - 1
+    advice = taken.groupby(["kind", "asked", "label"], sort=False).agg(
+        best_on=("label", "size"), time_low=("time", "min"), time_high=("time", "max"),
+        memory_low=("memory", "min"), memory_high=("memory", "max"),
+    ).reset_index()  # fmt: skip
+    advice.insert(4, "of", advice.groupby(["kind", "asked"]).best_on.transform("sum"))
+    order = {"by": ["kind", "asked", "best_on"], "ascending": [False, True, False]}
+    return advice.sort_values(**order, kind="stable", ignore_index=True)
+
+
+def worth_until(rows, base):
+    """Find how long a transfer may take before a schedule is no longer faster than a base.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        From `levels`, at one size, over ``comm``.
+    base : str
+        Its label.
+
+    Returns
+    -------
+    DataFrame
+        A row per schedule but the base: ``label, bubble, messages``, the most of a rank; ``over_base``, these over the
+        base's; and ``worth_until``, in the unit of ``comm``: infinite if the schedule stays faster, NaN if it never is.
+    """
+    times = rows.pivot(index="comm", columns="label", values="makespan_s")
+    apart = np.log(times.div(times[base], axis=0).drop(columns=base))
+    until = apart.apply(
+        lambda log: np.nan if log.iloc[0] >= -1e-9 else min(crossings(log.index, log), default=np.inf)
+    ).rename("worth_until")
+    worth = rows.groupby("label").agg(bubble=("table_bubble_ratio", "first"), messages=("messages_of_rank", "first"))
+    worth["over_base"] = worth.messages / worth.messages[base]
+    worth = worth.join(until, how="inner").reset_index()
+    return worth.sort_values(["bubble", "over_base", "label"], ignore_index=True)
+
+
+def halves_of_backwards(schedules, sizes, model, system):
+    """Compare idle time with equal halves of a backward and with a model's own, without a network.
+
+    Parameters
+    ----------
+    schedules : list
+        As in `ppmodel.compare`; those that do not split their backwards are left out.
+    sizes : iterable of (int, int)
+        Ranks and microbatches.
+    model, system : str
+        Whose halves.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``label, microbatches``; ``input_grad, weight_grad``, in forwards; and the idle ratios by ``table``,
+        with ``equal`` halves and with the model's ``own``, in the same order.
+    """
+    frames, silent = [], {"p2p": "latency", "forward": 1}
+    for size in sizes:
+        split = {case.label: table for case, table in legal_cases(schedules, *size) if (table.kind == OpKind.I).any()}
+        seconds = ppmodel.simulate("1f1b", *size, model=model, system=system).costs.compute_s.mean(axis=1)
+        input_grad, weight_grad = seconds[[OpKind.I, OpKind.W]] / seconds[OpKind.F]
+        halves = {"input_grad": input_grad, "weight_grad": weight_grad}
+        equal = ppmodel.compare(list(split.values()), input_grad=1, weight_grad=1, **silent).idle_ratio
+        rows = ppmodel.compare(list(split.values()), **halves, **silent).assign(label=list(split), equal=equal)
+        frames.append(rows.rename(columns={"table_bubble_ratio": "table", "idle_ratio": "own"}))
+    columns = ["label", "microbatches", "input_grad", "weight_grad", "table", "equal", "own"]
+    return pd.concat(frames, ignore_index=True)[columns]
+
+
+def convergence(rows, close):
+    """Summarise how far apart schedules are on each system and at each B.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        From `levels`, with systems, at one number of ranks; schedules that are not defined at every B are left out.
+    close : float
+        The share over the fastest that is close.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``system, microbatches, comm_over_forward, schedules, fastest, slowest, spread, within``.
+    """
+    rows = rows[rows.groupby("label").microbatches.transform("nunique") == rows.microbatches.nunique()]
+    return rows.groupby(["system", "microbatches"], sort=False).agg(
+        comm_over_forward=("comm_over_forward", "median"), schedules=("label", "size"),
+        fastest=("makespan_s", lambda times: rows.label[times.idxmin()]),
+        slowest=("makespan_s", lambda times: rows.label[times.idxmax()]),
+        spread=("makespan_s", lambda times: times.max() / times.min() - 1),
+        within=("makespan_s", lambda times: int((order_of_amounts(times, (1 + close) * times.min()) <= 0).sum())),
+    ).reset_index()  # fmt: skip

@@ -8,7 +8,8 @@ from executed import of
 
 from ppbook.claims import load_claims, rows_of
 from ppbook.stp import load_throughputs, run_of
-from ppmodel import points, simulate
+from ppmodel import build, names, points, simulate
+from ppmodel.schedules.cases import legal_cases
 from ppmodel.specs import DATA, load_model
 
 
@@ -172,6 +173,20 @@ def test_pairs(recorded):
     assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
+
+
+@of("pairs")
+def test_fused_pairs(recorded):
+    """Without a layout only cells of a forward and a backward fuse, and unfused they are as their own table."""
+    pairs = recorded("field_overlap.csv").set_index(["label", "system"])
+    both = [*names(), ("stp", {"warm_up": "memory-saving"})]
+    paired = {case.label for case, table in legal_cases(both, 4, 8) if table.overlaps.any()}
+    assert paired == set(pairs.index.get_level_values(0)) >= {"DualPipe", "combined 1F1B"}
+    table, system = build("dualpipe", 4, 8), "slow_cp_fast_nw"
+    spans = [simulate(order, model="paper", system=system).makespan_s for order in (table, table.unfused())]
+    assert pairs["time unfused"]["DualPipe", system] == pytest.approx(spans[1] / spans[0] - 1)
+    assert (pairs["time at 0.5"] < 0).all()
+    assert (pairs["place at 0.5"] <= pairs["place at 1"]).all()
 
 
 @of("nodes")
