@@ -229,6 +229,13 @@ def test_what_may_be_crowded_is_first_only_if_the_rest_is_a_quarter_slower():
     assert fastest.iteration_s < roomy.iteration_s < 1.25 * fastest.iteration_s
 
 
+@pytest.mark.parametrize(("fix", "field"), [({}, "global_batch"), ({"tp": 3}, "tp")])
+def test_no_size_is_blamed_that_nobody_gave(fix, field):
+    """Where GPUs and batch leave no layout, they are named; a size only if it is fixed."""
+    with refused(field=field):
+        all_sizes(asked("bloom_176b", "b200", 6, 32, fix={"pp": 2, "microbatch_size": 1} | fix))
+
+
 def test_a_limit_below_the_weights_is_refused():
     """Before anything is simulated, with what the weights need."""
     with refused(field="memory_limit", rule="weights"):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError
 from ppmodel.planning.available import orders_of
-from ppmodel.planning.question import Question, divisors
+from ppmodel.planning.question import SIZES, Question, divisors
 from ppmodel.schedules.cases import Case, as_case, built
 
 CHUNKS = 2, 3, 4, 5, 6, 8, 10
@@ -87,7 +87,7 @@ def all_sizes(question: Question) -> list[Sizes]:
     Raises
     ------
     PPModelError
-        If there are none, with the reason of the last that was refused.
+        If there are none: of what is given, the first that leaves none.
 
     Notes
     -----
@@ -111,8 +111,9 @@ def all_sizes(question: Question) -> list[Sizes]:
         for size, ep, etp in product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts), etps):
             if batch % (dp * size) == 0 and tp * dp * cp % (etp * ep) == 0:
                 sizes.append(Sizes(pp, tp, cp, ep, etp, dp, size))
-    if not sizes and refused:
-        raise next((refused[name] for name in question.fixed if name in refused), next(iter(refused.values())))
+    for name in () if sizes else (*question.fixed, *refused):
+        if name in refused and (name in question.fixed or name not in SIZES):
+            raise refused[name]
     if not sizes:
         rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, as far as it is not fixed"
         raise PPModelError("global_batch", batch, rule, f"choose a multiple of {gpus}, or fix less")

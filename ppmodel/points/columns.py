@@ -92,7 +92,7 @@ _GROUPS = {
         ("fastest_s", float, "s", "from", "the least of nine of ten measured runs that were predicted to take as long"),
         ("slowest_s", float, "s", "to", "the most of nine of ten measured runs that were predicted to take as long"),
         ("tokens_per_s_per_gpu", float, "1/s", "tokens/s per GPU", "training rate of a GPU"),
-        ("model_flops_utilization", float, "", "MFU", "FLOPs of the model over those of the GPUs' peak"),
+        ("model_flops_utilization", float, "", "MFU", "FLOPs of the model, masked scores too, over the GPUs' peak"),
         ("computing_s", float, "s", "computing", "computing, including recomputation"),
         ("tensor_s", float, "s", "tensor parallel", "collectives of tensor parallelism that nothing hides"),
         ("context_s", float, "s", "context parallel", "collectives of context parallelism that nothing hides"),

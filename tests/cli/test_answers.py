@@ -246,6 +246,15 @@ def test_text_says_what_json_says(capsys):
     assert f"makespan            {33 + 0.5 * 16:.6g} s" in out  # 1F1B's closed form at (4, 8)
 
 
+@pytest.mark.parametrize(("system", "is_above_one"), [("mid_cp_fast_nw", True), ("h100", False)])
+def test_more_than_the_peak_says_why(system, is_above_one, capsys):
+    """By the convention all scores count, also those that the time leaves out."""
+    code, out, _ = run(capsys, f"simulate 1f1b --pp 1 --microbatches 8 --tp 1 --model llama3_8b --system {system}")
+    (line,) = (line for line in out.splitlines() if "MFU" in line)
+    assert code == 0
+    assert is_above_one == ("mask" in line)
+
+
 def test_ranks_that_never_meet_are_shown(capsys):
     """A table that deadlocks under rendezvous alone: one line and the grid; beside others, a row with its reason."""
     line = "--pp 4 --microbatches 8 --forward 1 --backward 2 --comm 0.1 --p2p rendezvous"
