@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -152,20 +153,25 @@ class SweepError(PPModelError):
     """A sweep that cannot start or continue because of its files, its cluster or rows that could not be computed."""
 
 
-def reason(error):
-    """Why a point is refused, as its row says it.
+@contextmanager
+def refusing(*rows):
+    """Go on behind what is refused within the context, and note in rows why.
 
-    Raises
-    ------
-    PPModelError
-        The error itself if it is not about the point: a slow machine must not decide what a row says, and a file that
-        does not end would be waited for at every size.
+    An error that is not about a point ends everything: a slow machine must not decide what a row says, and a file that
+    does not end would be waited for at every size. So does a lack of memory that no row can tell of.
 
     Examples
     --------
-    >>> reason(SizeError("pp", 3, "must be even", "pass 4"))
-    'pp = 3: must be even; pass 4'
+    >>> row = {}
+    >>> with refusing(row):
+    ...     raise SizeError("pp", 3, "must be even", "pass 4")
+    >>> row
+    {'refused': 'pp = 3: must be even; pass 4'}
     """
-    if isinstance(error, StoppedError | SweepError):
-        raise error
-    return str(NO_MEMORY if isinstance(error, MemoryError) else error)
+    try:
+        yield
+    except (PPModelError, MemoryError) as error:
+        if isinstance(error, StoppedError | SweepError) or not (rows or isinstance(error, PPModelError)):
+            raise
+        for row in rows:
+            row["refused"] = str(NO_MEMORY if isinstance(error, MemoryError) else error)

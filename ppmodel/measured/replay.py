@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.costs import OpCosts
-from ppmodel.errors import PPModelError, reason
+from ppmodel.errors import PPModelError, refusing
 from ppmodel.given import is_number, plain
 from ppmodel.measured.operation_times import read_operation_times
 from ppmodel.metrics import operations_s
@@ -120,10 +120,9 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
     results = [(ran, _replayed(ran, stages, ran.table, factors))]
     for case in as_cases(() if against is None else against):
         point = resolve_point(case, ran.table.num_ranks, ran.table.num_microbatches, **given)
-        try:
-            results.append((point, _replayed(point, stages, ran.table)))
-        except PPModelError as error:
-            results.append((point, {"refused": reason(error)}))
+        results.append((point, {}))
+        with refusing(results[-1][1]):
+            results[-1][1].update(_replayed(point, stages, ran.table))
     if transfers["links"] is not None:
         warn_of_links([point for point, numbers in results if "refused" not in numbers])
     records = []

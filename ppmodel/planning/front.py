@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ppmodel.errors import PPModelError, reason
+from ppmodel.errors import refusing
 from ppmodel.planning.search import search
 
 _LESS, _MOST = 0.95, 12
@@ -32,12 +32,10 @@ def front(question, workers=None, scheduler=None):
     fastest, limit = [], question.system.memory_capacity_bytes
     while len(fastest) < _MOST:
         system = replace(question.system, memory_capacity_bytes=limit)
-        try:
+        usual = []
+        with refusing():  # until nothing fits any more
             candidates = search(replace(question, system=system, within=0.0), None, workers, scheduler)
-        except PPModelError as error:  # nothing fits any more
-            reason(error)
-            break
-        usual = [candidate for candidate in candidates if candidate.is_run]
+            usual = [candidate for candidate in candidates if candidate.is_run]
         if not usual:
             break
         fastest.append(min(usual, key=lambda candidate: (candidate.iteration_s, candidate.peak_bytes)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
 from ppmodel.costs.offload import offloads
-from ppmodel.errors import PPModelError, SweepError, reason
+from ppmodel.errors import PPModelError, SweepError, refusing
+from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
@@ -22,6 +23,7 @@ from ppmodel.points.iteration import memory_of, step_graph
 from ppmodel.points.order import open_options
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, makespans
+from ppmodel.specs import ORDERS
 from ppmodel.sweep.runners import run_on_workers, run_with_scheduler
 from ppmodel.sweep.versions import versions
 
@@ -29,9 +31,11 @@ _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
 
 LONGEST = 1.25
-"""How much longer than the fastest, if that is tight, one that is not may take to be looked for.
+"""How much longer than the fastest candidate, if that is tight, one that is not tight may take to be looked for.
 
-Where a run that is short of memory goes on, several times slower, also to be the first answer."""
+Where a framework is crowded above some memory, such a candidate may also be the first answer: a run that is short of
+memory goes on there, several times slower.
+"""
 
 _LONG = 10**7  # operations, for which compiled code is worth loading
 
@@ -137,12 +141,11 @@ def evaluate(question, entries, limits):
     -------
     list of Candidate
     """
-    groups, usual = {}, highest_zero(question.system.framework.packaged)
+    groups = {}
     for entry in entries:
-        for way, point in _fitting(question, entry, limits.most_s(entry.is_run)):
+        for candidate, point in _fitting(question, entry, limits.most_s(entry.is_run)):
             key = entry.case, point.ordered_case.options, point.size, point.layout.overlap_gradients
-            is_run = entry.is_run and (way[0] <= usual or "zero" in question.fixed)
-            groups.setdefault(key, []).append((Candidate(*entry[:2], is_run, *way, np.inf), point))
+            groups.setdefault(key, []).append((candidate, point))
     candidates = []
     for (*_, overlaps), members in groups.items():
         points = [point for _, point in members]
@@ -155,87 +158,85 @@ def evaluate(question, entries, limits):
 
 
 def _fitting(question, entry, most_s):
-    """The ways of an entry that fit and may be fast enough: zero, recompute, layers, order and bytes, with the point.
+    """The candidates of an entry that fit and may be fast enough, still without their times, each with its point.
 
     Each recomputes no more than it must. Of ways that divide the layers alike, the first counts. Where the optimizer's
     state has to be shared to fit, or to leave enough time, all of it on every GPU need not be tried.
     """
-    size = entry.sizes.pp, question.global_batch // (entry.sizes.dp * entry.sizes.microbatch_size)
-    try:
+    table, size = None, (entry.sizes.pp, question.global_batch // (entry.sizes.dp * entry.sizes.microbatch_size))
+    with refusing():  # not defined at this size
         table = built(entry.case, *size)
-    except PPModelError as error:  # not defined at this size
-        reason(error)
+    if table is None:
         return
     cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
+    usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
     for zero, layers in sorted(ways(question, entry.sizes), key=lambda way: -way[0]):
         if zero == 0 and (1, layers) in hopeless:
             continue
         hopeless.add((zero, layers))
-        try:
-            for recompute, layout, of_stages, peak in _recomputed(
-                question, entry, table, least_s, (zero, layers), most_s
-            ):
+        is_run = entry.is_run and (zero <= usual or "zero" in question.fixed)
+        divided = cache(partial(_Divided, question, entry, table, zero, layers))
+        with refusing():  # more stages than layers
+            for recompute in _least_recomputed(question, divided, lambda of_stages: least_s(of_stages) <= most_s):
                 hopeless.discard((zero, layers))
-                cut = zero, recompute, of_stages.layers.tobytes()
-                if cut not in cuts:
-                    for order in orders(question, entry.sizes, zero):
-                        point = question.point(entry.case, size, replace(layout, order=order))
-                        peak = _timed_peak_bytes(point) or peak
-                        if peak <= question.system.memory_capacity_bytes:
-                            yield (zero, recompute, layers, order, peak), point
+                run = divided(recompute)
+                cut = zero, recompute, run.stages.layers.tobytes()
+                for order in orders(question, entry.sizes, zero) if cut not in cuts else ():
+                    point, peak = run.point(order), run.peak_bytes(order)
+                    if peak <= capacity:
+                        yield Candidate(*entry[:2], is_run, zero, recompute, layers, order, peak, np.inf), point
                 cuts.add(cut)
-        except PPModelError:  # more stages than layers
-            continue
 
 
-def _recomputed(question, entry, table, least_s, way, most_s):
-    """The least that has to be recomputed to fit, nothing or scores or the fewest layers, if fast enough.
+class _Divided:
+    """An entry that is sharded, divided among stages and recomputed in one way."""
 
-    Each with its layout, the stages in that, and the bytes of the most loaded GPU.
-    """
-    model, system, (zero, layers) = question.model, question.system, way
+    def __init__(self, question, entry, table, zero, layers, recompute):
+        self.question, self.case, self.table = question, entry.case, table
+        self.layout = question.layout(entry.sizes, zero=zero, layers=layers, recompute=recompute)
+        self.complete = check_layout(self.layout, question.model, question.system, table)
 
-    @cache
-    def divided(recompute):
-        layout = question.layout(entry.sizes, zero=zero, layers=layers, recompute=recompute)
-        complete = check_layout(layout, model, system, table)
-        return layout, complete, stages(table, model, system, layout=complete)
+    @cached_property
+    def stages(self):
+        """The `Stages`."""
+        return stages(self.table, self.question.model, self.question.system, layout=self.complete)
 
-    @cache
-    def peak_bytes(recompute):
-        layout, complete, of_stages = divided(recompute)
-        timed = _timed_peak_bytes(question.point(entry.case, (table.num_ranks, table.num_microbatches), layout))
-        return timed or float(memory(table, model, of_stages, complete, system).total.max())
+    @cached_property
+    def resident_bytes(self):
+        """The bytes of the most loaded GPU, where they depend on no times."""
+        question = self.question
+        return float(memory(self.table, question.model, self.stages, self.complete, question.system).total.max())
+
+    def point(self, order):
+        """The point, in an order of the dimensions over GPUs."""
+        size = self.table.num_ranks, self.table.num_microbatches
+        return self.question.point(self.case, size, replace(self.layout, order=order))
+
+    def peak_bytes(self, order=ORDERS[0]):
+        """The bytes of the most loaded GPU."""
+        is_timed = offloads(self.layout) or open_options(self.case)
+        return float(memory_of(self.point(order)).total.max()) if is_timed else self.resident_bytes
+
+
+def _least_recomputed(question, divided, is_fast):
+    """The least that has to be recomputed to fit, nothing or scores or the fewest layers, if its stages are fast."""
 
     def fits(recompute):
-        return peak_bytes(recompute) <= system.memory_capacity_bytes
+        return divided(recompute).peak_bytes() <= question.system.memory_capacity_bytes
 
-    def is_fast(recompute):
-        return least_s(divided(recompute)[2]) <= most_s
-
-    def priced(recompute):
-        layout, _, of_stages = divided(recompute)
-        return recompute, layout, of_stages, peak_bytes(recompute)
-
-    least, *others = question.tried("recompute", recomputed(model))
-    if not is_fast(least):
+    least, *others = question.tried("recompute", recomputed(question.model))
+    if not is_fast(divided(least).stages):
         return
     if fits(least):
-        yield priced(least)
+        yield least
         return
-    for recompute in filter(is_fast, others):
+    for recompute in (way for way in others if is_fast(divided(way).stages)):
         if recompute in ("light", "selective") and fits(recompute):
-            yield priced(recompute)
+            yield recompute
         if recompute == 1 and fits("full"):
-            fewest = _fewest(fits, int(divided("full")[2].blocks.max()))
-            if is_fast(fewest):
-                yield priced(fewest)
-
-
-def _timed_peak_bytes(point):
-    """The bytes of the most loaded GPU where they depend on times; else None."""
-    is_timed = offloads(point.layout) or open_options(point.case)
-    return float(memory_of(point).total.max()) if is_timed else None
+            fewest = _fewest(fits, int(divided("full").stages.blocks.max()))
+            if is_fast(divided(fewest).stages):
+                yield fewest
 
 
 def _fewest(fits, most):

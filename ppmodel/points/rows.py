@@ -4,7 +4,7 @@ import numpy as np
 
 from ppmodel import metrics
 from ppmodel.costs import comm_over_forward, imbalance
-from ppmodel.errors import PPModelError, reason
+from ppmodel.errors import PPModelError, refusing
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for, prepare_search
 from ppmodel.points.point import once
@@ -38,12 +38,10 @@ def rows_of(points, graph_of=None):
     rows = [point.coordinates | {"ordered_for": None, "refused": None} for point in points]
     groups = {}
     for place, (point, row) in enumerate(zip(points, rows, strict=True)):
-        try:
+        with refusing(row):
             row["ordered_for"] = ordered_for(point)
             key = id(point.case), point.ordered_case.options, *point.size, *point.semantics
             groups.setdefault(key, []).append(place)
-        except (PPModelError, MemoryError) as error:
-            row["refused"] = reason(error)
     for places in groups.values():
         _fill([points[place] for place in places], [rows[place] for place in places], graph_of)
     return rows
@@ -51,25 +49,17 @@ def rows_of(points, graph_of=None):
 
 def _fill(points, rows, graph_of):
     """Complete the rows of points that share a graph."""
-    try:
+    graph = None
+    with refusing(*rows):
         graph = graph_of(points[0]) if graph_of else points[0].graph
-    except (PPModelError, MemoryError) as error:
-        for row in rows:
-            row["refused"] = reason(error)
+    if graph is None:
         return
-    priced, costs = [], []
+    priced, laid_out = [], []
     for point, row in zip(points, rows, strict=True):
         point.__dict__["table"] = graph.schedule
-        try:
-            costs.append(point.costs)
-            priced.append((point, row))
-        except PPModelError as error:
-            row["refused"] = reason(error)
-    laid_out = []
-    for (point, row), numbers in zip(priced, _evaluated(graph, costs), strict=True):
-        if isinstance(numbers, Exception):
-            row["refused"] = reason(numbers)
-            continue
+        with refusing(row):
+            priced.append((point.costs, point, row))
+    for (_, point, row), numbers in _evaluated(graph, priced):
         row.update(table_columns(graph.schedule) | numbers)
         if point.layout is not None:
             laid_out.append((point, row))
@@ -83,14 +73,16 @@ def _fill(points, rows, graph_of):
             row.update(iteration_columns(point, iteration))
 
 
-def _evaluated(graph, costs):
-    """`evaluate`, with an error in place of each result whose times overflow; the others keep theirs."""
+def _evaluated(graph, priced):
+    """Costs, points and rows, with the numbers of each; where the times of one overflow, the others keep theirs."""
+    evaluated = []
     try:
-        return evaluate(graph, costs)
-    except (PPModelError, MemoryError) as error:
-        if len(costs) == 1:
-            return [error]
-        return [numbers for entry in costs for numbers in _evaluated(graph, [entry])]
+        evaluated = list(zip(priced, evaluate(graph, [costs for costs, *_ in priced]), strict=True))
+    except (PPModelError, MemoryError):
+        for entry in priced:
+            with refusing(entry[-1]):
+                evaluated += zip([entry], evaluate(graph, [entry[0]]), strict=True)
+    return evaluated
 
 
 def evaluate(graph, many_costs):
