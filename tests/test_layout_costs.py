@@ -24,9 +24,9 @@ from ppmodel.costs import (
     stages,
 )
 from ppmodel.costs.collectives import collective_line
-from ppmodel.costs.layers import layers_of
+from ppmodel.costs.layers import layer_work, layers_of
 from ppmodel.costs.transfers import pipeline_links
-from ppmodel.costs.work import Work
+from ppmodel.costs.work import FP8_WIDTH, Work
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
@@ -526,6 +526,20 @@ def test_fp8_has_constants_of_its_own_and_spares_the_output_projection():
     output = product._replace(kernel=np.array([Kernel.UNQUANTISED]))
     assert kernels_s(product, system, "fp8") == pytest.approx(1 / 0.3 * 2 * 4)
     assert kernels_s(output, system, "fp8") == kernels_s(product, system)
+
+
+def test_products_keep_what_they_compute_with(llama):
+    """In fp8 a byte and a scale for each input but attention's output, unless the layout says otherwise."""
+    kept = {
+        given: sum(layer_work(llama, 1, LayoutSpec(precision=given[0], kept_precision=given[1])).sizes.activations[1])
+        for given in ((None, None), ("bf16", "fp8"), ("fp8", None), ("fp8", "bf16"), ("fp8", "fp8"))
+    }
+    tokens, attended = llama.sequence, llama.heads * llama.head_size
+    inputs = tokens * llama.element_bytes * (2 * llama.hidden + llama.mlp_hidden)  # attention's, and both of the MLP
+    assert kept["fp8", "bf16"] == kept[None, None]
+    assert kept["fp8", None] == pytest.approx(kept[None, None] - inputs * (1 - FP8_WIDTH / llama.element_bytes))
+    assert kept["fp8", "fp8"] == kept["bf16", "fp8"]
+    assert kept["fp8", "fp8"] < kept["fp8", None] - tokens * attended * (llama.element_bytes - FP8_WIDTH)
 
 
 def test_attention_slows_with_few_keys_and_all_arithmetic_with_the_clock():

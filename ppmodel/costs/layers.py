@@ -181,12 +181,14 @@ def layer_work(model, sequences, layout=None):
     mtp = ("mtp", "loss") if model.mtp_layers else ()
     operations |= {"embedding": embedding_operations(*run), "head": head_operations(*run)}
     operations |= {"mtp": mtp_operations(*run), "loss": head_operations(*run, again=True)} if mtp else {}
-    if layout is not None and layout.kept_precision == "fp8":
-        factor, kernels = FP8_WIDTH / model.element_bytes, (Kernel.PRODUCT, Kernel.ACTIVATION)
+    if layout is not None and (layout.kept_precision or layout.precision) == "fp8":
+        factor, kernels, whole = FP8_WIDTH / model.element_bytes, (Kernel.PRODUCT, Kernel.ACTIVATION), ()
+        if not layout.kept_precision:  # attention's backward needs the projection's input in full
+            kernels, whole = (Kernel.PRODUCT,), ("projection",)
         for part in (*blocks, *mtp[:1]):
             operations[part] = [
                 op._replace(saved_bytes=factor * op.saved_bytes, weight_grad_bytes=factor * op.weight_grad_bytes)
-                if op.kernel in kernels else op
+                if op.kernel in kernels and op.name not in whole else op
                 for op in operations[part]
             ]  # fmt: skip
     layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes)]

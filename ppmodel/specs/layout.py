@@ -67,9 +67,11 @@ class LayoutSpec:
         (DeepSeek-V3: 4). Without it, every copy travels by itself.
     dispatch_precision : {"bf16", "fp8"}
         The precision in which tokens, and gradients of experts' outputs, are sent to experts; bf16 is the model's.
-    kept_precision : {"bf16", "fp8"}
+    kept_precision : {"bf16", "fp8"}, optional
         The precision in which products and activation functions of blocks keep their inputs, and products the
-        gradients of their outputs until weight gradients need them; bf16 is the model's.
+        gradients of their outputs until weight gradients need them; bf16 is the model's. Without it, products keep what
+        they compute with, as in Transformer Engine, but for attention's output, which Megatron-LM keeps as it is, and
+        activation functions keep the model's.
     chunks : int, optional
         Model chunks per rank, if the schedule has this option.
     microbatch_size : int
@@ -161,8 +163,8 @@ class LayoutSpec:
     dispatch_precision: str = declared(
         "bf16", str, "Precision of tokens sent to experts (default bf16).", words=("bf16", "fp8")
     )
-    kept_precision: str = declared(
-        "bf16", str, "Precision of inputs kept for weight gradients (default bf16).", words=("bf16", "fp8")
+    kept_precision: str | None = declared(
+        None, str, "Precision of inputs kept for weight gradients (default: that of GEMMs).", words=("bf16", "fp8")
     )
     causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
     context_exchange: str = declared(
