@@ -195,6 +195,16 @@ def test_data_parallel_collectives_may_have_an_efficiency_of_their_own(system):
     assert collective_s(tensor, layout, own) == collective_s(tensor, layout, system)
 
 
+def test_exchanges_between_nodes_may_have_an_efficiency_of_their_own(system):
+    """Not those within a node, nor other collectives."""
+    own = replace(system, collectives=CollectiveSpec(exchange_efficiency=0.5))
+    far, near = (LayoutSpec(pp=1, dp=gpus, ep=gpus) for gpus in (32, 8))
+    exchange, gather = Collective("all-to-all", "expert", GB), Collective("all-gather", "data", GB)
+    assert collective_s(exchange, far, own) > 1.9 * collective_s(exchange, far, system)
+    assert collective_s(exchange, near, own) == collective_s(exchange, near, system)
+    assert collective_s(gather, far, own) == collective_s(gather, far, system)
+
+
 # ---- kernels -------------------------------------------------------------------------------------
 
 MIXED = Kernels.of([(1e12 * (n + 1), 1e9, n, 512.0, 128.0, 2.0) for n in range(9)])
@@ -328,6 +338,19 @@ def test_the_host_holds_short_blocks_up(llama):
     assert [bound.forward_s, bound.input_grad_s, bound.weight_grad_s] == pytest.approx([20.0] * 3, rel=1e-3)
     hardly = stages(TABLE, llama, replace(system, kernels=replace(kernels, block_host_s=1e-5)), layout=layout)[1]
     assert free.forward_s < hardly.forward_s < 1.001 * free.forward_s
+
+
+def test_the_host_launches_each_kernel_of_experts(llama):
+    """Those that experts and their router add to a dense block's; a dense model has none."""
+    system, layout = load_system("h100"), LayoutSpec(pp=4, tp=4, dp=2, ep=8, etp=1, sequence_parallel=True)
+    bound = replace(system, kernels=replace(system.kernels, block_host_s=0.0, expert_host_s=1.0, host_exponent=40.0))
+    stage = stages(TABLE, load_model("mixtral_8x22b_g8t8"), bound, layout=layout)[1]
+    router, moves, products = 1 + 40, 4, 2 * 8 + 1  # moves: dispatch, two sorts, combine
+    assert stage.forward_s == pytest.approx(14 * (router + moves + products - 3), rel=1e-3)
+    layout = LayoutSpec(pp=4, tp=4, dp=2, layers="even")
+    free = replace(system, kernels=replace(system.kernels, block_host_s=0.0))
+    dense, undelayed = (stages(TABLE, llama, one, layout=layout)[1] for one in (bound, free))
+    assert dense.forward_s == undelayed.forward_s
 
 
 @pytest.mark.parametrize("zero", range(4))

@@ -146,7 +146,7 @@ def test_collectives_give_back_both_links(overlapped):
         {
             "collectives.node_efficiency": 0.7, "collectives.node_latency": 3e-6,
             "collectives.network_efficiency": 0.9, "collectives.network_latency": 9e-6,
-            "collectives.overlapped_phases": overlapped,
+            "collectives.exchange_efficiency": 0.9, "collectives.overlapped_phases": overlapped,
         }, rel=1e-2,
     )  # fmt: skip
 

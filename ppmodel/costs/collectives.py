@@ -192,6 +192,8 @@ def collective_line(kind, group, layout, system, copies=1):
     bandwidth, latency_s = system.network_bandwidth_bytes_per_s / sharing, system.network_latency_s
     if attained:
         efficiency = attained.network_efficiency
+        if kind == "all-to-all":
+            efficiency = attained.exchange_efficiency or efficiency
         if group in DATA_GROUPS:
             efficiency = attained.data_efficiency or efficiency
             if where.per_node == 1:

@@ -22,6 +22,9 @@ from ppmodel.costs.work import (
 
 _CAUSAL_HALF = 0.5
 _DISPATCHED = {"fp8": FP8_WIDTH}
+_ROUTING = 40
+"""Small kernels of a router of Megatron-LM in 2025, by our count: scores, best experts, masks, counts, loss."""
+
 _SINGLE = 4
 """Bytes per number in single precision, in which the loss and the router's probabilities are computed."""
 
@@ -435,7 +438,7 @@ def expert_operations(model, share):
     router = linear("router", model, rows, model.hidden, number)
     return [
         router._replace(parameters=model.hidden * number, kernel=Kernel.UNQUANTISED),  # no bias
-        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores),
+        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores, count=_ROUTING),
         *(mlp_operations(model, share, shared, "shared experts", shares_input=True) if shared else []),
         *(gather("experts", model, share, model.hidden, []) if outside else []),
         BlockOperation("dispatch", copied, summed, NO_WORK),

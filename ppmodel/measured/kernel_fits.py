@@ -239,8 +239,13 @@ def _collective_fit(rows, system, names, overlapped=None):
     if overlapped is not None:
         switch = {"collectives.overlapped_phases": overlapped}
 
+    def with_exchanges(values):  # at the efficiency of all collectives, if the system has one for them
+        other = values.get("collectives.network_efficiency") and system.collectives.exchange_efficiency
+        return values | ({"collectives.exchange_efficiency": values["collectives.network_efficiency"]} if other else {})
+
     def log_time(logs):
-        lines, attained = [], with_values(system, switch | dict(zip(names, np.exp(logs).tolist(), strict=True)))
+        values = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        lines, attained = [], with_values(system, switch | with_exchanges(values))
         for op, gpus, nodes in shapes:
             group = attained
             if system.nodes:
@@ -250,7 +255,7 @@ def _collective_fit(rows, system, names, overlapped=None):
         return np.log(fixed + slope * sizes)
 
     fit = _fitted(log_time, [row[4] for row in rows], dict(zip(names, (0.5, 5e-6), strict=False)))
-    return fit._replace(values=fit.values | switch)
+    return fit._replace(values=with_exchanges(fit.values) | switch)
 
 
 def _message_fit(rows, system, names, inside):

@@ -8,12 +8,12 @@ from ppmodel.measured.rows import GRADIENT, framework_named, stated_value
 from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
 
 _MERGED = (
-    "attention_factor", "pass_factor", "data_factor", "block_host", "tensor_host", "piped_tensor_host",
+    "attention_factor", "pass_factor", "data_factor", "block_host", "tensor_host", "piped_tensor_host", "expert_host",
     "stage_overhead", "iteration_overhead", "host_exponent", "activation_factor", "fastest", "slowest",
 )  # fmt: skip
 """What a system's constants contain, once it runs under a framework."""
 
-_UNITS = dict.fromkeys(("block_host", "tensor_host", "piped_tensor_host", "stage_overhead"), "us")
+_UNITS = dict.fromkeys(("block_host", "tensor_host", "piped_tensor_host", "expert_host", "stage_overhead"), "us")
 _UNITS |= {"iteration_overhead": "ms"}
 
 

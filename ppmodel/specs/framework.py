@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 DEFAULT = "megatron"
 """The framework of a run that names none, unless its system was fitted together with one."""
 
-_HOST = "block_host_s", "tensor_host_s", "piped_tensor_host_s", "stage_overhead_s", "iteration_overhead_s"
+_HOST = (
+    "block_host_s", "tensor_host_s", "piped_tensor_host_s", "expert_host_s", "stage_overhead_s", "iteration_overhead_s"
+)  # fmt: skip
 _PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
 _OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
@@ -54,7 +56,8 @@ class FrameworkSpec(Checked):
         and the times of the host need a system with kernel constants: one without them stays a plain roofline.
     data_factor : float
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
-    block_host_s, tensor_host_s, piped_tensor_host_s, stage_overhead_s, iteration_overhead_s : float, optional
+    block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s : float, optional
+    stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
     host_exponent : float, optional
         As in `KernelSpec`: 1 where every launch waits for its kernel; the system's if not given.
@@ -92,6 +95,7 @@ class FrameworkSpec(Checked):
     block_host_s: entries.Time | None = None
     tensor_host_s: entries.Time | None = None
     piped_tensor_host_s: entries.Time | None = None
+    expert_host_s: entries.Time | None = None
     stage_overhead_s: entries.Time | None = None
     iteration_overhead_s: entries.Time | None = None
     host_exponent: entries.Exponent | None = None

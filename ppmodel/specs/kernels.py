@@ -50,6 +50,8 @@ class KernelSpec(Checked):
         Additional seconds with tensor parallelism.
     piped_tensor_host_s : float
         Additional seconds for each GPU of a tensor group, in a pipeline that needs several nodes.
+    expert_host_s : float
+        Additional seconds for each kernel that experts and their router add to a dense block's.
     softmax_host_s : float
         Additional seconds if softmax and mask are separate kernels: in unfused attention that Megatron-LM's fused
         softmax rejects because the number of heads of all sequences on a GPU is not a multiple of four.
@@ -81,6 +83,7 @@ class KernelSpec(Checked):
     block_host_s: entries.Time = 0.0
     tensor_host_s: entries.Time = 0.0
     piped_tensor_host_s: entries.Time = 0.0
+    expert_host_s: entries.Time = 0.0
     softmax_host_s: entries.Time = 0.0
     host_exponent: entries.Exponent = 4.0
     stage_overhead_s: entries.Time = 0.0
@@ -103,9 +106,9 @@ class CollectiveSpec(Checked):
     ----------
     node_efficiency, network_efficiency : float
         Attainable fraction of the bandwidth within a node, and between nodes.
-    data_efficiency, message_efficiency : float, optional
-        Attainable fraction of the bandwidth between nodes for data-parallel collectives, and for messages between
-        stages; `network_efficiency` if not given. Fitted values may exceed 1 if a framework hides part of the time.
+    data_efficiency, message_efficiency, exchange_efficiency : float, optional
+        Attainable fraction of the bandwidth between nodes for data-parallel collectives, for messages between stages,
+        and for all-to-alls; `network_efficiency` if not given. Fitted values may exceed 1 if a framework hides part.
     spread_data_efficiency : float, optional
         The same for data-parallel groups with one GPU on each node, whose rings cross no links within nodes;
         `data_efficiency` if not given.
@@ -129,6 +132,7 @@ class CollectiveSpec(Checked):
     network_efficiency: entries.Efficiency = 1.0
     data_efficiency: entries.Number | None = None
     message_efficiency: entries.Number | None = None
+    exchange_efficiency: entries.Number | None = None
     spread_data_efficiency: entries.Number | None = None
     data_congestion: entries.Power = 0.0
     data_sharing: entries.Power = 1.0

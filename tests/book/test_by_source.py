@@ -122,12 +122,12 @@ def test_kept_aside_names_files_and_rows_that_exist():
 
 
 def test_anchors_are_within_eight_percent():
-    """All but whole experts of an eighth of the width, and some of MegaScale's runs."""
+    """All but some of MegaScale's runs, and one that exchanges narrow experts' tokens between 128 nodes."""
     table = anchors()
     assert len(table) == 79
     missed = table[table.error.abs() > AIM].run
-    assert missed.str.contains("G8T8, folded|of MegaScale").all()
-    assert len(missed) <= 9
+    assert missed.str.contains("G8T8, not folded, 1,024|of MegaScale").all()
+    assert len(missed) <= 5
     assert set(table[~table.fits].run) <= {"Llama 3 405B, 8,192 H100s"}
     ranged = table.dropna(subset="fastest_s")
     assert ranged.published_s.between(ranged.fastest_s, ranged.slowest_s).mean() > 0.8
