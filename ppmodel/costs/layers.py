@@ -265,10 +265,6 @@ def _beside(operations, index, collective, kernels):
     return next((kernels[other] for other in reversed(products) if other <= index), NOTHING)
 
 
-def _num_kernels(operations):
-    return sum(operation.count for operation in operations if operation.kernel is not None)
-
-
 def _sizes(layers, operations, model, sequences, layout):
     """The bytes, parameters and launches of layers."""
     tp = layout.tp if layout else 1
@@ -276,7 +272,8 @@ def _sizes(layers, operations, model, sequences, layout):
     activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), NUM_PHASES, 5))
     ranks = (layout and layout.pp) or 1
     piped, gpus = tp if tp > 1 and ranks > 1 else 0, ranks * layout.rank_gpus if layout else ranks
-    plain = _num_kernels(block_operations(model, sequences, layout, dense=True)) if model.experts else 0
+    dense = block_operations(model, sequences, layout, dense=True) if model.experts else []
+    plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
         columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
         saved, core, between, counts = columns.values()
@@ -288,7 +285,7 @@ def _sizes(layers, operations, model, sequences, layout):
         of_experts = sum(operation.parameters for operation in operations[part] if operation.experts)
         parameters.append((sum(counts) - of_experts, of_experts))
         if part in _BLOCKS:
-            added = _num_kernels(operations[part]) - plain if model.experts else 0
+            added = sum(operation.count for operation in kernels) - plain if dense else 0
             launches[layer, : NUM_PHASES if recompute == "full" else AGAIN] = 1.0, tp > 1, refused, piped, added
     keeps = np.array([KEEPS[recompute] for _, recompute in layers])
     columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
@@ -396,8 +393,7 @@ def layer_costs(work, system):
     costs = LayerCosts(work, system, lines, kernel_s, exposed_s, seconds)
     if work.layout is not None and work.layout.overlap_backward:
         seconds[:, INPUT_GRAD:, PARTS.index("tensor")] -= hidden_in_backward_s(costs)
-    spec = system.kernels
-    if spec and (spec.block_host_s or spec.expert_host_s):  # for what is left: the host hides nothing twice
+    if system.kernels:  # for what is left: the host hides nothing twice
         _wait_for_host(by_phase, work.sizes, system)
     seconds[:, INPUT_GRAD] += by_phase[:, AGAIN]
     if work.sharing is not None and np.max(work.sharing.zero) > 1:
@@ -417,9 +413,9 @@ def _wait_for_host(seconds, sizes, system):
     """
     spec, room = system.kernels, system.nodes.devices_per_node if system.nodes else 1
     blocks, tensor, softmax, piped, added = np.moveaxis(sizes.launches[sizes.block], -1, 0)
-    host = spec.block_host_s * blocks + (spec.tensor_host_s * tensor + spec.softmax_host_s * softmax)
-    host += spec.expert_host_s * added
-    host += spec.piped_tensor_host_s * piped * (sizes.gpus[sizes.block] > room)[:, None]
+    piped = piped * (sizes.gpus[sizes.block] > room)[:, None]
+    host = spec.block_host_s * blocks + spec.tensor_host_s * tensor + spec.softmax_host_s * softmax
+    host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added
     device, power = seconds[sizes.block].sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)

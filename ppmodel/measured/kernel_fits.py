@@ -238,14 +238,13 @@ def _collective_fit(rows, system, names, overlapped=None):
     which = [shapes.index(row[:3]) for row in rows]
     if overlapped is not None:
         switch = {"collectives.overlapped_phases": overlapped}
-
-    def with_exchanges(values):  # at the efficiency of all collectives, if the system has one for them
-        other = values.get("collectives.network_efficiency") and system.collectives.exchange_efficiency
-        return values | ({"collectives.exchange_efficiency": values["collectives.network_efficiency"]} if other else {})
+    network = "collectives.network_efficiency"
+    has_exchanges = network in names and system.collectives and system.collectives.exchange_efficiency
+    if has_exchanges:  # whose efficiency becomes that of all collectives
+        system = replace(system, collectives=replace(system.collectives, exchange_efficiency=None))
 
     def log_time(logs):
-        values = dict(zip(names, np.exp(logs).tolist(), strict=True))
-        lines, attained = [], with_values(system, switch | with_exchanges(values))
+        lines, attained = [], with_values(system, switch | dict(zip(names, np.exp(logs).tolist(), strict=True)))
         for op, gpus, nodes in shapes:
             group = attained
             if system.nodes:
@@ -255,7 +254,8 @@ def _collective_fit(rows, system, names, overlapped=None):
         return np.log(fixed + slope * sizes)
 
     fit = _fitted(log_time, [row[4] for row in rows], dict(zip(names, (0.5, 5e-6), strict=False)))
-    return fit._replace(values=with_exchanges(fit.values) | switch)
+    exchanges = {"collectives.exchange_efficiency": fit.values[network]} if has_exchanges else {}
+    return fit._replace(values=fit.values | exchanges | switch)
 
 
 def _message_fit(rows, system, names, inside):
