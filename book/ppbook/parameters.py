@@ -155,7 +155,7 @@ def parse(pairs, parameters):
 def _require_name(name, value, parameters):
     if name not in parameters:
         remedy = did_you_mean(name, parameters) or f"it has {', '.join(parameters)}"
-        raise PPModelError(name, shown(value), "is not a parameter of this notebook", remedy)
+        raise PPModelError(name, shown(value), "is not a parameter here", remedy)
 
 
 def check(given, parameters):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from ppmodel.specs.entries import (
     Bandwidth,
+    Checked,
     Efficiency,
     NumberOrZero,
     Provenance,
@@ -21,7 +22,7 @@ from ppmodel.specs.files import DATA
 
 
 @dataclass(frozen=True)
-class SettingSpec:
+class SettingSpec(Checked):
     """What a result depends on besides model and system: choices that the paper does not spell out.
 
     Parameters

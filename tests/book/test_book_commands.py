@@ -9,7 +9,7 @@ from commands import ROOT, run
 
 REFUSED = {
     "run runtim": "notebook = runtim: .*did you mean runtime",
-    "run runtime -p microbatch 8": "microbatch = 8: is not a parameter of this notebook; did you mean microbatches",
+    "run runtime -p microbatch 8": "microbatch = 8: is not a parameter here; did you mean microbatches",
     "run runtime -p microbatches eight": "runtime.ipynb: microbatches = eight: must be",
     "run runtime -p systems [nowhere]": "runtime.ipynb: systems = nowhere: is neither a known name",
     "run which-layout -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0, followed by one of",

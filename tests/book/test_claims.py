@@ -137,13 +137,35 @@ def test_an_assumption_that_decides_is_named(judgements):
     assert table.decides[7] == "holds under none tried"
 
 
+@pytest.mark.parametrize("name", ["hanayo_effective", "reversals_by_network", "fig3_table"])
+def test_the_command_that_turns_a_row_turns_it(name, judgements, monkeypatch, capsys):
+    """Each that `--row` prints judges the row with the other answer, on the setting that it names or changes."""
+    (claim,) = [claim for claim in load_claims() if any(row.id == name for row in claim.rows)]
+    alone = [claim.model_copy(update={"rows": [row for row in claim.rows if row.id == name]})]
+    monkeypatch.setattr(claims, "load_claims", lambda **_: alone)
+    assert main(["claims", "--row", name]) == 0
+    commands = re.findall(r"turned by .*: ppmodel (.*)", capsys.readouterr().out)
+    assert [*claims.commands(judgements[name]).values()] == [f"ppmodel {command}" for command in commands] != []
+    for command in commands:
+        main(command.split())
+        (line,) = re.findall(rf"^{name} +depends +(yes|no)", capsys.readouterr().out, re.MULTILINE)
+        assert line == ("no" if judgements[name].holds_here else "yes")
+
+
+def test_a_changed_value_of_a_setting_is_checked(capsys):
+    """As those of its file are; a name that it does not have is refused with the one that was meant."""
+    for given, rule in ((("waves", "0"), "greater than or equal to 1"), (("memory", "1"), "did you mean memory_")):
+        assert main(["claims", "--row", "fig3_table", "-p", *given]) == 2
+        assert rule in capsys.readouterr().err
+
+
 def test_the_page_of_verdicts_has_every_row(judgements):
     """A line of the table for each figure and claim, and every row unfolds below its claim, in words."""
     table = claims.headline_table(load_claims(), judgements.values(), figures=claims.load_figures())
     page = claims.verdict_page(table, load_claims(), judgements.values())
     assert page.count("<details") == page.count("</details>") == (table["rows"] > 0).sum()
     assert page.count("`ppmodel run ") == (table["rows"] == 0).sum()
-    assert all(f"`ppmodel claims --row {name}`" in page for name in judgements)
+    assert all(re.search(f"`ppmodel claims --row {name}[ `]", page) for name in judgements)
     assert page.count("follows from this row") == sum(len(claim.deciding) for claim in load_claims())
     assert "{numref}`fig-hanayo`" in page
 
@@ -269,11 +291,11 @@ def test_what_reverses_an_answer_is_listed(bench, holds, semantics):
 
 
 def test_other_settings_count_where_they_reverse_an_answer(judgements):
-    """As a whole beside single changes of the setting itself; with one thing changed only if nothing else does."""
+    """As a whole beside single changes of the setting itself; with one thing changed, by name, if nothing else does."""
     assert judgements["levels_agree"].reversed_by() == {}
     assert judgements["table1_gain_low"].reversed_by() == {"setting": ["paper"]}
     assert judgements["fig3_table"].reversed_by() == {"concat": ["overlapping"], "setting": ["paper"]}
-    assert judgements["hanayo_sensitive"].reversed_by() == {"setting": ["paper, one thing changed"]}
+    assert judgements["hanayo_sensitive"].reversed_by() == {"setting": ["paper, memory: 3.4 TB/s, fixed"]}
 
 
 def test_the_setting_does_not_move_a_verdict(judged, judgements):

@@ -93,7 +93,7 @@ def test_texts_become_values(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("ppp", "8", "is not a parameter of this notebook; did you mean pp"),
+        ("ppp", "8", "is not a parameter here; did you mean pp"),
         ("jitters", "[0.1, 6]", "above 0 and at most 5"),
         ("slowdown", "1e7", "above 1 and at most 1000000"),
         ("pp", "eight", "must be a whole number"),

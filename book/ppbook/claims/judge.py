@@ -111,15 +111,15 @@ class Assumption(NamedTuple):
         The value it is changed to, as it is printed.
     setting : SettingSpec
         The setting with that value.
-    changed : bool
-        Whether that setting differs from the one that it is a change of.
+    changes : tuple of (str, object)
+        The fields of the setting that differ from those of the one that it is a change of, with their values.
     """
 
     anchor: str
     axis: str
     value: str
     setting: object
-    changed: bool
+    changes: tuple
 
 
 def assumptions(bench):
@@ -158,10 +158,10 @@ def assumptions(bench):
             variants.append(("memory", text, {"memory_bandwidth_bytes_per_s": speed, "memory_follows": follows}))
     anchors = {name: load_setting(name) for name in ANCHORS} | {bench.setting.name: bench.setting}
     return [
-        Assumption(anchor.name, axis, value, setting, setting != anchor)
+        Assumption(anchor.name, axis, value, replace(anchor, **fields), changes)
         for anchor in anchors.values()
         for axis, value, fields in variants
-        for setting in [replace(anchor, **fields)]
+        for changes in [tuple((name, new) for name, new in fields.items() if new != getattr(anchor, name))]
     ]
 
 
@@ -197,32 +197,39 @@ class Judgement(NamedTuple):
         """Whether the row holds under the setting itself."""
         return self.margin >= 0
 
-    def reversed_by(self):
+    @property
+    def turned(self):
         """The assumptions under which the row's answer is not that of the setting itself.
+
+        Those around the setting itself and the other settings as a whole; where none of these does, single changes of
+        the other settings.
+        """
+        turned = [assumption for assumption, margin in self.outcomes.items() if (margin >= 0) != self.holds_here]
+        return [each for each in turned if each.anchor == self.anchor or not each.changes] or turned
+
+    def reversed_by(self):
+        """What `turned` lists, in words.
 
         Returns
         -------
         dict of str to list of str
-            The values of each axis that do so, around the setting itself. A semantics with which only some ways to run
-            the all-reduce do so has them in parentheses. ``setting`` names the other settings that do so as a whole;
-            if neither they nor a single change of the setting itself do, those of which a single change does.
+            The values of each axis around the setting itself. A semantics with which only some ways to run the
+            all-reduce do so has them in parentheses. ``setting`` names the others, with what is changed of them.
         """
-        turned = [assumption for assumption, margin in self.outcomes.items() if (margin >= 0) != self.holds_here]
-        values, semantics = {}, {}
-        for assumption in turned:
-            if assumption.anchor == self.anchor and assumption.axis == "semantics":
+        values, semantics, settings = {}, {}, {}
+        for assumption in self.turned:
+            if assumption.anchor != self.anchor:
+                changed = f", {assumption.axis}: {assumption.value}" if assumption.changes else ""
+                settings[assumption.anchor + changed] = None
+            elif assumption.axis == "semantics":
                 semantics.setdefault(assumption.setting.p2p, []).append(assumption.setting.allreduce)
-            elif assumption.anchor == self.anchor:
+            else:
                 values.setdefault(assumption.axis, []).append(assumption.value)
         if semantics:
             sums = {
                 p2p: "" if len(names) == len(APART) else f" ({', '.join(names)})" for p2p, names in semantics.items()
             }
             values = {"semantics": [p2p + names for p2p, names in sums.items()]} | values
-        others = [assumption for assumption in turned if assumption.anchor != self.anchor]
-        settings = dict.fromkeys(assumption.anchor for assumption in others if not assumption.changed)
-        if not (values or settings):
-            settings = dict.fromkeys(f"{assumption.anchor}, one thing changed" for assumption in others)
         return values | ({"setting": list(settings)} if settings else {})
 
 

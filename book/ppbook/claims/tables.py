@@ -24,6 +24,8 @@ READ_ON = {
 }  # fmt: skip
 """The page about each of them."""
 
+NONE_TRIED = "holds under none tried"
+
 _STRENGTH = ("no case", "fails", "depends", "holds")
 
 
@@ -124,15 +126,51 @@ def _decides(judgement):
     """The kind of the assumption that reverses a row's answer, and its name; where all transfers do, the all-reduce."""
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
-        return axis, "holds under none tried" if judgement.verdict == "fails" else judgement.reason
+        return axis, NONE_TRIED if judgement.verdict == "fails" else judgement.reason
     name = f"{AXES[axis]}: {values[0]}"
-    if axis == "semantics":
+    if axis == "setting":
+        nearest = _nearest(judgement)[axis]
+        changed = f" with {AXES[nearest.axis]}: {nearest.value}" if nearest.changes else ""
+        name = f"several at once: setting {nearest.anchor}{changed}"
+    elif axis == "semantics":
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
         name = f"all-reduce: {sums.removesuffix(')')}" if by_sums else f"transfers: {transfers}"
-    elif axis == "setting":
-        name = f"several at once: setting {values[0]}"
     return axis, f"{'fails' if judgement.holds_here else 'holds'} under {name}"
+
+
+def _nearest(judgement):
+    """The assumption with the fewest changes on each axis that reverses a row's answer."""
+    nearest = {}
+    for assumption in sorted(judgement.turned, key=lambda assumption: len(assumption.changes)):
+        nearest.setdefault(assumption.axis if assumption.anchor == judgement.anchor else "setting", assumption)
+    return nearest
+
+
+def commands(judgement, setting="default", given=()):
+    """The commands that judge a row again where its answer turns, one for each axis.
+
+    Parameters
+    ----------
+    judgement : Judgement
+    setting : str
+        Name or file of the setting.
+    given : iterable of (str, str)
+        What the judgement has changed of it.
+
+    Returns
+    -------
+    dict of str to str
+        By axis, as `AXES` prints it; empty if nothing turns the answer.
+    """
+    again = {}
+    for axis, assumption in _nearest(judgement).items():
+        anchor, values = (setting, dict(given)) if assumption.anchor == judgement.anchor else (assumption.anchor, {})
+        values |= {name: f"{new:g}" if isinstance(new, float) else str(new).lower() for name, new in assumption.changes}
+        options = f" --setting {anchor}" * (anchor != "default")
+        options += "".join(f" -p {name} {value}" for name, value in values.items())
+        again[AXES[axis]] = f"ppmodel claims --row {judgement.row.id}{options}"
+    return again
 
 
 def outcome_table(claims, judgements):
@@ -173,6 +211,7 @@ def verdict_page(headlines, claims, judgements):
     str
     """
     table = claims_table(claims, judgements).set_index("id")
+    again_of = {judgement.row.id: list(commands(judgement).values()) for judgement in judgements}
     behind = {figure.figure: figure.rows for figure in load_figures()}
     behind |= {claim.number: [row.id for row in claim.rows] for claim in claims}
     deciding = {row.id for claim in claims for row in claim.deciding}
@@ -184,7 +223,10 @@ def verdict_page(headlines, claims, judgements):
         if claim.row:
             again = f"`ppmodel claims --row {claim.row}`"
             page = READ_ON.get(claim.axis, table.page[claim.row])
-            decides = f"{{doc}}`{claim.decides} </{page}>`" if claim.decides else "nothing tried"
+            link = f"{{doc}}`{claim.decides} </{page}>`"
+            if claim.decides == NONE_TRIED:
+                link = f"{{ref}}`{claim.decides} <against-{page.removeprefix('nb/')}>`"
+            decides = link if claim.decides else "nothing tried"
         lines.append(map(MyST, (
             f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
             literal(claim.measured), _marked(claim.verdict), decides, again,
@@ -195,10 +237,11 @@ def verdict_page(headlines, claims, judgements):
             for row in table.loc[behind[claim.claim]].itertuples():
                 numbers = f"Claimed {literal(row.claimed)}, ours {literal(row.measured)}"
                 depends = f"; other answers under {literal(row.depends)}" if row.depends else ""
+                (again, *_) = again_of[row.Index] or [f"ppmodel claims --row {row.Index}"]
                 place = " **The verdict follows from this row.**" if not claim.label and row.Index in deciding else ""
                 rows.append(
                     f"- {_marked(row.verdict)} {literal(row.statement)}. {numbers}{depends}.{place} "
-                    f"`ppmodel claims --row {row.Index}`, {{doc}}`/{row.page}`"
+                    f"`{again}`, {{doc}}`/{row.page}`"
                 )
             rows.append("\n</details>\n")
     header = ("", "claimed", "ours", "verdict", "turned by", "run again")

@@ -1,5 +1,6 @@
 """ppmodel claims: judge the paper's claims, or STP's."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,36 +15,54 @@ from ppmodel.errors import PPModelError, did_you_mean
 @click.option("--of", type=arguments.choice(("paper", "stp")), default="paper", show_default=True, help="Whose claims.")
 @click.option("--rows", is_flag=True, help="Print every row behind the verdicts.")
 @click.option("--row", "only", metavar="ID", help="Print this row alone, by its name in the book's verdicts.")
+@click.option(
+    "-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="Change a value of the setting."
+)
 @click.option("--system", metavar="NAME|FILE", help="Judge on this system instead of the paper's nine.")
 @click.option("--model", metavar="NAME|FILE", default="paper", show_default=True, help="Model.")
 @click.option(
     "--setting", metavar="NAME|FILE", default="default", show_default=True, help="Choices that the paper leaves open."
 )
 @arguments.json_option("Print one JSON array with an object for each row.")
-def claims_command(of, rows, only, system, model, setting, as_json):
+def claims_command(of, rows, only, given, system, model, setting, as_json):
     """Judge the paper's claims, or STP's on its own runs; exit code 1 if a verdict is not as expected.
 
     Prints each figure and claim with its verdict, the weakest number behind it beside the claimed one, and the
     assumption that turns it. In --rows, "here" is whether a row holds under the setting itself, and the margin is how
-    far the number is inside what is claimed.
+    far the number is inside what is claimed; --row adds the commands that judge it where its answer turns.
     """
-    from ppbook.claims import VERDICTS, disagreements, judge, judge_stp, load_claims, load_figures, signed
+    from ppbook.claims import (
+        UNKNOWNS,
+        VERDICTS,
+        commands,
+        disagreements,
+        judge,
+        judge_stp,
+        load_claims,
+        load_figures,
+        signed,
+    )
     from ppbook.files import same_name
+    from ppbook.parameters import Parameter, parse
     from ppbook.setting import load_setting, setting_names
     from ppmodel.specs import load_model, load_system
 
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
-    usual = system is None and (model, setting) == ("paper", "default")
+    usual = system is None and (model, setting, given) == ("paper", "default", ())
     if of == "stp" and not usual:
         rule = "has no effect: STP's claims are judged on its own runs"
-        raise PPModelError("--of", of, rule, "leave out --system, --model and --setting")
+        raise PPModelError("--of", of, rule, "leave out --system, --model, --setting and -p")
     claims, figures = load_claims(about=of), load_figures() if of == "paper" else []
     if of == "stp":
         judgements = judge_stp(claims)
     else:
         judged_on = None if system is None else load_system(system)
-        judgements = judge(claims, load_model(model), load_setting(setting), judged_on)
+        chosen = load_setting(setting)
+        if given:
+            values = {name: Parameter(getattr(chosen, name), "", None, False) for name in UNKNOWNS}
+            chosen = replace(chosen, name=f"{chosen.name}, changed", **parse(given, values))
+        judgements = judge(claims, load_model(model), chosen, judged_on)
     if only is not None:
         ids = [judgement.row.id for judgement in judgements]
         if only not in ids:
@@ -59,6 +78,8 @@ def claims_command(of, rows, only, system, model, setting, as_json):
         } for judgement in judgements for row in [judgement.row]])  # fmt: skip
         return 1 if unexpected else 0
     say(_rows_table(judgements) if rows or only else _headlines(claims, judgements, figures))
+    if only:
+        say("".join(f"\nturned by {axis}: {again}" for axis, again in commands(judgements[0], setting, given).items()))
     if unexpected:
         lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
