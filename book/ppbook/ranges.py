@@ -115,7 +115,7 @@ def ends(by_file):
     weights = np.concatenate([np.full(len(entries), 1 / len(entries)) for entries in by_file.values()])
     order = values.argsort()
     share = (weights[order].cumsum() - weights[order] / 2) / weights.sum()
-    return tuple(round(float(np.interp(level, share, values[order])), 2) for level in NINE_OF_TEN)
+    return tuple(float(np.interp(level, share, values[order])) for level in NINE_OF_TEN)
 
 
 def written(framework):
@@ -141,7 +141,7 @@ def written(framework):
     count = sum(map(len, by_file.values()))
     source = f"nine of ten of {count} measured runs, all files weighing the same: {', '.join(by_file)}"
     for name, value in zip(("fastest", "slowest"), ends(by_file), strict=True):
-        text += f'{name}:\n  {{value: {value}, kind: fitted,\n   source: "{source}"}}\n'
+        text += f'{name}:\n  {{value: {round(value, 2)}, kind: fitted,\n   source: "{source}"}}\n'
     return text
 
 
