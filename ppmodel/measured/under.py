@@ -6,15 +6,9 @@ from ppmodel.errors import PPModelError
 from ppmodel.measured.constants import value_of
 from ppmodel.measured.rows import GRADIENT, framework_named, stated_value
 from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
+from ppmodel.specs.framework import HOST
 
-_MERGED = (
-    "attention_factor", "pass_factor", "data_factor", "block_host", "tensor_host", "piped_tensor_host", "expert_host",
-    "stage_overhead", "iteration_overhead", "host_exponent", "activation_factor", "fastest", "slowest",
-)  # fmt: skip
-"""What a system's constants contain, once it runs under a framework."""
-
-_UNITS = dict.fromkeys(("block_host", "tensor_host", "piped_tensor_host", "expert_host", "stage_overhead"), "us")
-_UNITS |= {"iteration_overhead": "ms"}
+_UNITS = dict.fromkeys((name.removesuffix("_s") for name in HOST), "us") | {"iteration_overhead": "ms"}
 
 
 def start_under(system, framework=None, rows=()):
@@ -51,7 +45,8 @@ def start_under(system, framework=None, rows=()):
     label = framework.profile or "its own"
     kept = {field.name: getattr(framework, field.name) for field in fields(FrameworkSpec)}
     plain = {field.name: field.default for field in fields(FrameworkSpec)}
-    left_out = {*(name for name in kept if name.removesuffix("_s") in _MERGED), "name", "title", "provenance"}
+    merged = {*HOST, "host_exponent", "fastest", "slowest", *(name for name in kept if name.endswith("_factor"))}
+    left_out = merged | {"name", "title", "provenance"}  # the system's constants contain what is merged
     own = FrameworkSpec(**{name: value for name, value in kept.items() if name not in left_out})
     under = replace(framework.system(system), framework=own)
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("framework.")}

@@ -3,7 +3,7 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ppmodel.errors import SpecificationError
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 DEFAULT = "megatron"
 """The framework of a run that names none, unless its system was fitted together with one."""
 
-_HOST = (
-    "block_host_s", "tensor_host_s", "piped_tensor_host_s", "expert_host_s", "stage_overhead_s", "iteration_overhead_s"
-)  # fmt: skip
 _PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
 _OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
@@ -137,7 +134,7 @@ class FrameworkSpec(Checked):
         """
         kernels, memory, links = system.kernels, system.memory, system.collectives
         if kernels is not None:
-            host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in _HOST}
+            host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in HOST}
             host["host_exponent"] = self.host_exponent or kernels.host_exponent
             if self.attention_factor != 1.0:
                 host |= kernels.attention_times(self.attention_factor, system.compute_efficiency)
@@ -155,6 +152,10 @@ class FrameworkSpec(Checked):
             memory = memory or MemorySpec()
             memory = replace(memory, activation_factor=self.activation_factor * memory.activation_factor)
         return replace(system, framework=self, kernels=kernels, memory=memory, collectives=links, errors=None)
+
+
+HOST = tuple(spec.name for spec in fields(FrameworkSpec) if spec.name.endswith("_s"))
+"""The times of the host and of stages and iterations, which take the place of a system's shorter ones."""
 
 
 def load_framework(name: str | os.PathLike[str]) -> FrameworkSpec:
