@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ppmodel.grid import Grid
 
 _LONGEST_VALUE, LONGEST_LINE = 200, 1200
+EXIT_ALL_REFUSED, EXIT_REFUSED, EXIT_INTERRUPTED = 1, 2, 130
+"""Exit codes of the command line: no row has numbers; what was typed is refused; Ctrl-C."""
 
 
 def shown(text, most=_LONGEST_VALUE):

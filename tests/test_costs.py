@@ -221,18 +221,6 @@ def test_stages_hold_every_block_once(name):
         assert np.abs(held - schedule.stage_shares / 4 * blocks).max() < 1
 
 
-def test_a_stage_may_have_its_own_blocks(system):
-    """Blocks given by stage take the place of even shares; they must be the model's."""
-    model, schedule = load_model("paper"), build("1f1b", 4, 8)
-    one = model_costs(schedule, model, system).compute_s[0, 0] / 32
-    assert model_costs(schedule, model, system, [30, 34, 34, 30]).compute_s[0] == pytest.approx(
-        [30 * one, 34 * one, 34 * one, 30 * one]
-    )
-    for blocks in ([32, 32, 32], [32, 32, 32, 31], [0, 64, 32, 32], [32.0] * 4):
-        with refused(CostError, "blocks", "4 whole numbers of at least 1"):
-            model_costs(schedule, model, system, blocks)
-
-
 def test_too_many_stages_are_refused():
     """A stage without a block is refused."""
     with refused(CostError, "blocks", "too few for the 64 stages"):

@@ -366,26 +366,21 @@ def test_frames_of_a_heatmap_lie_above_its_cells():
     assert [text.get_text() for text in axis.texts] == ["0%", "-30%"]
 
 
-def test_timelines_stand_side_by_side_with_one_legend():
+def test_timelines_have_one_legend():
     """The legend has the kinds of operations of all schedules, not of one."""
     runs = {name: pp.simulate(name, 4, 4, forward=1, backward=2, comm=0.1) for name in ("gpipe", "zb-h1")}
-    figure = plot_timelines(runs, "title", "context", unit="F", in_row=2)
-    left, right = figure.axes
-    assert left.get_subplotspec().rowspan == right.get_subplotspec().rowspan
+    figure = plot_timelines(runs, "title", "context", unit="F")
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
     assert {"forward", "backward", "input gradient", "weight gradient", "transfer"} <= set(shown)
 
 
 def test_narrow_boxes_have_no_edges():
-    """The same run has edges over the whole width of a page, and none in a half, where they would cover its colours."""
-    run = pp.simulate("v-half", 4, 8, forward=1, backward=2, comm=1)
-    edges = [
-        {
-            box.get_linewidth()
-            for box in boxes(plot_timelines({"a": run, "b": run}, "title", "context", in_row=in_row).axes[0])
-        }
-        for in_row in (1, 2)
-    ]
+    """Operations of a short run have edges; of a longer one, whose boxes are narrow, none, which would cover them."""
+    edges = []
+    for count in (8, 24):
+        run = pp.simulate("v-half", 4, count, forward=1, backward=2, comm=1)
+        figure = plot_timelines({"v-half": run}, "title", "context")
+        edges.append({box.get_linewidth() for box in boxes(figure.axes[0])})
     assert edges == [{0.5}, {0.0}]
 
 

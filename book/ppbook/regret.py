@@ -15,7 +15,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import COARSE, SCALE, MeasuredRows, calibrated, fitted_values
 from ppmodel.measured.constants import TIME, chosen, with_values
-from ppmodel.measured.fit import Problem, parted_by
+from ppmodel.measured.fit import Problem, parted
 from ppmodel.measured.margin import FITS
 from ppmodel.measured.predict import GB, predicted
 from ppmodel.measured.rows import system_of
@@ -232,7 +232,7 @@ def of_other_models(layouts, files, start, system):
     data, values = MeasuredRows(files, start).time, fitted_values(system, TIME)
     labels = [tuple(row[name] for name in CELL[:2]) for row in data.rows]
     problem = Problem(chosen(start, list(values)), data.residuals, SCALE, 0.5)
-    _, refits = data.of_unseen(problem, values, parted_by(labels), COARSE)
+    _, refits = data.of_unseen(problem, values, parted(labels), COARSE)
     seconds, fitting = pd.Series(np.nan, layouts.index), layouts[layouts.fit.isin(FITTING)]
     for (hidden, blocks), refit in zip(dict.fromkeys(labels), refits, strict=True):
         group = fitting[(fitting.hidden == int(hidden)) & (fitting.layers == int(blocks))]

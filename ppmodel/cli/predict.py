@@ -7,8 +7,7 @@ import click
 from ppmodel.cli.arguments import Output, links
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
-
-EXIT_ALL_REFUSED = 1
+from ppmodel.errors import EXIT_ALL_REFUSED
 
 
 @command("predict")

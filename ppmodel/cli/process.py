@@ -12,11 +12,9 @@ import click
 from ppmodel import __version__
 from ppmodel.cli.commands import Group
 from ppmodel.cli.text import plain, say
-from ppmodel.errors import LONGEST_LINE, NO_MEMORY, PPModelError, shown
+from ppmodel.errors import EXIT_INTERRUPTED, EXIT_REFUSED, LONGEST_LINE, NO_MEMORY, PPModelError, shown
 from ppmodel.schedules.own_files import end_processes
 
-EXIT_REFUSED = 2
-EXIT_INTERRUPTED = 130
 _END_S = 20
 
 

@@ -5,8 +5,7 @@ import click
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
-
-EXIT_INTERRUPTED = 130
+from ppmodel.errors import EXIT_ALL_REFUSED, EXIT_INTERRUPTED
 
 
 @command("sweep")
@@ -57,4 +56,4 @@ def sweep_command(specification, out, workers, scheduler, files, seconds, links,
     if example:
         text += f", {'all' if alike == refused else alike} like this: {example}" if refused > 1 else f": {example}"
     say(text)
-    return 1 if refused == summary.rows else 0
+    return EXIT_ALL_REFUSED if refused == summary.rows else 0

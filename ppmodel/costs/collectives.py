@@ -100,7 +100,7 @@ def group_of(group, layout, system):
         "expert-data": (layout.expert_replicas, layout.expert_tp * layout.ep),
     }[group]
     room, gpus, copies = system.nodes.devices_per_node if system.nodes else 1, (layout.pp or 1) * layout.rank_gpus, 1
-    if group in DATA_GROUPS and layout.rank_stride < layout.rank_gpus:
+    if group in DATA_GROUPS and layout.replicas_apart:
         size, gpus, copies = size // layout.dp, layout.replica_gpus, layout.dp
     return _placed(size, stride, room, gpus, copies)
 
@@ -187,7 +187,7 @@ def collective_line(kind, group, layout, system, copies=1):
     where, attained, node = group_of(group, layout, system), system.collectives, system.nodes
     sharing = 1
     if node and node.shared_nic:
-        together = layout.rank_gpus if layout.rank_stride == layout.rank_gpus else layout.replica_gpus * layout.dp
+        together = layout.replica_gpus * layout.dp if layout.replicas_apart else layout.rank_gpus
         sharing = min(node.devices_per_node, together)
     bandwidth, latency_s = system.network_bandwidth_bytes_per_s / sharing, system.network_latency_s
     if attained:

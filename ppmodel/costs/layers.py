@@ -12,19 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.costs import transformer
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.data_parallel import Sharing, collectives_of, gathered_bytes, microbatch_data_s, sharing_of
 from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
-from ppmodel.costs.transformer import (
-    block_operations,
-    embedding_operations,
-    head_operations,
-    logits_bytes,
-    mtp_operations,
-)
 from ppmodel.costs.work import (
     AGAIN,
     FP8_WIDTH,
@@ -177,10 +171,11 @@ def layer_work(model, sequences, layout=None):
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
     dense_blocks = model.dense_blocks if model.experts else 0
     blocks = ["dense", "block"] if dense_blocks else ["block"]
-    operations = {part: block_operations(*run, dense=part == "dense") for part in blocks}
+    operations = {part: transformer.block_operations(*run, dense=part == "dense") for part in blocks}
     mtp = ("mtp", "loss") if model.mtp_layers else ()
-    operations |= {"embedding": embedding_operations(*run), "head": head_operations(*run)}
-    operations |= {"mtp": mtp_operations(*run), "loss": head_operations(*run, again=True)} if mtp else {}
+    operations |= {"embedding": transformer.embedding_operations(*run), "head": transformer.head_operations(*run)}
+    if mtp:
+        operations |= {"mtp": transformer.mtp_operations(*run), "loss": transformer.head_operations(*run, again=True)}
     if layout is not None and (layout.kept_precision or layout.precision) == "fp8":
         factor, kernels, whole = FP8_WIDTH / model.element_bytes, (Kernel.PRODUCT, Kernel.ACTIVATION), ()
         if not layout.kept_precision:  # attention's backward needs the projection's input in full
@@ -272,7 +267,7 @@ def _sizes(layers, operations, model, sequences, layout):
     activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), NUM_PHASES, 5))
     ranks = (layout and layout.pp) or 1
     piped, gpus = tp if tp > 1 and ranks > 1 else 0, ranks * layout.rank_gpus if layout else ranks
-    dense = block_operations(model, sequences, layout, dense=True) if model.experts else []
+    dense = transformer.block_operations(model, sequences, layout, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
         columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
@@ -281,7 +276,8 @@ def _sizes(layers, operations, model, sequences, layout):
         light = sum(user.saved_bytes for maker, user in pairwise(kernels) if maker.light)  # inputs computed by these
         activations.append((sum(saved) - light, sum(core), saved[0] if saved else 0.0, light))
         in_loss = sum(operation.saved_bytes for operation in operations[part] if operation.kernel == Kernel.LOSS)
-        backward.append((sum(between), logits_bytes(model, sequences, layout) if part == "head" else 0.0, in_loss))
+        logits = transformer.logits_bytes(model, sequences, layout) if part == "head" else 0.0
+        backward.append((sum(between), logits, in_loss))
         of_experts = sum(operation.parameters for operation in operations[part] if operation.experts)
         parameters.append((sum(counts) - of_experts, of_experts))
         if part in _BLOCKS:

@@ -12,7 +12,7 @@ from ppmodel.costs.transfers import pipeline_links, ring_s, transfer_costs
 from ppmodel.ops import OpKind
 
 
-def model_costs(schedule, model, system, blocks=None, layout=None):
+def model_costs(schedule, model, system, layout=None):
     """Compute the costs of a model on a system.
 
     Parameters
@@ -23,8 +23,6 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
         The first stage also has the embedding, and the last the loss head.
     system : SystemSpec
         One rank and its network link; if it has nodes, two ranks of one node use the link within it.
-    blocks : sequence of int, optional
-        See `stage_blocks`.
     layout : LayoutSpec, optional
         Complete, from `check_layout`, which nothing here repeats; see `stages`.
 
@@ -52,7 +50,7 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     (True, np.int64(16))
     """
     system = system.timed
-    of_stages = stages(schedule, model, system, blocks, layout)
+    of_stages = stages(schedule, model, system, layout)
     links = pipeline_links(schedule, model, system, layout)
     halves_s = of_stages.forward_s, of_stages.input_grad_s, of_stages.weight_grad_s
     compute = compute_seconds(halves_s, (of_stages.reduction_s, of_stages.gather_s, of_stages.optimizer_s))

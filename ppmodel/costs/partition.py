@@ -121,7 +121,7 @@ def _rules(layout, model):
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
     uneven = layout.expert_imbalance
     yield "expert_imbalance", uneven, uneven <= ep, f"must be at most ep ({ep})", "choose a smaller one"
-    same = layout.rank_stride == layout.rank_gpus or layout.ep * layout.expert_tp == tp * cp or not experts
+    same = not layout.replicas_apart or layout.ep * layout.expert_tp == tp * cp or not experts
     rule = f"needs ep x etp = tp x cp ({tp} x {cp}), as Megatron-LM does"
     yield "order", layout.order, same, rule, "choose tp-cp-ep-dp-pp, or another ep"
     if experts:
@@ -132,7 +132,7 @@ def _rules(layout, model):
         yield "etp", etp, tp in (1, etp) or layout.sequence_parallel, rule, "set sequence_parallel, or leave it out"
 
 
-def stage_blocks(schedule, model, blocks=None):
+def stage_blocks(schedule, model):
     """Compute the number of blocks in each stage: its share, in whole blocks, in order.
 
     Stage boundaries are the cumulative shares rounded to whole blocks (half up).
@@ -143,8 +143,6 @@ def stage_blocks(schedule, model, blocks=None):
         Provides the stages and their shares of the model.
     model : ModelSpec
         Provides the number of blocks.
-    blocks : sequence of int, optional
-        The blocks of each stage, to override the schedule's shares.
 
     Returns
     -------
@@ -154,7 +152,7 @@ def stage_blocks(schedule, model, blocks=None):
     Raises
     ------
     CostError
-        If a stage would have no block, or the given blocks do not sum to the model's.
+        If a stage would have no block.
 
     Examples
     --------
@@ -163,13 +161,6 @@ def stage_blocks(schedule, model, blocks=None):
     >>> stage_blocks(build("asymmetric-chimera", 4, 4), load_model("paper")).tolist()
     [21, 22, 42, 43]
     """
-    if blocks is not None:
-        blocks = np.asarray(blocks)
-        whole = np.issubdtype(blocks.dtype, np.integer) and blocks.shape == (schedule.num_stages,)
-        if not whole or blocks.min() < 1 or blocks.sum() != model.blocks:
-            rule = f"must be {schedule.num_stages} whole numbers of at least 1 that sum to {model.blocks}"
-            raise CostError("blocks", blocks.tolist(), rule, "give one number for each stage")
-        return blocks
     return _shared_blocks(schedule.name, schedule.stage_shares.tobytes(), model.blocks)
 
 
@@ -232,7 +223,7 @@ class StageLayers(NamedTuple):
         return len(self.losses) - 1 - int((self.losses[::-1] > 0).argmax())
 
 
-def stage_layers(schedule, model, blocks=None, layout=None, times=None):
+def stage_layers(schedule, model, layout=None, times=None):
     """Divide layers among stages: as listed, evenly, or balanced.
 
     Parameters
@@ -241,8 +232,6 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
         Provides the stages, their ranks, and their shares of the model.
     model : ModelSpec
         Provides the number of blocks.
-    blocks : sequence of int, optional
-        As in `stage_blocks`.
     layout : LayoutSpec, optional
         Its ``layers`` say how the model is divided. Without a layout, a model with a vocabulary is balanced, and one
         without, such as the paper's, is divided evenly.
@@ -276,8 +265,8 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
     embedding, (embeddings, last) = 0, np.eye(schedule.num_stages)[[0, -1]]
     losses, mtp = (1 + model.mtp_layers) * last.astype(int), model.mtp_layers * last.astype(int)
-    if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
-        of_stages = stage_blocks(schedule, model, blocks)
+    if cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
+        of_stages = stage_blocks(schedule, model)
     elif cut == "balanced":
         if model.blocks > _MOST_BALANCED:
             rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.costs import transfers
 from ppmodel.costs.collectives import DATA_GROUPS, group_of
 from ppmodel.costs.data_parallel import sharded_bytes
 from ppmodel.costs.layers import NOTHING, NUM_PHASES, layer_bytes, layer_costs, layer_work
@@ -21,16 +22,6 @@ from ppmodel.costs.stages import (
     step_seconds,
     step_work,
     summed,
-)
-from ppmodel.costs.transfers import (
-    buffer_bytes,
-    hockney_s,
-    link_kinds,
-    link_values,
-    over_links,
-    pipeline_links,
-    receivers,
-    sent_bytes,
 )
 from ppmodel.costs.work import PARTS
 
@@ -97,16 +88,16 @@ def run_work(schedule, model, system, layout, without=()):
     """
     layout = check_layout(layout, model, system, schedule)
     layout = replace(layout, recompute="none") if "recomputation" in without else layout
-    layers, cut = layer_work(model, layout.microbatch_size, layout), stage_layers(schedule, model, None, layout)
-    nodes = pipeline_links(schedule, model, system, layout).nodes
+    layers, cut = layer_work(model, layout.microbatch_size, layout), stage_layers(schedule, model, layout)
+    nodes = transfers.pipeline_links(schedule, model, system, layout).nodes
     apart = np.arange(schedule.num_ranks) if nodes is None else nodes
-    leaves, within = (mask[:, 0] for mask in link_kinds(schedule, apart))
+    leaves, within = (mask[:, 0] for mask in transfers.link_kinds(schedule, apart))
     leaves = leaves & ("transfers" not in without)
-    links = np.array(link_values(system.links, schedule.placement, receivers(schedule)))[:, :, 0]
+    links = np.array(transfers.link_values(system.links, schedule.placement, transfers.receivers(schedule)))[:, :, 0]
     return RunWork(
         schedule, layout, layers, layer_counts(layers, cut, layout.recompute),
         step_work(schedule, model, layout, cut, nodes), leaves, within, links,
-        sent_bytes(schedule, model, system, layout), buffer_bytes(schedule, model, layout),
+        transfers.sent_bytes(schedule, model, system, layout), transfers.buffer_bytes(schedule, model, layout),
     )  # fmt: skip
 
 
@@ -150,10 +141,10 @@ class Runs:
         parts_s = stage_parts_s(layers, self.counts, self.index)
         step_s = step_seconds(parts_s, self.parameters, self.step, layers)
         bandwidths = self.own_bandwidth if system.links else None
-        between = inside = hockney_s(self.message_bytes, system, bandwidths=bandwidths)
+        between = inside = transfers.hockney_s(self.message_bytes, system, bandwidths=bandwidths)
         if system.nodes is not None:
-            inside = hockney_s(self.message_bytes, system, inside=True, bandwidths=bandwidths)
-        occupancy, latency = over_links(self.leaves, self.within, between, inside)
+            inside = transfers.hockney_s(self.message_bytes, system, inside=True, bandwidths=bandwidths)
+        occupancy, latency = transfers.over_links(self.leaves, self.within, between, inside)
         latency = latency + np.where(self.leaves, self.delay_s, 0.0)
         return np.array([compute_seconds(parts_s.sum(axis=2).T, step_s), occupancy, latency])
 

@@ -82,7 +82,7 @@ class Stages:
 _COLUMNS = [column.name for column in fields(Stages)]
 
 
-def stages(schedule, model, system, blocks=None, layout=None):
+def stages(schedule, model, system, layout=None):
     """Compute times, bytes and parameters of every stage of a model on a schedule.
 
     Parameters
@@ -93,8 +93,6 @@ def stages(schedule, model, system, blocks=None, layout=None):
         The first stage also has the embedding, and the last the loss head.
     system : SystemSpec
         One GPU and its links.
-    blocks : sequence of int, optional
-        See `stage_blocks`.
     layout : LayoutSpec, optional
         Complete, from `check_layout`: how a rank is spread over GPUs. Without it, a rank is one GPU, and the model's
         global batch is divided among the microbatches.
@@ -117,7 +115,7 @@ def stages(schedule, model, system, blocks=None, layout=None):
     [32, 32, 32, 32]
     """
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
-    cut = stage_layers(schedule, model, blocks, layout, layers.times)
+    cut = stage_layers(schedule, model, layout, layers.times)
     recompute = recompute_of(model, layout)
     key = cut.blocks.tobytes(), cut.mtp.tobytes(), cut.losses.tobytes(), cut.embeddings.tobytes(), recompute
     of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile

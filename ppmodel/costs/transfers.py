@@ -236,7 +236,7 @@ def message_bytes(schedule, model, layout=None):
     whole = microbatch_sequences(schedule, model, layout) * model.sequence * model.hidden * model.element_bytes
     if layout is None:
         return whole
-    return whole / (layout.sequence_parts * (layout.tp if layout.sequence_parallel else 1))
+    return whole / (layout.cp * (layout.tp if layout.sequence_parallel else 1))
 
 
 def buffer_bytes(schedule, model, layout):

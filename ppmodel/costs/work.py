@@ -169,8 +169,7 @@ class Share(NamedTuple):
 def share_of(model, sequences, layout=None):
     """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
     layout = layout or LayoutSpec(causal=False)
-    tokens = sequences * model.sequence
-    tokens = tokens / layout.sequence_parts if layout.sequence_parts > 1 else tokens
+    tokens = sequences * model.sequence / layout.cp
     share = Share(sequences, tokens, tokens, layout)
     return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
 

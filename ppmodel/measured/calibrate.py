@@ -2,18 +2,17 @@
 
 from collections import ChainMap, Counter
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.errors import PPModelError, shown
+from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.kept import cached_property
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, value_of, with_values
-from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by, with_spread
+from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, with_spread
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
 from ppmodel.measured.under import by_block, keeping_stated, start_under
@@ -178,7 +177,8 @@ def _to_be_scaled(system, around):
 
 def _steepest(constants, data):
     """The constant on which the data depend most, alone in a list."""
-    slopes = Problem(constants, data.residuals, SCALE, 1.0).slopes(np.log([constant.start for constant in constants]))
+    problem = Problem(constants, data.residuals, SCALE, 1.0)
+    _, slopes = problem.linear(np.log([constant.start for constant in constants]))
     return [constants[np.abs(slopes).sum(axis=0).round(6).argmax()]]
 
 
@@ -257,7 +257,7 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
             values = fitted_values(system, names)
             problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
             labels = [tuple(row[column] for column in by) for row in data.rows]
-            folds = parted_by(labels) if by else parted(data.configurations, FOLDS, SEED)
+            folds = parted(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
             tolerance = (COARSE,) if by else ()
             predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds, *tolerance)[0])
@@ -299,9 +299,8 @@ class MeasuredRows:
         statuses = [row.get("status", "") for row in self.rows]
         for status, where in zip(statuses, self.where, strict=True):
             if status and status not in STATUS:
-                near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
-                rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", f"write {(*near, 'one of them')[0]}"
-                raise PPModelError("status", shown(status), rule, remedy, where=where)
+                rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", did_you_mean(status, STATUS)
+                raise PPModelError("status", shown(status), rule, remedy or "write one of them", where=where)
         self.rows = [
             row | dict.fromkeys(MEASURED, "") if status in STATUS[1:] else row  # of a run that did not end
             for row, status in zip(self.rows, statuses, strict=True)

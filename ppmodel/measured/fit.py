@@ -37,11 +37,11 @@ class Problem(NamedTuple):
     scale: float
     prior: float
 
-    def slopes(self, point):
-        """Slopes of the residuals by the logarithms of the constants, shape (num_rows, num_constants)."""
+    def linear(self, point):
+        """Residuals, shape (num_rows,), and slopes by the logarithms of the constants, (num_rows, num_constants)."""
         points = [point, *(point + step for step in _STEP * np.eye(len(point)))]
         residuals = self.residuals([_values(self, values) for values in points])
-        return ((residuals[1:] - residuals[0]) / _STEP).T
+        return residuals[0], ((residuals[1:] - residuals[0]) / _STEP).T
 
     def of(self, kept):
         """The same problem with only some of the constants."""
@@ -97,11 +97,6 @@ def fitted(problem):
 
 def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
     """Scipy's robust least squares on some of the rows, starting from given logarithms of the constants."""
-    try:
-        from scipy import optimize
-    except ImportError:
-        remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
-        raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
     centre = np.log([constant.start for constant in problem.constants])
     least = np.maximum(centre - _FARTHEST, np.log([constant.least for constant in problem.constants]))
     most = np.minimum(centre + _FARTHEST, np.log([constant.most for constant in problem.constants]))
@@ -110,18 +105,26 @@ def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
     def evaluated(point):
         if point.tobytes() not in last:
             last.clear()
-            points = [point, *(point + step for step in _STEP * np.eye(len(point)))]
-            residuals = problem.residuals([_values(problem, values) for values in points])[:, rows]
-            last[point.tobytes()] = residuals[0], ((residuals[1:] - residuals[0]) / _STEP).T
+            last[point.tobytes()] = [part[rows] for part in problem.linear(point)]
         return last[point.tobytes()]
 
-    return optimize.least_squares(
+    return scipy_optimize().least_squares(
         lambda point: np.concatenate([evaluated(point)[0], weight * (point - centre)]),
         np.minimum(centre if start is None else start, most - _STEP),
         lambda point: np.vstack([evaluated(point)[1], weight * np.eye(len(point))]),
         bounds=(least, np.maximum(most, least + _STEP)), loss="soft_l1",
         f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=tolerance, xtol=tolerance,
     )  # fmt: skip
+
+
+def scipy_optimize():
+    """Scipy's module of optimizers, which an extra installs."""
+    try:
+        from scipy import optimize
+    except ImportError:
+        remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
+        raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
+    return optimize
 
 
 def refitted(problem, values):
@@ -170,7 +173,7 @@ def _interval(problem, result):
     free, residuals = max(number - len(problem.constants), 1), result.fun[:number]
     most = max(_OF_NORMAL * float(np.median(np.abs(residuals))), problem.scale)
     variance = max(np.square(np.minimum(np.abs(residuals), _OUTLIER * most)).sum() / free, problem.scale**2)
-    jacobian = problem.slopes(result.x)
+    _, jacobian = problem.linear(result.x)
     covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.eye(len(problem.constants)) / problem.prior**2)
     return np.exp(t.ppf(_LEVEL, free) * np.sqrt(np.diag(covariance)))
 
@@ -215,7 +218,7 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
     values : dict of str to float
         From the fit to all rows; the fits of the folds start there.
     parts : iterable of (ndarray of int, ndarray of int)
-        From `parted` or `parted_by`.
+        From `parted`.
     num_rows : int
     predict : callable
         Takes a dict of values and returns a prediction for each row.
@@ -238,11 +241,11 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
     return predictions, refits
 
 
-def parted(labels, folds, seed):
+def parted(labels, folds=None, seed=0):
     """The folds of a cross-validation: pairs of the rows that a fit sees and the rows on which it is judged.
 
     Rows with the same label are in the same fold. The labels are permuted by numpy's default generator and cut into
-    parts as equal as possible.
+    parts as equal as possible; without a number of folds each label is one, in order of appearance.
 
     Examples
     --------
@@ -250,22 +253,9 @@ def parted(labels, folds, seed):
     [[0, 2], [1]]
     """
     rows, kept = np.arange(len(labels)), list(dict.fromkeys(labels))
+    order = np.arange(len(kept)) if folds is None else np.random.default_rng(seed).permutation(len(kept))
     number = {label: place for place, label in enumerate(kept)}
     of_row = np.array([number[label] for label in labels])
-    for held_out in np.array_split(np.random.default_rng(seed).permutation(len(kept)), min(folds, len(kept))):
+    for held_out in np.array_split(order, min(folds or len(kept), len(kept))):
         is_held_out = np.isin(of_row, held_out)
-        yield rows[~is_held_out], rows[is_held_out]
-
-
-def parted_by(labels):
-    """The same with one fold per label, in order of appearance, so that similar rows are left out together.
-
-    Examples
-    --------
-    >>> [held_out.tolist() for _, held_out in parted_by(["small", "large", "small"])]
-    [[0, 2], [1]]
-    """
-    rows = np.arange(len(labels))
-    for label in dict.fromkeys(labels):
-        is_held_out = np.array([other == label for other in labels])
         yield rows[~is_held_out], rows[is_held_out]

@@ -13,6 +13,7 @@ from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.transfers import hockney_s
 from ppmodel.errors import PPModelError
 from ppmodel.measured.constants import BOUNDS, with_values
+from ppmodel.measured.fit import scipy_optimize
 from ppmodel.specs import CollectiveSpec, LayoutSpec
 
 LEAST_SIZE = 1024
@@ -271,14 +272,9 @@ def _message_fit(rows, system, names, inside):
 
 def _fitted(log_time, seconds, start):
     """Least squares for the logarithms of the constants, in the order of `start`."""
-    try:
-        from scipy.optimize import least_squares
-    except ImportError:
-        remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
-        raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
     measured, most = np.log(seconds), [BOUNDS.get(name, (0.0, _LONGEST))[1] for name in start]
     first = np.log(list(start.values()))
-    result = least_squares(
+    result = scipy_optimize().least_squares(
         lambda logs: log_time(logs) - measured, first, bounds=(first - _FARTHEST, np.log(most)),
         loss="soft_l1", f_scale=_SCALE,
     )  # fmt: skip

@@ -6,15 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import PPModelError
+from ppmodel.measured import kernel_fits
 from ppmodel.measured.constants import TIME
-from ppmodel.measured.kernel_fits import (
-    PRODUCT_CONSTANTS,
-    fit_attention,
-    fit_bandwidth,
-    fit_collectives,
-    fit_host,
-    fit_products,
-)
 from ppmodel.specs import KernelSpec, Provenance, to_unit
 
 _SIXTEEN_BITS = "bf16", "fp16", "tf32", "fp32"
@@ -104,15 +97,16 @@ def _fits(system, files):
         m, n, k, seconds = np.array(
             [(row.m, row.n, row.k, row.seconds) for row in products if row.precision == precision]
         ).T
-        half = [getattr(spec, name.rpartition(".")[2]) or 0.0 for name in PRODUCT_CONSTANTS[constants][1:]]
-        yield "products", f"products in {precision}", fit_products(m, n, k, seconds, peak, constants, half)
+        half = [getattr(spec, name.rpartition(".")[2]) or 0.0 for name in kernel_fits.PRODUCT_CONSTANTS[constants][1:]]
+        yield "products", f"products in {precision}", kernel_fits.fit_products(m, n, k, seconds, peak, constants, half)
     if attention:
-        yield "attention", "attention", fit_attention(*zip(*attention, strict=True), system.peak_compute_flops)
+        fit = kernel_fits.fit_attention(*zip(*attention, strict=True), system.peak_compute_flops)
+        yield "attention", "attention", fit
     for kernel in dict.fromkeys(row.kernel for row in passes):
         rows = [(row.bytes, row.seconds) for row in passes if row.kernel == kernel]
-        fit = fit_bandwidth(*zip(*rows, strict=True), system.memory_bandwidth_bytes_per_s, kernel)
+        fit = kernel_fits.fit_bandwidth(*zip(*rows, strict=True), system.memory_bandwidth_bytes_per_s, kernel)
         yield "passes", f"memory: {kernel}", fit
     if collectives:
-        yield from (("collectives", *fit) for fit in fit_collectives(collectives, system))
+        yield from (("collectives", *fit) for fit in kernel_fits.fit_collectives(collectives, system))
     if host:
-        yield "host", "launches", fit_host([launch.seconds for launch in host])
+        yield "host", "launches", kernel_fits.fit_host([launch.seconds for launch in host])

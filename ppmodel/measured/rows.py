@@ -9,21 +9,11 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from ppmodel import schedules
+from ppmodel import schedules, specs
 from ppmodel.errors import PPModelError, shown
 from ppmodel.export import text_of_cell
 from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case
-from ppmodel.specs import (
-    FrameworkSpec,
-    LayoutSpec,
-    ModelSpec,
-    framework_names,
-    layout_options,
-    load_model,
-    model_names,
-    with_framework,
-)
 from ppmodel.specs.entries import unchecked
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
@@ -43,8 +33,9 @@ _SOURCES = {
 }  # fmt: skip
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}
-_OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
-_TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
+_OPTIONS = dict(specs.layout_options())
+_OF_LAYOUT = tuple(name for name, option in _OPTIONS.items() if option.of_runs)
+_TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in _OPTIONS.items()}
 _OF_SHAPE = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "attention"
 _OF_MODEL = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention"
 COLUMNS = (*_OF_MODEL[:3], "layers", *_OF_MODEL[3:], "schedule", *_OF_LAYOUT)
@@ -104,8 +95,8 @@ class MeasuredRun(NamedTuple):
     """
 
     case: Case
-    model: ModelSpec
-    layout: LayoutSpec
+    model: specs.ModelSpec
+    layout: specs.LayoutSpec
     num_microbatches: int
     flushes: int = 1
 
@@ -210,7 +201,7 @@ def system_of(row, system, framework=None):
     >>> system_of({"source": "NVIDIA dgxc-benchmarking v24.11.1"}, system).framework.name
     'nemo'
     """
-    return with_framework(with_kernels(system, kernels_named(row)), framework or framework_named(row, system))
+    return specs.with_framework(with_kernels(system, kernels_named(row)), framework or framework_named(row, system))
 
 
 def framework_named(row, system):
@@ -218,8 +209,8 @@ def framework_named(row, system):
     if system.framework is not None:
         return None
     if name := row.get(FRAMEWORK, "").strip():
-        if name not in framework_names():  # a row is data: it names a packaged framework, never a file
-            remedy = f"choose one of {', '.join(framework_names())}, or leave it empty"
+        if name not in specs.framework_names():  # a row is data: it names a packaged framework, never a file
+            remedy = f"choose one of {', '.join(specs.framework_names())}, or leave it empty"
             raise PPModelError(FRAMEWORK, repr(shown(name)), "is not a known framework", remedy)
         return name
     source = row.get("source", "")
@@ -292,12 +283,12 @@ def run_of(row, framework=None):
     >>> run.case.name, run.model.blocks, run.num_microbatches
     ('1f1b', 4, 8)
     """
-    framework, flushes = framework or FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
+    framework, flushes = framework or specs.FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
     stated = {name: text for name in (PRECISION, GRADIENT) if (text := row.get(name, "").strip().lower())}
     framework = replace(framework, **{name: stated_value(name, text) for name, text in stated.items()})
     texts, gpus = tuple(row[name].strip() for name in COLUMNS), row.get(GPUS, "").strip()
     named = row.get(MODEL, "") if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
-    named = named if isinstance(named, ModelSpec) else named.strip()
+    named = named if isinstance(named, specs.ModelSpec) else named.strip()
     if named:
         return _run_of_model(named, texts, flushes, gpus, row.get(ETP, "").strip(), framework)
     return _run(texts, flushes, gpus, framework)
@@ -321,15 +312,16 @@ def _run(texts, flushes, gpus, framework):
         raise PPModelError("chunks", values["chunks"], rule, "write 1, or interleaved-1f1b")
     stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS)}
     stated["sequence_parallel"] &= values["tp"] > 1
-    layout = LayoutSpec(**stated, layers=_layers(values)).under(framework)
+    layout = specs.LayoutSpec(**stated, layers=_layers(values)).under(framework)
     return MeasuredRun(case, _model(values, framework), layout, layout.microbatches, flushes)
 
 
 @lru_cache(_KEPT)
 def _run_of_model(name, texts, flushes, gpus, etp, framework):
     """A run of a packaged model, or of one that was read; what is empty is as the layout and the model have it."""
-    if not isinstance(name, ModelSpec) and name not in model_names():  # a row is data: it never names a file
-        remedy = f"choose one of {', '.join(model_names())}, or leave it empty"
+    # a row is data: it never names a file
+    if not isinstance(name, specs.ModelSpec) and name not in specs.model_names():
+        remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"
         raise PPModelError(MODEL, repr(shown(name)), "is not a known model", remedy)
     row, flushes = dict(zip(COLUMNS, texts, strict=True)) | {ETP: etp}, stated_value(FLUSHES, flushes)
     stated = {key: stated_value(key, row[key]) for key in (*_OF_LAYOUT, "sequence", ETP) if row[key]}
@@ -341,8 +333,8 @@ def _run_of_model(name, texts, flushes, gpus, etp, framework):
     case = Case(schedules.get(row["schedule"]).name)
     if "chunks" in case.known_options and "chunks" in stated:
         case = case.with_options({"chunks": str(stated["chunks"])})
-    layout = LayoutSpec(**{"pp": 1} | stated | {"global_batch": batch // flushes}).under(framework)
-    model = framework.model(name if isinstance(name, ModelSpec) else load_model(name))
+    layout = specs.LayoutSpec(**{"pp": 1} | stated | {"global_batch": batch // flushes}).under(framework)
+    model = framework.model(name if isinstance(name, specs.ModelSpec) else specs.load_model(name))
     model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
     return MeasuredRun(case, model, layout, layout.microbatches, flushes)
 
@@ -364,7 +356,7 @@ def stated_value(name, text):
 def _model(values, framework):
     """The model; properties without a column follow from its family: Llama with a gated MLP, GPT without."""
     gated = values["gated_mlp"]
-    return ModelSpec(
+    return specs.ModelSpec(
         name="row", title="", **{name: values[name] for name in _OF_MODEL}, blocks=values["layers"],
         head_size=values["hidden"] / values["heads"], norm="rmsnorm" if gated else "layernorm", bias=not gated,
         dropout=framework.dropout and not gated, recompute="none", learned_positions=not gated,

@@ -24,7 +24,7 @@ from ppmodel.points.order import open_options
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, makespans
 from ppmodel.specs import ORDERS
-from ppmodel.sweep.runners import run_on_workers, run_with_scheduler
+from ppmodel.sweep.runners import run_tasks
 from ppmodel.sweep.versions import versions
 
 _ENTRIES = 64
@@ -325,15 +325,10 @@ def search(question, on_better=None, workers=None, scheduler=None, resume=None):
     if limits.add([candidate for candidates in kept.chunks.values() for candidate in candidates]) and on_better:
         on_better(limits.best)
     tasks = (task for task in here.tasks() if task[0] not in kept.chunks)
-    if workers is None and scheduler is None:
-        take((number, here.chunk(*rows)) for number, *rows in tasks)
-    else:
-        first = list(islice(tasks, 1))  # here, so that what is looked for is known to all
-        take((number, here.chunk(*rows)) for number, *rows in first)
-        if scheduler is not None:
-            take(run_with_scheduler(question, tasks, [], scheduler, candidates_of))
-        else:
-            take(run_on_workers(question, tasks, [], workers, candidates_of))
+    first = None if workers is None and scheduler is None else 1  # here, so that what is looked for is known to all
+    take((number, here.chunk(*rows)) for number, *rows in islice(tasks, first))
+    if first is not None:
+        take(run_tasks(question, tasks, [], workers, scheduler, candidates_of))
     candidates = [candidate for number in sorted(kept.chunks) for candidate in kept.chunks[number]]
     if not candidates:
         _refuse(question, here.entries)

@@ -83,7 +83,7 @@ def lanes(schedule):
     return (np.arange(len(cell)) - np.flatnonzero(~schedule.joined)[cell]) * heights, heights
 
 
-def draw_operations(axes, schedule, start, end, window, beside=False, in_row=1):
+def draw_operations(axes, schedule, start, end, window, beside=False):
     """Draw a box for each operation in a window of time, with its microbatch written inside if it fits.
 
     Parameters
@@ -96,12 +96,10 @@ def draw_operations(axes, schedule, start, end, window, beside=False, in_row=1):
         Start and end.
     beside : bool
         Whether reductions overlap the computation, and are drawn thin.
-    in_row : int
-        How many such pictures share the width of the page.
     """
     left, right = window
-    least = _LABELLED * (1 + style.on_phone()) * in_row * (right - left)
-    edge = 0.5 if _points(start, end, window, in_row) >= _LEAST_EDGED_PT else 0.0
+    least = _LABELLED * (1 + style.on_phone()) * (right - left)
+    edge = 0.5 if _points(start, end, window) >= _LEAST_EDGED_PT else 0.0
     chunk, (upper, heights) = schedule.stage // schedule.num_ranks, lanes(schedule)
     for op in np.flatnonzero((end > start) & (start < right) & (end > left)):
         length, middle = end[op] - start[op], (start[op] + end[op]) / 2
@@ -121,9 +119,9 @@ def draw_operations(axes, schedule, start, end, window, beside=False, in_row=1):
     axes.grid(axis="y", visible=False)
 
 
-def _points(start, end, window, in_row):
+def _points(start, end, window):
     """About how wide the operations are drawn, in points: the median of them."""
-    return np.nanmedian(end - start) / (window[1] - window[0]) * style.page_width() * 72 / in_row
+    return np.nanmedian(end - start) / (window[1] - window[0]) * style.page_width() * 72
 
 
 @style.redrawn
@@ -161,7 +159,7 @@ def plot_table(schedules, title, backward=2, note=""):
 
 
 @style.redrawn
-def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
+def plot_timelines(timelines, title, context, paths=None, unit="s"):
     """Draw simulated timelines with their transfers below each other, on a shared axis of seconds.
 
     Parameters
@@ -174,8 +172,6 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
         Heading to the operations to outline in bold, as from `metrics.critical_path`.
     unit : str
         The unit of the times.
-    in_row : int
-        Timelines per row.
 
     Returns
     -------
@@ -184,15 +180,14 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     window = 0, max(timeline.makespan_s for timeline in timelines.values())
     schedules = [timeline.graph.schedule for timeline in timelines.values()]
-    in_row = 1 if style.on_phone() else in_row
-    figure, axes = _panels([schedule.num_ranks for schedule in schedules], in_row)
-    for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=False):
+    figure, axes = _panels([schedule.num_ranks for schedule in schedules])
+    for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=True):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce.startswith("overlapped")
         times = timeline.start_s, timeline.end_s
-        draw_operations(axis, schedule, *times, window, beside, in_row)
+        draw_operations(axis, schedule, *times, window, beside)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
-        if _points(*times, window, in_row) >= _LEAST_LINKED_PT:
+        if _points(*times, window) >= _LEAST_LINKED_PT:
             _draw_transfers(
                 axis, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3
             )
@@ -203,19 +198,17 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
                 axis.add_patch(Rectangle(corner, length, _HIGH, fill=False, **look))
             sent = [after for before, after in pairwise(path) if schedule.dependencies.source[after] == before]
             _draw_transfers(axis, timeline, sent, color=PATH_COLOUR, lw=2, zorder=4)
-    for last in axes[-1]:
-        last.set_xlabel(f"time ({unit})")
+    axes[-1, 0].set_xlabel(f"time ({unit})")
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
     bold = [Patch(facecolor="none", edgecolor=PATH_COLOUR, lw=2, label="critical path")] if paths else []
     operation_legend(figure, schedules, [line, *bold])
     return style.titled(figure, title, f"{context}; numbers are microbatches")
 
 
-def _panels(ranks, in_row=1):
-    """A figure with a panel for each of these numbers of ranks, and its axes; rows are as high as their ranks need."""
-    heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
-    size = (style.page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
-    return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)
+def _panels(ranks):
+    """A figure with a panel for each of these numbers of ranks, as high as they need, and its axes."""
+    size = (style.page_width(), 1.1 + 0.34 * sum(ranks) + 0.35 * len(ranks))
+    return plt.subplots(len(ranks), squeeze=False, sharex=True, height_ratios=ranks, figsize=size)
 
 
 def _draw_transfers(axis, timeline, consumers, **look):

@@ -17,10 +17,7 @@ _MAX_SHARE = 1000
 CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
 
 
-_CONCAT = Option(
-    "concat", str, "direct", "|".join(CONCATENATIONS), f"must be one of {', '.join(CONCATENATIONS)}",
-    "how units are concatenated if B > S", CONCATENATIONS.__contains__, CONCATENATIONS,
-)  # fmt: skip
+_CONCAT = Option.words("concat", CONCATENATIONS, "how units are concatenated if B > S")
 _SPLIT = Option(
     "split", lambda text: tuple(map(int, text.split(":"))), (1, 2), "A:B",
     f"must be two whole numbers from 1 to {_MAX_SHARE}, as A:B",

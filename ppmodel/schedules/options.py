@@ -47,6 +47,16 @@ class Option(NamedTuple):
         """
         return cls(name, _digits, default, form, COUNTED, help, is_count, examples)
 
+    @classmethod
+    def words(cls, name, words, help):
+        """Create an option that is one of some words, by default the first.
+
+        >>> Option.words("concat", ("direct", "overlapping"), "how").form
+        'direct|overlapping'
+        """
+        rule = f"must be one of {', '.join(words)}"
+        return cls(name, str, words[0], "|".join(words), rule, help, words.__contains__, words)
+
     def parse(self, text):
         """Convert text to a value.
 

@@ -11,10 +11,7 @@ from ppmodel.schedules.phases import in_a_v
 from ppmodel.schedules.registry import Option, require_legal, schedule
 
 WARM_UPS = ("full", "memory-saving")
-_WARM_UP = Option(
-    "warm_up", str, "full", "|".join(WARM_UPS), f"must be one of {', '.join(WARM_UPS)}",
-    "how far forwards run ahead", WARM_UPS.__contains__, WARM_UPS,
-)  # fmt: skip
+_WARM_UP = Option.words("warm_up", WARM_UPS, "how far forwards run ahead")
 
 
 def _published(num_ranks, num_microbatches, warm_up="full"):

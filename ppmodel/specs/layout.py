@@ -160,37 +160,27 @@ class LayoutSpec:
     )
     expert_imbalance: float = declared(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", 1)
     expert_nodes: int | None = declared(None, int, "Nodes of a token's experts: it is sent to each of them once.")
-    dispatch_precision: str = declared(
-        "bf16", str, "Precision of tokens sent to experts (default bf16).", words=("bf16", "fp8")
-    )
+    dispatch_precision: str = declared("bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"))
     kept_precision: str | None = declared(
         None, str, "Precision of inputs kept for weight gradients (default: that of GEMMs).", words=("bf16", "fp8")
     )
     causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
-    context_exchange: str = declared(
-        "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
-    )
+    context_exchange: str = declared("ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"))
     overlap_tensor: bool | None = declared(None, bool, "Hide tensor-parallel collectives under GEMMs.")
     overlap_backward: bool | None = declared(None, bool, "Hide those of input gradients under weight gradients.")
     overlap_gradients: bool | None = declared(None, bool, "Hide gradient reduction under the backward.")
     overlap_parameters: bool | None = declared(None, bool, "Hide gathering of parameters under the forward.")
-    pairing: str = declared(
-        "alternating", str, "Order of the units of a cell (default alternating).", words=("alternating", "best")
-    )
-    hand_on: str = declared(
-        "at_end", str, "When a cell sends its two results (default at_end).", words=("at_end", "when_ready")
-    )
+    pairing: str = declared("alternating", str, "Order of the units of a cell.", words=("alternating", "best"))
+    hand_on: str = declared("at_end", str, "When a cell sends its two results.", words=("at_end", "when_ready"))
     offload: float = declared(
         0.0, float, "Fraction of activations to copy to host memory and back (default 0).", 0, 1, column=True
     )
     offload_warm_up: float | None = declared(None, float, "The same for forwards before a rank's first backward.", 0, 1)
-    offload_chunks: str = declared(
-        "first", str, "Which: those of each rank's first chunk (default), or all.", words=("first", "all")
-    )
+    offload_chunks: str = declared("first", str, "Which: of each rank's first chunk, or all.", words=("first", "all"))
     layers: str | tuple[int, ...] = declared(
-        "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L' (default balanced)."
+        "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L'."
     )
-    order: str = declared(ORDERS[0], str, "Order of the dimensions over GPUs (default tp-cp-ep-dp-pp).", words=ORDERS)
+    order: str = declared(ORDERS[0], str, "Order of the dimensions over GPUs.", words=ORDERS)
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
@@ -258,11 +248,6 @@ class LayoutSpec:
         return self.cp * self.dp
 
     @property
-    def sequence_parts(self) -> int:
-        """Parts of each sequence, cp; with sequence parallelism, norms and dropout are split over tp, too."""
-        return self.cp
-
-    @property
     def expert_tp(self) -> int:
         """GPUs that share each expert: etp or, if that is open, tp."""
         return self.etp or self.tp
@@ -278,13 +263,18 @@ class LayoutSpec:
         return self.tp * self.cp * (self.pp or 1)
 
     @property
+    def replicas_apart(self) -> bool:
+        """Whether each replica of the model has GPUs of its own, one after another, as where the order ends in dp."""
+        return self.order != ORDERS[0] and self.dp > 1
+
+    @property
     def rank_stride(self) -> int:
         """GPUs from one of a rank of the pipeline to its counterpart in the next rank.
 
         >>> LayoutSpec(tp=2, dp=4).rank_stride, LayoutSpec(tp=2, dp=4, order="tp-cp-ep-pp-dp").rank_stride
         (8, 2)
         """
-        return self.rank_gpus // (1 if self.order == ORDERS[0] else self.dp)
+        return self.rank_gpus // (self.dp if self.replicas_apart else 1)
 
     @property
     def microbatches(self) -> int | None:

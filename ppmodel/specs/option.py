@@ -87,4 +87,6 @@ class Option(NamedTuple):
 
 
 def declared(default, type, help, *arguments, **keywords):
+    if isinstance(default, str):
+        help = f"{help.removesuffix('.')} (default {default})."
     return field(default=default, metadata={"option": Option(type, help, *arguments, **keywords)})

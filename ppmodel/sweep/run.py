@@ -10,19 +10,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from ppmodel.errors import SweepError
+from ppmodel.errors import EXIT_INTERRUPTED, SweepError
 from ppmodel.files import checked_target, inputs_spared
 from ppmodel.points import NoEffectWarning, without_effect
 from ppmodel.schedules.own_files import time_limit as limited
 from ppmodel.sweep.grid import chunk_bounds
 from ppmodel.sweep.progress import counted, progress, say
-from ppmodel.sweep.runners import run_here, run_on_workers, run_with_scheduler
+from ppmodel.sweep.runners import run_tasks
 from ppmodel.sweep.specification import load_sweep
 from ppmodel.sweep.store import Refused, Store
 
 _STOP = signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGQUIT", signal.SIGTERM)
 _LOOK_S, _STOP_S = 0.2, 20
-_EXIT_INTERRUPTED = 130
 
 
 class Summary(NamedTuple):
@@ -141,12 +140,7 @@ def _complete(store, sweep, workers, scheduler, process_ends):
         return f"{done} of {counted(sweep.num_rows)} done; the same command goes on"
 
     with _stop_signals(process_ends, how_far) as signals:
-        if scheduler is not None and tasks:
-            parts = run_with_scheduler(sweep, tasks, signals, scheduler)
-        elif workers is not None and tasks:
-            parts = run_on_workers(sweep, tasks, signals, min(workers, len(tasks)))
-        else:
-            parts = run_here(sweep, tasks, signals)
+        parts = run_tasks(sweep, tasks, signals, workers and min(workers, len(tasks)), scheduler if tasks else None)
         with closing(parts), progress(sweep.num_rows, done) as advance:
             for chunk, columns in parts:
                 store.put(chunk, columns)
@@ -173,7 +167,7 @@ def _stop_signals(process_ends, how_far):
             pass
         if not over.wait(_STOP_S):
             say(how_far())
-            os._exit(_EXIT_INTERRUPTED)
+            os._exit(EXIT_INTERRUPTED)
 
     handlers = {number: signal.signal(number, lambda number, _: signals.append(number)) for number in _STOP}
     if process_ends:

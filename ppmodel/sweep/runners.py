@@ -11,7 +11,7 @@ import signal
 from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
 from multiprocessing import get_context, parent_process, resource_tracker
 from threading import Thread
 from time import monotonic
@@ -27,8 +27,8 @@ _CHUNKS_PER_THREAD = 2
 _GO_ON = "the same command then goes on"
 
 
-def run_here(sweep, tasks, signals, compute=None):
-    """Compute chunks in this process.
+def run_tasks(sweep, tasks, signals, workers=None, scheduler=None, compute=None):
+    """Compute chunks in processes of this machine, on a Dask cluster, or in this process if neither is given.
 
     Parameters
     ----------
@@ -37,6 +37,9 @@ def run_here(sweep, tasks, signals, compute=None):
         Chunks, each with its first row and the one after its last.
     signals : list of int
         Empty until the sweep is to stop.
+    workers : int, optional
+    scheduler : str, optional
+        Address of a Dask scheduler.
     compute : callable, optional
         What is computed of a chunk, `compute_rows` by default; a function of a module, which other processes import.
 
@@ -46,19 +49,23 @@ def run_here(sweep, tasks, signals, compute=None):
     rows : dict of list
         From `compute_rows`.
     """
-    for chunk, first, last in tasks:
-        if signals:
-            return
-        yield chunk, (compute or compute_rows)(sweep, first, last)
+    compute = compute or compute_rows
+    if scheduler is not None:
+        yield from run_with_scheduler(sweep, tasks, signals, scheduler, compute)
+    elif workers is not None:
+        yield from run_on_workers(sweep, tasks, signals, workers, compute)
+    else:
+        for chunk, first, last in takewhile(lambda _: not signals, tasks):
+            yield chunk, compute(sweep, first, last)
 
 
-def run_on_workers(sweep, tasks, signals, workers, compute=None):
-    """Compute chunks in processes on this machine; see `run_here`.
+def run_on_workers(sweep, tasks, signals, workers, compute):
+    """Compute chunks in processes on this machine; see `run_tasks`.
 
     Parameters
     ----------
     sweep, tasks, signals, compute
-        As in `run_here`.
+        As in `run_tasks`.
     workers : int
         Number of processes. If one dies, all are restarted, as long as that completes further chunks.
 
@@ -87,13 +94,13 @@ def run_on_workers(sweep, tasks, signals, workers, compute=None):
             raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
 
 
-def run_with_scheduler(sweep, tasks, signals, address, compute=None):
-    """Compute chunks on the workers of a Dask cluster; see `run_here`.
+def run_with_scheduler(sweep, tasks, signals, address, compute):
+    """Compute chunks on the workers of a Dask cluster; see `run_tasks`.
 
     Parameters
     ----------
     sweep, tasks, signals, compute
-        As in `run_here`.
+        As in `run_tasks`.
     address : str
         Address of the scheduler, such as ``tcp://host:8786``. Workers may come and go; only tasks and rows are sent, so
         no shared files are needed.
@@ -136,7 +143,7 @@ def _completed(executor, sweep, tasks, signals, threads, compute):
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
             for chunk, *rows in islice(waiting, room):
-                under_way[executor.submit(compute or compute_rows, sweep, *rows, versions())] = chunk, *rows
+                under_way[executor.submit(compute, sweep, *rows, versions())] = chunk, *rows
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         if not under_way:

@@ -1,6 +1,5 @@
 """The file of a sweep: its keys, their types, and consistency checks."""
 
-import warnings
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -13,7 +12,6 @@ from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.files import read_text
 from ppmodel.given import listed
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
-from ppmodel.points import NoEffectWarning
 from ppmodel.points.grid import transfers_of
 from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
@@ -144,7 +142,6 @@ def load_sweep(path, schedule_files=(), links=None):
         sweep = Sweep(cases, **lists, **loops, files=files, asked=_asked(form, layouts, networks))
     except CostError as error:
         _refuse(path, (error.field,), error.value, error.rule, error.remedy)
-    _warn_of_ranks(sweep)
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
         raise SpecificationError("rows", sweep.num_rows, rule, "split the sweep into several files", where=str(path))
@@ -324,14 +321,6 @@ def _networks(path, form, links):
         except SpecificationError as error:
             _refuse(path, ("links", place), error.value, error.rule, error.remedy)
     return networks or [None]
-
-
-def _warn_of_ranks(sweep):
-    """Warn of links to ranks that no pipeline of a sweep has; its rows tell others."""
-    most = max(max(sweep.sizes(case, layout)[0]) for case in sweep.cases for layout in sweep.layouts)
-    for link in sorted({link for system in sweep.systems for link in system.links}, key=str):
-        if max(link.sender, link.receiver) >= most:
-            warnings.warn(NoEffectWarning("links", link), stacklevel=4)
 
 
 def _noises_and_seeds(path, form):

@@ -1,5 +1,6 @@
 """Splits and placements of Chimera: proofs that hold, fast counts that equal plain ones, and known answers."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 from math import comb
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from ppbook.asymmetric import peaks, placements
 from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN
 from ppmodel import build
-from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.costs import model_costs, stage_blocks, uniform_costs
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
@@ -281,10 +282,11 @@ def test_a_split_in_whole_blocks_is_faster_and_lower(model, system):
     schedule = build("chimera", 4, 4)
     blocks = [36, 4, 52, 36]
     assert peak_activations(schedule, np.array(blocks) / 32).max() == 3.5 < peak_activations(schedule).max()
+    split = replace(schedule, stage_shares=np.array(blocks) / 32)
+    assert stage_blocks(split, model).tolist() == blocks
     for engine in (run_graph, run_events):
         uneven, even = (
-            engine(compile_graph(schedule), model_costs(schedule, model, system, split)).makespan_s
-            for split in (blocks, None)
+            engine(compile_graph(table), model_costs(table, model, system)).makespan_s for table in (split, schedule)
         )
         assert own.relative_time.min() < uneven / even - 1 < -0.03
     assert ((own.relative_time < 0) & (own.relative_peak < 0)).any()

@@ -168,13 +168,13 @@ import importlib, os, signal, threading
 from ppmodel.cli import run
 running = importlib.import_module("ppmodel.sweep.run")
 running._STOP_S = 0.2
-run_here = running.run_here
+run_tasks = running.run_tasks
 def stuck(*args):
     try:
-        yield from run_here(*args)
+        yield from run_tasks(*args)
     finally:
         threading.Event().wait()
-running.run_here = stuck
+running.run_tasks = stuck
 put = running.Store.put
 def put_and_stop(*args):
     put(*args)
