@@ -13,6 +13,7 @@ import pandas as pd
 from IPython.display import display_markdown
 from matplotlib import pyplot
 from pandas.io.formats.style import Styler
+from ruamel.yaml import YAML
 
 from ppbook import pictures
 from ppbook.kinds import shown
@@ -22,6 +23,7 @@ from ppmodel.export import csv_cell
 from ppmodel.plot import typeset
 from ppmodel.plot.style import in_words
 from ppmodel.points import COLUMNS
+from ppmodel.specs import DATA
 
 _LONG_TEXT = 40
 _ANSWERS = {True: "yes", False: "no"}
@@ -29,6 +31,9 @@ _NUMBER = "{:.6g}"
 _ROUNDING = 1e-12
 _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_TITLES = YAML(typ="safe").load((DATA / "reference" / "titles.yaml").read_text(encoding="utf-8"))
+_NAMES = re.compile(rf"\b({'|'.join(map(re.escape, sorted(_TITLES, key=len, reverse=True)))})\b")
+_TITLED = ("source", "runs", "group", "where")  # columns that name runs of others
 _UNITS = {"s": " (s)", "bytes": " (bytes)"}
 _HEADINGS = {column.name: column.heading + _UNITS.get(column.name.rpartition("_")[2], "") for column in COLUMNS}
 _HEADINGS |= {  # of `analysis.reversals` and `claims.beside_published`
@@ -90,6 +95,17 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
         (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def titled(text):
+    """A text in which files and groups of measured runs have titles for names.
+
+    Examples
+    --------
+    >>> titled("vtrain_multi, A100")
+    'vTrain, several nodes, A100'
+    """
+    return _NAMES.sub(lambda name: _TITLES[name[0]], str(text))
+
+
 def show(table, words=None, /, numbers=None, **formats):
     """A table as a page shows it: no index, headings in words, numbers in a given form, the same bytes every time.
 
@@ -97,7 +113,7 @@ def show(table, words=None, /, numbers=None, **formats):
     ----------
     table : DataFrame
         Its numbers are set to the right, its words to the left; missing values stay empty. Text comes out as text,
-        whatever signs are in it, but the paper's nine systems have words for names.
+        whatever signs are in it, but the paper's nine systems, and measured runs, have words for names.
     words : dict of str to str, optional
         What the page calls columns, by name. Other columns have the headings of `points.COLUMNS`, or their names.
     numbers : str, optional
@@ -119,6 +135,7 @@ def show(table, words=None, /, numbers=None, **formats):
     """
     table = table.assign(**{name: table[name].map(_ANSWERS) for name in table.select_dtypes("bool")})
     table = table.map(lambda cell: in_words(cell) if isinstance(cell, str) else cell)
+    table = table.assign(**{name: table[name].map(titled, na_action="ignore") for name in _TITLED if name in table})
     formats = (
         dict.fromkeys(table.select_dtypes("float"), _NUMBER)
         | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)
