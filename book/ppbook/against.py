@@ -11,10 +11,10 @@ from ppbook.certainty import SIZE
 from ppbook.joint import FittedRows
 from ppbook.joint import fitted_together as fitted_rows_together
 from ppbook.ranges import unfitted_system
+from ppbook.refits import unseen
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import unseen
 from ppmodel.measured.rows import is_healthy
 from ppmodel.specs import DATA, load_system
 

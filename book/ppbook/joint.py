@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppbook.refits import fitted_values, refitted
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import SCALE, equal_weights, fitted_values
+from ppmodel.measured.calibrate import SCALE, equal_weights
 from ppmodel.measured.constants import TIME, chosen, value_of, with_values
-from ppmodel.measured.fit import Problem, refitted
+from ppmodel.measured.fit import Problem
 from ppmodel.specs import SystemSpec
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ppbook.certainty import SIZE as CELL  # the columns that tell cells apart
+from ppbook.refits import COARSE, fitted_values
 from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import COARSE, SCALE, MeasuredRows, calibrated, fitted_values
+from ppmodel.measured.calibrate import SCALE, MeasuredRows, calibrated
 from ppmodel.measured.constants import TIME, chosen, with_values
 from ppmodel.measured.fit import Problem, parted
 from ppmodel.measured.margin import FITS
@@ -213,7 +214,7 @@ def with_one_run(layouts, system):
 
 
 def of_other_models(layouts, files, start, system):
-    """``order_s`` of each layout by a fit to the runs of the other models, the way `calibrate.unseen` judges fits.
+    """``order_s`` of each layout by a fit to the runs of the other models, the way `refits.unseen` judges fits.
 
     Parameters
     ----------

@@ -127,24 +127,6 @@ def scipy_optimize():
     return optimize
 
 
-def refitted(problem, values):
-    """Fit the constants again, starting from where an earlier fit ended, and return their values.
-
-    Parameters
-    ----------
-    problem : Problem
-        Constants that `values` does not name are left out.
-    values : dict of str to float
-
-    Returns
-    -------
-    dict of str to float
-    """
-    problem = problem.of([constant for constant in problem.constants if constant.name in values])
-    start = np.log([values[constant.name] for constant in problem.constants])
-    return _values(problem, solve(problem, start=start).x) if len(start) else {}
-
-
 def _values(problem, point):
     return dict(zip((constant.name for constant in problem.constants), np.exp(point).tolist(), strict=True))
 
