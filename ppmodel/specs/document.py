@@ -7,7 +7,7 @@ from typing import get_args, get_origin
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import RoundTripConstructor
+from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.errors import SpecificationError
@@ -147,7 +147,7 @@ def _parsed(text):
 class _Constructor(RoundTripConstructor):
     """Numbers are decimal digits, possibly with a point and an exponent; anything else is text, as 1_0 and 010.
 
-    So is what is tagged as a number or a truth value and is none.
+    So is what is tagged as a number or a truth value and is none. Other tags, such as those of Python, mean nothing.
     """
 
     def construct_yaml_int(self, node):
@@ -159,9 +159,14 @@ class _Constructor(RoundTripConstructor):
     def construct_yaml_bool(self, node):
         return self.bool_values.get(node.value.lower(), node.value)
 
+    def construct_undefined(self, node):
+        raise ConstructorError(None, None, f"the tag {node.tag} means nothing here", node.start_mark)
+
 
 for _kind in ("int", "float", "bool"):
     _Constructor.add_constructor(f"tag:yaml.org,2002:{_kind}", getattr(_Constructor, f"construct_yaml_{_kind}"))
+for _tag in (None, *(f"tag:yaml.org,2002:{_kind}" for _kind in ("binary", "omap", "pairs", "set"))):
+    _Constructor.add_constructor(_tag, _Constructor.construct_undefined)
 
 
 def refuse_depth(text):
@@ -271,7 +276,7 @@ def _locate(document, location):
     line, names, node = 1, [], document
     for key in location:
         if isinstance(node, list) and isinstance(key, int):
-            line = node.lc.item(key)[0] + 1 if node.lc.data else line  # a list with a tag has none
+            line = node.lc.item(key)[0] + 1
             node = node[key]
         elif isinstance(node, dict) and isinstance(key, str):
             written = key if key in node else next((other for other in node if str(other) == key), None)
