@@ -25,8 +25,8 @@ def shown(text, most=_LONGEST_VALUE):
     """
     try:
         text = re.sub(r"\s*[\r\n]\s*", " ", str(text))
-    except ValueError:  # an integer with more digits than Python prints
-        text = f"a number of {text.bit_length()} bits"
+    except Exception:  # an integer with more digits than Python prints, or an object that cannot be printed
+        text = f"a number of {text.bit_length()} bits" if isinstance(text, int) else f"of type {type(text).__name__}"
     if len(text) > most:
         text = f"{text[: most - most // 4 - 5]} ... {text[len(text) - most // 4 :]}"
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

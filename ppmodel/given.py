@@ -20,9 +20,9 @@ def plain(given):
     """
     if type(given) in _PLAIN:
         return given
-    if hasattr(given, "to_numpy"):  # also tables
+    if callable(getattr(given, "to_numpy", None)):  # also tables
         given = given.to_numpy()
-    if hasattr(given, "tolist"):
+    if callable(getattr(given, "tolist", None)):
         is_time = getattr(getattr(given, "dtype", None), "kind", "") in ("m", "M")
         return (given.astype(str) if is_time else given).tolist()
     if type(given).__name__ == "NAType":  # of pandas, which cannot be compared

@@ -6,10 +6,12 @@ import pytest
 from refusals import refused
 
 import ppmodel as pp
-from ppmodel.errors import CostError, SpecificationError
+from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.measured import read_rows
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import COLUMNS, system_of
+from ppmodel.measured.stated_run import stated_run
+from ppmodel.measured.under import start_under
 from ppmodel.specs import (
     DATA,
     ErrorSpec,
@@ -112,6 +114,20 @@ def test_sources_of_rows_name_frameworks(source, name):
     assert system_of({"source": source, "framework": "fsdp"}, load_system("h100")).framework.name == "fsdp"
     fitted = load_system("a100_vtrain")
     assert system_of({"source": source}, fitted) == fitted
+
+
+@pytest.mark.parametrize("framework", ["nemo", "nanotron"])
+def test_what_a_row_names_counts_on_a_fitted_system(framework):
+    """As in a simulation; a calibration takes it for all its rows, and then it is the system's own."""
+    _, row = stated_run(f"llama3_8b pp=2 tp=2 dp=2 global_batch=8 zero=1 framework={framework}")
+    system, layout = load_system("b200_simumax"), {"tp": 2, "dp": 2, "global_batch": 8, "zero": 1}
+    run = pp.simulate("1f1b", 2, model="llama3_8b", system=system, framework=framework, **layout)
+    assert predicted(row, system)["predicted_iteration_s"] == pytest.approx(run.iteration_s)
+    start = start_under(system, rows=[row])
+    assert start.framework.packaged == framework
+    assert predicted(row, start)["predicted_iteration_s"] == pytest.approx(run.iteration_s)
+    with refused(PPModelError, "framework", value=framework):
+        start_under(system, load_framework("fsdp"), [row])
 
 
 def test_bad_frameworks_are_refused(tmp_path):

@@ -9,6 +9,7 @@ import sys
 from collections import deque
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -251,6 +252,9 @@ ON_PAPER = {"model": "paper", "system": "dgx_h100"}
         ("layout", {"layout": pd.DataFrame({"tp": [1]}), **ON_PAPER}),
         ("layout", {"layout": "a\0.yaml", **ON_PAPER}),
         ("pp", {"pp": {4}, **SECONDS}),
+        ("microbatches", {"microbatches": "\ud800", **SECONDS}),
+        ("backward", SECONDS | {"backward": "\ud800"}),
+        ("allreduce", SECONDS | {"allreduce": SimpleNamespace(to_numpy=1, tolist=1)}),
         ("pp", {"pp": np.array([[4]]), **SECONDS}),
         ("schedule", {"schedule": type, **SECONDS}),
     ],

@@ -2,13 +2,14 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ppmodel as pp
 from ppmodel.measured.operation_times import read_operation_times
-from ppmodel.measured.replay import CAUSES, UnmeasuredWarning
+from ppmodel.measured.replay import CAUSES
 from ppmodel.ops import OpKind
 from tests.refusals import refused
 
@@ -90,7 +91,7 @@ def test_a_clock_may_begin_anywhere():
 def test_a_row_that_is_missing_is_named():
     """It takes the mean of its kind; a row for all of a kind covers its operations."""
     frame = pp.simulate("1f1b", 4, 8, forward=1, backward=2).to_frame()
-    with pytest.warns(UnmeasuredWarning, match="2F3 and 1 more"):
+    with pytest.warns(UserWarning, match="2F3 3B1: has no row"):
         row = pp.replay(frame[~frame.operation.isin(["2F3", "3B1"])], "1f1b", 4, 8).iloc[0]
     assert row.makespan_s == pytest.approx(33)
 
@@ -177,6 +178,7 @@ def test_rows_that_contradict_a_table_are_refused(rows, field, rule):
 @pytest.mark.parametrize(("field", "more"), [
     ("schedule", {"against": 4}), ("schedule", {"against": float("nan")}), ("iteration_s", {"iteration_s": "1"}),
     ("iteration_s", {"iteration_s": np.timedelta64(10**9, "ns")}), ("file", {"measured": frame_of([]).seconds}),
+    ("file", {"measured": SimpleNamespace(columns=[])}),
 ])  # fmt: skip
 def test_what_is_no_value_is_refused_at_the_door(field, more):
     """In one line that names the argument."""

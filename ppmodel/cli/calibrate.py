@@ -49,8 +49,8 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
 
     gradient_bytes, if all rows state the same, becomes the framework's; flushes are for predict alone.
 
-    FILE.yaml is a system file like any other. It carries the framework: --framework, or that of the system's file if it
-    has one, or that which all rows name, or megatron.
+    FILE.yaml is a system file like any other. It carries the framework: --framework, or the one in the column framework
+    of all rows, or that of the system's file if it has one, or the one that all sources name, or megatron.
     """
     from ppmodel.export import write_whole
     from ppmodel.measured.calibrate import calibrated

@@ -11,7 +11,7 @@ import numpy as np
 from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.kept import cached_property
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, value_of, with_values
+from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, with_spread
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
@@ -35,7 +35,6 @@ INTERVAL = "95 %: "
 """How the source of a constant begins that is fitted to rows."""
 
 ENDS = "fastest", "slowest"
-COARSE = 1e-3
 _DIGITS, _FREE = 4, 1e6
 _GB, _FITS_WIDTH = 1e9, 0.06
 _FARTHEST = 10.0
@@ -206,75 +205,6 @@ def _fitted_and_judged(problem, data, left=()):
 def digits_of(name):
     """To how many digits a constant is written: a `FACTOR` so that it gives a run's time to all that are shown."""
     return 12 if name == FACTOR else _DIGITS
-
-
-class Unseen(NamedTuple):
-    """What fits that had not seen a row predict for it.
-
-    Parameters
-    ----------
-    rows : list of dict of str to str
-        With their ``file``.
-    values : ndarray of float, shape (num_rows,)
-        Seconds of an iteration, or bytes of the most loaded GPU.
-    """
-
-    rows: list
-    values: np.ndarray
-
-
-def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
-    """Predictions of each row by a fit to the rows of the other folds, the way `calibrated` judges its fit.
-
-    Parameters
-    ----------
-    files : sequence of str or Path
-    start : SystemSpec
-        The system that `system` was fitted from.
-    system : SystemSpec
-        A calibrated one: its values of kind ``fitted`` are fitted again for each fold.
-    prior : float
-        The prior that it was fitted with.
-    by : sequence of str
-        Columns: rows that agree in all of them form one fold, so that ``("hidden", "layers")`` leaves out whole models.
-        Without it the folds are those of `calibrated`.
-    kinds : sequence of str
-        What to predict.
-
-    Returns
-    -------
-    dict of str to Unseen
-        By "time" and "memory".
-
-    Raises
-    ------
-    PPModelError
-        If a file or a row is refused.
-    """
-    rows, predictions = MeasuredRows(files, start), {}
-    for data, names in ((rows.time, TIME), (rows.memory, MEMORY)):
-        if data is not None and data.name in kinds:
-            values = fitted_values(system, names)
-            problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
-            labels = [tuple(row[column] for column in by) for row in data.rows]
-            folds = parted(labels) if by else parted(data.configurations, FOLDS, SEED)
-            named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
-            tolerance = (COARSE,) if by else ()
-            predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds, *tolerance)[0])
-    return predictions
-
-
-def fitted_values(system, names):
-    """The values of the constants that a calibrated system's file marks as fitted to rows, in SI units, by name.
-
-    Those fitted to timings of kernels, in the system that it was fitted from, are not among them.
-    """
-    entries = [
-        entry.field
-        for entry in system.provenance
-        if entry.kind == "fitted" and entry.field in names and entry.source.startswith(INTERVAL)
-    ]
-    return {name: value_of(system, name) for name in entries}
 
 
 class MeasuredRows:

@@ -69,11 +69,11 @@ def read_operation_times(sources):
     """
     rows = []
     for place, source in enumerate(sources if isinstance(sources, list | tuple) else [sources]):
-        is_table = hasattr(source, "columns") or str(source).endswith(".csv")
+        is_table = hasattr(source, "itertuples") or str(source).endswith(".csv")
         rows += _of_table(source) if is_table else _of_trace(source, place)
     if not rows:
         rule, remedy = "must be in the source", "name rows or slices 1F3, F3 or Forward 3, as PyTorch's pipelining does"
-        where = None if hasattr(sources, "columns") else str(sources)
+        where = None if hasattr(sources, "itertuples") else str(sources)
         raise PPModelError("operations", "none", rule, remedy, where=where)
     kinds = {row.kind for row in rows}
     if OpKind.W in kinds and OpKind.I not in kinds:
@@ -89,7 +89,7 @@ def read_operation_times(sources):
 
 def _of_table(source):
     """Rows of a CSV file, or of a frame."""
-    if hasattr(source, "columns"):
+    if hasattr(source, "itertuples"):
         records = source.to_dict("list")
         if missing := [name for name in _COLUMNS if name not in records]:
             raise PPModelError("columns", f"without {missing[0]}", "must be in the frame", "name the column so")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.costs import OpCosts
-from ppmodel.errors import PPModelError, refusing
+from ppmodel.errors import PPModelError, refusing, shown
 from ppmodel.given import is_number, plain
 from ppmodel.measured.operation_times import read_operation_times
 from ppmodel.metrics import operations_s
@@ -36,18 +36,6 @@ NAMES = "schedule", "label", "pp", "microbatches", "p2p", "links"
 RESULTS = ("measured_s", "makespan_s", "error", "relative", "idle_s", "idle_ratio", *CAUSES, "refused")
 _F, _B, _I, _W = range(4)
 _TOUCHING = 0.01  # what operations may overlap of the shorter: less is the clock
-
-
-class UnmeasuredWarning(UserWarning):
-    """Operations without a row that was measured, beside others that have one."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
-        super().__init__(names)
-
-    def __str__(self) -> str:
-        more = f" and {len(self.names) - 1} more" if self.names[1:] else ""
-        return f"operation = {self.names[0]}{more}: has no row and takes the mean of its kind; add it"
 
 
 def replay(
@@ -176,7 +164,9 @@ def _by_stage(table, rows):
         rule, remedy = "has no measured time", "add its row, or that of its kind's mean"
         raise PPModelError(f"rank {table.rank[index]}", str(table.op(index)), rule, remedy)
     if len(lacking := np.flatnonzero(unmeasured & (of_kinds[1][at] == 0))):
-        warnings.warn(UnmeasuredWarning([str(table.op(index)) for index in lacking]), stacklevel=4)
+        names = " ".join(str(table.op(index)) for index in lacking)
+        what = PPModelError("operation", shown(names), "has no row and takes the mean of its kind", "add its row")
+        warnings.warn(str(what), stacklevel=4)
     return means, np.where(np.isnan(seconds), 1.0, seconds / means[at])
 
 

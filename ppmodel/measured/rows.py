@@ -183,8 +183,8 @@ def system_of(row, system, framework=None):
         kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel.
     system : SystemSpec
     framework : FrameworkSpec, optional
-        Of all rows. Without it, the one that the system was fitted with; else the one in the row's column
-        ``framework``; else one that the row's source names; else the default.
+        Of all rows. Without it, the one in the row's column ``framework``; else the one that the system was fitted
+        with; else one that the row's source names; else the default.
 
     Returns
     -------
@@ -205,15 +205,13 @@ def system_of(row, system, framework=None):
 
 
 def framework_named(row, system):
-    """The framework of a row on a system, as in `system_of`; None if nothing names it, or the system has its own."""
-    if system.framework is not None:
-        return None
+    """The framework of a row on a system, as in `system_of`; None if nothing names it, or the system has it."""
     if name := row.get(FRAMEWORK, "").strip():
         if name not in specs.framework_names():  # a row is data: it names a packaged framework, never a file
             remedy = f"choose one of {', '.join(specs.framework_names())}, or leave it empty"
             raise PPModelError(FRAMEWORK, repr(shown(name)), "is not a known framework", remedy)
-        return name
-    source = row.get("source", "")
+        return None if system.framework is not None and name == system.framework.packaged else name
+    source = row.get("source", "") if system.framework is None else ""
     return next((name for name, text in _SOURCES.items() if text.search(source)), None)
 
 

@@ -16,7 +16,7 @@ from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.files import parse_json, read_text
 from ppmodel.measured.kernel_fits import COLLECTIVES, PASSES
 
-_TABLE_BYTES, TRACE_BYTES = 2**25, 2**30
+_TABLE_BYTES, TRACE_BYTES = 2**25, 2**29
 _SMALLEST, LARGEST = 1e-18, 1e18  # below and above any size, time or rate
 _MALFORMED = KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError
 _PRECISIONS = {

@@ -224,7 +224,7 @@ def resolve(
     for name, counts in sizes.items():
         sizes[name] = tuple(listed(counts)) if counts is not None else ()
         for count in sizes[name]:
-            if type(count).__hash__ is None:
+            if type(count) is not int:
                 raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
     shared = (cases, *sizes.values(), tuple(p2p), tuple(allreduce))
     if in_seconds:

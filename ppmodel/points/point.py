@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from ppmodel.costs import check_layout, model_costs, uniform_costs
 from ppmodel.errors import CostError
+from ppmodel.given import listed
 from ppmodel.kept import cached_property
 from ppmodel.points.change import UNCHANGED, Change
 from ppmodel.points.order import ordered_case
@@ -202,9 +203,6 @@ def seconds_costs(table, allreduce, seconds):
     CostError
         If one is missing.
     """
-    for name, value in seconds.items():
-        if name != "links" and (isinstance(value, bool) or not isinstance(value, Real)):
-            raise CostError(name, repr(value), "must be a number of seconds", "ppmodel.compare takes several")
     if allreduce != "excluded" and "reduction" not in seconds and (table.num_replicas > 1 or table.reduces):
         raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
     return uniform_costs(table, **seconds)
@@ -216,7 +214,7 @@ def _has_effect(name, table):
 
 
 def require_seconds(seconds):
-    """Refuse seconds that contradict each other, or do not suffice for any table.
+    """Refuse seconds that are no numbers, contradict each other, or do not suffice for any table.
 
     Parameters
     ----------
@@ -227,6 +225,10 @@ def require_seconds(seconds):
     ------
     CostError
     """
+    for name, value in seconds.items():
+        for entry in listed(value):
+            if isinstance(entry, bool) or not isinstance(entry, Real):
+                raise CostError(name, repr(entry), "must be a number of seconds", "write, for example, 0.1")
     halves = seconds.keys() & _HALVES
     if halves and "backward" in seconds:
         rule, remedy = "cannot be combined with its halves", "leave it out: it is their sum"
