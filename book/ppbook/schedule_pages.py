@@ -31,6 +31,8 @@ SECTIONS, OVERVIEW = "<!-- sections -->", "<!-- overview -->"
 _TIMES = {"forward": 1, "backward": 2, "comm": 0.2}
 _LARGE = ((8, 32), (8, 8))
 _BASE = "1f1b"
+_TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, autoescape=False)
+_TEMPLATES.filters |= {"literal": literal, "short": "{:.3g}".format, "percent": "{:.1%}".format}
 _POINT = "{} leaves {:.0%} of its slots empty, and {:.0%} of the time where transfers take 0.2 F"
 
 
@@ -60,9 +62,7 @@ def section(name, note=""):
         link = explorer.link(name, table.num_ranks, table.num_microbatches, page=page, comm=_TIMES["comm"])
     run, base = simulate(table, **_TIMES), _base_of(table)
     point = _POINT.format(entry.label, _bubble(table), run.idle_ratio)
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, autoescape=False)
-    environment.filters |= {"literal": literal, "short": "{:.3g}".format, "percent": "{:.1%}".format}
-    return environment.get_template("schedule.md").render(
+    return _TEMPLATES.get_template("schedule.md").render(
         entry=entry, table=table, large=large, base=base, large_base=large and _base_of(large), is_base=name == _BASE,
         picture=drawing(table, run.timeline, f"drawing-{name}", f"{point}."), point=point, link=link, note=note,
         chunks=int(table.chunks_per_rank), held=peak_activations(table), sent=messages_sent(table),
@@ -71,6 +71,27 @@ def section(name, note=""):
         size=lambda other: f"at S = {other.num_ranks}, B = {other.num_microbatches}",
         formula=float(formula_bubble_ratio(as_case(name), table.num_ranks, table.num_microbatches)),
     )  # fmt: skip
+
+
+def exercises(entries):
+    """Two exercises on the schedules of a page: what transfers cost each, as the drawings have it.
+
+    Parameters
+    ----------
+    entries : list of Entry
+        Registered schedules.
+
+    Returns
+    -------
+    str
+        In MyST.
+    """
+    tables = [schedules.small(entry.name) for entry in entries]
+    comms = (0.0, _TIMES["comm"])
+    times = [[simulate(table, **_TIMES | {"comm": comm}).makespan_s for comm in comms] for table in tables]
+    lost = [round((slower - span) / comms[1], 6) for span, slower in times]
+    rows = [(entry.label, *spans, count) for entry, spans, count in zip(entries, times, lost, strict=True)]
+    return _TEMPLATES.get_template("exercises.md").render(rows=rows, comm=comms[1])
 
 
 def _bubble(table):
@@ -112,7 +133,7 @@ def write(book):
             size = table.num_ranks, table.num_microbatches
             where = "" if size == (4, 8) else " (S = {}, B = {})".format(*size)
             rows.append((link, entry.title, f"{_bubble(table):.0%}{where}", f"{_peak(table):.3g}"))
-        _replace(folder / f"{page}.md", SECTIONS, "\n".join(sections))
+        _replace(folder / f"{page}.md", SECTIONS, "\n".join([*sections, exercises(entries) if entries else ""]))
     overview = list_table(rows, ["schedule", "what it does", "bubble", "peak"], [24, 50, 13, 13])
     _replace(book / "schedules.md", OVERVIEW, overview)
 

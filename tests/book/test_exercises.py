@@ -37,8 +37,8 @@ def seconds(name, pp, microbatches, **point):
 
 def test_pages_that_teach_end_with_two_exercises():
     """One to guess and one to compute, behind all but what follows; answers are folded and quote what was computed."""
-    assert {"claims", "your-own", "schedules"} < set(PAGES)
-    assert len(PAGES) >= 19
+    assert {"claims", "your-own", "schedules", "run", "sweeps"} < set(PAGES)
+    assert len(PAGES) >= 21
     for page in PAGES:
         _, exercises = PROSE[page].split("\n## Exercises\n")
         assert set(re.findall(r"^## (.*)", exercises, re.MULTILINE)) <= {"What follows", "Data"}, page
@@ -116,6 +116,22 @@ def test_your_own(answers):
     assert 0 < facts["less"] < 0.001
     assert facts["transfer"] == pytest.approx(facts["message"] / 25e9, rel=0.01)
     assert facts["sequences"] == load_model("llama3_70b").global_batch / 64
+
+
+def test_run(answers):
+    """Transfers are what the run takes beyond the closed form; GPUs and microbatches are products of the layout's."""
+    facts = answers("exercise_run.json")
+    assert facts["makespan"] == pytest.approx((64 + 7) * 3 + 0.1 * facts["transfers"])
+    assert facts["makespan"] == pytest.approx(seconds("1f1b", 8, 64, comm=0.1, **TIMES))
+    assert (facts["gpus"], facts["microbatches"]) == (4 * 8 * 2, 1024 // 2)
+
+
+def test_sweeps(answers):
+    """A row for each case, size, semantics and system of the template; refused where a schedule has no such size."""
+    facts = answers("exercise_sweeps.json")
+    assert facts["rows"] == facts["cases"] * 3 * 3 * 2 * 2
+    hanayo, chimera = 2 * 7, 3 * 1  # but for B = S = 8 and 16; on 16 ranks 8 microbatches are fewer than S
+    assert facts["refused"] == (hanayo + chimera) * 2 * 2
 
 
 def test_verdicts(answers):

@@ -10,7 +10,7 @@ import pytest
 
 import ppmodel as pp
 from ppbook.drawings import drawing
-from ppbook.schedule_pages import OVERVIEW, PAGES, SECTIONS, section, write
+from ppbook.schedule_pages import OVERVIEW, PAGES, SECTIONS, exercises, section, write
 from ppmodel import schedules
 from ppmodel.schedules.registry import schedule
 
@@ -66,6 +66,22 @@ def test_a_new_schedule_has_its_section_at_once(book):
     assert "(schedule-mirrored)=" in page
     assert "Drawn here it takes" in page.partition("(schedule-mirrored)=")[2]
     assert "#schedule-mirrored" in (book / "schedules.md").read_text()
+
+
+def test_exercises_count_what_transfers_cost_each_schedule(book):
+    """Two on each page; their answers are the drawings' times with transfers, less those without."""
+    write(book)
+    for page in (book / "schedules").glob("*.md"):
+        guess, compute = page.read_text().partition("## Exercises")[2].split("**Compute.**")
+        assert guess.count("dropdown answer") == compute.count("dropdown answer") == 1
+    names, runs = ["gpipe", "1f1b", "eager-1f1b"], {}
+    for name in names:
+        table = schedules.small(name)
+        spans = (pp.simulate(table, forward=1, backward=2, comm=comm).makespan_s for comm in (0.2, 0))
+        runs[schedules.get(name).label] = round(np.subtract(*spans) / 0.2)
+    text = exercises([schedules.get(name) for name in names])
+    assert ", ".join(f"{label} {count}" for label, count in runs.items()) in text
+    assert f"Most {max(runs, key=runs.get)}," in text
 
 
 def test_sections_stand_on_pages_of_a_reader_s_length(book):
