@@ -184,7 +184,7 @@ def _running(sources, cells):
 
 
 def _isolate(folder, temporary, num_notebooks):
-    """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
+    """Keep a user's own settings of Jupyter and Matplotlib, random hashes and Ctrl-C out of a worker's kernels."""
     os.environ["TMPDIR"] = tempfile.tempdir = temporary
     if num_notebooks == 1:
         load_nothing()
@@ -195,8 +195,10 @@ def _isolate(folder, temporary, num_notebooks):
     for stream in (1, 2):  # a cell's output is in the notebook; here it would mix with our messages
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     logging.disable()  # we report errors ourselves, in one line
-    (folder / "ipython").mkdir(exist_ok=True)
-    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
+    settings = folder / "settings"
+    settings.mkdir(exist_ok=True)
+    os.environ.update(dict.fromkeys(("IPYTHONDIR", "MPLCONFIGDIR"), str(settings)))
+    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1")
     os.environ.pop("SOURCE_DATE_EPOCH", None)
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the surrounding shell prefers
 

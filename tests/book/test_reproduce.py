@@ -448,6 +448,13 @@ def test_a_notebook_that_fails_leaves_no_folder(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notebooks"]
 
 
+def test_a_home_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch):
+    """As in a container with another user: nothing of a page depends on the user's settings."""
+    monkeypatch.setenv("HOME", "/proc")
+    monkeypatch.setenv("MPLCONFIGDIR", "/proc/settings")
+    run(notebook(tmp_path, "import matplotlib.pyplot\nmatplotlib.get_configdir()"), out=tmp_path / "out")
+
+
 def test_a_refused_table_keeps_its_grid(tmp_path):
     """What a page says below a message comes with the error of the run, too."""
     source = notebook(tmp_path, "from ppmodel.export import parse_table\nparse_table('0F0,0F1,0B0')")
