@@ -400,7 +400,7 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(tmp_path, capsys, argument
         ({"iteration_s": "2500"}, "write seconds, not milliseconds"),
         ({"iteration_s": "0.04"}, "write seconds, not minutes"),
         ({"memory_gb": "37000"}, "write 1e9 bytes, not MB or MiB"),
-        ({"status": "OOM"}, "rows.csv, row a: status = OOM: must be one of measured, oom, failed, or empty; did you mean oom?"),
+        ({"status": "OOM"}, "row a: status = OOM: must be one of measured, oom, failed, or empty; did you mean oom?"),
         ({"memory_gb": "1000000"}, "or start from a system that is nearer"),
     ],
 )

@@ -114,7 +114,8 @@ class ModelSpec(Checked):
     gradient_bytes, optimizer_bytes : float
         Bytes per parameter for the gradient and for the optimizer state; need not be integers.
     tied_embeddings : bool
-        Whether the loss head shares the weights of the embedding.
+        Whether the loss head shares the weights of the embedding. In a pipeline both ends store them, also where one
+        rank holds both, as under schedules in a V.
     experts : ExpertSpec, optional
         A mixture of experts that replaces the MLP.
     latent_attention : LatentAttentionSpec, optional
