@@ -22,6 +22,7 @@ def summary(rows, error):
 
     Examples
     --------
+    >>> import pandas as pd
     >>> runs = pd.DataFrame({"runs": "mine", "system": "a100", "error": [-0.1, 0.3]})
     >>> summary(runs, "error")[["mean", "bias"]].to_numpy().round(2).tolist()
     [[0.2, 0.1]]

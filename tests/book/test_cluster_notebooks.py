@@ -169,7 +169,7 @@ def test_pairs(recorded):
     assert max(abs(profile["walked_off"]), abs(profile["ours_off"])) < 0.05
     assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
     assert (table.off[:2].abs() < 0.15).all()
-    assert table.off[2:4].between(-0.3, -0.2).all()  # beside kernels, exchanges take longer
+    assert table.off[2:4].between(-0.45, -0.35).all()  # beside kernels, with 20 multiprocessors, exchanges take longer
     assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
