@@ -21,6 +21,7 @@ ONCE_BROKEN = [
     ("nodes", {"microbatches": 7}),
     ("semantics", {"microbatches": [3]}),
     ("bubble", {"schedules": ["v-half"]}),
+    ("field", {"systems": ["mid_cp_mid_nw"], "multiples": [1], "picture_multiple": 2}),
 ]
 """Each ended in an error of Python's own."""
 
