@@ -152,6 +152,13 @@ def test_the_command_that_turns_a_row_turns_it(name, judgements, monkeypatch, ca
         assert line == ("no" if judgements[name].holds_here else "yes")
 
 
+def test_rows_about_stp_turn_by_costs_which_no_setting_has(capsys):
+    """`--row` prints them, without commands."""
+    turned = next(judgement for judgement in claims.judge_stp(load_claims(about="stp")) if judgement.turned)
+    assert main(["claims", "--of", "stp", "--row", turned.row.id]) == 0
+    assert "turned by" not in capsys.readouterr().out
+
+
 def test_a_changed_value_of_a_setting_is_checked(capsys):
     """As those of its file are; a name that it does not have is refused with the one that was meant."""
     for given, rule in ((("waves", "0"), "greater than or equal to 1"), (("memory", "1"), "did you mean memory_")):

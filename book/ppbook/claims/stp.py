@@ -24,8 +24,7 @@ def judge_stp(claims):
         quantity = STP_QUANTITIES[criterion.pop("quantity")]
         measured = {name: float(quantity(name, **criterion)) for name in stp_assumptions()}
         outcomes = {
-            Assumption(ANCHOR, "costs", name, name, name != ANCHOR): float(row.margin(value))
-            for name, value in measured.items()
+            Assumption(ANCHOR, "costs", name, name, ()): float(row.margin(value)) for name, value in measured.items()
         }
         margin = float(row.margin(measured[ANCHOR]))
         judgements.append(Judgement(row, measured[ANCHOR], margin, verdict_of(outcomes), ANCHOR, outcomes))

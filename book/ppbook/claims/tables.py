@@ -140,9 +140,10 @@ def _decides(judgement):
 
 
 def _nearest(judgement):
-    """The assumption with the fewest changes on each axis that reverses a row's answer."""
+    """The assumption with the fewest changes of a setting on each axis that reverses a row's answer."""
     nearest = {}
-    for assumption in sorted(judgement.turned, key=lambda assumption: len(assumption.changes)):
+    settings = [each for each in judgement.turned if each.changes or each.anchor != judgement.anchor]
+    for assumption in sorted(settings, key=lambda assumption: len(assumption.changes)):
         nearest.setdefault(assumption.axis if assumption.anchor == judgement.anchor else "setting", assumption)
     return nearest
 

@@ -31,17 +31,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     assumption that turns it. In --rows, "here" is whether a row holds under the setting itself, and the margin is how
     far the number is inside what is claimed; --row adds the commands that judge it where its answer turns.
     """
-    from ppbook.claims import (
-        UNKNOWNS,
-        VERDICTS,
-        commands,
-        disagreements,
-        judge,
-        judge_stp,
-        load_claims,
-        load_figures,
-        signed,
-    )
+    from ppbook import claims as judging
     from ppbook.files import same_name
     from ppbook.parameters import Parameter, parse
     from ppbook.setting import load_setting, setting_names
@@ -53,22 +43,22 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     if of == "stp" and not usual:
         rule = "has no effect: STP's claims are judged on its own runs"
         raise PPModelError("--of", of, rule, "leave out --system, --model, --setting and -p")
-    claims, figures = load_claims(about=of), load_figures() if of == "paper" else []
+    claims, figures = judging.load_claims(about=of), judging.load_figures() if of == "paper" else []
     if of == "stp":
-        judgements = judge_stp(claims)
+        judgements = judging.judge_stp(claims)
     else:
         judged_on = None if system is None else load_system(system)
         chosen = load_setting(setting)
         if given:
-            values = {name: Parameter(getattr(chosen, name), "", None, False) for name in UNKNOWNS}
+            values = {name: Parameter(getattr(chosen, name), "", None, False) for name in judging.UNKNOWNS}
             chosen = replace(chosen, name=f"{chosen.name}, changed", **parse(given, values))
-        judgements = judge(claims, load_model(model), chosen, judged_on)
+        judgements = judging.judge(claims, load_model(model), chosen, judged_on)
     if only is not None:
         ids = [judgement.row.id for judgement in judgements]
         if only not in ids:
             raise PPModelError("--row", only, "is not a row of these claims", did_you_mean(only, ids))
         judgements = [judgements[ids.index(only)]]
-    unexpected = disagreements(judgements, margins=usual)
+    unexpected = judging.disagreements(judgements, margins=usual)
     if as_json:
         say_json([{
             "id": row.id, "statement": row.statement, "verdict": judgement.verdict, "expected": row.expected.verdict,
@@ -77,48 +67,43 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
             "reason": judgement.reason, "page": row.page,
         } for judgement in judgements for row in [judgement.row]])  # fmt: skip
         return 1 if unexpected else 0
-    say(_rows_table(judgements) if rows or only else _headlines(claims, judgements, figures))
-    if only:
-        say("".join(f"\nturned by {axis}: {again}" for axis, again in commands(judgements[0], setting, given).items()))
+    say(_rows_table(judging, judgements) if rows or only else _headlines(judging, claims, judgements, figures))
+    for axis, again in judging.commands(judgements[0], setting, given).items() if only else ():
+        say(f"turned by {axis}: {again}")
     if unexpected:
         lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
-            row, expected = judgement.row, judgement.row.expected
-            verdicts = [VERDICTS[judgement.verdict], VERDICTS[expected.verdict]]
-            lines.append([row.id, *verdicts, signed(row, judgement.margin), signed(row, expected.margin)])
+            row, both = judgement.row, (judgement, judgement.row.expected)
+            verdicts = [judging.VERDICTS[each.verdict] for each in both]
+            lines.append([row.id, *verdicts, *(judging.signed(row, each.margin) for each in both)])
         say("\n" + columns(lines, right=(3, 4)))
     return 1 if unexpected else 0
 
 
-def _headlines(claims, judgements, figures):
+def _headlines(judging, claims, judgements, figures):
     """The verdict and the statement of each figure and claim, and below it the numbers of its weakest row."""
-    from ppbook.claims import MARKS, headline_table
-
     lines = []
-    for claim in headline_table(claims, judgements, figures=figures).itertuples():
-        lines.append(f"{MARKS[claim.verdict]:<2}{claim.verdict:<15}{claim.claim:>7}  {claim.statement}")
+    for claim in judging.headline_table(claims, judgements, figures=figures).itertuples():
+        lines.append(f"{judging.MARKS[claim.verdict]:<2}{claim.verdict:<15}{claim.claim:>7}  {claim.statement}")
         if claim.row:
             decides = f"; {claim.decides}" if claim.decides else ""
             numbers = f"claimed {claim.claimed}, ours {claim.measured}{decides}"
-            lines.append(
-                f"{'':<26}{numbers}; {claim.holding} of {claim.rows} rows hold here, {claim.row} is the weakest"
-            )
+            numbers += f"; {claim.holding} of {claim.rows} rows hold here, {claim.row} is the weakest"
+            lines.append(f"{'':<26}{numbers}")
     return "\n".join(lines)
 
 
-def _rows_table(judgements):
+def _rows_table(judging, judgements):
     """Every row, and the rows by verdict."""
-    from ppbook.claims import VERDICTS, signed
-
     rows = [["id", "verdict", "here", "measured", "claimed", "margin", "read on", "depends on"]]
     for judgement in judgements:
         row, answer = judgement.row, "yes" if judgement.holds_here else "no"
         rows.append([
-            row.id, VERDICTS[judgement.verdict], "" if judgement.verdict == "no case" else answer,
-            row.number(judgement.measured), row.reference, signed(row, judgement.margin), row.page,
+            row.id, judging.VERDICTS[judgement.verdict], "" if judgement.verdict == "no case" else answer,
+            row.number(judgement.measured), row.reference, judging.signed(row, judgement.margin), row.page,
             judgement.reason or ", ".join(judgement.reversed_by()),
         ])  # fmt: skip
     verdicts = [judgement.verdict for judgement in judgements]
-    counts = [[name, str(verdicts.count(verdict))] for verdict, name in VERDICTS.items()]
+    counts = [[name, str(verdicts.count(verdict))] for verdict, name in judging.VERDICTS.items()]
     counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
     return "\n\n".join([columns(rows, right=(3, 4, 5)), columns([["verdict", "rows"], *counts], right=[1])])
