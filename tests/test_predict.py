@@ -46,6 +46,19 @@ def test_a_row_of_a_packaged_model_may_fold_its_experts(tmp_path):
     assert run_of(stated_run(words)[1]).layout.expert_tp == 1
 
 
+OF_MODEL = (
+    "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "sequence",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["llama3_8b", " ".join(f"{name}={ROW[name]}" for name in OF_MODEL)])
+@pytest.mark.parametrize("word", ["chunks=2", "etp=4"])
+def test_what_has_no_effect_refuses_its_row(model, word):
+    """Chunks of a schedule that has none, GPUs of experts that there are not: of a packaged model, too."""
+    _, row = stated_run(f"{model} pp=2 dp=2 tp=2 global_batch=8 {word}")
+    assert predicted(row, SYSTEM)["refused"].startswith(word.replace("=", " = "))
+
+
 def test_a_row_fits_where_the_run_that_it_states_does():
     """Also where memory is above the capacity by less than predictions are off."""
     words = "llama3_8b schedule=zb-v pp=4 dp=4 zero=1 recompute=light microbatch_size=2 global_batch=128 iteration_s=9"

@@ -281,59 +281,44 @@ def run_of(row, framework=None):
     >>> run.case.name, run.model.blocks, run.num_microbatches
     ('1f1b', 4, 8)
     """
-    framework, flushes = framework or specs.FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
+    framework = framework or specs.FrameworkSpec()
     stated = {name: text for name in (PRECISION, GRADIENT) if (text := row.get(name, "").strip().lower())}
     framework = replace(framework, **{name: stated_value(name, text) for name, text in stated.items()})
-    texts, gpus = tuple(row[name].strip() for name in COLUMNS), row.get(GPUS, "").strip()
     named = row.get(MODEL, "") if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
     named = named if isinstance(named, specs.ModelSpec) else named.strip()
-    if named:
-        return _run_of_model(named, texts, flushes, gpus, row.get(ETP, "").strip(), framework)
-    return _run(texts, flushes, gpus, framework)
+    names = *COLUMNS, FLUSHES, GPUS, ETP
+    return _run(named, tuple((name, row.get(name, "").strip()) for name in names), framework)
 
 
 @lru_cache(_KEPT)
-def _run(texts, flushes, gpus, framework):
-    row = dict(zip(COLUMNS, texts, strict=True))
-    flushes = stated_value(FLUSHES, flushes)
-    values = {name: stated_value(name, row[name]) for name in COLUMNS if name != "schedule"}
-    if values["global_batch"] % flushes:
-        rule = f"must divide global_batch ({values['global_batch']})"
-        raise PPModelError(FLUSHES, flushes, rule, "write 1, or leave it empty")
-    values["global_batch"] //= flushes
-    values[GPUS] = stated_value(GPUS, gpus) if gpus else None
-    case = Case(schedules.get(row["schedule"]).name)  # as in `case_of_data`, with options in other columns
-    if "chunks" in case.known_options:
-        case = case.with_options({"chunks": str(values["chunks"])})
-    elif values["chunks"] != 1:
-        rule = f"is not an option of {row['schedule']}"
-        raise PPModelError("chunks", values["chunks"], rule, "write 1, or interleaved-1f1b")
-    stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS)}
-    stated["sequence_parallel"] &= values["tp"] > 1
-    layout = specs.LayoutSpec(**stated, layers=_layers(values)).under(framework)
-    return MeasuredRun(case, _model(values, framework), layout, layout.microbatches, flushes)
-
-
-@lru_cache(_KEPT)
-def _run_of_model(name, texts, flushes, gpus, etp, framework):
-    """A run of a packaged model, or of one that was read; what is empty is as the layout and the model have it."""
+def _run(named, texts, framework):
+    """A run of the model in its columns; or of one with a name, or that was read, where columns may be empty."""
     # a row is data: it never names a file
-    if not isinstance(name, specs.ModelSpec) and name not in specs.model_names():
+    if named and not isinstance(named, specs.ModelSpec) and named not in specs.model_names():
         remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"
-        raise PPModelError(MODEL, repr(shown(name)), "is not a known model", remedy)
-    row, flushes = dict(zip(COLUMNS, texts, strict=True)) | {ETP: etp}, stated_value(FLUSHES, flushes)
-    stated = {key: stated_value(key, row[key]) for key in (*_OF_LAYOUT, "sequence", ETP) if row[key]}
-    stated |= {GPUS: stated_value(GPUS, gpus)} if gpus else {}
-    batch = stated.get("global_batch")
-    if batch is None or batch % flushes:
-        rule = "must be given" if batch is None else f"must be a multiple of flushes ({flushes})"
-        raise PPModelError("global_batch", batch, rule, "write, for example, 1024")
-    case = Case(schedules.get(row["schedule"]).name)
-    if "chunks" in case.known_options and "chunks" in stated:
-        case = case.with_options({"chunks": str(stated["chunks"])})
-    layout = specs.LayoutSpec(**{"pp": 1} | stated | {"global_batch": batch // flushes}).under(framework)
-    model = framework.model(name if isinstance(name, specs.ModelSpec) else specs.load_model(name))
-    model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
+        raise PPModelError(MODEL, repr(shown(named)), "is not a known model", remedy)
+    texts, needed = dict(texts), () if named else COLUMNS
+    case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
+    values = {name: stated_value(name, text) for name, text in texts.items() if text or name in needed}
+    batch, flushes, chunks = values.get("global_batch"), values.pop(FLUSHES, 1), values.get("chunks", 1)
+    if batch is None:
+        raise PPModelError("global_batch", None, "must be given", "write, for example, 1024")
+    if batch % flushes:
+        raise PPModelError(FLUSHES, flushes, f"must divide global_batch ({batch})", "write 1, or leave it empty")
+    if "chunks" in case.known_options and "chunks" in values:
+        case = case.with_options({"chunks": str(chunks)})
+    elif chunks != 1:
+        raise PPModelError("chunks", chunks, f"is not an option of {case.name}", "write 1, or interleaved-1f1b")
+    values["global_batch"] = batch // flushes
+    stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS, ETP) if name in values}
+    stated["sequence_parallel"] = stated.get("sequence_parallel", False) and stated.get("tp", 1) > 1
+    if named:
+        layout = specs.LayoutSpec(**{"pp": 1, "sequence": values.get("sequence")} | stated).under(framework)
+        model = framework.model(named if isinstance(named, specs.ModelSpec) else specs.load_model(named))
+        model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
+    else:
+        layout = specs.LayoutSpec(**stated, layers=_layers(values)).under(framework)
+        model = _model(values, framework)
     return MeasuredRun(case, model, layout, layout.microbatches, flushes)
 
 
