@@ -23,6 +23,8 @@ from ppmodel.specs.document import refuse_depth
 
 _COMMENT = re.compile(r"\s*#\s*([\w-]+)(?: from (\d{1,9}))?:(?:.*\bfor each of (\w+))?")  # behind a value: its kind
 
+_NUMERAL = re.compile(r"(?<!\w)(0[xob]\w+|\d+_[\d_]*)(?!\w)")  # 0x4 and 1_0, numbers in YAML and nowhere else
+
 
 class Parameter(NamedTuple):
     """A line of the parameters cell.
@@ -143,11 +145,12 @@ def parse(pairs, parameters):
             continue
         try:
             refuse_depth(text)
-            if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(text)):
+            events = YAML(typ="safe", pure=True).parse(text)
+            if _NUMERAL.search(text) or any(isinstance(event, AliasEvent) for event in events):
                 raise ValueError
             given[name] = YAML(typ="safe", pure=True).load(text)
         except (YAMLError, ValueError, RecursionError):
-            remedy = "write a number, a word, or a list such as [8, 16]"
+            remedy = "write a decimal number, a word, or a list such as [8, 16]"
             raise PPModelError(name, shown(text), "cannot be read as YAML", remedy) from None
     return given
 
@@ -190,7 +193,8 @@ def check(given, parameters):
         _require_name(name, value, parameters)
         default, _, kind, several, _ = parameters[name]
         if several and not (isinstance(value, list) and (value or not default)):
-            rule = f"must be a list, with each entry {kind.rule.removeprefix('must be ')}"
+            what = "must not be empty" if value == [] else "must be a list"
+            rule = f"{what}, with each entry {kind.rule.removeprefix('must be ')}"
             raise PPModelError(name, shown(value), rule, f"write, for example, [{kind.example}]")
         for entry in value if several else [value]:
             if several or not value == default == "":

@@ -44,6 +44,10 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
         rule = "has no effect: STP's claims are judged on its own runs"
         raise PPModelError("--of", of, rule, "leave out --system, --model, --setting and -p")
     claims, figures = judging.load_claims(about=of), judging.load_figures() if of == "paper" else []
+    ids = [row.id for row in judging.rows_of(claims)]
+    if only is not None and only not in ids:
+        remedy = did_you_mean(only, ids) or f"write, for example, {ids[0]}; --rows prints all"
+        raise PPModelError("--row", only, "is not a row of these claims", remedy)
     if of == "stp":
         judgements = judging.judge_stp(claims)
     else:
@@ -54,10 +58,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
             chosen = replace(chosen, name=f"{chosen.name}, changed", **parse(given, values))
         judgements = judging.judge(claims, load_model(model), chosen, judged_on)
     if only is not None:
-        ids = [judgement.row.id for judgement in judgements]
-        if only not in ids:
-            raise PPModelError("--row", only, "is not a row of these claims", did_you_mean(only, ids))
-        judgements = [judgements[ids.index(only)]]
+        judgements = [judgement for judgement in judgements if judgement.row.id == only]
     unexpected = judging.disagreements(judgements, margins=usual)
     if as_json:
         say_json([{
