@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 
 import ppmodel
-from ppmodel.analysis import advantages, agreement, crossings, recommended
+from ppbook.choice import recommended
+from ppbook.levels import advantages, agreement
+from ppmodel.analysis import crossings
 from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import label, legal_cases

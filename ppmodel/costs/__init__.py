@@ -6,7 +6,6 @@ from ppmodel.costs.model import cell_streams_of, model_costs
 from ppmodel.costs.offload import Offload, offloads
 from ppmodel.costs.partition import (
     LayerTimes,
-    StageLayers,
     check_layout,
     imbalance,
     microbatch_sequences,
@@ -15,7 +14,7 @@ from ppmodel.costs.partition import (
 )
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.stages import Stages, stages
-from ppmodel.costs.table import OpCosts, are_seconds, comm_over_forward, side_by_side, slowest_transfer_s, with_pairs
+from ppmodel.costs.table import OpCosts, are_seconds, comm_over_forward, side_by_side, with_pairs
 from ppmodel.costs.totals import Parameters, model_flops, parameters
 from ppmodel.costs.transfers import buffer_bytes, hockney_s, message_bytes, receivers
 from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes

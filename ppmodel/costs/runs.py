@@ -25,9 +25,6 @@ from ppmodel.costs.stages import (
 )
 from ppmodel.costs.work import PARTS
 
-LEFT_OUT = ("recomputation", "tensor", "data", "transfers")
-"""The parts of an iteration that costs can leave out, to see what they are worth."""
-
 
 class RunWork(NamedTuple):
     """What a run does, the same on all systems with the same nodes.
@@ -75,7 +72,7 @@ def run_work(schedule, model, system, layout, without=()):
     layout : LayoutSpec
         Its layers must not be balanced, which depends on their times.
     without : collection of str
-        Parts to leave out, of `LEFT_OUT`.
+        Parts of an iteration to leave out, of recomputation, tensor, data and transfers.
 
     Returns
     -------

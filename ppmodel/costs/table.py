@@ -321,27 +321,4 @@ def comm_over_forward(costs, num_ranks):
     0.5
     """
     forward_s = float(costs.compute_s[OpKind.F].sum()) / num_ranks
-    return slowest_transfer_s(costs) / forward_s if forward_s else float("nan")
-
-
-def slowest_transfer_s(costs):
-    """Seconds from sending to arrival, for the slowest transfer.
-
-    Parameters
-    ----------
-    costs : OpCosts
-        Without nodes, all transfers take the same time.
-
-    Returns
-    -------
-    float
-        In seconds.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
-    >>> slowest_transfer_s(uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1))
-    0.5
-    """
-    return float((costs.occupancy_s + costs.latency_s).max())
+    return float((costs.occupancy_s + costs.latency_s).max()) / forward_s if forward_s else float("nan")

@@ -66,13 +66,13 @@ def fill_instructions(
 
 @loop
 def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, shares, copies, copied):
-    """Makespan, longest span and ends of ranks of every system, each step for all systems at once.
+    """Makespan and longest span of every system, each step for all systems at once.
 
     `sizes` are the numbers of registers, streams and links; `tables` are durations, occupancies and latencies, each of
     shape (classes, systems), and `overlap_factor` has shape (systems,). `occupied` says whether a transfer occupies the
     sender, the receiver and its link. One number is held per register, stream or link and system, never one per
     operation. `ends` says of each operation whether it is the first (1), the last (2) or the only one (3) that its rank
-    computes; without it spans and ends are 0.
+    computes; without it spans are 0.
 
     Of a single system, `times` is filled: start and end of every operation and, with four rows, departure and arrival,
     NaN if nothing is sent. `shares` are then the shares of its cell after which each result can be sent, and `copies`
@@ -85,7 +85,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
     register, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
     free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
     ready, together, began, finished, span, longest_span = np.zeros((6, systems))
-    begun, computed = np.zeros((sizes[1] if len(ends) else 0, systems)), np.zeros((sizes[1] // 2, systems))
+    begun = np.zeros((sizes[1] if len(ends) else 0, systems))
     of_ranks, wanted = len(ends) > 0, False
     if times is not None:
         wanted, sender = len(times) == 4, np.zeros(sizes[0], np.uint32)
@@ -189,7 +189,6 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                     begun[stream, k] = began[k] if ends[op] & 1 else begun[stream, k]
                     if ends[op] & 2:
                         longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
-                        computed[stream, k] = finished[k]
             for k in range(systems):
                 free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
                 if times is not None:
@@ -244,4 +243,4 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
     for stream in range(0 if sends else len(free)):
         for k in range(systems):
             span[k] = max(span[k], free[stream, k])
-    return span, longest_span, computed
+    return span, longest_span

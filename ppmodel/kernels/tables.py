@@ -14,7 +14,7 @@ _F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
 
 @loop(price=2**21)
 def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, steps, sizes):
-    """Source, remote, level, order and level starts of a table; operations that wait forever have level ``NONE``.
+    """Source, remote, level and order of a table; operations that wait forever have level ``NONE``.
 
     `group` is the group of each operation, `sharing` whether any two may share one, `steps` are the optimizer steps,
     and `sizes` the numbers of replicas, stages and microbatches.
@@ -26,8 +26,7 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
     share, following, spread = _shared(group, rank, sharing)
     level = _levels(source, group, rank, rank_start, share, following, spread)
     _lift_steps(level, kind, rank_start, rank, steps)
-    order, level_start = _by_level(level, share, following)
-    return source, remote, level, order, level_start
+    return source, remote, level, _by_level(level, share, following)
 
 
 @loop
@@ -196,27 +195,26 @@ def _levels(source, group, rank, rank_start, share, following, spread):
 
 @loop
 def _by_level(level, share, following):
-    """A counting sort: operations by level, then by group, and where each level begins."""
+    """A counting sort: operations by level, then by group."""
     start = np.zeros(level.max() + 2, np.int32)
     for op in range(len(level)):
         if level[op] != NONE:
             start[np.uint32(level[op] + 1)] += 1
     for k in range(len(start) - 1):
         start[k + 1] += start[k]
-    place = start[:-1].copy()
     order = np.empty(len(level), np.int32)
     for op in range(len(level)):
         if level[op] == NONE or share[op] == LATER:
             continue
         depth = np.uint32(level[op])
-        order[np.uint32(place[depth])] = op
-        place[depth] += 1
+        order[np.uint32(start[depth])] = op
+        start[depth] += 1
         following_op = following[op] if share[op] == FIRST else NONE
         while following_op != NONE:
-            order[np.uint32(place[depth])] = following_op
-            place[depth] += 1
+            order[np.uint32(start[depth])] = following_op
+            start[depth] += 1
             following_op = following[np.uint32(following_op)]
-    return order, start
+    return order
 
 
 @loop(fills=("times",))

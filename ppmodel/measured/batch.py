@@ -29,7 +29,7 @@ class Batch:
     system : SystemSpec
         Gives the framework and the nodes, which stay fixed.
     without : collection of str
-        Parts to leave out: those of `costs.runs.LEFT_OUT`; and ``bubble``, all waiting, so that an iteration takes the
+        Parts to leave out: those of `costs.runs.run_work`; and ``bubble``, all waiting, so that an iteration takes the
         busy time of the most loaded rank.
 
     Raises

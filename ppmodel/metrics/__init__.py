@@ -19,4 +19,4 @@ from ppmodel.metrics.memory import (
     peak_activations,
 )
 from ppmodel.metrics.messages import messages_by_node, messages_sent
-from ppmodel.metrics.path import critical_path, path_transfers
+from ppmodel.metrics.path import critical_path

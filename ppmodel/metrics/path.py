@@ -37,32 +37,6 @@ def critical_path(timeline):
     return path[::-1]
 
 
-def path_transfers(timeline, path):
-    """Count the transfers on a critical path.
-
-    Parameters
-    ----------
-    timeline : Timeline
-        From `simulation.run_graph`.
-    path : list of int
-        From `critical_path`.
-
-    Returns
-    -------
-    int
-        Steps from one rank to another.
-
-    Examples
-    --------
-    >>> import ppmodel as pp
-    >>> run = pp.simulate("1f1b", 4, 8, forward=1, backward=2, comm=0.5)
-    >>> path_transfers(run.timeline, run.critical_path())
-    16
-    """
-    ranks = timeline.graph.schedule.rank[path]
-    return int((ranks[1:] != ranks[:-1]).sum())
-
-
 def _waited_for(timeline, op):
     """What an operation waited for longest: its input or the previous operation on its rank; None for the first."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies

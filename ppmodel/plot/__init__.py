@@ -3,7 +3,7 @@
 from ppmodel.plot.bars import plot_bars, plot_parts
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import plot_lines
-from ppmodel.plot.palette import family_styles, style_of
+from ppmodel.plot.palette import style_of
 from ppmodel.plot.ranges import plot_ranges
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.style import context, narrow, redrawn, titled, typeset

@@ -71,29 +71,6 @@ def style_of(labels):
     return styles
 
 
-def family_styles(families):
-    """Choose a marker and colour for each family, for figures with too many schedules to distinguish.
-
-    Parameters
-    ----------
-    families : iterable of str
-        From `tables.FAMILIES`; duplicates count once.
-
-    Returns
-    -------
-    dict of str to dict
-        Keyword arguments for matplotlib's ``plot``, in fixed order: colour, marker, size in points.
-
-    Examples
-    --------
-    >>> list(family_styles(["loop", "one chunk", "loop"]))
-    ['one chunk', 'loop']
-    """
-    drawn = set(families)
-    looks = zip(FAMILIES, _MARKERS, strict=False)
-    return {name: {"color": HUES[name], "marker": marker, "ms": 5.5} for name, marker in looks if name in drawn}
-
-
 def _registered_style(label):
     """Colour, numbers of marker and dash, and the family's hue, of a registered label; None for any other text.
 

@@ -108,7 +108,7 @@ def evaluate(graph, many_costs):
     """
     if not many_costs:
         return []
-    ends = iterations(graph, many_costs, by_rank=False)
+    ends = iterations(graph, many_costs)
     return timed(graph, many_costs, ends.makespan_s, ends.span_s, ends.reduced_s)
 
 

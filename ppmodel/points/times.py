@@ -85,7 +85,7 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
             missing.setdefault(points[pair].ordered_case.options, []).append(pair)
     for pairs in missing.values():
         table, costs = points[pairs[0]].table, [points[pair].costs for pair in pairs]
-        ends = iterations(graph_of(table, *semantics), costs, by_rank=None)
+        ends = iterations(graph_of(table, *semantics), costs, spans=False)
         idle = np.maximum(0, 1 - computing_s(table, costs) / (num_ranks * ends.reduced_s))
         cached.update(zip(pairs, zip(ends.makespan_s.tolist(), idle.tolist(), strict=True), strict=True))
     times_s = np.array([[cached[system, change] for system in systems] for change in changes])

@@ -353,7 +353,7 @@ def require_semantics(p2p, allreduce):
 
 def _renumbered(schedule, allreduce):
     """The arrays of an `ExecutionGraph`, in the order of the dependencies."""
-    source, remote, group, order, _ = schedule.dependencies
+    source, remote, group, order = schedule.dependencies
     order = order[: len(order) - len(schedule.steps)]
     fast = renumbered.compiled(schedule.num_operations // 4)
     if fast:

@@ -130,23 +130,15 @@ class Iterations(NamedTuple):
         When all gradients are summed and the optimizer steps start; the makespan if there are no steps.
     span_s : ndarray of float, shape (n,)
         The longest time of a rank from the start of its first to the end of its last forward or backward.
-    computed_s : ndarray of float, shape (num_ranks, n)
-        When each rank has ended its last forward or backward.
     """
 
     makespan_s: np.ndarray
     reduced_s: np.ndarray
     span_s: np.ndarray
-    computed_s: np.ndarray
-
-    @property
-    def pipeline_s(self):
-        """The makespan of the pipeline alone: the end of the last forward or backward of any rank; shape (n,)."""
-        return self.computed_s.max(axis=0)
 
 
 def makespans(graph, costs):
-    """Compute the makespans of many systems on one graph; as `iterations`, without what it tells of ranks.
+    """Compute the makespans of many systems on one graph; as `iterations`, without spans.
 
     Returns
     -------
@@ -165,10 +157,10 @@ def makespans(graph, costs):
     >>> makespans(compile_graph(schedule), np.ones((2, 3, 6, 4))).tolist()
     [34.0, 34.0]
     """
-    return iterations(graph, costs, by_rank=None).makespan_s
+    return iterations(graph, costs, spans=False).makespan_s
 
 
-def iterations(graph, costs, by_rank=True):
+def iterations(graph, costs, spans=True):
     """Compute when the parts of an iteration end, for many systems in one pass, or one by one where that is needed.
 
     Parameters
@@ -176,8 +168,8 @@ def iterations(graph, costs, by_rank=True):
     graph : ExecutionGraph
     costs : sequence of OpCosts, or ndarray of float, shape (n, 3, 6, num_stages)
         An array has compute, occupancy and latency of each system, as `OpCosts.stacked`.
-    by_rank : bool or None
-        Whether to compute `computed_s`; a single system is faster without. With None, not `span_s` either.
+    spans : bool
+        Whether to compute `span_s`.
 
     Returns
     -------
@@ -197,7 +189,7 @@ def iterations(graph, costs, by_rank=True):
     >>> schedule = build("gpipe", 4, 8).with_step()
     >>> many = [uniform_costs(schedule, 1, 2, comm=c, reduction=2, optimizer=0.5) for c in (0, 1)]
     >>> parts = iterations(compile_graph(schedule, allreduce="blocking"), many)
-    >>> [times.tolist() for times in (parts.pipeline_s, parts.reduced_s, parts.makespan_s)]
+    >>> [times.tolist() for times in (parts.span_s, parts.reduced_s, parts.makespan_s)]
     [[33.0, 39.0], [35.0, 41.0], [35.5, 41.5]]
     """
     schedule, stacked = graph.schedule, isinstance(costs, np.ndarray)
@@ -206,7 +198,7 @@ def iterations(graph, costs, by_rank=True):
     if not stacked:
         costs = list(costs)
         if len(costs) > 1 and any(system.nics is not None for system in costs):
-            return _by_nics(graph, costs, by_rank)
+            return _by_nics(graph, costs, spans)
         graph = graph.on(costs[0].nics) if costs else graph
         for system in costs:
             checks.check_fit(graph, system)
@@ -214,22 +206,18 @@ def iterations(graph, costs, by_rank=True):
     if not (apart or graph.meets or graph.dynamic):
         swept = not stacked and len(costs) == 1 and graph.nics is None and graph.first_use() and _swept(graph, *costs)
         if swept:
-            return _parts_of(graph, [swept], by_rank)
+            return _parts_of([swept], spans)
         compiled = longest_path.compiled(schedule.num_operations * len(costs))
         if compiled:
-            return _side_by_side(graph, compiled, costs, by_rank)
+            return _side_by_side(graph, compiled, costs, spans)
     systems = (OpCosts.stacked(np.ascontiguousarray(tables)) for tables in costs) if stacked else costs
-    return _parts_of(graph, (run_graph(graph, system) for system in systems), by_rank, len(costs))
+    return _parts_of((run_graph(graph, system) for system in systems), spans, len(costs))
 
 
-def _no_iterations(graph, count):
-    return Iterations(*np.zeros((3, count)), np.zeros((graph.schedule.num_ranks, count)))
-
-
-def _side_by_side(graph, compiled, costs, by_rank):
+def _side_by_side(graph, compiled, costs, spans):
     """`iterations` by the compiled loop, some systems at once."""
-    schedule, parts = graph.schedule, _no_iterations(graph, len(costs))
-    ends = _NO_ENDS if by_rank is None else graph.ends_by_operation
+    schedule, parts = graph.schedule, Iterations(*np.zeros((3, len(costs))))
+    ends = graph.ends_by_operation if spans else _NO_ENDS
     at_once = _SIDE_BY_SIDE if len(OpKind) * schedule.placement.size < _MANY_CLASSES else _FEWER
     steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
     for first in range(0, len(costs), at_once):
@@ -242,7 +230,7 @@ def _side_by_side(graph, compiled, costs, by_rank):
             if any(system.pairs for system in costs):
                 tables, instructions = with_pairs(tables, schedule, some), graph.instructions_by_pair
         times = compiled(*instructions, tuple(tables), factors, graph.occupied, ends, None, None, None, None)
-        parts.reduced_s[here], parts.span_s[here], parts.computed_s[:, here] = times
+        parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):
             lengths[:, here] = tables[0][schedule.cost_class[steps]]
     parts.makespan_s[:] = parts.reduced_s
@@ -252,29 +240,27 @@ def _side_by_side(graph, compiled, costs, by_rank):
     return parts
 
 
-def _parts_of(graph, runs, by_rank, count=1):
+def _parts_of(runs, spans, count=1):
     """`iterations` of one run after another, so that they take the same memory."""
-    parts = _no_iterations(graph, count)
+    parts = Iterations(*np.zeros((3, count)))
     for place, run in enumerate(runs):
         checks.refuse_overflow(run.makespan_s)
         parts.makespan_s[place], parts.reduced_s[place] = run.makespan_s, run.reduced_s
-        if by_rank is not None:
+        if spans:
             parts.span_s[place] = run.longest_span_s
-        if by_rank:
-            parts.computed_s[:, place] = run.computed_s
     return parts
 
 
-def _by_nics(graph, costs, by_rank):
+def _by_nics(graph, costs, spans):
     """`iterations` for costs on several topologies, with one pass per topology."""
     places = {}
     for place, system in enumerate(costs):
         places.setdefault(system.nics, []).append(place)
-    parts = _no_iterations(graph, len(costs))
+    parts = Iterations(*np.zeros((3, len(costs))))
     for nics, some in places.items():
         bare = [replace(costs[place], nics=None) for place in some]
-        for column, times in zip(parts, iterations(graph.on(nics), bare, by_rank), strict=True):
-            column[..., some] = times
+        for column, times in zip(parts, iterations(graph.on(nics), bare, spans), strict=True):
+            column[some] = times
     return parts
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppmodel.kept import cached_property
-from ppmodel.ops import OpKind
 from ppmodel.simulation.graph import ExecutionGraph
 from ppmodel.tables.steps import step_times
 
@@ -97,12 +96,6 @@ class Timeline:
     def reduced_s(self):
         """When all gradients are summed and the optimizer steps start, in seconds; without steps, the makespan."""
         return float(self.times_s[1].max()) if self.swept_s is None else self.swept_s[0]
-
-    @property
-    def computed_s(self):
-        """When each rank has ended its last forward or backward, in seconds; shape (num_ranks,)."""
-        schedule = self.graph.schedule
-        return np.maximum.reduceat(np.where(schedule.kind < OpKind.R, self.end_s, 0.0), schedule.rank_start[:-1])
 
     @property
     def longest_span_s(self):

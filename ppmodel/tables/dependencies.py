@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.kernels.tables import dependencies
+from ppmodel.kernels.tables import _lift_steps, dependencies
 from ppmodel.ops import OpKind
 
 NO_OPERATION = -1
@@ -27,15 +27,12 @@ class Dependencies(NamedTuple):
     order : ndarray of int, shape (num_operations,)
         The operations by level of their group, then by group, so each comes after everything it needs. Optimizer steps
         come last, since all other operations end before the first of them starts.
-    level_start : ndarray of int, shape (num_levels + 1,)
-        Start of each level in `order`.
     """
 
     source: np.ndarray
     remote: np.ndarray
     group: np.ndarray
     order: np.ndarray
-    level_start: np.ndarray
 
 
 def dependencies_of(schedule):
@@ -50,15 +47,14 @@ def dependencies_of(schedule):
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
         operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
         sharing, steps = shares_groups(schedule), schedule.steps
-        source, remote, level, order, level_start = fast(*operations, schedule.rank_start, group, sharing, steps, sizes)
+        source, remote, level, order = fast(*operations, schedule.rank_start, group, sharing, steps, sizes)
     else:
         source = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
         level = _levels(schedule, source, group)
-        _lift_steps(schedule, level)
+        _lift_steps.plain(level, schedule.kind, schedule.rank_start, schedule.rank, schedule.steps)
         order = by_keys(level + 1, group).astype(np.int32)
-        level_start = np.searchsorted(level[order], np.arange(level.max() + 2))
-    return Dependencies(source, remote, group, order, level_start), level
+    return Dependencies(source, remote, group, order), level
 
 
 def index_of(schedule):
@@ -124,18 +120,6 @@ def _levels(schedule, source, group):
                     following.append(successor)
         frontier, depth = following, depth + 1
     return np.array(level)[group]
-
-
-def _lift_steps(schedule, level):
-    """Put the optimizer steps on separate levels, after those of all other operations."""
-    steps = schedule.steps
-    if (level[steps] == NO_OPERATION).any():
-        return
-    level[steps] = NO_OPERATION
-    last = level.max()
-    for op in steps.tolist():
-        follows = op > schedule.rank_start[schedule.rank[op]] and schedule.kind[op - 1] == OpKind.O
-        level[op] = (level[op - 1] if follows else last) + 1
 
 
 def shares_groups(schedule):

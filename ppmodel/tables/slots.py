@@ -48,7 +48,7 @@ def slots(
         If a duration is not a whole number of slots.
     """
     durations = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer)
-    source, _, group, order, _ = schedule.dependencies
+    source, _, group, order = schedule.dependencies
     duration = durations[schedule.kind]
     computing, steps = schedule.kind < OpKind.R, schedule.steps
     order, length = order[: len(order) - len(steps)], duration

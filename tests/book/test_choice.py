@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 import ppmodel
+from ppbook.choice import recommended
 from ppbook.claims import judge, load_claims
 from ppbook.setting import load_setting
-from ppmodel.analysis import recommended
 from ppmodel.cli import main
 from ppmodel.costs import stages
 from ppmodel.metrics import memory
