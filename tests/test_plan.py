@@ -316,3 +316,15 @@ def test_a_fitted_system_runs_what_the_framework_of_its_fit_runs():
     frames = [pp.plan(**given | {"system": system}) for system in (named, fitted)]
     assert frames[0].equals(frames[1])
     assert set(frames[1].schedule[frames[1].is_run]) == {"1f1b"}
+
+
+def test_a_step_gives_one_gpu_more_tokens_for_its_experts_than_the_others():
+    """As if that imbalance were fixed; only where experts are spread over GPUs, and from what is fixed already."""
+    question = {"model": "mixtral_8x7b", "system": "h100", "gpus": 16, "global_batch": 16, "schedules": "1f1b"}
+    fixed = {"pp": 2, "tp": 1, "cp": 1, "ep": 8, "etp": 1, "zero": 1, "recompute": "full", "microbatch_size": 1}
+    step = planned(**question, fix=fixed).steps().set_index("step").loc["expert_imbalance 1.25"]
+    crowded = planned(**question, fix=fixed | {"expert_imbalance": 1.25})
+    assert step.iteration_s == crowded.frame.iteration_s[0]
+    assert step.over > 0.02
+    assert crowded.steps().step.iloc[-1] == "expert_imbalance 1.5625"
+    assert not planned(**SMALL, schedules="1f1b").steps().step.str.startswith("expert").any()

@@ -124,6 +124,19 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
         assert given[key].unit in comment.partition("Units:")[2]
 
 
+def test_nodes_come_from_between_the_markers_of_the_system_template(tmp_path):
+    """Examples that follow, of slow links or of a framework, come along with no one who asks for nodes."""
+    from ppmodel import specs
+
+    text = (specs.DATA / "templates" / "system.yaml").read_text()
+    before, nodes, after = re.split(r"^[# ]*---- marker.*\n", text, flags=re.MULTILINE)
+    path = tmp_path / "mine.yaml"
+    path.write_text(before + re.sub("^# ?", "", nodes, flags=re.MULTILINE) + after)
+    system = specs.load_system(path)
+    assert system.nodes
+    assert not any([system.links, system.kernels, system.collectives, system.memory, system.framework])
+
+
 def test_the_output_in_the_readme_is_that_of_its_command(capsys):
     """What the first comparison and the layout's example say, line by line."""
     from ppmodel.cli import main

@@ -72,9 +72,12 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     from ppmodel.cli.planned import drawn_front, front_text, plan_dict, planned_text
     from ppmodel.export import write_rows, write_whole
     from ppmodel.planning import planned
+    from ppmodel.specs import load_launcher
 
     if pareto is not None and Path(pareto).suffix not in _PICTURES:
         raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
+    if launch is not None:
+        load_launcher(launch)  # refused before the search
     fixed, named = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
 
@@ -120,5 +123,7 @@ def _separated(fix, words, schedules):
         name = name.replace("-", "_")
         if name in fixed:
             raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
-        fixed[name] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
+        if value.replace(".", "", 1).isdecimal():
+            value = float(value) if "." in value else int(value)
+        fixed[name] = {"true": True, "false": False}.get(value, value)
     return fixed, [name for name in named if name]

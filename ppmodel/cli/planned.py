@@ -85,13 +85,11 @@ def _table(frame, first, risk):
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
     others = ["disturbed", "chance"] if risk is not None else ["schedule in"]
     cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *others]]
-    for number, (_, row) in enumerate(frame.iterrows()):
-        last = [plain(row.frameworks)]
-        if risk is not None:
-            last = ["", ""]
-            if number < len(risk):
-                chance = risk.chance[number]
-                last = [f"{risk.disturbed_s[number]:.4g}", "" if chance != chance else f"{chance:.0%}"]
+    ends = [[plain(names)] for names in frame.frameworks]
+    if risk is not None:
+        percent = risk.chance.map("{:.0%}".format).replace("nan%", "")
+        ends = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True), *[("", "")] * len(frame)]
+    for number, ((_, row), last) in enumerate(zip(frame.iterrows(), ends, strict=False)):
         has_etp = row.ep > 1 and row.etp and row.etp == row.etp  # and not that of the rest of the model
         sizes = {name: str(row[name]) for name in _SIZES} | ({"ep": f"{row.ep} x {row.etp:.0f}"} if has_etp else {})
         cells.append([
@@ -110,12 +108,11 @@ def _explained(plan, row, place):
     shares = {HEADINGS[name]: row[name] / row.iteration_s for name in PARTS}
     parts = sorted((item for item in shares.items() if item[1] >= _LEAST), key=lambda item: -item[1])
     lines = [f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)]
-    steps, cells = plan.steps(place), []
-    for _, step in steps.iterrows():
-        if step.refused is None or step.refused != step.refused:
-            cells.append([step.step, _over(step.over), gibibytes(step.peak_memory_bytes), step.fit])
-        else:
-            cells.append([step.step, "", "", "not defined"])
+    cells = [
+        [step.step, *((_over(step.over), gibibytes(step.peak_memory_bytes), step.fit) if step.over == step.over else
+                      ("", "", "not defined"))]
+        for _, step in plan.steps(place).iterrows()
+    ]  # fmt: skip
     heading = ["one step away", "time", "GiB", "fits"]
     return [*lines, "", *aligned([heading, *cells], right=(1, 2)).splitlines()]
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 EQUAL = 0.01
 """Times that differ by less are a tie; of a tie, the simplest comes first."""
 
+CROWDED = 1.25
+"""How much busier than the mean a GPU's experts are in a step from an answer."""
+
 _ALIKE_TIME, _ALIKE_BYTES = 0.001, 0.01
 _WELL_KNOWN = "1f1b", "interleaved-1f1b"
 _RISKED = 10
@@ -118,22 +121,20 @@ class Plan:
             is_tie=[candidate in self.ties for candidate in self.answers],
         )
 
-    def point(self, candidate: Candidate) -> Point:
-        """The point of a candidate, for `points.launch` and `Point.run`."""
+    def point(self, candidate: Candidate, **others: Any) -> Point:
+        """The point of a candidate, for `points.launch` and `Point.run`; `others` are further values of its layout."""
         question, sizes = self.question, candidate.sizes
         ways = {name: getattr(candidate, name) for name in WAYS}
         size = sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size)
-        return question.point(candidate.case, size, question.layout(sizes, **ways))
+        return question.point(candidate.case, size, question.layout(sizes, **ways, **others))
 
-    def rows(self, candidates: list[Candidate]) -> DataFrame:
-        """The rows of candidates, as `ppmodel.compare` has them, with ``layers`` and ``order``."""
-        points = list(map(self.point, candidates))
+    def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:
+        """The rows of candidates, as `ppmodel.compare` has them, with ``layers``, ``order``; `others` as in `point`."""
+        points = [self.point(candidate, **others) for candidate in candidates]
         given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
-        columns = columns_of(resolve([points[0].case], **given))
-        frame = frame_of(columns, rows_of(points))
-        return frame.assign(
-            **{name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order")}
-        )
+        frame = frame_of(columns_of(resolve([points[0].case], **given)), rows_of(points))
+        ways = {name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order")}
+        return frame.assign(**ways)
 
     @cached_property
     def risk(self) -> DataFrame:
@@ -163,16 +164,18 @@ class Plan:
         -------
         DataFrame
             As `rows`, with ``step``, what is changed, and ``over``, how much longer it takes, as a share of the
-            answer's time. Data parallelism takes up the GPUs that other groups leave or need.
+            answer's time. Data parallelism takes up the GPUs that other groups leave or need. Experts also get
+            `CROWDED` times as many tokens on one GPU, which the router decides, not the layout.
         """
+        from pandas import concat
+
         answer, steps = self.answers[place], {}
         for name in _DOUBLED:
             for factor in (0.5, 2):
                 value = getattr(answer.sizes, name) * factor
                 if value >= 1 and (sizes := self._resized(answer.sizes, name, int(value))):
                     steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes)
-        zeros = [zero for zero in (answer.zero - 1, answer.zero + 1) if 0 <= zero <= 3]
-        steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in zeros}
+        steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in range(4) if abs(zero - answer.zero) == 1}
         ways = [way for way in (*recomputed(self.question.model), "full") if way not in (1, answer.recompute)]
         steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
         layers = "balanced" if answer.layers == "even" else "even"
@@ -182,42 +185,38 @@ class Plan:
         if answer.sizes.pp > 1:
             steps |= {case.label: answer._replace(case=case) for case in self._other_cases(answer)}
         frame = self.rows([answer, *steps.values()])
+        if answer.sizes.ep > 1:
+            imbalance = CROWDED * self.question.fixed.get("expert_imbalance", 1)
+            steps[f"expert_imbalance {imbalance:g}"] = answer
+            frame = concat([frame, self.rows([answer], expert_imbalance=imbalance)], ignore_index=True)
         frame = frame.assign(step=["", *steps], over=frame.iteration_s / frame.iteration_s[0] - 1)
         return frame.iloc[1:].reset_index(drop=True)
 
     def _resized(self, sizes, name, value):
-        changed = sizes._replace(**{name: value})
-        if name == "tp" and sizes.etp == sizes.tp:
-            changed = changed._replace(etp=value)
-        if name != "microbatch_size" and name != "ep":
-            dp, rest = divmod(self.question.gpus, changed.pp * changed.tp * changed.cp)
-            changed = changed._replace(dp=dp)
-            if rest or not dp:
-                return None
-        share = changed.dp * changed.microbatch_size
-        experts = self.question.model.experts if changed.ep > 1 else True
-        ranks = changed.tp * changed.cp * changed.dp
-        divides = self.question.global_batch % share == 0 and ranks % (changed.ep * changed.etp) == 0
-        return changed if divides and experts else None
+        etp = value if name == "tp" and sizes.etp == sizes.tp else sizes.etp
+        changed = sizes._replace(**{name: value}, etp=etp)
+        dp, rest = divmod(self.question.gpus, changed.pp * changed.tp * changed.cp)
+        if rest or not dp or (changed.ep > 1 and not self.question.model.experts):
+            return None
+        ranks = changed.tp * changed.cp * dp
+        divides = self.question.global_batch % (dp * changed.microbatch_size) == ranks % (changed.ep * changed.etp) == 0
+        return changed._replace(dp=dp) if divides else None
 
     def _other_cases(self, answer):
         from ppmodel.schedules.cases import as_case
 
-        cases = [as_case("1f1b")]
         chunks = dict(answer.case.options).get("chunks", 1)
-        cases += [as_case(f"interleaved-1f1b:chunks={count}") for count in (chunks - 1, chunks + 1) if count > 1]
-        return [case for case in [*cases, as_case("zb-v"), as_case("dualpipev")] if case != answer.case]
+        near = (f"interleaved-1f1b:chunks={count}" for count in (chunks - 1, chunks + 1) if count > 1)
+        return [case for case in map(as_case, ("1f1b", *near, "zb-v", "dualpipev")) if case != answer.case]
 
 
 def _are_alike(candidate, other):
     """Whether two candidates differ in nothing that matters."""
     groups, other_groups = (sizes._replace(microbatch_size=1) for sizes in (candidate.sizes, other.sizes))
-    if groups == other_groups:
-        return True
-    if (groups.pp, groups.tp, groups.ep) != (other_groups.pp, other_groups.tp, other_groups.ep):
-        return False
+    are_near = (groups.pp, groups.tp, groups.ep) == (other_groups.pp, other_groups.tp, other_groups.ep)
     is_as_long = abs(candidate.iteration_s / other.iteration_s - 1) < _ALIKE_TIME
-    return is_as_long and abs(candidate.peak_bytes / other.peak_bytes - 1) < _ALIKE_BYTES
+    is_as_large = abs(candidate.peak_bytes / other.peak_bytes - 1) < _ALIKE_BYTES
+    return groups == other_groups or (are_near and is_as_long and is_as_large)
 
 
 def planned(

@@ -10,9 +10,11 @@ from ppmodel.specs import DATA, ORDERS, read_document
 from ppmodel.specs.entries import Sourced
 
 _NOTES = {
-    "yes": "", "experts": "for expert parallelism only", "order": "the order only",
-    "authors": "research code",
-}  # fmt: skip
+    "yes": "",
+    "experts": " (for expert parallelism only)",
+    "order": " (the order only)",
+    "authors": " (research code)",
+}
 NOWHERE = "none known"
 """What is said of a schedule that no framework has."""
 
@@ -85,12 +87,7 @@ def frameworks_of(name):
     >>> frameworks_of("combined-1f1b")
     'Megatron-LM (for expert parallelism only)'
     """
-    names = [
-        f"{entry.framework} ({_NOTES[entry.has]})" if _NOTES[entry.has] else entry.framework
-        for entry in entries()
-        if entry.schedule == name
-    ]
-    return ", ".join(names) or NOWHERE
+    return ", ".join(entry.framework + _NOTES[entry.has] for entry in entries() if entry.schedule == name) or NOWHERE
 
 
 def runs_as_modelled(name, profile=None, experts=False, ranks=2):

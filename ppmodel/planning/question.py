@@ -68,6 +68,7 @@ class Question:
     def _layout(self, sizes, **ways):
         fixed = {name: value for name, value in self.fixed.items() if name not in (*SIZES, *WAYS, "chunks")}
         values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
+        values["expert_imbalance"] = min((fixed | ways).get("expert_imbalance", 1), sizes.ep)
         return LayoutSpec(**{"sequence_parallel": sizes.tp > 1} | fixed | values).under(self.system.framework)
 
     def point(self, case, size, layout):
@@ -183,6 +184,10 @@ def _fixed(fix, gpus, batch, model):
     if model.experts and model.experts.number % fix.get("ep", 1):
         rule = f"must divide the experts of {model.name} ({model.experts.number})"
         raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")
+    most = fix.get("ep", model.experts.number if model.experts else 1)
+    if checked.expert_imbalance > most:
+        rule = f"is more than {most}, the most of ep for {model.name}"
+        raise PPModelError("fix expert_imbalance", checked.expert_imbalance, rule, "choose a smaller one")
     if fix.get("pp", 1) > model.blocks + 2:
         rule = f"is more than the layers of {model.name} ({model.blocks})"
         raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")

@@ -1,5 +1,7 @@
 """Questions that cannot be planned get one line, which says what would be possible, and exit code 2."""
 
+import json
+
 import pytest
 
 from ppmodel.cli import main
@@ -33,7 +35,9 @@ BAD = [
     {"--system": "a100", "--fix": "precision=fp8"}, {"--model": "llama3_405b"}, {"--gpus": "37", "--global-batch": "4"},
     {"--model": "mixtral_8x7b", "--fix": "ep=3"}, {"--explain": "500"}, {"--fix": "pp=8", "": "chunks=10"},
     {"--csv": "missing/folder/out.csv"}, {"--schedules": "hanayo", "--fix": "pp=2"},
-    {"--workers": "2", "--scheduler": "x"}, {"--pareto": "front.txt"},
+    {"--workers": "2", "--scheduler": "x"}, {"--pareto": "front.txt"}, {"--launch": "megatorn"},
+    {"--model": "mixtral_8x7b", "--fix": "expert_imbalance=0.5"}, {"--fix": "expert_imbalance=1.2"},
+    {"--fix": "tp=2.0"}, {"--fix": "offload=1.5"},
 ]  # fmt: skip
 
 
@@ -50,3 +54,21 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
     assert len(lines) == 1, err
     assert ";" in lines[0] or "?" in lines[0], err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_launcher_is_refused_before_the_search(capsys, monkeypatch):
+    """A word mistyped does not cost a search."""
+    monkeypatch.setattr("ppmodel.planning.planned", lambda *_, **__: pytest.fail("searched"))
+    assert main(["plan", *(word for item in GOOD.items() for word in item), "--launch", "megatorn"]) == 2
+    assert "did you mean megatron?" in capsys.readouterr().err
+
+
+def test_values_with_a_decimal_point_can_be_fixed(capsys):
+    """A share of experts' tokens, or of activations, is no whole number."""
+    words = [word for item in (GOOD | {"--model": "mixtral_8x7b", "--gpus": "16"}).items() for word in item]
+    fixed = ["pp=2", "tp=1", "cp=2", "ep=8", "recompute=none", "--sequence", "4096", "--schedules", "1f1b"]
+    times = []
+    for imbalance in ("1", "1.2"):
+        assert main(["plan", *words, "--json", "--fix", f"expert_imbalance={imbalance}", *fixed]) == 0
+        times.append(json.loads(capsys.readouterr().out)["answers"][0]["iteration_s"])
+    assert times[1] > 1.02 * times[0]
