@@ -196,23 +196,10 @@ def resolve(
     """
     cases = tuple(as_cases(schedules))
     seconds, values = _seconds_and_layout(given, cases)
-    layouts = (None,)
-    if layout is not None or values:
-        from ppmodel.specs import as_layouts
-
-        ranks = listed(pp) if pp is not None else None
-        if ranks is not None and len(ranks) > 1:  # ranks are set point by point; GPUs that are given are for these
-            ranks = [None] if "gpus" in values else None
-        layouts = tuple(as_layouts(layout, values, ranks))
+    layouts = _layouts(layout, values, pp)
     in_seconds = model is None and system is None
     networks = links if isinstance(links, list) else [links]
-    systems = ()
-    if system is not None:
-        from ppmodel.specs import with_framework
-
-        pairs = product(listed(framework), [as_system(entry) for entry in listed(system)])
-        systems = [with_framework(entry, name) for name, entry in pairs]
-        systems = tuple(entry.with_links(network) for entry in systems for network in networks)
+    systems = () if system is None else _systems(system, framework, networks)
     p2p, allreduce = transfers_of(systems) if p2p is None else listed(p2p), listed(allreduce)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
@@ -249,6 +236,27 @@ def resolve(
         if value is None:
             raise CostError(name, None, "is missing", "give model and system, or seconds")
     return Grid(*shared, systems=systems, models=tuple(map(as_model, listed(model))), layouts=layouts, **changed)
+
+
+def _layouts(layout, values, pp):
+    """The layouts that a caller gives; None stands for none."""
+    if layout is None and not values:
+        return (None,)
+    from ppmodel.specs import as_layouts
+
+    ranks = listed(pp) if pp is not None else None
+    if ranks is not None and len(ranks) > 1:  # ranks are set point by point; GPUs that are given are for these
+        ranks = [None] if "gpus" in values else None
+    return tuple(as_layouts(layout, values, ranks))
+
+
+def _systems(system, framework, networks):
+    """Every system that a caller gives, under every framework, with every network."""
+    from ppmodel.specs import with_framework
+
+    pairs = product(listed(framework), [as_system(entry) for entry in listed(system)])
+    systems = [with_framework(entry, name) for name, entry in pairs]
+    return tuple(entry.with_links(network) for entry in systems for network in networks)
 
 
 def transfers_of(systems):
