@@ -1,7 +1,7 @@
 """A simulated run as lines of text."""
 
 from ppmodel.cli import text
-from ppmodel.costs import parameters
+from ppmodel.costs import microbatch_sequences, parameters
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
 from ppmodel.specs.layout import DIMENSIONS
@@ -28,9 +28,8 @@ def simulated_text(result, run, not_kept=""):
     if run.layout is not None:
         lines += [*_model_and_system(run), *_iteration(result, run, not_kept)]
     elif run.model is not None:
-        size, capacity, sequences = (
-            result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes", "microbatch_sequences")
-        )
+        size, capacity = (result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes"))
+        sequences = microbatch_sequences(run.table, run.model)
         fits = "" if size <= capacity else ": does not fit"
         if fits and sequences > 1:
             fits += f"; with more microbatches, each would have fewer than {sequences} sequences"

@@ -36,7 +36,7 @@ class Change:
     Parameters
     ----------
     bandwidth, latency : float
-        Factors on the bandwidth and latency of all links, within and between nodes.
+        Factors on the bandwidth and latency of all links, within and between nodes; a link's delay is latency, too.
     compute : float
         Factor on the speed of a device: both its peak and its memory bandwidth.
     memory : float

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.costs import cell_streams_of, microbatch_sequences
+from ppmodel.costs import cell_streams_of
 from ppmodel.kept import cached_property
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for
@@ -211,10 +211,8 @@ class Run:
         row = self.point.coordinates | {"ordered_for": self.ordered_for, **self._numbers, **table_columns(self.table)}
         if self.model is None:
             return row
-        row["microbatch_sequences"] = microbatch_sequences(self.table, self.model, self.layout)
-        return row | (
-            memory_columns(self.point) if self.layout is None else iteration_columns(self.point, self.iteration)
-        )
+        is_whole = self.layout is not None
+        return row | (iteration_columns(self.point, self.iteration) if is_whole else memory_columns(self.point))
 
     def to_frame(self) -> DataFrame:
         """Return every operation with its times.
