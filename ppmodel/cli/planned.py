@@ -31,8 +31,7 @@ def planned_text(plan, most_rows, place):
     str
     """
     frame, question = plan.frame, plan.question
-    row = frame.iloc[place]
-    system = question.system
+    row, system = frame.iloc[place], question.system
     lines = [
         f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
         f"{question.model.sequence} tokens; framework: {framework_text(system)}",
@@ -50,7 +49,9 @@ def planned_text(plan, most_rows, place):
     lines.pop()
     if len(usual):
         disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
-        lines.append(f"disturbed: seconds with {disturbed}; chance: that this row is the fastest when run")
+        unknown = "not known, nor a range, unless the system has kernels and its framework measured runs"
+        chance = "that this row is the fastest when run" if system.range else unknown
+        lines.append(f"disturbed: seconds with {disturbed}; chance: {chance}")
     if usual.over_best.lt(0).any():
         roomy = "" if usual.fit.iloc[0] == "tight" else ", without those that are tight"
         lines.append(f"row 1: the simplest within {EQUAL:.0%} of the fastest{roomy}")

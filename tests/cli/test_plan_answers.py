@@ -40,3 +40,12 @@ def test_another_row_is_explained_beside_the_answer(capsys):
         assert line.startswith(head)
         assert f" {seconds:.4g} s" in line
     assert "-0.0%" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("system", "is_known"), [("h100", True), ("mid_cp_mid_nw", False)])
+def test_a_chance_or_a_range_that_is_not_known_says_when_it_would_be(system, is_known, capsys):
+    """A plain roofline was compared with no runs."""
+    question = ["--model", "llama3_8b", "--gpus", "8", "--global-batch", "16", "--memory-limit", "80 GiB"]
+    assert main(["plan", *question, "--system", system, "--schedules", "1f1b", "--fix", "tp=8"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("disturbed")]
+    assert ("fastest when run" in line, "unless the system has kernels" in line) == (is_known, not is_known)
