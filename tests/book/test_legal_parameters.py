@@ -22,6 +22,7 @@ ONCE_BROKEN = [
     ("semantics", {"microbatches": [3]}),
     ("bubble", {"schedules": ["v-half"]}),
     ("field", {"systems": ["mid_cp_mid_nw"], "multiples": [1], "picture_multiple": 2}),
+    ("own-schedule", {"schedules": [["interleaved-1f1b", {"chunks": 2}]]}),
 ]
 """Each ended in an error of Python's own."""
 
