@@ -146,7 +146,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
                     has = [constant for constant in chosen(system) if constant.name in factors]
                     wanted = _steepest(sorted(has, key=lambda each: factors.index(each.name)) or wanted[:1], data)
                 if data.name == "time":
-                    system = _to_be_scaled(system, around)
+                    system = _to_be_scaled(system, around, data.num_configurations)
                     left = chosen(system, [FACTOR])
                 scaled += [constant.name for constant in [*wanted, *left]]
             parts[data.name] = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data, left)
@@ -160,13 +160,13 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
     return Calibration(with_values(system, fit.values), constants, fit, sources, counts, scaled)
 
 
-def _to_be_scaled(system, around):
-    """A system whose file has a `FACTOR`, and a range as wide as another, around what is predicted."""
+def _to_be_scaled(system, around, num_runs):
+    """A system whose file has a `FACTOR`, and a range, another's, wider by the errors of its few runs."""
     added = {FACTOR: (system.time_factor, "our choice", "no factor")}
     if around is not None:
-        slowest = np.sqrt(around[1] / around[0])
+        slowest = (around[1] / around[0]) ** (np.sqrt(1 + 1 / num_runs) / 2)
         ends = [float(f"{end:.{_DIGITS}g}") for end in (1 / slowest, slowest)]
-        source = f"as wide as the range of {system.name} before, around few runs"
+        source = f"the range of {system.name} before, around {num_runs} known and wider by their errors"
         added |= {f"framework.{name}": (end, "inferred", source) for name, end in zip(ENDS, ends, strict=True)}
         system = replace(system, framework=replace(system.framework, **dict(zip(ENDS, ends, strict=True))))
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("errors.")}

@@ -97,6 +97,18 @@ def test_frameworks_of_a_kind_state_the_range_of_all_its_files(unfitted):
             assert (framework.fastest, framework.slowest) == pytest.approx(found, abs=0.011)
 
 
+def test_a_run_tells_the_time_of_another_no_better_than_a_prediction_does(unfitted):
+    """Ratios of two runs of a file spread as far as two errors: `calibrate` widens the range around one run by that."""
+    healthy = unfitted[~unfitted.source.str.contains("below")]
+    errors = {name: np.log(group.iteration_s / group.predicted_s).to_numpy() for name, group in healthy.groupby("runs")}
+    for frameworks in KINDS.values():
+        files = [name for framework in frameworks for name in FILES[framework]]
+        alone = ends({name: np.exp(errors[name]) for name in files})
+        pairs = {name: np.subtract.outer(errors[name], errors[name]) for name in files}
+        two = ends({name: np.exp(pair[~np.eye(len(pair), dtype=bool)]) for name, pair in pairs.items()})
+        assert np.log(two[1] / two[0]) / np.log(alone[1] / alone[0]) == pytest.approx(np.sqrt(2), rel=0.1)
+
+
 def test_errors_move_with_what_was_measured(unfitted):
     """Times that are 10 % longer change bias and coverage, and no baseline's constant hides it."""
     rows = unfitted[unfitted.runs == "dgxc_h100"]
