@@ -150,6 +150,17 @@ def test_several_rows_at_one_place_are_refused(frame, plot, given):
     assert plot(frame, *given, "title", panel="system").axes
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("x", ["microbatches", "x"])
+def test_one_point_in_each_panel_is_drawn(x):
+    """On logarithmic axes, too, which need two ends."""
+    points = pd.DataFrame({x: 32.0, "y": 0.1, "line": "a", "panel": ["p", "q", "r"]})
+    figure = plot_lines(points, x, "y", "One point", line="line", panel="panel", log=("x", "y"))
+    figure.canvas.draw()
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["32"]
+    plot_scatter(points, x, "y", "One point", panel="panel", log=("x", "y")).canvas.draw()
+
+
 def test_lines_around_zero_show_it_and_limits_are_named(frame):
     """A line at 0 in every panel where values are below it; limits stand in all panels and once in the legend."""
     figure = plot_lines(

@@ -155,7 +155,7 @@ def _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers):
 
 def _scales(axis, across, values, log, zero, own_x):
     """Both scales: with a line at 0 where values are below it, and ticks at counts and at few values."""
-    if "y" in log:
+    if "y" in log and values.min() < values.max():  # a logarithmic axis needs two ends
         axis.set_yscale("log")
         style.log_axis(axis.yaxis, style.log_ticks(*axis.get_ylim(), _MOST_TICKS))
     elif values.min() < 0:
@@ -163,7 +163,9 @@ def _scales(axis, across, values, log, zero, own_x):
     elif zero:
         axis.set_ylim(0, max(axis.get_ylim()[1], 1.06 * values.max()))
     ticks = sorted(across.unique())
-    if across.name in _COUNTS:
+    if len(ticks) == 1:
+        axis.set_xticks(ticks)
+    elif across.name in _COUNTS:
         axis.set_xscale("log", base=2)
         letters = sum(len(str(count)) + 1.5 for count in ticks)
         style.log_axis(axis.xaxis, ticks[:: math.ceil(letters / style.letters_across(axis))])

@@ -57,6 +57,7 @@ def plot_scatter(
     style.require_columns(frame, x, y, group, panel, name, front)
     frame = frame.assign(group="" if group is None else frame[group])
     panels, limits = style.panels_of(frame, panel), limits or {}
+    log = [name for name, column in (("x", x), ("y", y)) if name in log and frame[column].min() < frame[column].max()]
     width = 6.6 / min(in_row, len(panels)) + 0.4
     figure, axes = style.panel_grid(len(panels), in_row, width=width, height=3.2, sharex=True, sharey=percent)
     size = 6 if len(frame) <= _CROWD else 3.5
