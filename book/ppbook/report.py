@@ -135,7 +135,8 @@ def show(table, words=None, /, numbers=None, **formats):
     """
     table = table.assign(**{name: table[name].map(_ANSWERS) for name in table.select_dtypes("bool")})
     table = table.map(lambda cell: in_words(cell) if isinstance(cell, str) else cell)
-    table = table.assign(**{name: table[name].map(titled, na_action="ignore") for name in _TITLED if name in table})
+    named = [name for name in _TITLED if name in table and not pd.api.types.is_numeric_dtype(table[name])]
+    table = table.assign(**{name: table[name].map(titled, na_action="ignore") for name in named})
     formats = (
         dict.fromkeys(table.select_dtypes("float"), _NUMBER)
         | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)

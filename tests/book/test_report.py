@@ -111,3 +111,10 @@ def test_every_notebook_checks_its_parameters():
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
         places = [place for place, cell in enumerate(cells) if "parameters" in cell["metadata"].get("tags", ())]
         assert ["%reload_ext ppbook.check" in "".join(cells[place + 1]["source"]) for place in places] == [True], path
+
+
+def test_runs_are_titled_where_they_are_named_and_not_where_they_are_counted():
+    """Names of files of runs have titles; numbers of runs keep their format."""
+    named, counted = pd.DataFrame({"runs": ["vtrain_multi"]}), pd.DataFrame({"runs": [3]})
+    assert "vTrain, several nodes" in show(named).to_html()
+    assert ">3<" in show(counted, runs="{:d}").to_html()
