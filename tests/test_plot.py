@@ -266,15 +266,6 @@ def test_names_of_near_points_do_not_lie_on_one_another():
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
-@pytest.mark.parametrize("value", [32.0, 0.1, 4.0])
-@pytest.mark.parametrize("plot", [plot_lines, plot_scatter])
-def test_a_single_value_needs_no_logarithmic_axis(plot, value):
-    """Panels with one point each are drawn without a warning."""
-    frame = pd.DataFrame({"c": [value] * 2, "y": [0.1, 0.2], "place": ["one", "other"], "label": "1F1B"})
-    figure = plot(frame, "c", "y", "title", "context", panel="place", log="x")
-    figure.draw_without_rendering()
-
-
 def test_narrow_logarithmic_axes_have_ticks():
     """Numbers that differ by a few percent still have at least three ticks between them."""
     frame = pd.DataFrame({"time": [30.0, 33.0, 36.0], "peak": [4.0, 6.0, 8.0]})

@@ -169,6 +169,6 @@ def _scales(axis, across, values, log, zero, own_x):
         axis.set_xscale("log", base=2)
         letters = sum(len(str(count)) + 1.5 for count in ticks)
         style.log_axis(axis.xaxis, ticks[:: math.ceil(letters / style.letters_across(axis))])
-    elif "x" in log and len(ticks) > 1 and not (own_x and across.max() <= _NARROW * across.min()):
+    elif "x" in log and not (own_x and across.max() <= _NARROW * across.min()):
         axis.set_xscale("log")
         style.log_axis(axis.xaxis, ticks if len(ticks) <= _FEW else style.log_ticks(ticks[0], ticks[-1]))

@@ -103,8 +103,7 @@ def _scales(axis, log, percent):
     """Logarithmic axes with plain numbers; in percent, lines through the baseline."""
     axis.margins(0.12)
     for side, scale, most in (("x", axis.xaxis, 4), ("y", axis.yaxis, 7)):  # labels stand side by side, or in a column
-        first, last = scale.get_data_interval()
-        if side in log and first < last:
+        if side in log:
             axis.set(**{f"{side}scale": "log"})
             style.log_axis(scale, style.log_ticks(*scale.get_view_interval(), most))
         if percent:
