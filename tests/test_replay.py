@@ -52,7 +52,10 @@ def test_each_cause_is_found_where_it_is_put():
     frame["seconds"] = frame.end_s - frame.start_s
     frame = frame.drop(columns=["start_s", "end_s"])
     slow = frame.assign(seconds=frame.seconds * (1 + (frame["rank"] == 2)))
-    of = lambda rows, **given: pp.replay(rows, "1f1b", 4, 8, **given).loc[0, list(CAUSES)].round(9).tolist()  # noqa: E731
+
+    def of(rows, **given):
+        return pp.replay(rows, "1f1b", 4, 8, **given)[list(CAUSES)].round(9).to_numpy()[0].tolist()
+
     assert of(frame) == [9, 0, 0, 0]
     bubble, slower, *rest = of(slow)
     assert bubble == pytest.approx(9 * 5 / 4)

@@ -80,11 +80,12 @@ def test_a_sweep_may_be_ended_at_any_moment(file, tmp_path, capsys, expected, na
     parts = {part: part.stat().st_mtime_ns for part in tmp_path.glob("*.parts/part-*.parquet")}
     stored = min(number - (2 if moment == "before" else 1), chunks) if number <= chunks + 1 else chunks
     assert len(parts) == max(0, stored)
+    messages = re.sub(r".* left\n", "", ended.stderr)  # without progress, which a slow machine shows
     if name == "SIGKILL":
-        assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, "")
+        assert (ended.returncode, messages) == (-signal.SIGKILL, "")
     else:
         assert ended.returncode == 130
-        assert re.fullmatch(r"\d+ of 96 rows done; the same command goes on\n", ended.stderr)
+        assert re.fullmatch(r"\d+ of 96 rows done; the same command goes on\n", messages)
 
     if not out.exists():
         with resuming(path, out) as kept:
