@@ -7,6 +7,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
 
+from ppmodel.errors import PPModelError
 from ppmodel.plot import style
 from ppmodel.plot.names import fits_aside, name_ends, name_ends_inside
 from ppmodel.plot.palette import style_of
@@ -85,7 +86,11 @@ def plot_lines(
     panels, shared = style.panels_of(frame, panel), columns if share is True else share or ()
     figure, axes, places = _places(columns, list(panels), in_row, shared, own_x)
     looks, limits = style_of(frame[line]), limits or {}
-    patterns = dict(zip(frame[dash].unique(), _PATTERNS, strict=False)) if dash else {}
+    dashed = frame[dash].unique() if dash else ()
+    if len(dashed) > len(_PATTERNS):
+        rule, remedy = f"must have at most {len(_PATTERNS)} values", "select some, or draw lines or panels by it"
+        raise PPModelError("dash", f"{dash}, which has {len(dashed)}", rule, remedy)
+    patterns = dict(zip(dashed, _PATTERNS, strict=False))
     for axis, column, name in places:
         rows = panels[name]
         _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers)

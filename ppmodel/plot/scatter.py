@@ -55,6 +55,7 @@ def plot_scatter(
     1
     """
     style.require_columns(frame, x, y, group, panel, name, front)
+    style.require_values(frame, group, panel)
     frame = frame.assign(group="" if group is None else frame[group])
     panels, limits = style.panels_of(frame, panel), limits or {}
     log = [name for name, column in (("x", x), ("y", y)) if name in log and frame[column].min() < frame[column].max()]

@@ -210,6 +210,14 @@ def require_columns(frame, *columns):
             raise PPModelError("column", column, "is not in the frame", remedy)
 
 
+def require_values(frame, *columns):
+    """Refuse rows without a value in the columns that name panels and lines; None is no column."""
+    for column in filter(None, columns):
+        if missing := int(frame[column].isna().sum()):
+            remedy = f"fill them, as in frame.fillna({{{column!r}: ...}}), or leave them out"
+            raise PPModelError("column", column, f"has no value in {missing} of {len(frame)} rows", remedy)
+
+
 def require_points(frame, values, *places):
     """Refuse missing columns, and several rows that would be drawn at one place.
 
@@ -233,6 +241,7 @@ def require_points(frame, values, *places):
     >>> require_points(frame, ["makespan_s"], "microbatches", "pp")
     """
     require_columns(frame, *values, *places)
+    require_values(frame, *places[1:])
     places = [place for place in dict.fromkeys(places) if place is not None]
     double = frame[frame.duplicated(places, keep=False)]
     if not len(double):
