@@ -12,6 +12,7 @@ _COLOURS = {OpKind.F: "#56B4E9", OpKind.B: "#E69F00", OpKind.I: "#F0E442", OpKin
             OpKind.O: "#009E73"}  # fmt: skip
 _MAX_OPERATIONS = 2**20
 _CELL = "border:1px solid #555;padding:1px 4px;text-align:center;color:#000;background:"
+_SLOT = '<td style="min-width:2.8em;padding:0"></td>'
 
 
 def table_html(schedule, slots=32, ranks=16):
@@ -47,7 +48,9 @@ def table_html(schedule, slots=32, ranks=16):
         caption += f"; shown: {shown[0]} of {end.max()} slots, {shown[1]} of {schedule.num_ranks} ranks"
     rows = "".join(_row(schedule, rank, start, end, shown[0]) for rank in range(shown[1]))
     style = "border-collapse:collapse;font-size:80%;white-space:nowrap"
-    return f'<div class="slots" style="overflow-x:auto"><p>{caption}</p><table style="{style}">{rows}</table></div>'
+    slots = f'<tr style="line-height:0"><td></td>{_SLOT * shown[0]}</tr>'  # all as wide: time runs across
+    table = f'<table style="{style}">{slots}{rows}</table>'
+    return f'<div class="slots" style="overflow-x:auto"><p>{caption}</p>{table}</div>'
 
 
 def _row(schedule, rank, start, end, slots):
