@@ -152,6 +152,13 @@ def test_the_command_that_turns_a_row_turns_it(name, judgements, monkeypatch, ca
         assert line == ("no" if judgements[name].holds_here else "yes")
 
 
+def test_a_row_that_nothing_turns_says_so(judgements, capsys):
+    """With the number of assumptions that were tried, none of which gives another answer."""
+    name = "chimera_slow_network"
+    assert main(["claims", "--row", name]) == 0
+    assert f"turned by none of the {len(judgements[name].outcomes)} assumptions" in capsys.readouterr().out
+
+
 def test_rows_about_stp_turn_by_costs_which_no_setting_has(capsys):
     """`--row` prints them, without commands."""
     turned = next(judgement for judgement in claims.judge_stp(load_claims(about="stp")) if judgement.turned)

@@ -71,6 +71,8 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     say(_rows_table(judging, judgements) if rows or only else _headlines(judging, claims, judgements, figures))
     for axis, again in judging.commands(judgements[0], setting, given).items() if only else ():
         say(f"turned by {axis}: {again}")
+    if only and not judgements[0].turned:
+        say(f"turned by none of the {len(judgements[0].outcomes)} assumptions tried")
     if unexpected:
         lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
@@ -104,6 +106,8 @@ def _rows_table(judging, judgements):
             row.number(judgement.measured), row.reference, judging.signed(row, judgement.margin), row.page,
             judgement.reason or ", ".join(judgement.reversed_by()),
         ])  # fmt: skip
+    if len(judgements) == 1:
+        return columns(rows, right=(3, 4, 5))
     verdicts = [judgement.verdict for judgement in judgements]
     counts = [[name, str(verdicts.count(verdict))] for verdict, name in judging.VERDICTS.items()]
     counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
