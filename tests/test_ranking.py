@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ppmodel import build
+from ppmodel import build, compare
 from ppmodel.analysis import (
     crossings,
     every_two,
@@ -13,6 +13,8 @@ from ppmodel.analysis import (
     order_of_amounts,
     order_of_bubbles,
     pareto_front,
+    relative_to,
+    winners,
 )
 from ppmodel.analysis.orders import behind, kendall_tau, reversed_pairs
 from ppmodel.tables import FAMILIES
@@ -57,6 +59,16 @@ def test_a_negated_bubble_is_smaller_and_no_shorter_time():
     """As long counts, a billionth does not, and neither does a bubble that is no smaller."""
     seconds = [2.0, 2.0 * (1 - 1e-12), 1.9, 3.0]
     assert negated([0.1, 0.1, 0.1, 0.2 - 1e-12], 0.2, seconds, 2.0).tolist() == [True, True, False, False]
+
+
+def test_points_differ_in_their_layouts():
+    """A time is compared with that of the same layout, with and without a value for its sequences."""
+    layouts = {"tp": [1, 2], "sequence": [None, 4096], "global_batch": 64}
+    frame = compare(["1f1b", "zb-v"], 4, model="llama3_8b", system="h100", **layouts)
+    times = frame.set_index(["label", "tp", "sequence"]).makespan_s
+    apart = relative_to(frame, "1F1B").set_index(["tp", "sequence"]).relative
+    assert apart.to_dict() == (times["ZB-V"] / times["1F1B"] - 1).to_dict()
+    assert len(winners(frame)) == 4
 
 
 def test_equal_points_are_on_the_front_together():

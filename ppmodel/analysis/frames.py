@@ -11,7 +11,7 @@ _NAMED = ("schedule", "options", "label")
 
 
 def points_of(frame):
-    """List the columns that identify a point: all of `points.COORDINATES` except those that name the schedule.
+    """List the columns that identify a point, with those of its layout and without those that name the schedule.
 
     Parameters
     ----------
@@ -29,9 +29,10 @@ def points_of(frame):
     >>> points_of(pp.compare("1f1b", 4, 8, forward=1, backward=2))
     ['pp', 'microbatches', 'p2p', 'allreduce', 'forward', 'backward']
     """
-    from ppmodel.points import COORDINATES, SECONDS
+    from ppmodel.points.columns import column_names
 
-    return [name for name in (*COORDINATES, *SECONDS, "links", "change") if name in frame and name not in _NAMED]
+    names = column_names("schedule", "system", "seconds", "links", "change", "layout")
+    return [name for name in names if name in frame and name not in _NAMED]
 
 
 def relative_to(frame, base, value="makespan_s"):
@@ -96,7 +97,7 @@ def winners(frame):
     [[0, 'ZB-H1', 0.222], [1, 'GPipe', 0.051]]
     """
     by, rows = points_of(frame), []
-    for point, group in frame.dropna(subset="makespan_s").groupby(by, sort=False):
+    for point, group in frame.dropna(subset="makespan_s").groupby(by, sort=False, dropna=False):
         fastest = group.makespan_s.min()
         ties = group.makespan_s <= fastest * (1 + TIE)
         won = group.loc[group.peak_activations[ties].idxmin()]
@@ -137,7 +138,7 @@ def reversals(frame):
     by, rows = points_of(frame), []
     frame = frame.dropna(subset="makespan_s")
     without = "without_network_s" if "without_network_s" in frame else "makespan_s"
-    for point, group in frame.groupby(by, sort=False):
+    for point, group in frame.groupby(by, sort=False, dropna=False):
         bubbles, seconds = group.table_bubble_ratio, group.makespan_s
         by_time, network = reversed_pairs(bubbles, seconds), reversed_pairs(bubbles, seconds, group[without])
         runs = list(zip(group.label, bubbles, seconds, strict=True))
