@@ -89,7 +89,7 @@ def test_results_are_there_within_their_cell(first, second, order, contention):
     for share, own in zip(handed_on(first, second, order, contention), (first, second), strict=True):
         chain = sum(unit.compute_s + unit.comm_s for unit in own)
         assert share <= 1
-        assert share * whole >= chain * (1 - 1e-9) or share == 1
+        assert share * whole >= chain - 1e-9 * whole or share == 1
 
 
 @given(st.lists(units, max_size=6), st.lists(units, max_size=6), orders, st.floats(1, 2))

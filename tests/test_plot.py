@@ -37,6 +37,7 @@ from ppmodel.plot.names import kept_apart
 from ppmodel.plot.palette import contrast
 from ppmodel.plot.style import log_ticks
 from ppmodel.plot.themes import GROUND, ON_DARK, ON_LIGHT
+from ppmodel.points import PARTS
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 from ppmodel.tables import FAMILIES, family
@@ -606,3 +607,10 @@ def test_a_logarithmic_axis_has_plain_numbers():
     axis = figure.axes[0].yaxis
     assert {"30", "50", "100"} <= {label.get_text() for label in axis.get_ticklabels()}
     assert not any(label.get_text() for label in axis.get_ticklabels(minor=True))
+
+
+def test_every_part_of_an_iteration_has_its_colour():
+    """No two of them share one, however many are there."""
+    parts = pd.DataFrame({"tp": [1]} | dict.fromkeys(PARTS, 1.0))
+    bars = plot_parts(parts, "tp", PARTS, "title").axes[0].patches
+    assert len({bar.get_facecolor() for bar in bars}) == len(PARTS)

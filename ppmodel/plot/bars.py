@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from ppmodel.plot import style
 from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION, YELLOW, style_of
 
-_PARTS = (BLUE, ORANGE, YELLOW, PURPLE, "#4d4d4d", "#bdbdbd", VERMILION, GREEN)
+_PARTS = (BLUE, ORANGE, YELLOW, PURPLE, "#4d4d4d", "#bdbdbd", VERMILION, GREEN, "#6b3f12")
 _THICK, _SLOT = 0.76, 0.27  # of a row of bars; its inches
 _NAME_LINE, _NAME_SIZE = 0.145, 8.5  # inches, points
 _NAME = 15  # letters of a name that leave room for a bar on a phone

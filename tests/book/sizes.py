@@ -28,7 +28,7 @@ PARAMETERS = {
         "units": [1, 2],
         "split_system": "mid_cp_slow_nw",
     },
-    "hanayo": {"pp": 4, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
+    "hanayo": {"pp": 8, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
     "choose": {
         "pp": 4,
         "multiples": [1, 4],

@@ -115,8 +115,8 @@ def assert_placements(recorded):
 def test_hanayo(recorded):
     """Times relative to Chimera at B = S; published numbers beside those whose systems were asked."""
     study = recorded("table1_hanayo.csv").set_index(["system", "label"])
-    base = t_sim("chimera", 4, 4, "paper", "mid_cp_slow_nw")
-    ours = t_sim("hanayo", 4, 4, "paper", "mid_cp_slow_nw", waves=2)
+    base = t_sim("chimera", 8, 8, "paper", "mid_cp_slow_nw")
+    ours = t_sim("hanayo", 8, 8, "paper", "mid_cp_slow_nw", waves=2)
     assert study.relative["mid_cp_slow_nw", "Hanayo W = 2"] == pytest.approx(ours / base - 1)
     facts, near = recorded("table1_published.json"), study.loc["mid_cp_fast_nw", "Hanayo W = 2"]
     assert facts["table1_idle_hanayo"] == near.idle_ratio
