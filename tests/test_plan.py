@@ -328,3 +328,17 @@ def test_a_step_gives_one_gpu_more_tokens_for_its_experts_than_the_others():
     assert step.over > 0.02
     assert crowded.steps().step.iloc[-1] == "expert_imbalance 1.5625"
     assert not planned(**SMALL, schedules="1f1b").steps().step.str.startswith("expert").any()
+
+
+def test_a_front_goes_on_from_its_files(tmp_path, monkeypatch):
+    """Each of its searches has one; a file that is none of them is refused, and left as it is."""
+    question = asked("llama3_8b", "h100", 8, 16, schedules="1f1b", fix={"tp": 2, "cp": 1})
+    kept = tmp_path / "kept"
+    fastest = front(question, resume=kept)
+    monkeypatch.setattr(_Search, "chunk", None)  # nothing is computed again
+    assert front(question, resume=kept) == fastest
+    assert len(fastest) <= len([*tmp_path.iterdir()]) <= len(fastest) + 1
+    (tmp_path / "kept.2").write_text("mine")
+    with refused(field="--resume"):
+        front(question, resume=kept)
+    assert (tmp_path / "kept.2").read_text() == "mine"

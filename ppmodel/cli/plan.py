@@ -50,7 +50,10 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 @click.option("--workers", type=arguments.count(1024), metavar="N", help="Search in N processes on this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Search on a Dask cluster instead, such as tcp://host:8786.")
 @click.option(
-    "--resume", type=arguments.Output(), metavar="FILE", help="Keep what is computed in FILE; the same command goes on."
+    "--resume",
+    type=arguments.Output(),
+    metavar="FILE",
+    help="Keep what is computed in FILE, for --pareto also in FILE.1, FILE.2 and so on; the same command goes on.",
 )
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
@@ -93,7 +96,9 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     result = plan_dict(plan, explain - 1) if as_json else {}
     text = "" if as_json else planned_text(plan, rows, explain - 1)
     if pareto is not None:
-        front, picture = drawn_front(plan, Path(pareto).suffix[1:], given["workers"], given["scheduler"])
+        front, picture = drawn_front(
+            plan, Path(pareto).suffix[1:], given["workers"], given["scheduler"], given["resume"]
+        )
         result, text = result | {"front": front}, f"{text}\n\n{front_text(front)}"
     if launch is not None:
         from ppmodel.cli.launched import launched

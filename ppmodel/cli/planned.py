@@ -124,13 +124,13 @@ def plan_dict(plan, place):
     return {"answers": answers, "risk": risk, "explained": place + 1, "steps": steps}
 
 
-def drawn_front(plan, form, workers, scheduler):
+def drawn_front(plan, form, workers, scheduler, resume):
     """The fastest answers under ever lower limits of memory as rows, and their picture in a format such as svg."""
     from ppmodel.planning import front
     from ppmodel.plot import plot_scatter
 
     question = plan.question
-    rows = plan.rows(front(question, workers, scheduler))
+    rows = plan.rows(front(question, workers, scheduler, resume))
     names = []
     for _, row in rows.iterrows():
         sizes = ", ".join(f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1)

@@ -2,20 +2,20 @@
 
 from dataclasses import replace
 
-from ppmodel.errors import refusing
+from ppmodel.errors import PPModelError
 from ppmodel.planning.search import search
 
 _LESS, _MOST = 0.95, 12
 
 
-def front(question, workers=None, scheduler=None):
+def front(question, workers=None, scheduler=None, resume=None):
     """Find the fastest candidates that the framework runs, each with less memory than the one before.
 
     Parameters
     ----------
     question : Question
-    workers, scheduler : optional
-        As in `search`.
+    workers, scheduler, resume : optional
+        As in `search`; each search has a file of its own, numbered behind the name.
 
     Returns
     -------
@@ -32,10 +32,14 @@ def front(question, workers=None, scheduler=None):
     fastest, limit = [], question.system.memory_capacity_bytes
     while len(fastest) < _MOST:
         system = replace(question.system, memory_capacity_bytes=limit)
-        usual = []
-        with refusing():  # until nothing fits any more
-            candidates = search(replace(question, system=system, within=0.0), None, workers, scheduler)
-            usual = [candidate for candidate in candidates if candidate.is_run]
+        smaller = replace(question, system=system, within=0.0)
+        try:
+            candidates = search(smaller, None, workers, scheduler, resume and f"{resume}.{len(fastest) + 1}")
+        except PPModelError as error:  # until nothing fits any more
+            if error.field not in ("memory_limit", "schedules"):
+                raise
+            break
+        usual = [candidate for candidate in candidates if candidate.is_run]
         if not usual:
             break
         fastest.append(min(usual, key=lambda candidate: (candidate.iteration_s, candidate.peak_bytes)))
