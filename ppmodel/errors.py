@@ -151,6 +151,10 @@ class ReproduceError(PPModelError):
     """A run of the notebooks, or a build of the book, that could not be completed."""
 
 
+class NothingFitsError(PPModelError):
+    """A question of a plan that no layout answers, since none has enough memory or is defined."""
+
+
 class SweepError(PPModelError):
     """A sweep that cannot start or continue because of its files, its cluster or rows that could not be computed."""
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 import ppmodel
 from ppbook.choice import recommended
-from ppbook.levels import advantages, agreement
+from ppbook.levels import POINT, advantages, agreement
 from ppmodel.analysis import crossings
 from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.ops import OpKind
@@ -17,7 +17,6 @@ PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
 _ALL, _OFTEN = (1.0, 0.0), (0.5, 0.1)
 """The share of places from which a statement carries over, and the share from which it does in part."""
 
-_POINT = ["system", "pp", "microbatches"]
 _ASKED = {
     "fastest of all": "fastest",
     "fastest that fits": "fastest within the base's memory",
@@ -70,8 +69,8 @@ def smaller_bubbles(grid, base, clear):
     promised = advantages(grid, base)
     promised = promised[promised.smaller_bubble]
     lost = promised.by_network & (promised.without_network <= -clear)
-    rows = promised[[*_POINT, "label"]].merge(grid, on=[*_POINT, "label"])
-    rows = rows.merge(grid[grid.label == base], on=_POINT, suffixes=("", "_base"))
+    rows = promised[[*POINT, "label"]].merge(grid, on=[*POINT, "label"])
+    rows = rows.merge(grid[grid.label == base], on=POINT, suffixes=("", "_base"))
     costs = rows.messages_of_rank > rows.messages_of_rank_base
     costs |= order_of_amounts(rows.peak_memory_bytes, rows.peak_memory_bytes_base) > 0
     by_label = promised.assign(lost_from=promised.comm_over_forward.where(lost)).groupby("label", sort=False)

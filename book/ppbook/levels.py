@@ -10,7 +10,9 @@ from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK
 from ppmodel.schedules.cases import legal_cases, published_bubble_ratio
 from ppmodel.tables import family
 
-_POINT = ["system", "pp", "microbatches"]
+POINT = ["system", "pp", "microbatches"]
+"""The columns that tell points apart."""
+
 _LEVELS = {
     "formula": (orders.order_of_bubbles, "published_bubble_ratio"),
     "table": (orders.order_of_bubbles, "table_bubble_ratio"),
@@ -98,7 +100,7 @@ def agreement(frame, clear=0.01):
         network, and the clear ones among these.
     """
     rows = []
-    for point, group in frame.groupby(_POINT, sort=False):
+    for point, group in frame.groupby(POINT, sort=False):
         by_table = orders.every_two(orders.order_of_bubbles, group.table_bubble_ratio)
         published, correlations = group[group.published_bubble_ratio.notna()], {}
         for levels in (("formula", "table"), ("table", "without_network"), ("table", "time"), ("formula", "time")):
@@ -110,7 +112,7 @@ def agreement(frame, clear=0.01):
         promised = (1 - ratios)[:, None] / (1 - ratios) - 1
         lost = seconds[:, None] / seconds - 1
         rows.append({
-            **dict(zip(_POINT, point, strict=True)), "comm_over_forward": group.comm_over_forward.median(),
+            **dict(zip(POINT, point, strict=True)), "comm_over_forward": group.comm_over_forward.median(),
             "schedules": len(group), "pairs": int((by_table < 0).sum()), **correlations,
             "reversed": int(orders.reversed_pairs(ratios, seconds).sum()), "by_network": int(by_network.sum()),
             "clear": int((by_network & (promised >= clear) & (lost >= clear)).sum()),
@@ -138,12 +140,12 @@ def advantages(frame, base):
         without the network and with it; and whether that is so only with the network.
     """
     numbers = ["table_bubble_ratio", "without_network_s", "makespan_s"]
-    bases = frame.loc[frame.label == base, [*_POINT, *numbers]]
-    both = frame[frame.label != base].merge(bases, on=_POINT, suffixes=("", "_base"))
+    bases = frame.loc[frame.label == base, [*POINT, *numbers]]
+    both = frame[frame.label != base].merge(bases, on=POINT, suffixes=("", "_base"))
     bubbles = both.table_bubble_ratio, both.table_bubble_ratio_base
     without = orders.negated(*bubbles, both.without_network_s, both.without_network_s_base)
     lost = orders.negated(*bubbles, both.makespan_s, both.makespan_s_base)
-    return both[[*_POINT, "label", "family", "comm_over_forward"]].assign(
+    return both[[*POINT, "label", "family", "comm_over_forward"]].assign(
         promised=(1 - both.table_bubble_ratio_base) / (1 - both.table_bubble_ratio) - 1,
         without_network=both.without_network_s / both.without_network_s_base - 1,
         relative=both.makespan_s / both.makespan_s_base - 1,

@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from html import unescape
 from pathlib import Path
@@ -31,8 +31,6 @@ _NUMBER = "{:.6g}"
 _ROUNDING = 1e-12
 _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
-_TITLES = YAML(typ="safe").load((DATA / "reference" / "titles.yaml").read_text(encoding="utf-8"))
-_NAMES = re.compile(rf"\b({'|'.join(map(re.escape, sorted(_TITLES, key=len, reverse=True)))})\b")
 _TITLED = ("source", "runs", "group", "where")  # columns that name runs of others
 _UNITS = {"s": " (s)", "bytes": " (bytes)"}
 _HEADINGS = {column.name: column.heading + _UNITS.get(column.name.rpartition("_")[2], "") for column in COLUMNS}
@@ -103,7 +101,15 @@ def titled(text):
     >>> titled("vtrain_multi, A100")
     'vTrain, several nodes, A100'
     """
-    return _NAMES.sub(lambda name: _TITLES[name[0]], str(text))
+    titles, names = _titles()
+    return names.sub(lambda name: titles[name[0]], str(text))
+
+
+@cache
+def _titles():
+    """Titles of files and groups of measured runs by name, and the pattern of the names."""
+    titles = YAML(typ="safe").load(DATA / "reference" / "titles.yaml")
+    return titles, re.compile(rf"\b({'|'.join(map(re.escape, sorted(titles, key=len, reverse=True)))})\b")
 
 
 def show(table, words=None, /, numbers=None, **formats):

@@ -25,7 +25,7 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
         remote[op] = source[op] != NONE and rank[source[op]] != rank[op]
     share, following, spread = _shared(group, rank, sharing)
     level = _levels(source, group, rank, rank_start, share, following, spread)
-    _lift_steps(level, kind, rank_start, rank, steps)
+    lift_steps(level, kind, rank_start, rank, steps)
     return source, remote, level, _by_level(level, share, following)
 
 
@@ -68,7 +68,7 @@ def _sources(kind, stage, microbatch, replica, sizes):
 
 
 @loop
-def _lift_steps(level, kind, rank_start, rank, steps):
+def lift_steps(level, kind, rank_start, rank, steps):
     """Put the optimizer steps on levels of their own, after those of all other operations."""
     stuck = False
     for op in steps:

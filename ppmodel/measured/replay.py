@@ -186,14 +186,8 @@ def _divided(table, seconds, start_s, of_kinds):
     begun_s, ended_s = np.full((2, len(ranks)), np.nan)
     np.fmin.at(begun_s, cell, start_s)
     np.fmax.at(ended_s, cell, start_s + seconds)
-    length_s, order = ended_s - begun_s, np.lexsort((begun_s, ranks))
-    for before, after in pairwise(order.tolist()):
-        least_s = _TOUCHING * min(length_s[before], length_s[after])
-        if ranks[before] == ranks[after] and ended_s[before] - begun_s[after] > least_s:
-            names = [str(table.op(np.flatnonzero(cell == place)[0])) for place in (before, after)]
-            rule, remedy = f"starts before {names[0]} has ended", "give times of one clock and one stream"
-            raise PPModelError(f"rank {ranks[after]}", names[1], rule, remedy)
-    timed = ~np.isnan(start_s)
+    _refuse_overlaps(table, ranks, begun_s, ended_s)
+    length_s, timed = ended_s - begun_s, ~np.isnan(start_s)
     num_timed, busy_s = np.bincount(cell, timed), np.bincount(cell, np.where(timed, seconds, 0))
     is_shared = (num_timed > 0) & ((num_timed < np.bincount(cell)) | (busy_s > (1 + _TOUCHING) * length_s))
     shared = is_shared[cell] & timed
@@ -203,6 +197,17 @@ def _divided(table, seconds, start_s, of_kinds):
     weights = means[np.minimum(table.kind, _W), table.stage]
     weights[np.isnan(np.bincount(cell, np.where(weights > 0, weights, np.nan)))[cell]] = 1.0
     return np.where(shared, length_s[cell] * weights / np.bincount(cell, weights)[cell], seconds)
+
+
+def _refuse_overlaps(table, ranks, begun_s, ended_s):
+    """Refuse a cell that begins before the one before it on its rank has ended, by more than the clock's error."""
+    length_s = ended_s - begun_s
+    for before, after in pairwise(np.lexsort((begun_s, ranks)).tolist()):
+        least_s = _TOUCHING * min(length_s[before], length_s[after])
+        if ranks[before] == ranks[after] and ended_s[before] - begun_s[after] > least_s:
+            names = [str(table.op(np.flatnonzero(table.cell == place)[0])) for place in (before, after)]
+            rule, remedy = f"starts before {names[0]} has ended", "give times of one clock and one stream"
+            raise PPModelError(f"rank {ranks[after]}", names[1], rule, remedy)
 
 
 def _stage_of(row, homes):

@@ -350,7 +350,9 @@ def read_seconds(row, where, flops=None, **times):
     times |= {name: to_s * read_number(row, name, where) for name, to_s in SECONDS.items() if _is_given(row, name)}
     if flops and (_is_given(row, "tflops") or not times):
         times["tflops"] = flops / (1e12 * read_number(row, "tflops", where))
-    (first, seconds), *others = times.items() if times else [("", read_number(row, "seconds", where))]
+    if not times:
+        times["seconds"] = read_number(row, "seconds", where)
+    (first, seconds), *others = times.items()
     for name, other in others:
         if not isclose(seconds, other, rel_tol=_ROUNDED):
             _refuse(name, row[name], f"contradicts {first} = {row[first]}", "leave out the wrong column", where)

@@ -34,13 +34,13 @@ def start_under(system, framework=None, rows=()):
     PPModelError
         If rows name different frameworks, or another than the one given.
     """
-    own = (system.framework.packaged or "its own") if system.framework is not None else "megatron"
-    named = list(dict.fromkeys(framework_named(row, system) or own for row in rows)) or [own]
+    usual = (system.framework.packaged or "its own") if system.framework is not None else "megatron"
+    named = list(dict.fromkeys(framework_named(row, system) or usual for row in rows)) or [usual]
     if framework is None:
         if len(named) > 1:
             rule = f"must be one for all rows, which name {', '.join(named)}"
             raise PPModelError("framework", named[0], rule, "pass --framework, or calibrate to the files one by one")
-        if system.framework is not None and named == [own]:
+        if system.framework is not None and named == [usual]:
             return system
         framework = load_framework(named[0])
     framework = replace(framework, profile=framework.name or framework.profile)
@@ -51,8 +51,8 @@ def start_under(system, framework=None, rows=()):
     left_out = merged | {"name", "title", "provenance"}  # the system's constants contain what is merged
     own = FrameworkSpec(**{name: value for name, value in kept.items() if name not in left_out})
     under = replace(framework.system(system), framework=own)
-    for name in filter(None, (framework_named(row, under) for row in rows)):
-        raise PPModelError("framework", name, f"is a row's, not {label}", "leave out --framework, or what rows name")
+    if other := next(filter(None, (framework_named(row, under) for row in rows)), None):
+        raise PPModelError("framework", other, f"is a row's, not {label}", "leave out --framework, or what rows name")
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("framework.")}
     stated = {entry.field: entry for entry in framework.provenance}
     for name in _changed(system, under):

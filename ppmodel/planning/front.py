@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ppmodel.errors import PPModelError
+from ppmodel.errors import NothingFitsError
 from ppmodel.planning.search import search
 
 _LESS, _MOST = 0.95, 12
@@ -35,9 +35,7 @@ def front(question, workers=None, scheduler=None, resume=None):
         smaller = replace(question, system=system, within=0.0)
         try:
             candidates = search(smaller, None, workers, scheduler, resume and f"{resume}.{len(fastest) + 1}")
-        except PPModelError as error:  # until nothing fits any more
-            if error.field not in ("memory_limit", "schedules"):
-                raise
+        except NothingFitsError:
             break
         usual = [candidate for candidate in candidates if candidate.is_run]
         if not usual:

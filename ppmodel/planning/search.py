@@ -11,7 +11,7 @@ import numpy as np
 from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
 from ppmodel.costs.offload import offloads
-from ppmodel.errors import PPModelError, SweepError, refusing
+from ppmodel.errors import NothingFitsError, PPModelError, SweepError, refusing
 from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
@@ -118,7 +118,7 @@ def entries_of(question):
         enough = question.gpus * (least_bytes - reserve) / (capacity - reserve)
         rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least_bytes / 2**30:.3g} GiB)"
         remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
-        raise PPModelError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
+        raise NothingFitsError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
     return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
 
@@ -339,7 +339,7 @@ def _refuse(question, entries):
     named = ", ".join(dict.fromkeys(case.name for case in question.cases))
     if len(question.cases) == 1 and not any(entry.case.name == "1f1b" for entry in entries):
         rule = f"is defined, or fits, in no layout of {question.gpus} GPUs and {question.global_batch} sequences"
-        raise PPModelError("schedules", named, rule, "try others, or fix less")
+        raise NothingFitsError("schedules", named, rule, "try others, or fix less")
     capacity = f"{question.system.memory_capacity_bytes / 2**30:.3g} GiB"
     rule = f"is too little for {question.model.name} in every layout of {question.gpus} GPUs"
-    raise PPModelError("memory_limit", capacity, rule, "take more GPUs, or fix less")
+    raise NothingFitsError("memory_limit", capacity, rule, "take more GPUs, or fix less")

@@ -1,7 +1,7 @@
 """From what a caller gives to numbers: points, grids of points, and their rows."""
 
 from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.points.columns import COLUMNS, COORDINATES, HEADINGS, MEMORY_PARTS, NUMBERS, PARTS, SECONDS, Column
+from ppmodel.points.columns import COLUMNS, HEADINGS, MEMORY_PARTS, NUMBERS, PARTS, SECONDS, Column
 from ppmodel.points.compare import columns_of, compare, compared, frame_of, simulate
 from ppmodel.points.effect import NoEffectWarning, warn_of_links, warn_without_effect, without_effect
 from ppmodel.points.grid import Grid, as_model, as_system, resolve

@@ -148,9 +148,6 @@ def column_names(*groups):
 SECONDS = column_names("seconds")
 """Costs that may be given in seconds, instead of a model and a system; see `costs.uniform_costs`."""
 
-COORDINATES = column_names("schedule", "system")
-"""The columns that identify a point; if costs are given in seconds, their columns replace the last three."""
-
 NUMBERS = column_names("result")
 """The columns with the results of a point."""
 

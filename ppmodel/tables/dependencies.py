@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.kernels.tables import _lift_steps, dependencies
+from ppmodel.kernels.tables import dependencies, lift_steps
 from ppmodel.ops import OpKind
 
 NO_OPERATION = -1
@@ -52,7 +52,7 @@ def dependencies_of(schedule):
         source = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
         level = _levels(schedule, source, group)
-        _lift_steps.plain(level, schedule.kind, schedule.rank_start, schedule.rank, schedule.steps)
+        lift_steps.plain(level, schedule.kind, schedule.rank_start, schedule.rank, schedule.steps)
         order = by_keys(level + 1, group).astype(np.int32)
     return Dependencies(source, remote, group, order), level
 

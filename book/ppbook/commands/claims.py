@@ -68,7 +68,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
             "reason": judgement.reason, "page": row.page,
         } for judgement in judgements for row in [judgement.row]])  # fmt: skip
         return 1 if unexpected else 0
-    say(_rows_table(judging, judgements) if rows or only else _headlines(judging, claims, judgements, figures))
+    say(_rows_table(judgements) if rows or only else _headlines(claims, judgements, figures))
     for axis, again in judging.commands(judgements[0], setting, given).items() if only else ():
         say(f"turned by {axis}: {again}")
     if only and not judgements[0].turned:
@@ -83,8 +83,10 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     return 1 if unexpected else 0
 
 
-def _headlines(judging, claims, judgements, figures):
+def _headlines(claims, judgements, figures):
     """The verdict and the statement of each figure and claim, and below it the numbers of its weakest row."""
+    from ppbook import claims as judging
+
     lines = []
     for claim in judging.headline_table(claims, judgements, figures=figures).itertuples():
         lines.append(f"{judging.MARKS[claim.verdict]:<2}{claim.verdict:<15}{claim.claim:>7}  {claim.statement}")
@@ -96,8 +98,10 @@ def _headlines(judging, claims, judgements, figures):
     return "\n".join(lines)
 
 
-def _rows_table(judging, judgements):
+def _rows_table(judgements):
     """Every row, and the rows by verdict."""
+    from ppbook import claims as judging
+
     rows = [["id", "verdict", "here", "measured", "claimed", "margin", "read on", "depends on"]]
     for judgement in judgements:
         row, answer = judgement.row, "yes" if judgement.holds_here else "no"
