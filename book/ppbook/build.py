@@ -29,8 +29,8 @@ from ppbook.files import bring, files_of, require_names
 from ppbook.folders import copy_sources, publish, require_ours, workspace
 from ppbook.kinds import KINDS
 from ppbook.notebooks import KEPT, OWN_PAGE, execute_all, named, read
-from ppbook.pages import add_buttons, how_to_get, mend, repository
-from ppbook.provenance import git
+from ppbook.pages import ARCHIVE, add_buttons, how_to_get, mend, repository
+from ppbook.provenance import git, write_archive
 from ppbook.report import literal
 from ppbook.run import ROOT
 from ppmodel.cli.process import cli
@@ -123,10 +123,13 @@ def reproduce(
             pictures.take_out(copy / "nb", work / "pictures")
             bar.set_description("book")
             schedule_pages.write(copy)
-            identity = _configure(copy, name)
+            archived = write_archive(work / ARCHIVE)
+            identity = _configure(copy, name, archived)
             html = _with_explorer(copy, work)
             pictures.choose(html, work / "pictures", copy / "results")
             mend(html)
+            if archived:
+                shutil.move(work / ARCHIVE, html)
             for setting in ("_config.yml", "_toc.yml"):  # with them, the pages' sources can be built again
                 shutil.copy(copy / setting, html / "_sources")
             bar.update()
@@ -196,7 +199,7 @@ def _require_our_record(path):
 # ---- book ----------------------------------------------------------------------------------------
 
 
-def _configure(book, name):
+def _configure(book, name, archived):
     """Give the pages what the notebooks recorded, as substitutions ``{{ notebook.name }}``; return the book's id."""
     identity = sha256()
     for path in sorted(path for path in book.rglob("*") if path.is_file()):
@@ -204,7 +207,7 @@ def _configure(book, name):
     facts = {path.stem: _quoted(json.loads(path.read_text())) for path in sorted((book / "results").glob("*.json"))}
     facts["published"] = published().value.to_dict()
     facts["build"] = {"id": identity.hexdigest()[:16]}
-    facts["project"] = {"get_it": how_to_get(address := repository(ROOT / "pyproject.toml"))}
+    facts["project"] = {"get_it": how_to_get(address := repository(ROOT / "pyproject.toml"), archived)}
     yaml = YAML()
     yaml.width = 2**20  # a line that is folded at a backslash of a fact gets a space there
     config, contents = (yaml.load(book / file) for file in ("_config.yml", "_toc.yml"))

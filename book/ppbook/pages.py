@@ -5,6 +5,9 @@ import tomllib
 
 from bs4 import BeautifulSoup
 
+ARCHIVE = "ppmodel.tar.gz"
+"""Beside the first page: the commit that the book was built from."""
+
 _REMOVED = (
     r'<script>const THEBE_JS_URL = .*?</script>\s*',  # twice the same constant, for cells that no server runs
     r'<script type="text/x-thebe-config">.*?</script>\s*(<script>kernelName = .*?</script>\s*)?',
@@ -48,13 +51,15 @@ def repository(project):
     return tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("urls", {}).get("Repository")
 
 
-def how_to_get(address):
+def how_to_get(address, archived=False):
     """The sentence before a command of the project: where to run it, and how to get there.
 
     Parameters
     ----------
     address : str or None
         Of the repository.
+    archived : bool
+        Whether `ARCHIVE` lies beside the first page.
 
     Returns
     -------
@@ -68,6 +73,8 @@ def how_to_get(address):
     >>> how_to_get("https://example.org/ppmodel")
     'Clone the project with `git clone https://example.org/ppmodel ppmodel && cd ppmodel`, and run'
     """
+    if address is None and archived:
+        return f'Unpack <a href="{ARCHIVE}">the code and data of this book</a> (2 MB), and in their folder run'
     if address is None:
         return "In the folder of this project, as you cloned or unpacked it, run"
     return f"Clone the project with `git clone {address} ppmodel && cd ppmodel`, and run"

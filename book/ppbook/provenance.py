@@ -46,6 +46,27 @@ def commit_of(folder=_ROOT):
     return git(folder, "rev-parse", "HEAD") or "no commit", "files differ" if differs else "as committed"
 
 
+def write_archive(path, folder=_ROOT):
+    """Pack the commit that a clone stands at, for those who have only the pages.
+
+    Parameters
+    ----------
+    path : Path
+        The archive, in a folder that exists.
+    folder : Path
+        Top of the clone; the project's own by default.
+
+    Returns
+    -------
+    bool
+        Whether there is one: not where the folder is no clone.
+    """
+    if commit_of(folder)[0] == "no clone":
+        return False
+    git(folder, "archive", "--format=tar.gz", "--prefix=ppmodel/", "--output", path, "HEAD")
+    return path.is_file()
+
+
 def git(folder, *arguments):
     """What git answers; nothing where it is not installed or refuses.
 

@@ -1,10 +1,11 @@
 """What a build was made from is told truly."""
 
 import subprocess
+import tarfile
 from hashlib import sha256
 from importlib.metadata import version
 
-from ppbook.provenance import commit_of, digest_table, version_table
+from ppbook.provenance import commit_of, digest_table, version_table, write_archive
 
 
 def git(folder, *arguments):
@@ -34,10 +35,29 @@ def test_the_commit_and_whether_files_differ(tmp_path):
     assert commit_of(tmp_path) == (head, "files differ")
 
 
+def test_the_archive_has_what_was_committed(tmp_path):
+    """The same bytes each time, of a clone only: not of a folder that lies in somebody's repository."""
+    source = tmp_path / "data"
+    source.mkdir()
+    (source / "a.yaml").write_text("1")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    (source / "mine.yaml").touch()
+    first, second = (tmp_path / name for name in ("first.tar.gz", "second.tar.gz"))
+    assert write_archive(first, tmp_path)
+    assert write_archive(second, tmp_path)
+    assert first.read_bytes() == second.read_bytes()
+    with tarfile.open(first) as packed:
+        assert [member.name for member in packed if member.isfile()] == ["ppmodel/data/a.yaml"]
+    assert not write_archive(tmp_path / "third.tar.gz", source)
+
+
 def test_without_git_there_is_no_clone(tmp_path, monkeypatch):
     """A machine without git is no error."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_of() == ("no clone", "")
+    assert not write_archive(tmp_path / "none.tar.gz")
 
 
 def test_versions_are_those_installed():
