@@ -78,9 +78,10 @@ def test_equal_points_are_on_the_front_together():
 
 
 def test_crossings_lie_between_their_points():
-    """A line on a logarithmic axis is met exactly; touching 0 and rounding are no change of sign."""
+    """A line on a logarithmic axis is met exactly, also on a point; touching 0 and rounding are no change of sign."""
     ratios = np.geomspace(0.01, 100, 9)
     assert crossings(ratios, np.log(ratios / 0.7)) == pytest.approx([0.7])
+    assert crossings([1, 10, 100, 1000], [-1.0, 0.0, 0.0, 1.0]) == pytest.approx([10])
     assert crossings([1, 2, 3], [1.0, 0.0, 1.0]) == crossings([1, 2], [1e-12, -1e-12]) == []
 
 

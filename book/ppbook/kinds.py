@@ -116,7 +116,7 @@ def _require_schedule(value):
             parsed = option.parse(option_text(plain))
         except ValueError:
             parsed = None
-        if parsed != plain:
+        if plain not in (parsed, isinstance(parsed, tuple) and option_text(parsed)):
             raise PPModelError(f"{name}.{key}", shown(setting), option.rule, f"write {key} as {option.form}")
 
 

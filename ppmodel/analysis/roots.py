@@ -1,5 +1,7 @@
 """Sign changes of a curve, and the largest number up to which a condition holds."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from ppmodel.noise import TIE
@@ -13,7 +15,8 @@ def crossings(ratios, apart):
     ratios : array of float, shape (n,)
         Positive and increasing, such as transfer times over a forward, c/F.
     apart : array of float, shape (n,)
-        The curve, such as the logarithm of one time over another; values below a billionth count as 0, without a sign.
+        The curve, such as the logarithm of one time over another; values below a billionth count as 0, without a
+        sign; between two signs, the first of them is where the curve changes.
 
     Returns
     -------
@@ -27,9 +30,10 @@ def crossings(ratios, apart):
     logs = np.log(np.asarray(ratios, dtype=float))
     values = np.where(np.abs(apart) < TIE, 0.0, apart)
     roots = []
-    for left in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
-        share = values[left] / (values[left] - values[left + 1])
-        roots.append(float(np.exp(logs[left] + share * (logs[left + 1] - logs[left]))))
+    for left, right in pairwise(np.flatnonzero(values)):
+        if values[left] * values[right] < 0:
+            share = values[left] / (values[left] - values[left + 1])
+            roots.append(float(np.exp(logs[left] + share * (logs[left + 1] - logs[left]))))
     return roots
 
 

@@ -2,15 +2,16 @@
 
 from fractions import Fraction
 
-from ppmodel.formulas.interleaved import peaks_after_warm_up
+from ppmodel.formulas.interleaved import group_size, peaks_after_warm_up
 
 
-def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, pair=None, group=None):
+def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, pair=None):
     """Makespan of combined 1F1B: (S-1 + w)(F+Bw)/v plus (vB - w) pairs of P/v, with w = (v-1)N + 1.
 
-    The last rank runs w forwards and w backwards alone, and everything else in pairs. Holds for any S, B and v >= 2 if
-    a pair is no shorter than either of its operations and no longer than both together; transfers take no time. With P
-    = F + Bw it equals `makespan_interleaved`. With B < S, S-1 grows here too, as in `bubble_ratio_interleaved`.
+    The last rank runs w forwards and w backwards alone, and everything else in pairs; N is `group_size`. Holds for any
+    S, B and v >= 2 if a pair is no shorter than either of its operations and no longer than both together; transfers
+    take no time. With P = F + Bw it equals `makespan_interleaved`. With B < S, S-1 grows here too, as in
+    `bubble_ratio_interleaved`.
 
     Source: derived here; Megatron-LM, whose order it is, publishes none.
 
@@ -26,8 +27,6 @@ def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, bac
         Times F and Bw of one microbatch on 1/S of the model.
     pair : int or Fraction, optional
         Time P of a pair on 1/S of the model; F + Bw if not given.
-    group : int, optional
-        Microbatches that pass through one chunk before the next chunk's turn, N; by default S, at most B.
 
     Returns
     -------
@@ -39,15 +38,14 @@ def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, bac
     >>> makespan_combined_1f1b(8, 16, 2), makespan_combined_1f1b(8, 16, 2, pair=2)
     (Fraction(117, 2), Fraction(47, 1))
     """
-    group = min(num_ranks, num_microbatches) if group is None else group
-    alone = min((chunks - 1) * group + 1, chunks * num_microbatches)
+    alone = min((chunks - 1) * group_size(num_ranks, num_microbatches) + 1, chunks * num_microbatches)
     waiting = num_ranks - 1 + (chunks - 1) * max(0, num_ranks - num_microbatches)
     both = forward + backward
     pairs = (chunks * num_microbatches - alone) * (both if pair is None else pair)
     return Fraction((waiting + alone) * both + pairs) / chunks
 
 
-def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2, group=None):
+def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2):
     """Peak activations of each rank of combined 1F1B, min(2(S-1-d) + (v-1)N + 2, vB)/v.
 
     One chunk more than interleaved 1F1B, because one more forward runs ahead: a pair's forward takes its activations
@@ -63,8 +61,6 @@ def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2, group=
         Microbatches of one iteration, B.
     chunks : int
         Stages per rank, v; at least 2.
-    group : int, optional
-        As in `makespan_combined_1f1b`.
 
     Returns
     -------
@@ -76,4 +72,4 @@ def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2, group=
     >>> [str(peak) for peak in peak_activations_combined_1f1b(4, 8)]
     ['6', '5', '4', '3']
     """
-    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside=2)
+    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, beside=2)

@@ -111,12 +111,12 @@ def makespan_looped_bfs(num_ranks, num_microbatches, chunks=2, forward=1, backwa
     return total
 
 
-def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=None):
+def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2):
     """Peak activations of each rank of interleaved 1F1B, min(2(S-1-d) + (v-1)N + 1, vB)/v, for v >= 2.
 
-    In units of one microbatch on 1/S of the model; S + (S-1)/v on the first rank for groups of N = S microbatches and
-    large B. Assumes stages of equal size; the lengths of the operations do not matter. For one chunk, see
-    `peak_activations_1f1b`.
+    In units of one microbatch on 1/S of the model, with groups of N = `group_size` microbatches; S + (S-1)/v on the
+    first rank where S divides a large B. Assumes stages of equal size; the lengths of the operations do not matter. For
+    one chunk, see `peak_activations_1f1b`.
 
     Source: Narayanan et al., 2021, section 2.2.2, for the order; the peaks follow from its warm-up.
 
@@ -128,8 +128,6 @@ def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=No
         Microbatches of one iteration, B.
     chunks : int
         Stages per rank, v; at least 2.
-    group : int, optional
-        Microbatches that pass through one chunk before the next chunk's turn, N; by default S, at most B.
 
     Returns
     -------
@@ -141,15 +139,15 @@ def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=No
     >>> [str(peak) for peak in peak_activations_interleaved(4, 8, 2)]
     ['11/2', '9/2', '7/2', '5/2']
     """
-    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside=1)
+    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, beside=1)
 
 
-def peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside):
+def peaks_after_warm_up(num_ranks, num_microbatches, chunks, beside):
     """Peak activations of each rank: the 2(S-1-d) + (v-1)N forwards of Megatron's warm-up, plus some more.
 
     Parameters
     ----------
-    num_ranks, num_microbatches, chunks, group
+    num_ranks, num_microbatches, chunks
         As in `peak_activations_interleaved`.
     beside : int
         Chunks held in addition to those of the warm-up.
@@ -161,9 +159,39 @@ def peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside):
 
     Examples
     --------
-    >>> [str(peak) for peak in peaks_after_warm_up(4, 8, 2, None, beside=1)]
+    >>> [str(peak) for peak in peaks_after_warm_up(4, 8, 2, beside=1)]
     ['11/2', '9/2', '7/2', '5/2']
     """
-    before = (chunks - 1) * (min(num_ranks, num_microbatches) if group is None else group)
+    before = (chunks - 1) * group_size(num_ranks, num_microbatches)
     warm_up = [2 * (num_ranks - 1 - rank) + before for rank in range(num_ranks)]
     return [Fraction(min(ahead + beside, chunks * num_microbatches), chunks) for ahead in warm_up]
+
+
+def group_size(num_ranks, num_microbatches):
+    """The number N of microbatches that pass through one chunk before the next.
+
+    This is the smallest N that Megatron-LM accepts as ``microbatch_group_size_per_vp_stage``: at least S, and such that
+    the last group is complete or has at least S microbatches. If B < S, which Megatron refuses, all form one group, as
+    in PyTorch; for every B that PyTorch accepts, its groups have this size.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks, S.
+    num_microbatches : int
+        Microbatches per iteration, B.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> [group_size(4, count) for count in (3, 8, 9, 10, 13)]
+    [3, 4, 5, 5, 7]
+    """
+    for group in range(num_ranks, num_microbatches):
+        last = num_microbatches % group
+        if last == 0 or last >= num_ranks:
+            return group
+    return num_microbatches

@@ -149,7 +149,7 @@ def makespan_v_half(num_ranks, num_microbatches):
 
 
 def bubble_ratio_v_half(num_ranks, num_microbatches):
-    """Idle share of the total time of V-Half at F = I = W, for B >= S.
+    """Idle share of the total time of V-Half at F = I = W.
 
     (3S-7)/(6B+3S-7) where S is even and (3S-4)/(6B+3S-4) where it is odd; (S-1)/(6B+S-1) with one or two ranks. Derived
     here from `makespan_v_half`, under the same assumptions.
@@ -163,15 +163,16 @@ def bubble_ratio_v_half(num_ranks, num_microbatches):
 
     Returns
     -------
-    Fraction
-        Idle time over the total time of all ranks.
+    Fraction or None
+        Idle time over the total time of all ranks; None for fewer microbatches than ranks.
 
     Examples
     --------
     >>> bubble_ratio_v_half(8, 16), bubble_ratio_v_half(7, 16)
     (Fraction(17, 113), Fraction(17, 113))
     """
-    return 1 - 3 * num_microbatches / makespan_v_half(num_ranks, num_microbatches)
+    ratio = 1 - 3 * num_microbatches / makespan_v_half(num_ranks, num_microbatches)
+    return ratio if num_microbatches >= num_ranks else None
 
 
 def peak_activations_v_half(num_ranks):
@@ -230,7 +231,7 @@ def makespan_v_min(num_ranks, num_microbatches):
 
 
 def bubble_ratio_v_min(num_ranks, num_microbatches):
-    """Idle share of the total time of V-Min as its authors generate it, at F = I = W: (4S-5)/(6B+4S-5), for B >= S.
+    """Idle share of the total time of V-Min as its authors generate it, at F = I = W: (4S-5)/(6B+4S-5).
 
     Where 3 divides S it is (4S-7)/(6B+4S-7). The paper gives only the order; these are the lengths observed from the
     authors' generator. Our table is better where S mod 3 is 2, see `makespan_v_min`. Transfers take no time.
@@ -244,8 +245,8 @@ def bubble_ratio_v_min(num_ranks, num_microbatches):
 
     Returns
     -------
-    Fraction
-        Idle time over the total time of all ranks.
+    Fraction or None
+        Idle time over the total time of all ranks; None for fewer microbatches than ranks.
 
     Examples
     --------
@@ -253,7 +254,7 @@ def bubble_ratio_v_min(num_ranks, num_microbatches):
     Fraction(9, 41)
     """
     chunks = max(0, 4 * num_ranks - (7 if num_ranks % 3 == 0 else 5))
-    return Fraction(chunks, 6 * num_microbatches + chunks)
+    return Fraction(chunks, 6 * num_microbatches + chunks) if num_microbatches >= num_ranks else None
 
 
 def peak_activations_v_min(num_ranks):

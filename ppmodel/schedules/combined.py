@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from ppmodel import formulas
+from ppmodel.formulas.interleaved import group_size
 from ppmodel.ops import OpKind
-from ppmodel.schedules.interleaved import group_size
 from ppmodel.schedules.loops import looped, require_chunks
 from ppmodel.schedules.options import CHUNKS
 from ppmodel.schedules.registry import Option, schedule

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ppmodel import formulas
+from ppmodel.formulas.interleaved import group_size
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
 from ppmodel.schedules.options import CHUNKS
@@ -106,33 +107,3 @@ def looped_bfs(num_ranks, num_microbatches, chunks=2):
     kind = np.repeat([OpKind.F, OpKind.B], len(forwards))
     placement, rank = np.arange(chunks * num_ranks) % num_ranks, np.arange(num_ranks)[:, None]
     return Schedule.from_programs("looped-bfs", placement, num_microbatches, kind, chunk * num_ranks + rank, microbatch)
-
-
-def group_size(num_ranks, num_microbatches):
-    """The number N of microbatches that pass through one chunk before the next.
-
-    This is the smallest N that Megatron-LM accepts as ``microbatch_group_size_per_vp_stage``: at least S, and such that
-    the last group is complete or has at least S microbatches. If B < S, which Megatron refuses, all form one group, as
-    in PyTorch; for every B that PyTorch accepts, its groups have this size.
-
-    Parameters
-    ----------
-    num_ranks : int
-        Ranks, S.
-    num_microbatches : int
-        Microbatches per iteration, B.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> [group_size(4, count) for count in (3, 8, 9, 10, 13)]
-    [3, 4, 5, 5, 7]
-    """
-    for group in range(num_ranks, num_microbatches):
-        last = num_microbatches % group
-        if last == 0 or last >= num_ranks:
-            return group
-    return num_microbatches

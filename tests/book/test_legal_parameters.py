@@ -51,13 +51,23 @@ def test_random_legal_parameters(stem, tmp_path):
 
 @pytest.mark.parametrize(
     ("stem", "name", "value"),
-    [("hanayo", "pp", 1), ("asymmetric", "pp", [1]), ("tensor-pipeline", "max_microbatches", 3)],
-)
+    [
+        ("hanayo", "pp", 1), ("asymmetric", "pp", [1]), ("tensor-pipeline", "max_microbatches", 3),
+        ("phases", "ratio_steps", 1),
+    ],
+)  # fmt: skip
 def test_a_size_that_a_page_cannot_have_is_refused_before_the_run(stem, name, value):
     """By the kind of its parameter, with its bound."""
     with pytest.raises(PPModelError) as refused:
         check({name: value}, declared(read(notebook_names()[stem])))
     assert refused.value.field == name
+
+
+@pytest.mark.parametrize("largest", [0.0001, 0.001])
+def test_ranges_are_not_upside_down(largest, tmp_path):
+    """The map between two ratios is refused where the largest is not above the smallest."""
+    with pytest.raises(PPModelError, match=f"largest_ratio = {largest}"):
+        execute(notebook_names()["phases"], tmp_path, {"largest_ratio": largest}, kernels=ForkedKernels)
 
 
 SMALL = """

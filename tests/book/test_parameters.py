@@ -73,7 +73,7 @@ def test_an_unknown_kind_is_refused():
         ("microbatches", "[4, 8]", [4, 8]),
         ("factors", "[1e-3, 2]", [0.001, 2]),
         ("schedules", "[gpipe, [chimera, {concat: direct}], [hanayo, {waves: 2}]]", None),
-        ("schedules", "[[asymmetric-chimera, {split: [1, 2]}]]", None),
+        ("schedules", "[[asymmetric-chimera, {split: [1, 2]}], [asymmetric-chimera, {split: 1:3}]]", None),
         ("splits", "[[1, 3]]", [[1, 3]]),
         ("splits", str([[1, back] for back in range(1, 300)]), [[1, back] for back in range(1, 300)]),
         ("p2p", "blocking", "blocking"),

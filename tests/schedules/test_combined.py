@@ -10,7 +10,6 @@ from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
 from ppmodel.metrics import exposed_passes, peak_activations, table_slots
 from ppmodel.ops import OpKind
-from ppmodel.schedules.interleaved import group_size
 from ppmodel.simulation import compile_graph, run_graph
 
 SIZES = list(product(range(1, 7), range(1, 20), (2, 3, 4)))
@@ -22,11 +21,10 @@ def test_every_size_is_complete_and_has_its_closed_forms():
     for ranks, count, chunks in SIZES:
         schedule = build("combined-1f1b", ranks, count, chunks=chunks)
         schedule.slots()  # refuses what waits in a circle
-        group = group_size(ranks, count)
-        makespan = formulas.makespan_combined_1f1b(ranks, count, chunks, group=group)
+        makespan = formulas.makespan_combined_1f1b(ranks, count, chunks)
         assert makespan == formulas.makespan_interleaved(ranks, count, chunks)
         assert table_slots(schedule) == makespan * chunks
-        peaks = formulas.peak_activations_combined_1f1b(ranks, count, chunks, group)
+        peaks = formulas.peak_activations_combined_1f1b(ranks, count, chunks)
         assert (peak_activations(schedule) * chunks).tolist() == [peak * chunks for peak in peaks]
 
 
@@ -35,7 +33,7 @@ def test_makespans_hold_for_any_pair(times):
     """The general form is exact, however much of the shorter operation a pair hides."""
     for ranks, count, chunks in SIZES[::7]:
         schedule = build("combined-1f1b", ranks, count, chunks=chunks)
-        makespan = formulas.makespan_combined_1f1b(ranks, count, chunks, *times, group=group_size(ranks, count))
+        makespan = formulas.makespan_combined_1f1b(ranks, count, chunks, *times)
         run = run_graph(compile_graph(schedule), uniform_costs(schedule, *times[:2], pair=times[2]))
         assert run.makespan_s == pytest.approx(float(makespan), rel=1e-12)
 

@@ -10,8 +10,8 @@ from refusals import refused
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
+from ppmodel.formulas.interleaved import group_size
 from ppmodel.metrics import messages_sent, peak_activations, table_slots
-from ppmodel.schedules.interleaved import group_size
 from ppmodel.simulation import compile_graph, run_graph
 
 LOOPED = ("interleaved-1f1b", "looped-bfs", "interleaved-zb")
@@ -119,8 +119,7 @@ def test_peaks_have_their_closed_forms():
     for stages, count, chunks in SIZES:
         peaks = {"looped-bfs": formulas.peak_activations_gpipe(stages, count)}
         if chunks > 1:
-            group = group_size(stages, count)
-            peaks["interleaved-1f1b"] = formulas.peak_activations_interleaved(stages, count, chunks, group)
+            peaks["interleaved-1f1b"] = formulas.peak_activations_interleaved(stages, count, chunks)
         if in_rounds(stages, count):
             peaks["interleaved-zb"] = formulas.peak_activations_interleaved_zb(stages, count, chunks)
         for name, expected in peaks.items():
