@@ -148,14 +148,19 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     question = ["--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16", "--within", "0.3"]
     assert main(["plan", *question, "--schedules", "1f1b", "zb-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (line,) = [line for line in lines if line.startswith("ties")]
-    frame = pp.plan(**SMALL, schedules=["1f1b", "zb-v"], within=0.3)
+    (line, to_try) = [line for line in lines if line.startswith(("ties", "rows to try"))]
+    plan = planned(**SMALL, schedules=["1f1b", "zb-v"], within=0.3)
+    frame = plan.frame
     ties = frame[frame.is_run & (frame.over_best <= error_of_differences())]
     assert frame.is_tie.sum() == len(ties) < frame.is_run.sum()
     assert line.startswith(f"ties: {len(ties)} of {frame.is_run.sum()} answers")
     assert frame[frame.is_run].over_best.min() < 0
     assert any(line.startswith("row 1: the simplest within 1% of the fastest") for line in lines)
-    simplest = frame.iloc[int(line.rsplit(maxsplit=1)[1]) - 1]
+    first, steadiest, *_ = plan.tried
+    assert (first, steadiest) == (0, plan.risk.disturbed_s[ties.index].idxmin())
+    assert f"is row {steadiest + 1} ({plan.risk.disturbed_s[steadiest]:.4g} s disturbed" in to_try
+    assert to_try.startswith(f"rows to try: {', '.join(str(place + 1) for place in sorted({*plan.tried}))};")
+    simplest = frame.iloc[int(to_try.rsplit(maxsplit=1)[1]) - 1]
     assert simplest.is_tie
     assert (simplest[["cp", "ep", "tp", "pp"]] > 1).sum() == (ties[["cp", "ep", "tp", "pp"]] > 1).sum(axis=1).min()
 
@@ -249,7 +254,7 @@ def test_a_limit_below_the_weights_is_refused():
 ])  # fmt: skip
 def test_what_is_no_value_is_refused_at_the_door(field, value):
     """In one line, which names the argument."""
-    with refused(field={"resume": "--resume", "memory_limit": "size"}.get(field, field)):
+    with refused(field={"resume": "--resume"}.get(field, field)):
         pp.plan(**SMALL | {"schedules": "1f1b", field: value})
 
 

@@ -1,5 +1,6 @@
 """ppmodel plan: which layout and which schedule for a model on some GPUs."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -16,8 +17,8 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 
 @command("plan")
 @click.argument("words", metavar="[SCHEDULE|NAME=VALUE]...", nargs=-1)
-@click.option("--model", required=True, metavar="NAME|FILE", help="The model.")
-@click.option("--system", required=True, metavar="NAME|FILE", help="The cluster.")
+@click.option("--model", required=True, metavar="NAME|FILE", help="The model: see ppmodel models.")
+@click.option("--system", required=True, metavar="NAME|FILE", help="The cluster: see ppmodel systems.")
 @click.option("--gpus", required=True, type=arguments.count(2**20), metavar="N", help="GPUs of the run.")
 @click.option(
     "--global-batch", required=True, type=arguments.count(2**24), metavar="N", help="Sequences per iteration."
@@ -68,7 +69,9 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     with its range, answers about as good that differ in what matters, where the time goes, and what one step in each
     dimension would cost. What the framework does not run as modelled, or not as in any measured run, is listed apart.
 
-    SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4).
+    SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is microbatch
+    size; recompute is none, light (activation functions of experts), selective (attention scores), a number of layers
+    of each stage, or full. If your runs take longer than predicted, plan for the system that ppmodel calibrate writes.
 
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
@@ -81,6 +84,9 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
     if launch is not None:
         load_launcher(launch)  # refused before the search
+    if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", given["links"] or ""):
+        remedy = f"write {unitless[0]}ms, {unitless[0]}s or another unit"
+        raise PPModelError("--link", unitless[0], "must have a unit of time", remedy)
     fixed, named = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
 
@@ -119,7 +125,7 @@ def _separated(fix, words, schedules):
     named = [name for text in schedules for name in (text.split(",") if ":" not in text else [text])]
     for text in fix:
         if "=" not in text:
-            raise PPModelError("fix", text, "must be a name and its value", f"write, for example, {text or 'tp'}=8")
+            raise PPModelError("fix", text, "must be a name and its value", "write, for example, tp=8")
     for word in [*fix, *words]:
         name, sign, value = word.partition("=")
         if not sign or ":" in name:
@@ -128,7 +134,9 @@ def _separated(fix, words, schedules):
         name = name.replace("-", "_")
         if name in fixed:
             raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
-        if value.replace(".", "", 1).isdecimal():
+        if value.isascii() and value.replace(".", "", 1).isdecimal():
             value = float(value) if "." in value else int(value)
+        elif re.fullmatch(r"\d{1,9}(,\d{1,9})+", value, re.ASCII):
+            value = tuple(map(int, value.split(",")))
         fixed[name] = {"true": True, "false": False}.get(value, value)
     return fixed, [name for name in named if name]

@@ -35,31 +35,39 @@ def planned_text(plan, most_rows, place):
     lines = [
         f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
         f"{question.model.sequence} tokens; framework: {framework_text(system)}",
+        *([f"links   {' '.join(map(str, system.links))}"] if system.links else []),
         f"answer  {answer_text(frame.iloc[0])}",
         *([f"row {place + 1}   {answer_text(row)}"] if place else []),
         "",
     ]
     usual = frame[frame.is_run]
     if len(usual):
-        lines += [*_table(usual.head(most_rows), 1, plan.risk), ""]
-    if len(others := frame[~frame.is_run].head(most_rows)):
+        lines += [*_table(usual, 1, most_rows, plan.risk), ""]
+    if len(others := frame[~frame.is_run]):
         name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
         lines.append(f"{faster}{name} does not run it, or no such run was measured:")
-        lines += [*_table(others, len(usual) + 1, None), ""]
+        lines += [*_table(others, len(usual) + 1, most_rows, None), ""]
     lines.pop()
     if len(usual):
         disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
-        unknown = "not known, nor a range, unless the system has kernels and its framework measured runs"
+        unknown = "not known, nor a range, without the system's kernels and collectives, and runs of its framework"
         chance = "that this row is the fastest when run" if system.range else unknown
         lines.append(f"disturbed: seconds with {disturbed}; chance: {chance}")
+    if system.collectives is None:
+        lines.append("collectives: all of the links' bandwidth, as the system's file does not say what they attain")
     if usual.over_best.lt(0).any():
         roomy = "" if usual.fit.iloc[0] == "tight" else ", without those that are tight"
         lines.append(f"row 1: the simplest within {EQUAL:.0%} of the fastest{roomy}")
     if len(plan.ties) > 1:
-        simplest, share = plan.answers.index(plan.ties[0]) + 1, error_of_differences()
+        share, seconds = error_of_differences(), plan.risk.disturbed_s
+        _, steadiest, simplest = rows = [place + 1 for place in plan.tried]
         lines.append(
-            f"ties: {len(plan.ties)} of {len(usual)} answers are within {share:.0%}, by which half of all predicted "
-            f"differences are off; the simplest is row {simplest}"
+            f"ties: {len(plan.ties)} of {len(usual)} answers are within {share:.0%} of row 1, too close to tell which "
+            "is faster: of measured pairs of layouts, half differ from the prediction by more"
+        )
+        lines.append(
+            f"rows to try: {', '.join(map(str, sorted({*rows})))}; the steadiest tie is row {steadiest} "
+            f"({seconds[steadiest - 1]:.4g} s disturbed, row 1 {seconds[0]:.4g} s), the simplest is row {simplest}"
         )
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
@@ -81,8 +89,9 @@ def _over(share):
     return f"{round(share, 3) + 0.0:+.1%}"  # without -0.0%
 
 
-def _table(frame, first, risk):
-    """Answers as lines; with their risk, or else with the code that has their schedules."""
+def _table(frame, first, most_rows, risk):
+    """Answers as lines, at most so many; with their risk, or else with the code that has their schedules."""
+    missing, frame = len(frame) - most_rows, frame.head(most_rows)
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
     others = ["disturbed", "chance"] if risk is not None else ["schedule in"]
     cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *others]]
@@ -99,9 +108,9 @@ def _table(frame, first, risk):
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
     held = 9 + len(ways)  # the column of GiB
-    return aligned(
-        cells, right=(0, 1, 2, *range(4, 11), held, *((held + 2, held + 3) if risk is not None else ()))
-    ).splitlines()
+    right = (0, 1, 2, *range(4, 11), held, *((held + 2, held + 3) if risk is not None else ()))
+    more = [f"not listed: {missing} more, from row {first + most_rows} on; see --rows"] if missing > 0 else []
+    return [*aligned(cells, right=right).splitlines(), *more]
 
 
 def _explained(plan, row, place):

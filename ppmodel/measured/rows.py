@@ -169,7 +169,7 @@ def _row(path, line, columns, values):
 def require_measured(name, text, where):
     """Refuse a measurement that is no number above 0; it may be empty."""
     if text and not (_NUMBER.fullmatch(text) and _SMALLEST < float(text) < 1 / _SMALLEST):
-        rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
+        rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 0.5"
         raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 

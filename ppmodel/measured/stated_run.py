@@ -69,7 +69,7 @@ def stated_run(text, system=None, framework=None):
         require_measured(_MFU, mfu, name)
         if float(mfu) > 1 or row["iteration_s"]:
             rule = "is given beside iteration_s" if row["iteration_s"] else "must be a fraction, at most 1"
-            raise PPModelError(_MFU, mfu, rule, "write one of the two: for example, mfu=0.43", where=name)
+            raise PPModelError(_MFU, mfu, rule, "write, for example, mfu=0.43 alone", where=name)
         if system is not None:
             numbers = predicted(row, system, framework)
             seconds = (numbers["predicted_iteration_s"] or 1.0) * (numbers["predicted_mfu"] or 1.0) / float(mfu)

@@ -111,6 +111,15 @@ class Plan:
         return sorted(ties, key=simplicity)
 
     @cached_property
+    def tried(self) -> list[int]:
+        """Places of the answers to try first: the first, the tie with the least disturbed time, and the simplest tie.
+
+        Of the answers in `risk`; without ties, the first alone.
+        """
+        steadiest = self.risk.disturbed_s.where(self.frame.is_tie).argmin() if self.ties else 0
+        return [0, int(steadiest), self.answers.index(self.ties[0]) if self.ties else 0]
+
+    @cached_property
     def frame(self) -> DataFrame:
         """The answers as `rows`, with ``is_run``, ``frameworks``, ``over_best`` and ``is_tie``; see `plan`."""
         rows = self.rows(self.answers)
@@ -125,8 +134,7 @@ class Plan:
         """The point of a candidate, for `points.launch` and `Point.run`; `others` are further values of its layout."""
         question, sizes = self.question, candidate.sizes
         ways = {name: getattr(candidate, name) for name in WAYS}
-        size = sizes.pp, question.global_batch // (sizes.dp * sizes.microbatch_size)
-        return question.point(candidate.case, size, question.layout(sizes, **ways, **others))
+        return question.point(candidate.case, question.size(sizes), question.layout(sizes, **ways, **others))
 
     def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:
         """The rows of candidates, as `ppmodel.compare` has them, with ``layers``, ``order``; `others` as in `point`."""

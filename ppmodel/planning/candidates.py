@@ -115,8 +115,8 @@ def all_sizes(question: Question) -> list[Sizes]:
         if name in refused and (name in question.fixed or name not in SIZES):
             raise refused[name]
     if not sizes:
-        rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, as far as it is not fixed"
-        raise PPModelError("global_batch", batch, rule, f"choose a multiple of {gpus}, or fix less")
+        rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, by what is fixed and limited"
+        raise PPModelError("global_batch", batch, rule, f"choose a multiple of {gpus}, or fix and limit less")
     return sizes
 
 

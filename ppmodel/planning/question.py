@@ -71,6 +71,10 @@ class Question:
         values["expert_imbalance"] = min((fixed | ways).get("expert_imbalance", 1), sizes.ep)
         return LayoutSpec(**{"sequence_parallel": sizes.tp > 1} | fixed | values).under(self.system.framework)
 
+    def size(self, sizes):
+        """Ranks and microbatches."""
+        return sizes.pp, self.global_batch // (sizes.dp * sizes.microbatch_size)
+
     def point(self, case, size, layout):
         """The point of a schedule in a layout, at ranks and microbatches."""
         semantics = self.system.framework.p2p, "excluded"
@@ -119,6 +123,8 @@ def asked(
     if not (is_number(plain(within)) and 0 <= within <= 1):
         raise PPModelError("within", within, "must be from 0 to 1", "write 0.05 for 5 %")
     most = {name: _whole(f"max_{name}", value) for name, value in (most or {}).items() if value is not None}
+    if "ep" in most and model.experts is None:
+        raise PPModelError("max_ep", most["ep"], f"has no effect: {model.name} has no experts", "leave it out")
     for name in fixed.keys() & most.keys():
         if fixed[name] > most[name]:
             rule = f"contradicts max_{name} = {most[name]}"
@@ -137,11 +143,14 @@ def _whole(field, value, largest=_MOST_GPUS):
 
 def _limit(limit, system):
     limit = plain(limit)
-    limit_bytes = limit if is_number(limit) else parse_size(limit)
+    limit_bytes = limit if is_number(limit) else parse_size(limit, "memory_limit")
     if limit_bytes <= system.reserve_bytes:
         rule = f"is no more than what {system.name} holds back ({system.reserve_bytes / 2**30:.3g} GiB)"
         remedy = f"write, for example, {system.memory_capacity_bytes / 2**30:.0f} GiB, all of a GPU's"
         raise PPModelError("memory_limit", limit, rule, remedy)
+    if limit_bytes > system.memory_capacity_bytes:
+        rule = f"is more than a GPU of {system.name} has ({system.memory_capacity_bytes / 2**30:.4g} GiB)"
+        raise PPModelError("memory_limit", limit, rule, "leave it out, or name a system that has as much")
     return limit_bytes
 
 

@@ -110,13 +110,13 @@ def entries_of(question):
             for case in cases[sizes.pp]:
                 entries.append(Entry(case, sizes, _is_run(question, case, sizes), bounds.seconds(case, sizes)))
     if not any(cases.values()):
-        rule = f"leaves no schedule that divides the {question.model.blocks} layers of {question.model.name}"
+        rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
         raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
     if not entries:
         reserve = question.system.reserve_bytes
         enough = question.gpus * (least_bytes - reserve) / (capacity - reserve)
-        rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least_bytes / 2**30:.3g} GiB)"
+        rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least_bytes / 2**30:.4g} GiB)"
         remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
         raise NothingFitsError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
@@ -163,9 +163,9 @@ def _fitting(question, entry, most_s):
     Each recomputes no more than it must. Of ways that divide the layers alike, the first counts. Where the optimizer's
     state has to be shared to fit, or to leave enough time, all of it on every GPU need not be tried.
     """
-    table, size = None, (entry.sizes.pp, question.global_batch // (entry.sizes.dp * entry.sizes.microbatch_size))
+    table = None
     with refusing():  # not defined at this size
-        table = built(entry.case, *size)
+        table = built(entry.case, *question.size(entry.sizes))
     if table is None:
         return
     cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
@@ -336,6 +336,17 @@ def search(question, on_better=None, workers=None, scheduler=None, resume=None):
 
 
 def _refuse(question, entries):
+    """Raise why there is no candidate: none is defined, or else none fits."""
+    refusals = []
+    recompute, *_ = question.tried("recompute", recomputed(question.model))
+    for entry, way in ((tried, way) for tried in entries for way in ways(question, tried.sizes)):
+        try:
+            _ = _Divided(question, entry, built(entry.case, *question.size(entry.sizes)), *way, recompute).stages
+            break
+        except PPModelError as error:
+            refusals.append(error)
+    else:
+        raise refusals[0]
     named = ", ".join(dict.fromkeys(case.name for case in question.cases))
     if len(question.cases) == 1 and not any(entry.case.name == "1f1b" for entry in entries):
         rule = f"is defined, or fits, in no layout of {question.gpus} GPUs and {question.global_batch} sequences"

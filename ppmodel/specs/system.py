@@ -155,8 +155,8 @@ class SystemSpec(Checked):
     def range(self) -> tuple[float, float] | None:
         """The multiples of a predicted time that nine of ten measured runs of its kind fell between.
 
-        They are those of the fit, or else of the framework; None where nothing is known: without kernel constants, or
-        under a framework whose runs nobody compared.
+        They are those of the fit, or else of the framework; None where nothing is known: without what kernels and
+        collectives attain, or under a framework whose runs nobody compared.
 
         >>> from ppmodel.specs import with_framework
         >>> with_framework(load_system("mid_cp_mid_nw")).range is None
@@ -165,7 +165,9 @@ class SystemSpec(Checked):
         if self.errors is not None and self.errors.time_nine_tenths is not None:
             return 1 / (1 + self.errors.time_nine_tenths), 1 / (1 - self.errors.time_nine_tenths)
         framework = self.framework
-        if self.kernels is None or framework is None or framework.fastest is None or framework.slowest is None:
+        if self.kernels is None or self.collectives is None or framework is None:
+            return None
+        if framework.fastest is None or framework.slowest is None:
             return None
         return framework.fastest, framework.slowest
 

@@ -39,13 +39,15 @@ def parse_quantity(text, units):
     return float(match[1]) * UNITS.get(match[2], 1.0) if match and match[2] in units else None
 
 
-def parse_size(text):
+def parse_size(text, field="size"):
     """Parse a size written with its unit.
 
     Parameters
     ----------
     text : str
         A number above 0 and one of ``B``, ``GB``, ``GiB``, ``TiB``.
+    field : str
+        What errors call it.
 
     Returns
     -------
@@ -65,5 +67,5 @@ def parse_size(text):
     size = parse_quantity(text, SIZES) or 0.0
     if not 0 < size < float("inf"):
         rule = f"must be a number above 0, followed by one of the units {', '.join(SIZES)}"
-        raise SpecificationError("size", text, rule, "write, for example, 80 GiB")
+        raise SpecificationError(field, text, rule, "write, for example, 80 GiB")
     return size

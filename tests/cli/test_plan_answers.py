@@ -6,6 +6,7 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.specs import DATA
 
 QUESTION = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "4", "--global-batch", "8"]
 PLACE = ["--fix", "pp=2", "tp=2"]
@@ -48,4 +49,37 @@ def test_a_chance_or_a_range_that_is_not_known_says_when_it_would_be(system, is_
     question = ["--model", "llama3_8b", "--gpus", "8", "--global-batch", "16", "--memory-limit", "80 GiB"]
     assert main(["plan", *question, "--system", system, "--schedules", "1f1b", "--fix", "tp=8"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("disturbed")]
-    assert ("fastest when run" in line, "unless the system has kernels" in line) == (is_known, not is_known)
+    assert ("fastest when run" in line, "without the system's kernels" in line) == (is_known, not is_known)
+
+
+def test_rows_that_are_not_listed_are_counted(capsys):
+    """Their numbers are those of the whole answer, so that `--explain` names the same row however many are listed."""
+    assert main([*QUESTION, "--schedules", "1f1b", "zb-v", "--within", "0.5", "--rows", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    frame = pp.plan("llama3_8b", "h100", 4, 8, schedules=["1f1b", "zb-v"], within=0.5)
+    assert f"not listed: {frame.is_run.sum() - 2} more, from row 3 on; see --rows" in lines
+    (head,) = [place for place, line in enumerate(lines) if "does not run" in line]
+    assert lines[head + 2].split()[0] == str(frame.is_run.sum() + 1)
+
+
+def test_without_collectives_there_is_no_range_and_a_line_says_what_is_assumed(tmp_path, capsys):
+    """Links that are not said to lose anything in collectives were compared with no run."""
+    text = (DATA / "systems" / "rtx4090.yaml").read_text()
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(text[: text.index("collectives:")])
+    question = ["--model", "stp_12b", "--gpus", "16", "--global-batch", "16", "--schedules", "1f1b", "--fix", "tp=2"]
+    for system, is_known in ((str(mine), False), ("rtx4090", True)):
+        assert main(["plan", *question, "--system", system]) == 0
+        text = capsys.readouterr().out
+        assert ("nine of ten: " in text, "collectives: all of the links' bandwidth" in text) == (is_known, not is_known)
+
+
+def test_several_layers_are_a_list(capsys):
+    """As on the command line of the other commands."""
+    assert main([*QUESTION, *PLACE, "layers=15,17", "--schedules", "1f1b", "--json"]) == 0
+    (first, *_) = json.loads(capsys.readouterr().out)["answers"]
+    frame = pp.compare(
+        "1f1b", 2, model="llama3_8b", system="h100", layers=(15, 17), global_batch=8,
+        **{name: first[name] for name in ("tp", "cp", "dp", "microbatch_size", "zero", "sequence_parallel")},
+    )  # fmt: skip
+    assert first["iteration_s"] == frame.iteration_s[0]

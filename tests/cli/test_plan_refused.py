@@ -38,6 +38,15 @@ BAD = [
     {"--workers": "2", "--scheduler": "x"}, {"--pareto": "front.txt"}, {"--launch": "megatorn"},
     {"--model": "mixtral_8x7b", "--fix": "expert_imbalance=0.5"}, {"--fix": "expert_imbalance=1.2"},
     {"--fix": "tp=2.0"}, {"--fix": "offload=1.5"},
+    # limits and options that would change nothing, or of which nothing says what they mean
+    {"--memory-limit": "81 GiB"}, {"--max-ep": "4"}, {"--link": "0-1:delay=5"}, {"--link": "0-1:delay=5e-3"},
+    {"--link": "0-1:delay=5min"}, {"--link": "0-1:bandwidth=25Gbps"}, {"--launch": "nemo", "": "--launch=megatron"},
+    # what is written as elsewhere
+    {"--tp": "8"}, {"--microbatch-size": "2"}, {"--fix": "tp:8"}, {"--fix": "tp=\u0668"}, {"--fix": "tp=8,8"},
+    {"--memory-limit": "80gb"}, {"--memory-limit": "64 GB/s"}, {"--gpus": "1,024"}, {"--system": "H100"},
+    # what no candidate has
+    {"--fix": "recompute=99"}, {"--fix": "layers=15,16"}, {"--fix": "layers=Et*2|t*2L"}, {"--fix": "layers=[16,16]"},
+    {"--schedules": "1f1b", "--fix": "chunks=2"}, {"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"},
 ]  # fmt: skip
 
 
@@ -54,6 +63,18 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
     assert len(lines) == 1, err
     assert ";" in lines[0] or "?" in lines[0], err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"--fix": "recompute=99"}, "recompute = 99: is more than any stage has"),
+    ({"--fix": "layers=Et*2|t*2L"}, "layers = Et*2|t*2L: must be"),
+    ({"--tp": "8"}, "write --fix tp=..."), ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"),
+    ({"--memory-limit": "81 GiB"}, "more than a GPU of h100 has (80 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),
+], ids=str)  # fmt: skip
+def test_the_line_names_the_reason(change, reason, capsys):
+    """What is undefined is not said not to fit, and what was typed has its own name."""
+    assert main(["plan", *(word for item in (GOOD | change).items() for word in item)]) == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_a_launcher_is_refused_before_the_search(capsys, monkeypatch):
