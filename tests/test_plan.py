@@ -241,6 +241,15 @@ def test_no_size_is_blamed_that_nobody_gave(fix, field):
         all_sizes(asked("bloom_176b", "b200", 6, 32, fix={"pp": 2, "microbatch_size": 1} | fix))
 
 
+@pytest.mark.parametrize("fix", [{}, {"etp": 1}, {"etp": 2}])
+def test_without_sequence_parallelism_experts_are_split_as_the_rest(fix):
+    """Of the sizes of experts, those are tried that `sequence_parallel=False` leaves; one of a plain rank is free."""
+    question = asked("mixtral_8x7b", "b200", 16, 64, sequence=4096, fix={"sequence_parallel": False} | fix)
+    groups = {(sizes.tp, sizes.etp) for sizes in all_sizes(question)}
+    assert groups
+    assert all(tp in (1, etp) for tp, etp in groups)
+
+
 def test_a_limit_below_the_weights_is_refused():
     """Before anything is simulated, with what the weights need."""
     with refused(field="memory_limit", rule="weights"):

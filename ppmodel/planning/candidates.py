@@ -108,6 +108,7 @@ def all_sizes(question: Question) -> list[Sizes]:
         if rest or is_cut or not dp or batch % dp or dp not in tried("dp", [dp]):
             continue
         etps = tried("etp", sorted({1, tp}) if model.experts else [tp])
+        etps = [etp for etp in etps if _is_legal(question, Sizes(1, tp, 1, 1, etp, etp, 1), refused)]
         for size, ep, etp in product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts), etps):
             if batch % (dp * size) == 0 and tp * dp * cp % (etp * ep) == 0:
                 sizes.append(Sizes(pp, tp, cp, ep, etp, dp, size))
