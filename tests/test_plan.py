@@ -250,6 +250,18 @@ def test_without_sequence_parallelism_experts_are_split_as_the_rest(fix):
     assert all(tp in (1, etp) for tp, etp in groups)
 
 
+@pytest.mark.parametrize(("framework", "most"), [("fsdp", 3), ("deepspeed", 1), ("megatron", 1)])
+def test_pipelines_shard_as_much_as_the_framework_does(framework, most):
+    """What fits with a ZeRO stage that the framework has beside a pipeline fits where the stage is open."""
+    fix = {"pp": 2, "cp": 4, "dp": 2, "tp": 1}
+    given = {"framework": framework, "schedules": "interleaved-zb", "fix": fix}
+    question = asked("llama3_70b", "b200", 16, 16, **given)
+    (sizes, *_) = all_sizes(question)
+    assert max(zero for zero, _ in ways(question, sizes)) == most
+    if framework == "fsdp":
+        assert pp.plan("llama3_70b", "b200", 16, 16, **given).zero[0] == 3
+
+
 def test_a_limit_below_the_weights_is_refused():
     """Before anything is simulated, with what the weights need."""
     with refused(field="memory_limit", rule="weights"):

@@ -28,11 +28,12 @@ class Entry(Sourced):
 
 
 class Profile(Sourced):
-    """The code that a framework's profile stands for, and the highest ZeRO stage of measured runs under it."""
+    """The code that a framework's profile stands for, and the highest ZeRO stage of runs under it, or of pipelines."""
 
     profile: str
     code: list[str]
     zero: int
+    zero_of_pipelines: int | None = None
 
 
 class Ties(Sourced):
@@ -146,13 +147,16 @@ def orders_of(profile):
     return ORDERS if "Megatron-LM" in code else ORDERS[:1]
 
 
-def highest_zero(profile):
+def highest_zero(profile, ranks=1):
     """The highest ZeRO stage with which runs under a framework's profile were measured; 3 if that is not known.
 
-    >>> highest_zero("megatron"), highest_zero("fsdp")
-    (1, 3)
+    >>> highest_zero("megatron"), highest_zero("fsdp", ranks=2), highest_zero("deepspeed", ranks=2)
+    (1, 3, 1)
     """
-    return next((entry.zero for entry in _file().profiles if entry.profile == profile), 3)
+    entry = next((entry for entry in _file().profiles if entry.profile == profile), None)
+    if entry is None:
+        return 3
+    return entry.zero if ranks == 1 or entry.zero_of_pipelines is None else entry.zero_of_pipelines
 
 
 def recomputed(model):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError
-from ppmodel.planning.available import orders_of
+from ppmodel.planning.available import highest_zero, orders_of
 from ppmodel.planning.question import SIZES, Question, divisors
 from ppmodel.schedules.cases import Case, as_case, built
 
@@ -19,7 +19,6 @@ MICROBATCH_SIZES = 1, 2, 4, 8
 
 _OPTIONS = {"chunks": CHUNKS, "waves": (1, 2), "warm_up": ("full", "memory-saving")}
 _FEWEST_TOKENS = 512  # of a sequence on a GPU
-_SHARDED_STEP, _SHARDED_ALL = (0, 1), (0, 1, 2, 3)
 
 
 class Sizes(NamedTuple):
@@ -159,11 +158,14 @@ def cases_at(question, num_ranks):
 
 
 def ways(question, sizes):
-    """The ways to shard state and to divide layers that are tried at some sizes: pairs of ``zero`` and ``layers``."""
-    ranks = sizes.dp * sizes.cp
-    zeros = (0,) if ranks == 1 else _SHARDED_ALL if sizes.pp == 1 else _SHARDED_STEP
+    """The ways to shard state and to divide layers that are tried at some sizes: pairs of ``zero`` and ``layers``.
+
+    Pipelines shard as much as the framework does.
+    """
+    profile = question.system.framework.packaged
+    most = 0 if sizes.dp * sizes.cp == 1 else 3 if sizes.pp == 1 else highest_zero(profile, sizes.pp)
     layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
-    return list(product(question.tried("zero", zeros), question.tried("layers", layers)))
+    return list(product(question.tried("zero", range(most + 1)), question.tried("layers", layers)))
 
 
 def orders(question, sizes, zero):
