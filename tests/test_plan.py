@@ -262,6 +262,16 @@ def test_pipelines_shard_as_much_as_the_framework_does(framework, most):
         assert pp.plan("llama3_70b", "b200", 16, 16, **given).zero[0] == 3
 
 
+def test_a_tight_answer_that_is_faster_has_its_row():
+    """Where what fits comes first though it is slower, it hides nothing faster in the same groups of GPUs."""
+    given = {"schedules": ["combined-1f1b", "interleaved-zb"], "fix": {"pp": 2, "tp": 4}, "within": 0.2}
+    given |= {"sequence": 4096, "memory_limit": "36.9 GiB"}
+    frame = pp.plan("llama2_13b", "a2_highgpu_8g", 8, 48, **given)
+    assert frame.fit.tolist()[:2] == ["fits", "tight"]
+    assert frame.over_best[1] < -0.05
+    assert (frame[["pp", "tp", "cp", "dp"]].nunique() == 1).all()
+
+
 def test_a_limit_below_the_weights_is_refused():
     """Before anything is simulated, with what the weights need."""
     with refused(field="memory_limit", rule="weights"):

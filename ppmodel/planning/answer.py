@@ -75,10 +75,10 @@ class Plan:
     def answers(self) -> list[Candidate]:
         """The candidates that differ in what matters, the best first.
 
-        One stands for all with the same groups of GPUs, and for those of the same ``pp``, ``tp`` and ``ep`` that take
-        as long and as much memory. The first is not tight, unless that costs more than `within`, or `LONGEST` under a
-        framework with `crowded_from`; of those within `EQUAL` of the fastest, the simplest is first. What the framework
-        does not run, or not as measured, is apart, after the others.
+        One stands for all with the same groups of GPUs that are no faster, and for those of the same ``pp``, ``tp`` and
+        ``ep`` that take as long and as much memory. The first is not tight, unless that costs more than `within`, or
+        `LONGEST` under a framework with `crowded_from`; of those within `EQUAL` of the fastest, the simplest is first.
+        What the framework does not run, or not as measured, is apart, after the others.
         """
         answers: list[Candidate] = []
         limits = Limits(self.question)
@@ -96,7 +96,10 @@ class Plan:
                 ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
                 best = min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate)))
                 answers.append(best)
-                left = [candidate for candidate in left if not _are_alike(candidate, best)]
+                left = [
+                    candidate for candidate in left
+                    if candidate.iteration_s * (1 + EQUAL) < best.iteration_s or not _are_alike(candidate, best)
+                ]  # fmt: skip
         return answers
 
     @cached_property
