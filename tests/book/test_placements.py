@@ -226,6 +226,13 @@ def test_grids_without_the_even_split_are_refused(refused):
         refused()
 
 
+@pytest.mark.parametrize(("pp", "parts", "placed_parts"), [(10, 10, 10), (12, 48, None), (8, 8, 16)])
+def test_more_than_a_machine_holds_is_refused(pp, parts, placed_parts):
+    """Ten ranks have 10! placements; before anything of the size is made."""
+    with pytest.raises(PPModelError, match="at most"):
+        placements.split_points(placements.Rates(1, 2, 0, 0), pp, parts, placed_parts)
+
+
 # ---- time and memory -----------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ rows bounds the peak of every split from below; a split whose peak meets the bou
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ FRONT_BACK, EVEN, OWN = "front : back", "own shares, even work", "own shares"
 SPLITS = (FRONT_BACK, EVEN, OWN)
 """Families of splits of a model over the stages: in front and back half, of each stage on its own with as much work on
 every rank, and of each stage on its own."""
+
+_MOST_TRIED = 500_000
 
 
 # ---- what is in use ------------------------------------------------------------------------------
@@ -84,7 +87,7 @@ def compositions(parts, num_ranks):
     Raises
     ------
     PPModelError
-        If there are fewer parts than stages, or none of the splits is even.
+        If there are fewer parts than stages, none of the splits is even, or there are too many.
 
     Examples
     --------
@@ -94,8 +97,21 @@ def compositions(parts, num_ranks):
     if parts < num_ranks or parts % num_ranks:
         rule = f"must be a multiple of {num_ranks}, so that an even split is one of the grid"
         raise PPModelError("parts", parts, rule, f"write, for example, {2 * num_ranks}")
+    require_few("parts", parts, comb(parts - 1, num_ranks - 1), "splits")
     ends = np.array(list(combinations(range(1, parts), num_ranks - 1)), dtype=int).reshape(-1, num_ranks - 1)
     return np.diff(ends, axis=1, prepend=0, append=parts)
+
+
+def require_few(field, value, count, what):
+    """Refuse what has more splits or placements than can each be tried.
+
+    >>> require_few("pp", 10, 3628800, "placements")
+    Traceback (most recent call last):
+    ppmodel.errors.PPModelError: pp = 10: has 3628800 placements, and at most 500000 are tried; choose a smaller one
+    """
+    if count > _MOST_TRIED:
+        rule = f"has {count} {what}, and at most {_MOST_TRIED} are tried"
+        raise PPModelError(field, value, rule, "choose a smaller one")
 
 
 def front_back_splits(parts, num_ranks):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import permutations, product
+from math import factorial
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +62,7 @@ def every_placement(num_ranks):
     >>> every_placement(3)[:3]
     [(2, 1, 0), (0, 1, 2), (0, 2, 1)]
     """
+    peaks.require_few("pp", num_ranks, factorial(num_ranks), "placements")
     mirrored = tuple(range(num_ranks))[::-1]
     return [mirrored, *(second for second in permutations(range(num_ranks)) if second != mirrored)]
 
@@ -144,10 +146,11 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
     >>> lower.groupby(points.family, observed=True).agg(["size", "sum"]).values.tolist()
     [[59, 0], [9, 0], [35, 5]]
     """
-    mirrored, *others = every_placement(num_ranks)
     splits = compositions(parts, num_ranks)
+    mirrored, *others = every_placement(num_ranks) if placed_parts else [tuple(range(num_ranks))[::-1]]
     if placed_parts:  # the mirrored one gets these too, or the frontier would compare grids
         placed, whole = compositions(placed_parts, num_ranks), np.lcm(parts, placed_parts)
+        peaks.require_few("parts", placed_parts, len(placed) * len(others), "splits and placements")
         splits = np.unique(np.vstack((splits * (whole // parts), placed * (whole // placed_parts))), axis=0)
     even = splits[(splits + splits[:, ::-1] == 2 * splits[0].sum() // num_ranks).all(axis=1)]
     families = {FRONT_BACK: front_back_splits(front_back, num_ranks), EVEN: even, OWN: splits}
@@ -241,10 +244,11 @@ def lowest_peaks(sizes, placed_sizes, units=1):
     """
     rows = []
     for size in sizes:
-        chimera, (mirrored, *others) = build("chimera", size, units * size), every_placement(size)
+        chimera = build("chimera", size, units * size)
+        mirrored, *others = every_placement(size) if size in placed_sizes else [tuple(range(size))[::-1]]
         even = int(peak_activations(chimera).max())
         proofs = {family: {mirrored: peaks.lowest_peak(chimera, family)} for family in SPLITS}
-        if size in placed_sizes:
+        if others:
             tables = {second: placed_chimera(size, units * size, second) for second in others}
             proofs[ELSEWHERE] = {second: peaks.lowest_peak(table) for second, table in tables.items()}
         for family, of_placement in proofs.items():
