@@ -1,5 +1,6 @@
 """A page shows what is defined at any legal parameters, and says in one line what is not."""
 
+import pandas as pd
 import papermill
 import pytest
 from attack.legal import REFUSED, legal_sets
@@ -61,6 +62,13 @@ def test_a_size_that_a_page_cannot_have_is_refused_before_the_run(stem, name, va
     with pytest.raises(PPModelError) as refused:
         check({name: value}, declared(read(notebook_names()[stem])))
     assert refused.value.field == name
+
+
+def test_memory_in_which_nothing_fits_is_in_the_chart(tmp_path):
+    """Cells in which no schedule fits are empty, and not left out."""
+    ran("choose", {"pp": 4, "multiples": [1], "ratios": [0.5], "memories": [0.5, 1.0], "schedules": ["zb-v"]}, tmp_path)
+    cells = pd.read_csv(tmp_path / "results" / "choose.csv")
+    assert cells.limit[cells.label.isna()].tolist() == [0.5]
 
 
 @pytest.mark.parametrize("largest", [0.0001, 0.001])
