@@ -61,12 +61,12 @@ pdf: $(HTML)
 smoke: .venv/.ready
 	@$(BIN)/ppmodel smoke
 
-# Three workers for two cores: many tests wait for processes that they started.
+# Four workers for two cores: many tests wait for processes that they started.
 test: $(HTML)
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 test-library: .venv/.ready
-	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/book ppmodel tests
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/book ppmodel tests
 
 test-lowest:
 	.ci/lowest
