@@ -12,7 +12,7 @@ from ppmodel.plot.themes import ON_LIGHT, ink_on
 _ROW, _BARE_ROW, _COLUMN = 0.27, 0.17, 0.62  # inches of a cell; of one without text; across, at least
 _LINE, _LETTER = 0.12, 0.075  # inches of a further line of text, and of a letter
 _WIDEST = 1.15  # page widths
-_MANY = 20  # rows: from here on, columns are named above them too
+_MANY = 20  # rows: from here on, columns are named above them too; also where names of rows stand above their cells
 _FILLED = 0.86  # of a cell, by the widest number
 _SIZE = 8  # points of a number, at most
 _SIGNED_0 = r"^[+-]+(?=[0.%]*$)"  # the sign of a number that rounds to 0
@@ -96,7 +96,7 @@ def plot_heatmap(
         numbers = np.clip(numbers, norm.vmin, norm.vmax)
         sns.heatmap(
             numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap="cividis_r" if centre is None else "PuOr_r",
-            annot=texts, fmt="", annot_kws={"size": _SIZE}, linewidths=0.8, linecolor="white", cbar=False,
+            annot=texts, fmt="", annot_kws={"size": _SIZE + style.on_phone()}, linewidths=0.8, linecolor="white", cbar=False,
             xticklabels=False, yticklabels=False, ax=axis,
         )  # fmt: skip
         axis.grid(visible=False)
@@ -118,9 +118,10 @@ def plot_heatmap(
         axis.set_ylabel("" if above else style.axis_label(y, labels))
         style.panel_title(axis, panel, names.get(name, name), labels)
     figure.set_canvas(canvas)
-    style.label_edges(axes, "")
+    if not style.on_phone():  # there each panel has its own heads
+        style.label_edges(axes, "")
     titled = style.titled(figure, title, context)
-    _fit_text(titled, axes, column_names, len(rows) >= _MANY)
+    _fit_text(titled, axes, column_names, above or len(rows) >= _MANY)
     return titled
 
 
@@ -140,7 +141,7 @@ def _fit_text(figure, axes, names, at_top):
     cell = axes[0, 0].bbox.width / len(names)
     widest = max((number.get_window_extent().width for number in numbers), default=1)
     for number in numbers:
-        number.set_fontsize(_SIZE * min(1, _FILLED * cell / widest))
+        number.set_fontsize((_SIZE + style.on_phone()) * min(1, _FILLED * cell / widest))
     places = np.arange(len(names)) + 0.5
     for axis in axes.flat:
         axis.set_xticks(places, names)
