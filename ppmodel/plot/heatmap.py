@@ -96,8 +96,8 @@ def plot_heatmap(
         numbers = np.clip(numbers, norm.vmin, norm.vmax)
         sns.heatmap(
             numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap="cividis_r" if centre is None else "PuOr_r",
-            annot=texts, fmt="", annot_kws={"size": _SIZE + style.on_phone()}, linewidths=0.8, linecolor="white", cbar=False,
-            xticklabels=False, yticklabels=False, ax=axis,
+            annot=texts, fmt="", annot_kws={"size": _SIZE + style.on_phone()}, linewidths=0.8, linecolor="white",
+            cbar=False, xticklabels=False, yticklabels=False, ax=axis,
         )  # fmt: skip
         axis.grid(visible=False)
         shades = axis.collections[0].to_rgba(numbers[~np.isnan(numbers)])

@@ -148,8 +148,8 @@ def test_the_command_that_turns_a_row_turns_it(name, judgements, monkeypatch, ca
     assert [*claims.commands(judgements[name]).values()] == [f"ppmodel {command}" for command in commands] != []
     for command in commands:
         main(command.split())
-        (line,) = re.findall(rf"^{name} +depends +(yes|no)", capsys.readouterr().out, re.MULTILINE)
-        assert line == ("no" if judgements[name].holds_here else "yes")
+        (line,) = re.findall(rf"^{name} +depends +(yes|no) +(yes|no)", capsys.readouterr().out, re.MULTILINE)
+        assert line == (("yes", "no") if judgements[name].holds_here else ("no", "yes"))  # by default, and turned
 
 
 def test_a_row_that_nothing_turns_says_so(judgements, capsys):

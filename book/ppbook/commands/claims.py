@@ -1,5 +1,6 @@
 """ppmodel claims: judge the paper's claims, or STP's."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import columns, say, say_json
 from ppmodel.errors import PPModelError, did_you_mean
+
+_DEFAULT = "default", ()  # the anchor and the changes of the assumption that is the default setting
 
 
 @command("claims")
@@ -28,8 +31,9 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     """Judge the paper's claims, or STP's on its own runs; exit code 1 if a verdict is not as expected.
 
     Prints each figure and claim with its verdict, the weakest number behind it beside the claimed one, and the
-    assumption that turns it. In --rows, "here" is whether a row holds under the setting itself, and the margin is how
-    far the number is inside what is claimed; --row adds the commands that judge it where its answer turns.
+    assumption that turns it. In --rows, "here" is whether a row holds under the setting itself, "default" whether it
+    does under the default one, and the margin is how far the number is inside what is claimed here; --row adds the
+    commands that judge it where its answer turns.
     """
     from ppbook import claims as judging
     from ppbook.files import same_name
@@ -68,7 +72,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
             "reason": judgement.reason, "page": row.page,
         } for judgement in judgements for row in [judgement.row]])  # fmt: skip
         return 1 if unexpected else 0
-    say(_rows_table(judgements) if rows or only else _headlines(claims, judgements, figures))
+    say(_rows_table(judgements, usual) if rows or only else _headlines(claims, judgements, figures))
     for axis, again in judging.commands(judgements[0], setting, given).items() if only else ():
         say(f"turned by {axis}: {again}")
     if only and not judgements[0].turned:
@@ -98,21 +102,26 @@ def _headlines(claims, judgements, figures):
     return "\n".join(lines)
 
 
-def _rows_table(judgements):
-    """Every row, and the rows by verdict."""
+def _rows_table(judgements, usual):
+    """Every row, and the rows by verdict; unless the default setting is judged, also whether each holds under that."""
     from ppbook import claims as judging
 
-    rows = [["id", "verdict", "here", "measured", "claimed", "margin", "read on", "depends on"]]
+    others, right = ["default"] * (not usual), range(4 - usual, 7 - usual)
+    rows = [["id", "verdict", *others, "here", "measured", "claimed", "margin", "read on", "depends on"]]
     for judgement in judgements:
-        row, answer = judgement.row, "yes" if judgement.holds_here else "no"
+        row, margins = judgement.row, [judgement.margin]
+        if not usual:
+            default = (margin for each, margin in judgement.outcomes.items() if (each.anchor, each.changes) == _DEFAULT)
+            margins = [next(default, math.nan), *margins]
+        answers = ["" if math.isnan(margin) else "yes" if margin >= 0 else "no" for margin in margins]
         rows.append([
-            row.id, judging.VERDICTS[judgement.verdict], "" if judgement.verdict == "no case" else answer,
+            row.id, judging.VERDICTS[judgement.verdict], *answers,
             row.number(judgement.measured), row.reference, judging.signed(row, judgement.margin), row.page,
             judgement.reason or ", ".join(judgement.reversed_by()),
         ])  # fmt: skip
     if len(judgements) == 1:
-        return columns(rows, right=(3, 4, 5))
+        return columns(rows, right=right)
     verdicts = [judgement.verdict for judgement in judgements]
     counts = [[name, str(verdicts.count(verdict))] for verdict, name in judging.VERDICTS.items()]
     counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
-    return "\n\n".join([columns(rows, right=(3, 4, 5)), columns([["verdict", "rows"], *counts], right=[1])])
+    return "\n\n".join([columns(rows, right=right), columns([["verdict", "rows"], *counts], right=[1])])
