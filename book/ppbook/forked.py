@@ -14,8 +14,8 @@ from jupyter_client import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
 
 _LOADED = [
-    "ipykernel.kernelapp", "ipykernel.zmqshell", "matplotlib.pyplot", "pandas", "ppmodel.analysis",
-    "ppbook.check", "ppbook.claims", "ppbook.forked", "ppbook.parameters", "ppbook.pictures",
+    "ppbook.kernel_server", "ipykernel.kernelapp", "ipykernel.zmqshell", "matplotlib.pyplot", "pandas",
+    "ppmodel.analysis", "ppbook.check", "ppbook.claims", "ppbook.forked", "ppbook.parameters", "ppbook.pictures",
     "ppbook.report", "ppmodel.kernels", "ppmodel.plot",
 ]  # fmt: skip
 """What the server imports; none of it may start a thread, or ask for the shell that only a kernel has."""
@@ -23,7 +23,7 @@ _LOADED = [
 
 def load_nothing():
     """Leave the imports to the kernel: where only one is started, it may need few of them."""
-    _LOADED.clear()
+    del _LOADED[1:]
 
 
 _PARENT_DEATH_SIGNAL = 1  # of prctl

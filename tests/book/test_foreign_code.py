@@ -47,6 +47,19 @@ def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, monkeypatch, code
     assert_nothing_runs_below(tmp_path)
 
 
+def test_a_server_that_a_kernel_has_stopped_ends(tmp_path):
+    """It hears of no closed pipe; the process that started it takes it with it."""
+    place = tmp_path / "server"
+    code = (
+        f"import os, signal; open({str(place)!r}, 'w').write(str(os.getppid())); os.kill(os.getppid(), signal.SIGSTOP)"
+    )
+    assert main(["run", str(notebook(tmp_path, code)), "--out", str(tmp_path / "out"), "--time-limit", "2"]) == 2
+    server, until = Path("/proc", place.read_text()), time.monotonic() + 10
+    while server.exists() and "Z" not in (server / "stat").read_text().split():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 def assert_nothing_runs_below(folder, seconds=10):
     """No process has its working directory in a folder, or soon none has."""
     until = time.monotonic() + seconds
