@@ -73,13 +73,15 @@ def section(name, note=""):
     )  # fmt: skip
 
 
-def exercises(entries):
-    """Two exercises on the schedules of a page: what transfers cost each, as the drawings have it.
+def exercises(entries, page=""):
+    """Two exercises on the schedules of a page: what transfers cost each, as the drawings have it, and the page's idea.
 
     Parameters
     ----------
     entries : list of Entry
         Registered schedules.
+    page : str
+        A value of `PAGES`; others count transfers in the second exercise, too.
 
     Returns
     -------
@@ -91,7 +93,34 @@ def exercises(entries):
     times = [[simulate(table, **_TIMES | {"comm": comm}).makespan_s for comm in comms] for table in tables]
     lost = [round((slower - span) / comms[1], 6) for span, slower in times]
     rows = [(entry.label, *spans, count) for entry, spans, count in zip(entries, times, lost, strict=True)]
-    return _TEMPLATES.get_template("exercises.md").render(rows=rows, comm=comms[1])
+    asked = []
+    for entry in entries if page in _ASKED else ():
+        with suppress(PPModelError):  # not defined at that size
+            asked.append((entry.label, _ASKED[page](entry.name)))
+    return _TEMPLATES.get_template("exercises.md").render(rows=rows, comm=comms[1], page=page, asked=asked)
+
+
+def _held(name):
+    """The peak with 32 and with 64 microbatches."""
+    return [_peak(schedules.build(name, 8, microbatches)) for microbatches in (32, 64)]
+
+
+def _idle(name):
+    """The time beyond that of the operations, if the halves of a backward take as long, and if they do not."""
+    halves = ((1, 1), (1.5, 0.5))
+    runs = (simulate(name, 8, 32, forward=1, input_grad=first, weight_grad=second) for first, second in halves)
+    return [run.makespan_s - 32 * 3 for run in runs]
+
+
+def _in_chunks(name):
+    """The time beyond that of the operations, without and with transfers, and messages; with two chunks, and four."""
+    tables = [schedules.build(name, 8, 32, chunks=chunks) for chunks in (2, 4)]
+    times = [simulate(table, **_TIMES | {"comm": comm}).makespan_s - 32 * 3 for comm in (0, 0.2) for table in tables]
+    return [*times, *(messages_sent(table).sum() for table in tables)]
+
+
+_ASKED = {"one-stage": _held, "split-backward": _idle, "loops": _in_chunks}
+"""What the second exercise of a page asks of each of its schedules, on eight ranks."""
 
 
 def _bubble(table):
@@ -133,7 +162,7 @@ def write(book):
             size = table.num_ranks, table.num_microbatches
             where = "" if size == (4, 8) else " (S = {}, B = {})".format(*size)
             rows.append((link, entry.title, f"{_bubble(table):.0%}{where}", f"{_peak(table):.3g}"))
-        _replace(folder / f"{page}.md", SECTIONS, "\n".join([*sections, exercises(entries) if entries else ""]))
+        _replace(folder / f"{page}.md", SECTIONS, "\n".join([*sections, exercises(entries, page) if entries else ""]))
     overview = list_table(rows, ["schedule", "what it does", "bubble", "peak"], [24, 50, 13, 13])
     _replace(book / "schedules.md", OVERVIEW, overview)
 

@@ -84,6 +84,21 @@ def test_exercises_count_what_transfers_cost_each_schedule(book):
     assert f"Most {max(runs, key=runs.get)}," in text
 
 
+@pytest.mark.parametrize(("family", "answer"), [
+    ("one chunk", "GPipe 32 and 64; 1F1B 8 and 8; eager 1F1B 15 and 15."),
+    ("one chunk, split backward", "ZB\\-H1 7 F and 14 F; ZB\\-H2 7 F and 10.5 F."),
+    ("loop", "interleaved 1F1B 10.5 F and 5.25 F, with transfers 16.5 F and 17.7 F, for 960 and 1984 messages;"),
+])  # fmt: skip
+def test_a_page_asks_for_its_idea(book, family, answer):
+    """What is held, by ranks or by microbatches; what of a bubble is left; that chunks shorten it, and what they send.
+
+    The expected: B, S and 2 S - 1; (S - 1)(F + I - W); (S - 1)(F + B) / V, and B (S V - 1) messages in each direction.
+    """
+    write(book)
+    page = (book / "schedules" / f"{PAGES[family]}.md").read_text()
+    assert answer in page.partition("**Compute.**")[2].partition(":::\n")[0]
+
+
 def test_sections_stand_on_pages_of_a_reader_s_length(book):
     """Every schedule once, with what is to be said beside its facts; no page is left open, and none is too long."""
     write(book)
