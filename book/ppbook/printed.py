@@ -14,8 +14,9 @@ from ppmodel import __version__
 
 _DROPPED = (
     "script, style, link, button, [hidden], .headerlink, .copybtn, .cell_input, .cell.tag_parameters, "
-    ".only-dark, source, svg.narrow"  # keeps the light, wide pictures
+    ".only-dark, source, svg.narrow, .on-screen"  # keeps the light, wide pictures; templates are files of the reader's
 )
+_MANY = 60  # rows of a table that is printed small
 _SHEETS = re.compile(r'<link [^>]*rel="stylesheet"[^>]*>')
 _HERE = Path(__file__).parent
 
@@ -47,6 +48,9 @@ def document(page):
         part.unwrap()
     for part in article.select("details"):
         part["open"] = ""
+    for table in article.select("table"):
+        if len(table.select("tr")) > _MANY:
+            table["class"] = [*table.get("class", ()), "print-long"]
     for picture in article.select("img[loading]"):
         del picture["loading"]
     for link in article.select("a[href]"):
