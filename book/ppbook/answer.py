@@ -23,14 +23,15 @@ def resolved(notebook, results):
     notebook : NotebookNode
         Executed; its Markdown cells are changed.
     results : Path
-        The folder with what the notebook recorded. Numbers from other pages, which are not there, become "...".
+        The folder with what the notebook recorded. Numbers from other pages, which are not there, become "...", and
+        so do those that are not defined for its parameters.
 
     Returns
     -------
     NotebookNode
         The same object.
     """
-    facts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"))}
+    facts = {path.stem: json.loads(path.read_text("utf-8"), object_hook=_defined) for path in results.glob("*.json")}
     render = Environment(undefined=_Elsewhere, autoescape=False).from_string
 
     def number(match):
@@ -48,16 +49,22 @@ def resolved(notebook, results):
     return notebook
 
 
-class _Elsewhere(ChainableUndefined):
-    """Stands for a number that another page records."""
+def _defined(facts):
+    return {name: value for name, value in facts.items() if value is not None}
 
-    def __str__(self):
-        return _ELSEWHERE
+
+class _Elsewhere(ChainableUndefined):
+    """Stands for a number that another page records, or that is not defined."""
+
+    __str__ = __format__ = lambda *_: _ELSEWHERE
 
     def __float__(self):
         return math.nan
 
     __mul__ = __rmul__ = __add__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = lambda self, _: self
+
+    def __neg__(self):
+        return self
 
 
 def answer(notebook):

@@ -81,10 +81,11 @@ def test_cells_are_text_unless_they_are_myst():
 
 def test_a_run_says_its_answer(tmp_path):
     """Numbers of the results stand in the prose, links are plain, tables are text, and cautions in bold are kept."""
-    (tmp_path / "mine.json").write_text('{"gain": 0.125}')
+    (tmp_path / "mine.json").write_text('{"gain": 0.125, "none": null}')
     prose = """# Title
 
-It gains {{ "%.1f" | format(100 * mine.gain) }} %, else {{ "%.1f" | format(100 * theirs.gain) }}; {{ theirs.name }}.
+It gains {{ "%.1f" | format(100 * mine.gain) }} %, else {{ "%.1f" | format(100 * theirs.gain) }}, {{ mine.none }},
+{{ "%.1f" | format(-mine.none) }}, {{ '{:,}'.format(theirs.gain) }}; {{ theirs.name }}.
 See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     table = show(pd.DataFrame({"pp": range(40), "label": "x's < y"}))
     data = {"text/html": table.to_html(), "text/plain": repr(table)}
@@ -92,7 +93,7 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     caution = new_markdown_cell("Not said.\n\n**Beside it**: 7 % in {doc}`b`.")
     cells = [new_markdown_cell(prose), new_markdown_cell("## All\n\nNot said. Of each rank:"), cell, caution]
     notebook = resolved(new_notebook(cells=cells), tmp_path)
-    assert "12.5 %, else ...; ..." in notebook.cells[0].source
+    assert "12.5 %, else ..., ...,\n..., ...; ..." in notebook.cells[0].source
     assert "*method*" in notebook.cells[0].source
     assert "[a.csv](results/a.csv)" in notebook.cells[0].source
     lines = answer(notebook).splitlines()
