@@ -148,7 +148,7 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     question = ["--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16", "--within", "0.3"]
     assert main(["plan", *question, "--schedules", "1f1b", "zb-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (line, to_try) = [line for line in lines if line.startswith(("ties", "rows to try"))]
+    (to_try, line) = [line for line in lines if line.startswith(("to try", "ties"))]
     plan = planned(**SMALL, schedules=["1f1b", "zb-v"], within=0.3)
     frame = plan.frame
     ties = frame[frame.is_run & (frame.over_best <= error_of_differences())]
@@ -159,7 +159,7 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     first, steadiest, *_ = plan.tried
     assert (first, steadiest) == (0, plan.risk.disturbed_s[ties.index].idxmin())
     assert f"is row {steadiest + 1} ({plan.risk.disturbed_s[steadiest]:.4g} s disturbed" in to_try
-    assert to_try.startswith(f"rows to try: {', '.join(str(place + 1) for place in sorted({*plan.tried}))};")
+    assert to_try.startswith(f"to try  rows {', '.join(str(place + 1) for place in sorted({*plan.tried}))}: ")
     simplest = frame.iloc[int(to_try.rsplit(maxsplit=1)[1]) - 1]
     assert simplest.is_tie
     assert (simplest[["cp", "ep", "tp", "pp"]] > 1).sum() == (ties[["cp", "ep", "tp", "pp"]] > 1).sum(axis=1).min()

@@ -1,7 +1,9 @@
 """ppmodel plan: which layout and which schedule for a model on some GPUs."""
 
+import json
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -70,8 +72,9 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     dimension would cost. What the framework does not run as modelled, or not as in any measured run, is listed apart.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is microbatch
-    size; recompute is none, light (activation functions of experts), selective (attention scores), a number of layers
-    of each stage, or full. If your runs take longer than predicted, plan for the system that ppmodel calibrate writes.
+    size, ep 8 x 2 has etp 2; recompute is none, light (activation functions of experts), selective (attention scores),
+    a number of layers of each stage, or full. If your runs take longer than predicted, plan for the system that ppmodel
+    calibrate writes.
 
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
@@ -134,9 +137,8 @@ def _separated(fix, words, schedules):
         name = name.replace("-", "_")
         if name in fixed:
             raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
-        if value.isascii() and value.replace(".", "", 1).isdecimal():
-            value = float(value) if "." in value else int(value)
-        elif re.fullmatch(r"\d{1,9}(,\d{1,9})+", value, re.ASCII):
-            value = tuple(map(int, value.split(",")))
-        fixed[name] = {"true": True, "false": False}.get(value, value)
+        fixed[name] = value
+        with suppress(ValueError, RecursionError):  # a word, or nothing
+            first, *others = json.loads(f"[{value}]")
+            fixed[name] = (first, *others) if others else first
     return fixed, [name for name in named if name]

@@ -38,6 +38,7 @@ def planned_text(plan, most_rows, place):
         *([f"links   {' '.join(map(str, system.links))}"] if system.links else []),
         f"answer  {answer_text(frame.iloc[0])}",
         *([f"row {place + 1}   {answer_text(row)}"] if place else []),
+        *([f"to try  {_to_try(plan)}"] if len(plan.ties) > 1 else []),
         "",
     ]
     usual = frame[frame.is_run]
@@ -59,19 +60,23 @@ def planned_text(plan, most_rows, place):
         roomy = "" if usual.fit.iloc[0] == "tight" else ", without those that are tight"
         lines.append(f"row 1: the simplest within {EQUAL:.0%} of the fastest{roomy}")
     if len(plan.ties) > 1:
-        share, seconds = error_of_differences(), plan.risk.disturbed_s
-        _, steadiest, simplest = rows = [place + 1 for place in plan.tried]
+        share = error_of_differences()
         lines.append(
             f"ties: {len(plan.ties)} of {len(usual)} answers are within {share:.0%} of row 1, too close to tell which "
-            "is faster: of measured pairs of layouts, half differ from the prediction by more"
-        )
-        lines.append(
-            f"rows to try: {', '.join(map(str, sorted({*rows})))}; the steadiest tie is row {steadiest} "
-            f"({seconds[steadiest - 1]:.4g} s disturbed, row 1 {seconds[0]:.4g} s), the simplest is row {simplest}"
+            "is faster: measured pairs of layouts differ from the prediction by more in half of all cases"
         )
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
     return "\n".join([*lines, "", *_explained(plan, row, place)])
+
+
+def _to_try(plan):
+    """Which of the ties to run."""
+    seconds, rows = plan.risk.disturbed_s, [place + 1 for place in plan.tried]
+    _, steadiest, simplest = rows
+    numbers = ", ".join(map(str, sorted({*rows})))
+    disturbed = f"{seconds[steadiest - 1]:.4g} s disturbed, row 1 {seconds[0]:.4g} s"
+    return f"rows {numbers}: the steadiest tie is row {steadiest} ({disturbed}), the simplest is row {simplest}"
 
 
 def answer_text(row):
