@@ -232,6 +232,21 @@ def test_bars_stand_on_one_another():
     assert len({bar.get_width() for bar in alone}) == 1
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+def test_no_two_bars_look_the_same(stacked):
+    """From the seventh on some share a colour: those are hatched, in the legend, too; what is refused takes no look."""
+    frame = pp.compare(
+        ["zb-h2", *(f"interleaved-1f1b:chunks={count}" for count in range(2, 9))], 4, 6, forward=1, backward=2
+    )
+    frame.loc[frame.schedule == "zb-h2", "makespan_s"] = np.nan
+    figure = plot_bars(frame, "microbatches", "makespan_s", "title", stacked=stacked)
+    looks = [(patch.get_facecolor(), patch.get_hatch()) for patch in figure.legends[0].get_patches()]
+    assert len(set(looks)) == 8
+    bars = {patch.get_height(): patch for patch in figure.axes[0].patches}
+    drawn = [bars[seconds] for seconds in frame.makespan_s.dropna()] if not stacked else figure.axes[0].patches
+    assert [(bar.get_facecolor(), bar.get_hatch()) for bar in drawn] == looks[1:]
+
+
 def test_a_heatmap_writes_every_number(frame):
     """A text a cell, in its form; cells without a number stay empty; frames where asked for."""
     rows = frame[frame.system == SYSTEMS[0]].assign(best=lambda rows: rows.idle_ratio == rows.idle_ratio.min())

@@ -151,7 +151,7 @@ def show(table, words=None, /, numbers=None, **formats):
     headings = {name: (words or {}).get(name) or _HEADINGS.get(name, name) for name in table}
     counts = Counter(headings.values())
     headings = {name: name if counts[heading] > 1 else heading for name, heading in headings.items()}  # label, schedule
-    table = table.rename(columns=headings)
+    table = table.rename(columns=headings).reset_index(drop=True)
     formats = {headings[name]: form for name, form in formats.items() if name in headings}
     numbers_as = {heading: partial(_number, form) for heading, form in formats.items()}
     styler = Table(table).format(numbers_as, na_rep="", escape="html").format_index(escape="html", axis="columns")

@@ -12,6 +12,7 @@ from ppmodel.plot import style
 from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION, YELLOW, style_of
 
 _PARTS = (BLUE, ORANGE, YELLOW, PURPLE, "#4d4d4d", "#bdbdbd", VERMILION, GREEN, "#6b3f12")
+_HATCHES = "", "////", "....", "xxxx", "||||"
 _THICK, _SLOT = 0.76, 0.27  # of a row of bars; its inches
 _NAME_LINE, _NAME_SIZE = 0.145, 8.5  # inches, points
 _NAME = 15  # letters of a name that leave room for a bar on a phone
@@ -24,6 +25,8 @@ def plot_bars(
     share=True, colours=None,
 ):  # fmt: skip
     """Draw grouped or stacked bars: a group per value of `x`, a colour per value of `bar`, in panels side by side.
+
+    Bars that share a colour, as from the seventh on they may, are hatched.
 
     Parameters
     ----------
@@ -66,7 +69,7 @@ def plot_bars(
         style.panel_title(axis, panel, name, labels)
         if style.is_ratio(y):
             style.percent_axis(axis.xaxis if horizontal or style.on_phone() else axis.yaxis)
-    style.legend(figure, [Patch(color=colour, label=name) for name, colour in colours.items()] if x != bar else [])
+    style.legend(figure, [Patch(**look, label=name) for name, look in _looks(colours).items()] if x != bar else [])
     return style.titled(figure, title, context)
 
 
@@ -111,8 +114,21 @@ def plot_parts(
     figure, axes = _draw(bars, colours, True, horizontal, True, (style.axis_label(x, labels), axis))
     for place, name in zip(axes, style.panels_of(frame, panel), strict=True):
         style.panel_title(place, panel, name, labels)
-    style.legend(figure, [Patch(color=colour, label=parts[part]) for part, colour in colours.items()])
+    style.legend(figure, [Patch(**look, label=parts[part]) for part, look in _looks(colours).items()])
     return style.titled(figure, title, context)
+
+
+def _looks(colours):
+    """What bars look like: those that share a colour differ in their hatch.
+
+    >>> [look["hatch"] for look in _looks({"1F1B": "blue", "GPipe": "red", "interleaved 1F1B": "blue"}).values()]
+    ['', '', '////']
+    """
+    alike = pd.Series(colours).groupby(colours).cumcount() % len(_HATCHES)
+    return {
+        name: {"facecolor": colour, "edgecolor": "white", "lw": 0, "hatch": _HATCHES[alike[name]]}
+        for name, colour in colours.items()
+    }
 
 
 def _draw(bars, colours, stacked, horizontal, share, labels):
@@ -141,6 +157,10 @@ def _draw(bars, colours, stacked, horizontal, share, labels):
         else:
             look |= {"hue_order": [*colours], measure: "size", "width": thick, "saturation": 1, "errorbar": None}
             sns.barplot(rows, **{category: "group"}, ax=axis, **look)
+        drawn = [look for name, look in _looks(colours).items() if name in set(rows.dropna().bar)]
+        for bar_look, patches in zip(drawn, filter(None, axis.containers), strict=True):
+            for patch in patches:
+                patch.set(**bar_look)
         outer = horizontal or axis is axes[0] or not share
         ends = -0.5, len(names) - 0.5
         axis.set(**{f"{category}label": labels[0] * (not horizontal), f"{measure}label": labels[1] * outer})

@@ -29,6 +29,11 @@ def test_records_are_the_same_bytes_every_time(tmp_path):
     assert show(frame).to_html() == show(frame).to_html()
 
 
+def test_rows_that_are_shown_twice_are_two_rows():
+    """The index, which is not shown, need not be unique."""
+    assert show(pd.DataFrame({"pp": [4, 4]}, index=[0, 0])).to_html().count("</tr>") == 3
+
+
 def test_numbers_share_a_form_but_for_those_that_have_their_own():
     """One format for all columns of numbers, another for one of them; words and whole numbers in headings stay."""
     table = pd.DataFrame({"system": ["a"], 8: [0.25], "least": [0.5]})
