@@ -139,7 +139,7 @@ def test_what_is_offloaded_leaves_room():
     """A fixed offloading lets plans fit."""
     given = SMALL | {"fix": {"offload": 0.9, "pp": 4, "cp": 1}, "schedules": ["gpipe"], "memory_limit": "45 GiB"}
     assert planned(**given).candidates
-    with pytest.raises(PPModelError, match="fits, in no layout"):
+    with pytest.raises(PPModelError, match="in every layout of these schedules"):
         planned(**given | {"fix": {"pp": 4, "cp": 1}})
 
 

@@ -347,10 +347,6 @@ def _refuse(question, entries):
             refusals.append(error)
     else:
         raise refusals[0]
-    named = ", ".join(dict.fromkeys(case.name for case in question.cases))
-    if len(question.cases) == 1 and not any(entry.case.name == "1f1b" for entry in entries):
-        rule = f"is defined, or fits, in no layout of {question.gpus} GPUs and {question.global_batch} sequences"
-        raise NothingFitsError("schedules", named, rule, "try others, or fix less")
     capacity = f"{question.system.memory_capacity_bytes / 2**30:.3g} GiB"
-    rule = f"is too little for {question.model.name} in every layout of {question.gpus} GPUs"
-    raise NothingFitsError("memory_limit", capacity, rule, "take more GPUs, or fix less")
+    rule = f"is too little for {question.model.name} on {question.gpus} GPUs in every layout of these schedules"
+    raise NothingFitsError("memory_limit", capacity, rule, "take more GPUs or other schedules, or fix less")

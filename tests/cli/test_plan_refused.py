@@ -45,7 +45,7 @@ BAD = [
     {"--tp": "8"}, {"--microbatch-size": "2"}, {"--fix": "tp:8"}, {"--fix": "tp=\u0668"}, {"--fix": "tp=8,8"},
     {"--memory-limit": "80gb"}, {"--memory-limit": "64 GB/s"}, {"--gpus": "1,024"}, {"--system": "H100"},
     # what no candidate has
-    {"--fix": "recompute=99"}, {"--fix": "layers=15,16"}, {"--fix": "layers=Et*2|t*2L"}, {"--fix": "layers=[16,16]"},
+    {"--fix": "recompute=99"}, {"--fix": "layers=15,16"}, {"--fix": "layers=Et*2|t*2L"}, {"--fix": "layers=[16,15]"},
     {"--schedules": "1f1b", "--fix": "chunks=2"}, {"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"},
 ]  # fmt: skip
 
