@@ -123,8 +123,8 @@ def show(table, words=None, /, numbers=None, **formats):
     words : dict of str to str, optional
         What the page calls columns, by name. Other columns have the headings of `points.COLUMNS`, or their names.
     numbers : str, optional
-        Format of all columns of numbers that have none of their own; by default fractions have up to six digits. What
-        is true or false is shown as yes or no.
+        Format of all columns of numbers that have none of their own, but not of whole numbers in percent; by default
+        fractions have up to six digits. What is true or false is shown as yes or no.
     **formats : str
         Format of a column's numbers by its name, for example ``idle_ratio="{:.1%}"``.
 
@@ -145,7 +145,7 @@ def show(table, words=None, /, numbers=None, **formats):
     table = table.assign(**{name: table[name].map(titled, na_action="ignore") for name in named})
     formats = (
         dict.fromkeys(table.select_dtypes("float"), _NUMBER)
-        | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)
+        | dict.fromkeys(table.select_dtypes("float" if "%" in numbers else "number") if numbers else [], numbers)
         | formats
     )
     headings = {name: (words or {}).get(name) or _HEADINGS.get(name, name) for name in table}

@@ -29,6 +29,12 @@ def test_records_are_the_same_bytes_every_time(tmp_path):
     assert show(frame).to_html() == show(frame).to_html()
 
 
+def test_whole_numbers_are_no_shares():
+    """A count among shares is shown as it is."""
+    text = str(show(pd.DataFrame({"recompute": [22], "share": [0.5]}), {}, "{:.1%}"))
+    assert text.split()[-2:] == ["22", "50.0%"]
+
+
 def test_rows_that_are_shown_twice_are_two_rows():
     """The index, which is not shown, need not be unique."""
     assert show(pd.DataFrame({"pp": [4, 4]}, index=[0, 0])).to_html().count("</tr>") == 3
