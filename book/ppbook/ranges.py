@@ -26,13 +26,14 @@ FILES = {
     "megatron": ("korthikanti_a100", "simumax_b200"),
     "megatron_deepspeed": ("vtrain_multi", "vtrain_single"),
     "bigscience": ("bigscience_a100",),
-    "eager": ("layouts_a100", "internevo_a100"),
+    "scaling": ("layouts_a100",),
+    "eager": ("internevo_a100",),
 }
 """The files with measured runs under each framework."""
 
 KINDS = {
     "NVIDIA's recipes": ("nemo",),
-    "other frameworks": ("fsdp", "nanotron", "megatron", "megatron_deepspeed", "bigscience", "eager"),
+    "other frameworks": ("fsdp", "nanotron", "megatron", "megatron_deepspeed", "bigscience", "scaling", "eager"),
 }
 """Frameworks that share a range: it comes from several sources, and can be judged on one that it has not seen."""
 

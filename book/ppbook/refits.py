@@ -8,9 +8,6 @@ from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, MeasuredRow
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of
 from ppmodel.measured.fit import Problem, parted, solve
 
-COARSE = 1e-3
-"""How exact fits without a whole model are."""
-
 
 class Unseen(NamedTuple):
     """What fits that had not seen a row predict for it.
@@ -63,8 +60,7 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
             labels = [tuple(row[column] for column in by) for row in data.rows]
             folds = parted(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
-            tolerance = (COARSE,) if by else ()
-            predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds, *tolerance)[0])
+            predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds)[0])
     return predictions
 
 

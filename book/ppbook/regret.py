@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ppbook.certainty import SIZE as CELL  # the columns that tell cells apart
-from ppbook.refits import COARSE, fitted_values
+from ppbook.refits import fitted_values
 from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import SCALE, MeasuredRows, calibrated
@@ -197,7 +197,8 @@ def with_one_run(layouts, system):
     Returns
     -------
     Series
-        The run itself has its measured time; NaN where no layout that is predicted to fit ran.
+        The run itself, and what is predicted to take as long, has its measured time; NaN where no layout that is
+        predicted to fit ran.
     """
     start = start_under(system, None, layouts.row)
     seconds = pd.Series(np.nan, layouts.index)
@@ -208,8 +209,9 @@ def with_one_run(layouts, system):
                 fit = calibrated((), start, runs=[("the run", ran.row.iloc[0])], kinds=("time",)).system
             except PPModelError:  # one that hardly depends on any single constant
                 fit = start
-            seconds[group.index] = _weights(group) * Batch(list(group.row), start).seconds([fit])[0]
-            seconds[ran.index[0]] = ran.iteration_s.iloc[0]
+            predicted_s = pd.Series(Batch(list(group.row), start).seconds([fit])[0], group.index)
+            seconds[group.index] = _weights(group) * predicted_s
+            seconds[group.index[predicted_s == predicted_s[ran.index[0]]]] = ran.iteration_s.iloc[0]
     return seconds
 
 
@@ -233,7 +235,7 @@ def of_other_models(layouts, files, start, system):
     data, values = MeasuredRows(files, start).time, fitted_values(system, TIME)
     labels = [tuple(row[name] for name in CELL[:2]) for row in data.rows]
     problem = Problem(chosen(start, list(values)), data.residuals, SCALE, 0.5)
-    _, refits = data.of_unseen(problem, values, parted(labels), COARSE)
+    _, refits = data.of_unseen(problem, values, parted(labels))
     seconds, fitting = pd.Series(np.nan, layouts.index), layouts[layouts.fit.isin(FITTING)]
     for (hidden, blocks), refit in zip(dict.fromkeys(labels), refits, strict=True):
         group = fitting[(fitting.hidden == int(hidden)) & (fitting.layers == int(blocks))]

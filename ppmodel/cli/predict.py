@@ -30,8 +30,8 @@ def predict_command(rows_file, system, framework, links, out):
     in that framework. Without one, it is that of the system's file if it was fitted, or else one that the column
     source names (NeMo, Megatron-Bridge, dgxc and MLPerf: nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and
     the Playbook: nanotron; Megatron-DeepSpeed and vTrain: megatron_deepspeed; BigScience: bigscience; DeepSpeed:
-    deepspeed; Hagemann and InternEvo: eager), or else megatron. Other columns are notes and copied, unless their
-    names are nearly those of columns that are read.
+    deepspeed; InternEvo: eager; Hagemann: scaling), or else megatron. Other columns are notes and copied, unless
+    their names are nearly those of columns that are read.
 
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
     GPU), predicted_fits, predicted_mfu, refused, the reason if a row has no prediction, and predicted_fit: fits, tight,

@@ -312,11 +312,9 @@ class Data:
         """Predictions for several dicts of constants, shape (len(points), num_rows)."""
         return self.evaluate([with_values(self.system, values) for values in points])
 
-    def of_unseen(self, problem, values, folds, *tolerance):
+    def of_unseen(self, problem, values, folds):
         """Predictions of each row by a fit to the rows of the other folds, and these fits; see `cross_validated`."""
-        return cross_validated(
-            problem, values, folds, len(self.rows), lambda point: self.predicted([point])[0], *tolerance
-        )
+        return cross_validated(problem, values, folds, len(self.rows), lambda point: self.predicted([point])[0])
 
     def source(self, file, what, errors, unseen):
         """The `Source` of a file, of which rows have these errors."""

@@ -95,7 +95,7 @@ def fitted(problem):
     return Fitted(values, dict(zip(names, _interval(problem, result).tolist(), strict=True)), undetermined)
 
 
-def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
+def solve(problem, rows=slice(None), start=None):
     """Scipy's robust least squares on some of the rows, starting from given logarithms of the constants."""
     centre = np.log([constant.start for constant in problem.constants])
     least = np.maximum(centre - _FARTHEST, np.log([constant.least for constant in problem.constants]))
@@ -113,7 +113,7 @@ def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
         np.minimum(centre if start is None else start, most - _STEP),
         lambda point: np.vstack([evaluated(point)[1], weight * np.eye(len(point))]),
         bounds=(least, np.maximum(most, least + _STEP)), loss="soft_l1",
-        f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=tolerance, xtol=tolerance,
+        f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=_TOLERANCE, xtol=_TOLERANCE,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def with_spread(fit, refits):
     return fit._replace(factors=factors)
 
 
-def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERANCE):
+def cross_validated(problem, values, parts, num_rows, predict):
     """Predictions of each row by a fit to the rows of the other folds.
 
     Parameters
@@ -204,8 +204,6 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
     num_rows : int
     predict : callable
         Takes a dict of values and returns a prediction for each row.
-    tolerance : float
-        Relative, of the loss and of the constants: a fit ends when either changes by less.
 
     Returns
     -------
@@ -217,7 +215,7 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
     start = np.log([values[constant.name] for constant in problem.constants])
     predictions, refits = np.empty(num_rows), []
     for seen, held_out in parts:
-        point = solve(problem, seen, start, tolerance).x if len(start) else start
+        point = solve(problem, seen, start).x if len(start) else start
         refits.append(_values(problem, point))
         predictions[held_out] = predict(refits[-1])[held_out]
     return predictions, refits

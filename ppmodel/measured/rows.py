@@ -29,7 +29,7 @@ _SOURCES = {
     "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
     "nanotron": re.compile(r"nanotron|Playbook"), "megatron_deepspeed": re.compile(r"Megatron-DeepSpeed|vTrain"),
     "bigscience": re.compile(r"BigScience"), "deepspeed": re.compile(r"DeepSpeed"),
-    "eager": re.compile(r"Hagemann|InternEvo"),
+    "eager": re.compile(r"InternEvo"), "scaling": re.compile(r"Hagemann"),
 }  # fmt: skip
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}

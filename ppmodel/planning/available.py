@@ -84,7 +84,7 @@ def frameworks_of(name):
     Examples
     --------
     >>> frameworks_of("1f1b")
-    'Megatron-LM, PyTorch, nanotron, DeepSpeed'
+    'Megatron-LM, PyTorch, nanotron, DeepSpeed, Scaling'
     >>> frameworks_of("combined-1f1b")
     'Megatron-LM (for expert parallelism only)'
     """

@@ -301,7 +301,10 @@ def test_plan_right(recorded):
     assert share["others on up to 8 nodes"] < 0.06
     on_a100 = made[made.runs == "a100_layouts"].groupby("rule").regret.mean()
     assert on_a100[on_a100.index.str.startswith("ours")].max() < 0.05 < on_a100.drop("ours, unfitted").max()
-    assert on_a100["ours, unfitted"] < 0.011
+    assert on_a100[["ours, unfitted", "ours, one run known"]].max() < 0.011
+    decides = recorded("plan_right_decides.csv").set_index("rule")
+    assert decides.share.min() > 0.9
+    assert (decides.chosen_s > decides.predicted_s).sum() == 2  # the run that is known is met
     memory = recorded("plan_right_memory.csv").set_index(["runs", "by"]).loc["h100_playbook", "ours"]
     assert memory.precision > 0.97
     assert memory.recall > 0.85

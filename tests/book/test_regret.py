@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 
 from ppbook.against import fitted_rows
+from ppbook.refits import fitted_values
 from ppbook.regret import CELL, choices, layouts_of, of_other_models, pair_errors, with_one_run
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
+from ppmodel.measured.constants import TIME, value_of, with_values
 from ppmodel.planning.available import error_of_differences
 from ppmodel.specs import DATA, load_system
 
@@ -64,6 +66,17 @@ def test_other_models_decide_what_a_model_is_predicted():
     assert not np.allclose(seconds.dropna(), layouts.predicted_s[seconds.notna()], rtol=1e-3)
 
 
+def test_what_was_seen_before_does_not_stay_in_a_fit_that_leaves_it_out(tmp_path):
+    """It ends at the same constants from those of a fit to all models as from those that nobody fitted."""
+    rows, start = fitted_rows("a100_layouts"), load_system(DATA / "starts" / "a100_layouts.yaml")
+    rows = [row for row in rows if row["iteration_s"]][::7]
+    pd.DataFrame(rows).drop(columns="runs").to_csv(tmp_path / "rows.csv", index=False)
+    fitted, layouts = load_system("a100_layouts"), layouts_of(rows, load_system("a100"))
+    anew = with_values(fitted, {name: value_of(start, name) for name in fitted_values(fitted, TIME)})
+    from_all, from_start = (of_other_models(layouts, [tmp_path / "rows.csv"], start, each) for each in (fitted, anew))
+    np.testing.assert_allclose(from_all, from_start, rtol=1e-3)
+
+
 def test_the_run_that_is_known_has_its_measured_time():
     """And it is the one that the unfitted system would have chosen."""
     rows = [row for row in read_rows(MEASURED / "bigscience_a100.csv")[1] if row["hidden"] == "13824"]
@@ -74,6 +87,15 @@ def test_the_run_that_is_known_has_its_measured_time():
     assert seconds[first] == layouts.iteration_s[first]
     others = seconds.drop(first).dropna() / layouts.predicted_s.drop(first)[seconds.drop(first).notna()]
     assert np.sign(others - 1).nunique() == 1  # all scaled the same way
+
+
+def test_a_twin_of_the_run_that_is_known_is_no_faster():
+    """Layouts that are predicted to take as long stay ties, however the constants were rounded."""
+    rows = [row for row in fitted_rows("a100_layouts") if (row["gpus"], row["iteration_s"] > "") == ("32", True)]
+    layouts = layouts_of(rows, load_system("a100"))
+    twins = layouts.predicted_s == layouts.predicted_s.min()
+    assert twins.sum() == 2
+    assert with_one_run(layouts, load_system("a100"))[twins].nunique() == 1
 
 
 def test_plans_call_a_tie_what_measured_differences_are_off_by():
