@@ -272,6 +272,12 @@ def test_a_tight_answer_that_is_faster_has_its_row():
     assert (frame[["pp", "tp", "cp", "dp"]].nunique() == 1).all()
 
 
+def test_microbatches_of_every_size_up_to_eight_are_tried():
+    """Those that divide the batch of a replica, not powers of two alone."""
+    sizes = {sizes.microbatch_size for sizes in all_sizes(asked("qwen2_57b_a14b", "gb300", 32, 96)) if sizes.dp == 4}
+    assert sizes == {1, 2, 3, 4, 6, 8}
+
+
 def test_a_limit_below_the_weights_is_refused():
     """Before anything is simulated, with what the weights need."""
     with refused(field="memory_limit", rule="weights"):

@@ -14,7 +14,7 @@ from ppmodel.schedules.cases import Case, as_case, built
 CHUNKS = 2, 3, 4, 5, 6, 8, 10
 """Model chunks per rank that are tried."""
 
-MICROBATCH_SIZES = 1, 2, 4, 8
+MICROBATCH_SIZES = range(1, 9)
 """Sequences of a microbatch that are tried."""
 
 _OPTIONS = {"chunks": CHUNKS, "waves": (1, 2), "warm_up": ("full", "memory-saving")}
@@ -91,7 +91,7 @@ def all_sizes(question: Question) -> list[Sizes]:
     Notes
     -----
     Tensor groups stay within a node unless `max_tp` says otherwise. A GPU has at least 512 tokens of a sequence.
-    Microbatches have 1, 2, 4 or 8 sequences.
+    Microbatches have 1 to 8 sequences.
     """
     model, gpus, batch = question.model, question.gpus, question.global_batch
     experts = divisors(model.experts.number) if model.experts else [1]
