@@ -11,17 +11,17 @@ _FORMULA = re.compile(r"'*(?:[=@\t\r]|[-+](?![0-9.]+(?:[eE][-+]?[0-9]+)?$))")
 
 
 def csv_cell(value):
-    """A value for a CSV file: true and false in lower case, and no text that a spreadsheet takes for a formula.
+    """A value for a CSV file: true and false in lower case, nothing for NaN, and no text that is taken for a formula.
 
     Such a text gets an apostrophe in front, which `text_of_cell` takes away.
 
     Examples
     --------
-    >>> csv_cell("=1+1"), csv_cell("-1.5"), csv_cell(-1), csv_cell(True)
-    ("'=1+1", '-1.5', -1, 'true')
+    >>> csv_cell("=1+1"), csv_cell("-1.5"), csv_cell(-1), csv_cell(True), csv_cell(float("nan"))
+    ("'=1+1", '-1.5', -1, 'true', '')
     """
-    if isinstance(value, bool):
-        return str(value).lower()
+    if isinstance(value, bool) or value != value:
+        return str(value).lower().replace("nan", "")
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
