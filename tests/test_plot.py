@@ -538,6 +538,21 @@ def test_long_names_stand_above_their_rows_on_a_phone(shape):
     assert all(first or row.y1 <= low.y0 + touch for first, row in zip(between, rows, strict=True))
 
 
+def test_each_panel_of_a_heatmap_has_its_heads_on_a_phone():
+    """Panels stand below each other there, and each is read alone; letters are those of the axes, 11 px and more."""
+    frame = pd.DataFrame(product(["half", "all"], ["1F1B", "ZB-V"], [1, 2]), columns=["memory", "label", "x"])
+    wide = plot_heatmap(frame.assign(value=0.25), "x", "label", "value", "title", panel="memory", labels={"x": "B / S"})
+    phone = narrow(wide)
+    assert [axis.get_xlabel() for axis in phone.axes] == ["B / S"] * 2
+    assert [[label.get_text() for label in axis.get_xticklabels()] for axis in phone.axes] == [["1", "2"]] * 2
+    css_px = 358 / (phone.get_figwidth() * 72)  # of a point, where a page of 390 px shows the picture
+    assert min(text.get_fontsize() for axis in phone.axes for text in axis.texts) * css_px > 11
+    names = [f"a schedule with a long name, {number}" for number in range(2)]
+    rows = pd.DataFrame({"label": np.repeat(names, 3), "x": [1, 2, 4] * 2, "value": 0.5})
+    (axis,) = narrow(plot_heatmap(rows, "x", "label", "value", "title")).axes
+    assert axis.xaxis.get_tick_params()["labeltop"]  # each row has its name above it, the last is far from the first
+
+
 def test_numbers_of_a_heatmap_fit_their_cells_on_a_phone():
     """However many columns there are."""
     frame = pd.DataFrame({"label": np.repeat(["1F1B", "interleaved 1F1B V = 2"], 12), "x": [*range(12)] * 2})
