@@ -57,8 +57,8 @@ def planned_text(plan, most_rows, place):
     if system.collectives is None:
         lines.append("collectives: all of the links' bandwidth, as the system's file does not say what they attain")
     if usual.over_best.lt(0).any():
-        roomy = "" if usual.fit.iloc[0] == "tight" else ", without those that are tight"
-        lines.append(f"row 1: the simplest within {EQUAL:.0%} of the fastest{roomy}")
+        roomy = "" if usual.fit.iloc[0] == "tight" else " that fits"
+        lines.append(f"row 1: simplest within {EQUAL:.0%} of the fastest{roomy}; faster ones are tight or less simple")
     if len(plan.ties) > 1:
         share = error_of_differences()
         lines.append(
@@ -76,7 +76,7 @@ def _to_try(plan):
     _, steadiest, simplest = rows
     numbers = ", ".join(map(str, sorted({*rows})))
     disturbed = f"{seconds[steadiest - 1]:.4g} s disturbed, row 1 {seconds[0]:.4g} s"
-    return f"rows {numbers}: the steadiest tie is row {steadiest} ({disturbed}), the simplest is row {simplest}"
+    return f"rows {numbers}: the steadiest tie is row {steadiest} ({disturbed}), the simplest of all is row {simplest}"
 
 
 def answer_text(row):

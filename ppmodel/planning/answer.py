@@ -117,10 +117,13 @@ class Plan:
     def tried(self) -> list[int]:
         """Places of the answers to try first: the first, the tie with the least disturbed time, and the simplest tie.
 
-        Of the answers in `risk`; without ties, the first alone.
+        Of those in `risk`, and no tight one unless the first is tight; without ties, the first alone.
         """
-        steadiest = self.risk.disturbed_s.where(self.frame.is_tie).argmin() if self.ties else 0
-        return [0, int(steadiest), self.answers.index(self.ties[0]) if self.ties else 0]
+        if not self.ties:
+            return [0, 0, 0]
+        fits = self.frame.is_tie & (self.frame.fit.ne("tight") | (self.frame.fit[0] == "tight"))
+        places = (self.answers.index(candidate) for candidate in self.ties)
+        return [0, int(self.risk.disturbed_s.where(fits).argmin()), next(place for place in places if fits[place])]
 
     @cached_property
     def frame(self) -> DataFrame:

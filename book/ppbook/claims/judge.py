@@ -233,7 +233,7 @@ class Judgement(NamedTuple):
         return values | ({"setting": list(settings)} if settings else {})
 
 
-def judge(claims, model, setting, system=None):
+def judge(claims, model, setting, system=None, only=None):
     """Judge every row under a setting and under all assumptions.
 
     Parameters
@@ -246,6 +246,8 @@ def judge(claims, model, setting, system=None):
         The setting.
     system : SystemSpec, optional
         Judge on this system instead of the paper's nine.
+    only : str, optional
+        Judge the row with this identifier alone.
 
     Returns
     -------
@@ -255,7 +257,8 @@ def judge(claims, model, setting, system=None):
     prepare(LARGE)  # thousands of small graphs, each on many systems
     rows, bench = rows_of(claims), Bench.of(model, setting, system)
     varied = assumptions(bench)
-    return [_judge_row(row, rows, bench, varied) for row in tqdm(rows, desc="claims", leave=False, disable=None)]
+    judged = [row for row in rows if only in (None, row.id)]
+    return [_judge_row(row, rows, bench, varied) for row in tqdm(judged, desc="claims", leave=False, disable=None)]
 
 
 def _judge_row(row, rows, bench, varied):

@@ -60,7 +60,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
         if given:
             values = {name: Parameter(getattr(chosen, name), "", None, False) for name in judging.UNKNOWNS}
             chosen = replace(chosen, name=f"{chosen.name}, changed", **parse(given, values))
-        judgements = judging.judge(claims, load_model(model), chosen, judged_on)
+        judgements = judging.judge(claims, load_model(model), chosen, judged_on, only)
     if only is not None:
         judgements = [judgement for judgement in judgements if judgement.row.id == only]
     unexpected = judging.disagreements(judgements, margins=usual)
@@ -76,7 +76,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     for axis, again in judging.commands(judgements[0], setting, given).items() if only else ():
         say(f"turned by {axis}: {again}")
     if only and not judgements[0].turned:
-        say(f"turned by none of the {len(judgements[0].outcomes)} assumptions tried")
+        say(f"turned by none of the {len({each.setting for each in judgements[0].outcomes})} assumptions tried")
     if unexpected:
         lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
