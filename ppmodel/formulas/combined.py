@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from ppmodel.formulas.interleaved import group_size, peaks_after_warm_up
+from ppmodel.formulas.interleaved import group_size, makespan_interleaved, peak_activations_interleaved
 
 
 def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, pair=None):
@@ -39,10 +39,8 @@ def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, bac
     (Fraction(117, 2), Fraction(47, 1))
     """
     alone = min((chunks - 1) * group_size(num_ranks, num_microbatches) + 1, chunks * num_microbatches)
-    waiting = num_ranks - 1 + (chunks - 1) * max(0, num_ranks - num_microbatches)
-    both = forward + backward
-    pairs = (chunks * num_microbatches - alone) * (both if pair is None else pair)
-    return Fraction((waiting + alone) * both + pairs) / chunks
+    saved = Fraction(chunks * num_microbatches - alone, chunks) * (0 if pair is None else forward + backward - pair)
+    return makespan_interleaved(num_ranks, num_microbatches, chunks, forward, backward) - saved
 
 
 def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2):
@@ -72,4 +70,5 @@ def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2):
     >>> [str(peak) for peak in peak_activations_combined_1f1b(4, 8)]
     ['6', '5', '4', '3']
     """
-    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, beside=2)
+    peaks = peak_activations_interleaved(num_ranks, num_microbatches, chunks)
+    return [min(peak + Fraction(1, chunks), Fraction(num_microbatches)) for peak in peaks]

@@ -31,8 +31,7 @@ def bubble_ratio_interleaved(num_ranks, num_microbatches, chunks=2):
     >>> bubble_ratio_interleaved(8, 16, 2), bubble_ratio_interleaved(8, 16, 1)
     (Fraction(7, 39), Fraction(7, 23))
     """
-    bubble = num_ranks - 1 + (chunks - 1) * max(0, num_ranks - num_microbatches)
-    return Fraction(bubble, chunks * num_microbatches + bubble)
+    return 1 - 3 * num_microbatches / makespan_interleaved(num_ranks, num_microbatches, chunks)
 
 
 def makespan_interleaved(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, comm=0):
@@ -139,32 +138,9 @@ def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2):
     >>> [str(peak) for peak in peak_activations_interleaved(4, 8, 2)]
     ['11/2', '9/2', '7/2', '5/2']
     """
-    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, beside=1)
-
-
-def peaks_after_warm_up(num_ranks, num_microbatches, chunks, beside):
-    """Peak activations of each rank: the 2(S-1-d) + (v-1)N forwards of Megatron's warm-up, plus some more.
-
-    Parameters
-    ----------
-    num_ranks, num_microbatches, chunks
-        As in `peak_activations_interleaved`.
-    beside : int
-        Chunks held in addition to those of the warm-up.
-
-    Returns
-    -------
-    list of Fraction, length S
-        Microbatches on 1/S of the model, for d = 0 .. S-1; at most all v B chunks.
-
-    Examples
-    --------
-    >>> [str(peak) for peak in peaks_after_warm_up(4, 8, 2, beside=1)]
-    ['11/2', '9/2', '7/2', '5/2']
-    """
     before = (chunks - 1) * group_size(num_ranks, num_microbatches)
     warm_up = [2 * (num_ranks - 1 - rank) + before for rank in range(num_ranks)]
-    return [Fraction(min(ahead + beside, chunks * num_microbatches), chunks) for ahead in warm_up]
+    return [Fraction(min(ahead + 1, chunks * num_microbatches), chunks) for ahead in warm_up]
 
 
 def group_size(num_ranks, num_microbatches):

@@ -96,10 +96,7 @@ class Plan:
                 ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
                 best = min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate)))
                 answers.append(best)
-                left = [
-                    candidate for candidate in left
-                    if candidate.iteration_s * (1 + EQUAL) < best.iteration_s or not _are_alike(candidate, best)
-                ]  # fmt: skip
+                left = [candidate for candidate in left if not _are_alike(candidate, best)]
         return answers
 
     @cached_property
@@ -225,12 +222,13 @@ class Plan:
 
 
 def _are_alike(candidate, other):
-    """Whether two candidates differ in nothing that matters."""
+    """Whether a candidate differs from an answer in nothing that matters, and is no faster."""
     groups, other_groups = (sizes._replace(microbatch_size=1) for sizes in (candidate.sizes, other.sizes))
     are_near = (groups.pp, groups.tp, groups.ep) == (other_groups.pp, other_groups.tp, other_groups.ep)
     is_as_long = abs(candidate.iteration_s / other.iteration_s - 1) < _ALIKE_TIME
     is_as_large = abs(candidate.peak_bytes / other.peak_bytes - 1) < _ALIKE_BYTES
-    return groups == other_groups or (are_near and is_as_long and is_as_large)
+    is_faster = candidate.iteration_s * (1 + EQUAL) < other.iteration_s
+    return (groups == other_groups and not is_faster) or (are_near and is_as_long and is_as_large)
 
 
 def planned(

@@ -33,7 +33,7 @@ class Profile(Sourced):
     profile: str
     code: list[str]
     zero: int
-    zero_of_pipelines: int | None = None
+    zero_of_pipelines: int = 3
 
 
 class Ties(Sourced):
@@ -153,10 +153,8 @@ def highest_zero(profile, ranks=1):
     >>> highest_zero("megatron"), highest_zero("fsdp", ranks=2), highest_zero("deepspeed", ranks=2)
     (1, 3, 1)
     """
-    entry = next((entry for entry in _file().profiles if entry.profile == profile), None)
-    if entry is None:
-        return 3
-    return entry.zero if ranks == 1 or entry.zero_of_pipelines is None else entry.zero_of_pipelines
+    entries = (entry for entry in _file().profiles if entry.profile == profile)
+    return next((min(entry.zero, entry.zero_of_pipelines if ranks > 1 else 3) for entry in entries), 3)
 
 
 def recomputed(model):

@@ -124,11 +124,8 @@ def _looks(colours):
     >>> [look["hatch"] for look in _looks({"1F1B": "blue", "GPipe": "red", "interleaved 1F1B": "blue"}).values()]
     ['', '', '////']
     """
-    alike = pd.Series(colours).groupby(colours).cumcount() % len(_HATCHES)
-    return {
-        name: {"facecolor": colour, "edgecolor": "white", "lw": 0, "hatch": _HATCHES[alike[name]]}
-        for name, colour in colours.items()
-    }
+    look, alike = {"edgecolor": "white", "lw": 0}, pd.Series(colours).groupby(colours).cumcount() % len(_HATCHES)
+    return {name: look | {"fc": colour, "hatch": _HATCHES[alike[name]]} for name, colour in colours.items()}
 
 
 def _draw(bars, colours, stacked, horizontal, share, labels):
@@ -157,10 +154,9 @@ def _draw(bars, colours, stacked, horizontal, share, labels):
         else:
             look |= {"hue_order": [*colours], measure: "size", "width": thick, "saturation": 1, "errorbar": None}
             sns.barplot(rows, **{category: "group"}, ax=axis, **look)
-        drawn = [look for name, look in _looks(colours).items() if name in set(rows.dropna().bar)]
-        for bar_look, patches in zip(drawn, filter(None, axis.containers), strict=True):
-            for patch in patches:
-                patch.set(**bar_look)
+        looks = [look for name, look in _looks(colours).items() if name in set(rows.dropna().bar)]
+        for patches, bar_look in zip(filter(None, axis.containers), looks, strict=True):
+            plt.setp(patches, **bar_look)
         outer = horizontal or axis is axes[0] or not share
         ends = -0.5, len(names) - 0.5
         axis.set(**{f"{category}label": labels[0] * (not horizontal), f"{measure}label": labels[1] * outer})
