@@ -195,8 +195,7 @@ def _fitted_and_judged(problem, data, left=()):
         more = fitted(rest)
         rounded |= {name: float(f"{value:.{digits_of(name)}g}") for name, value in more.values.items()}
         fit = fit._replace(factors=fit.factors | more.factors)
-    as_fitted = data.predicted([rounded])[0]
-    sources = data.sources(as_fitted, of_unseen)
+    sources = data.sources(data.predicted([rounded])[0], of_unseen)
     if data.num_configurations < FOLDS:
         sources = [Source(*source[:4]) for source in sources]
     return fit._replace(values=rounded), sources

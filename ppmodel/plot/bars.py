@@ -63,12 +63,10 @@ def plot_bars(
     style.require_points(frame, [y], x, bar, panel)
     colours = colours or {name: look["color"] for name, look in style_of(frame[bar]).items()}
     bars = pd.DataFrame({"group": frame[x].map(str), "bar": frame[bar], "size": frame[y]})
-    bars, panels = bars.assign(panel=frame[panel] if panel else 0), style.panels_of(frame, panel)
-    figure, axes = _draw(bars, colours, stacked, horizontal, share, ("", style.axis_label(y, labels)))
-    for axis, name in zip(axes, panels, strict=True):
-        style.panel_title(axis, panel, name, labels)
-        if style.is_ratio(y):
-            style.percent_axis(axis.xaxis if horizontal or style.on_phone() else axis.yaxis)
+    bars["panel"] = frame[panel] if panel else 0
+    figure, axes = _draw(bars, colours, stacked, horizontal, share, ("", style.axis_label(y, labels)), panel, labels)
+    for axis in axes if style.is_ratio(y) else ():
+        style.percent_axis(axis.xaxis if horizontal or style.on_phone() else axis.yaxis)
     style.legend(figure, [Patch(**look, label=name) for name, look in _looks(colours).items()] if x != bar else [])
     return style.titled(figure, title, context)
 
@@ -111,9 +109,7 @@ def plot_parts(
     colours = {part: colour for part, colour in zip(parts, cycle(_PARTS)) if (frame[part] != 0).any()}
     bars = pd.DataFrame({"group": frame[x].map(str), "panel": frame[panel] if panel else 0, **frame[list(colours)]})
     bars = bars.melt(["group", "panel"], list(colours), "bar", "size")
-    figure, axes = _draw(bars, colours, True, horizontal, True, (style.axis_label(x, labels), axis))
-    for place, name in zip(axes, style.panels_of(frame, panel), strict=True):
-        style.panel_title(place, panel, name, labels)
+    figure, _ = _draw(bars, colours, True, horizontal, True, (style.axis_label(x, labels), axis), panel, labels)
     style.legend(figure, [Patch(**look, label=parts[part]) for part, look in _looks(colours).items()])
     return style.titled(figure, title, context)
 
@@ -128,10 +124,10 @@ def _looks(colours):
     return {name: look | {"fc": colour, "hatch": _HATCHES[alike[name]]} for name, colour in colours.items()}
 
 
-def _draw(bars, colours, stacked, horizontal, share, labels):
+def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels):
     """A figure with a panel of bars for each value of their ``panel``, and its axes.
 
-    Bars have a ``group``, a ``bar`` that gives the colour, and a ``size``; `labels` name groups and sizes.
+    Bars have a ``group``, a ``bar`` that gives the colour, and a ``size``; `axis_labels` name groups and sizes.
     """
     bars = bars.assign(group=bars.group.map(style.in_words))
     horizontal, panels = horizontal or style.on_phone(), style.panels_of(bars, "panel")
@@ -146,7 +142,8 @@ def _draw(bars, colours, stacked, horizontal, share, labels):
     figure, axes = _axes([len(names) for names in groups], high, horizontal, share)
     category, measure = ("y", "x") if horizontal else ("x", "y")
     look = {"hue": "bar", "palette": colours, "linewidth": 0, "legend": False}
-    for axis, names, rows in zip(axes, groups, panels.values(), strict=True):
+    for axis, names, (name, rows) in zip(axes, groups, panels.items(), strict=True):
+        style.panel_title(axis, panel, name if panel else None, labels)
         rows = rows.assign(group=pd.Categorical(rows.group, names))
         if stacked:
             look |= {"hue_order": [*colours][::-1], "weights": "size", "multiple": "stack", "shrink": thick}
@@ -154,26 +151,24 @@ def _draw(bars, colours, stacked, horizontal, share, labels):
         else:
             look |= {"hue_order": [*colours], measure: "size", "width": thick, "saturation": 1, "errorbar": None}
             sns.barplot(rows, **{category: "group"}, ax=axis, **look)
-        looks = [look for name, look in _looks(colours).items() if name in set(rows.dropna().bar)]
+        looks = [look for bar, look in _looks(colours).items() if bar in set(rows.dropna().bar)]
         for patches, bar_look in zip(filter(None, axis.containers), looks, strict=True):
             plt.setp(patches, **bar_look)
         outer = horizontal or axis is axes[0] or not share
         ends = -0.5, len(names) - 0.5
-        axis.set(**{f"{category}label": labels[0] * (not horizontal), f"{measure}label": labels[1] * outer})
+        axis.set(**{f"{category}label": axis_labels[0] * (not horizontal), f"{measure}label": axis_labels[1] * outer})
         axis.set(**{f"{category}lim": ends[::-1] if horizontal else ends})
         axis.grid(axis=category, visible=False)
         (axis.axvline if horizontal else axis.axhline)(0, color="black", lw=0.8)
         if above:
             axis.set(yticks=[], ylim=(len(names) - 0.9 + thick / 2, thick / 2 - 1))
-            for place, name in enumerate(names):
+            for place, text in enumerate(names):
                 at = {"xycoords": axis.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points"}
-                axis.annotate(name, (0, place - thick / 2), fontsize=_NAME_SIZE, **at)
+                axis.annotate(text, (0, place - thick / 2), fontsize=_NAME_SIZE, **at)
         elif not horizontal:
             letters = int(0.8 * style.page_width() * 72 / _LETTER / sum(map(len, groups)))
-            breakable = [
-                fill(style.in_words(name).replace("_", "_ "), max(8, letters)).replace("_ ", "_") for name in names
-            ]
-            axis.set_xticks(range(len(names)), breakable)
+            breakable = (style.in_words(name).replace("_", "_ ") for name in names)
+            axis.set_xticks(range(len(names)), [fill(name, max(8, letters)).replace("_ ", "_") for name in breakable])
         elif axis is not axes[0] and not style.on_phone() and names == groups[0]:
             axis.tick_params(labelleft=False)
     return figure, axes
@@ -181,18 +176,17 @@ def _draw(bars, colours, stacked, horizontal, share, labels):
 
 def _axes(counts, high, horizontal, share):
     """Axes side by side, on a phone below each other, with room for their numbers of groups."""
-    if not horizontal:
-        widths = {"width_ratios": [count + 1 for count in counts]}
-        figure, axes = plt.subplots(
-            1, len(counts), figsize=(style.page_width(), 3.7), sharey=share, squeeze=False, **widths
-        )
-    elif style.on_phone():
-        size = (style.page_width(), 1.2 + high * sum(counts) + 0.6 * len(counts))
-        heights = {"height_ratios": [high * count + 0.1 for count in counts]}
-        figure, axes = plt.subplots(len(counts), 1, figsize=size, sharex=share, squeeze=False, **heights)
-        for axis in axes.flat:
-            axis.tick_params(labelbottom=True)
+    below, size = horizontal and style.on_phone(), [style.page_width(), 3.7]
+    shapes = {"sharex" if horizontal else "sharey": share}
+    if below:
+        size[1] = 1.2 + high * sum(counts) + 0.6 * len(counts)
+        shapes["height_ratios"] = [high * count + 0.1 for count in counts]
+    elif horizontal:
+        size[1] = 1.5 + high * max(counts)
     else:
-        size = (style.page_width(), 1.5 + high * max(counts))
-        figure, axes = plt.subplots(1, len(counts), figsize=size, sharex=share, squeeze=False)
+        shapes["width_ratios"] = [count + 1 for count in counts]
+    panels = (len(counts), 1) if below else (1, len(counts))
+    figure, axes = plt.subplots(*panels, figsize=size, squeeze=False, **shapes)
+    for axis in axes.flat if below else ():
+        axis.tick_params(labelbottom=True)
     return figure, axes.ravel()

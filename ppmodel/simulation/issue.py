@@ -47,8 +47,7 @@ def issue_order(graph):
     times, ties = np.concatenate((begin, due, due)), np.concatenate((group, number, number))
     order = np.lexsort((ties, np.arange(len(ranks)) < count, times, ranks))
     receives = order >= count + len(makers)
-    places = np.arange(len(order))
-    before = order[np.maximum.accumulate(np.where(receives, 0, places))]
+    before = order[np.maximum.accumulate(np.where(receives, 0, np.arange(len(order))))]
     message, operation = order[receives] - count - len(makers), before[receives]
     exchanged = (operation < count) & (ranks[operation] == ranks[order[receives]])
     message, operation = message[exchanged], operation[exchanged]

@@ -159,8 +159,7 @@ def chunk_bounds(sweep):
     work = np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))
     ended = np.cumsum(work)
     limit = min(max(int(ended[-1]) // _FEWEST_CHUNKS, _SMALLEST_CHUNK_NS), _LARGEST_CHUNK_NS)
-    key = (ended - work) // limit
-    starts = np.flatnonzero(np.diff(key, prepend=-1)) * rows
+    starts = np.flatnonzero(np.diff((ended - work) // limit, prepend=-1)) * rows
     inside = [
         graph * rows + rows * np.arange(parts) // parts
         for graph in np.flatnonzero(work > limit).tolist()

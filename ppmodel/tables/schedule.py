@@ -474,8 +474,7 @@ class Schedule:
     def marked(self, indices: Iterable[int]) -> Grid:
         """The `Grid` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
-        marks = {(int(self.rank[i]), int(place[i])) for i in indices}
-        return Grid(texts(self.rows()), marks)
+        return Grid(texts(self.rows()), {(int(self.rank[i]), int(place[i])) for i in indices})
 
 
 @lru_cache
