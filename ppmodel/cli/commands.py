@@ -40,16 +40,14 @@ class _Careful:
         try:
             *_, order = self.make_parser(ctx).parse_args(args=list(args))
         except click.NoSuchOption as error:
-            from ppmodel.specs.layout import layout_keywords
-
             given = error.option_name
             word = given.lstrip("-")
             options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
             options = [param.opts[-1].lstrip("-") for param in options if "--help" not in param.opts]
             near = _nearest(word, options)
             hint = near and f"did you mean --{near}?"
-            if "fix" in options and word.replace("-", "_") in ("pp", "chunks", *layout_keywords()):
-                hint = f"write --fix {word}=..., or leave it open"
+            if not near and "fix" in options:
+                hint = f"write --fix {word}=... if it is a value of the layout"
             if (meant := _CALLED_NOW.get(word)) in options:
                 hint = f"it is called --{meant} now"
             if not hint and (file := next((argument for argument in args if argument.endswith(".py")), None)):

@@ -38,7 +38,7 @@ def planned_text(plan, most_rows, place):
         *([f"links   {' '.join(map(str, system.links))}"] if system.links else []),
         f"answer  {answer_text(frame.iloc[0])}",
         *([f"row {place + 1}   {answer_text(row)}"] if place else []),
-        *([f"to try  {_to_try(plan)}"] if len(plan.ties) > 1 else []),
+        *([f"ties    {_ties(plan)}"] if len(plan.ties) > 1 else []),
         "",
     ]
     usual = frame[frame.is_run]
@@ -59,24 +59,20 @@ def planned_text(plan, most_rows, place):
     if usual.over_best.lt(0).any():
         roomy = "" if usual.fit.iloc[0] == "tight" else " that fits"
         lines.append(f"row 1: simplest within {EQUAL:.0%} of the fastest{roomy}; faster ones are tight or less simple")
-    if len(plan.ties) > 1:
-        share = error_of_differences()
-        lines.append(
-            f"ties: {len(plan.ties)} of {len(usual)} answers are within {share:.0%} of row 1, too close to tell which "
-            "is faster: measured pairs of layouts differ from the prediction by more in half of all cases"
-        )
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
     return "\n".join([*lines, "", *_explained(plan, row, place)])
 
 
-def _to_try(plan):
-    """Which of the ties to run."""
+def _ties(plan):
+    """How many answers are too close to the first to tell, and which of them to run."""
     seconds, rows = plan.risk.disturbed_s, [place + 1 for place in plan.tried]
-    _, steadiest, simplest = rows
-    numbers = ", ".join(map(str, sorted({*rows})))
-    disturbed = f"{seconds[steadiest - 1]:.4g} s disturbed, row 1 {seconds[0]:.4g} s"
-    return f"rows {numbers}: the steadiest tie is row {steadiest} ({disturbed}), the simplest of all is row {simplest}"
+    share, numbers = error_of_differences(), ", ".join(map(str, sorted({*rows})))
+    return (
+        f"{len(plan.ties)} of {plan.frame.is_run.sum()} answers are within {share:.0%}, too close to tell: half of "
+        f"measured pairs differ more from the prediction. Run row {numbers}: the steadiest is row {rows[1]} "
+        f"({seconds[rows[1] - 1]:.4g} s disturbed, row 1 {seconds[0]:.4g} s), the simplest of all row {rows[2]}"
+    )
 
 
 def answer_text(row):

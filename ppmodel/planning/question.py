@@ -144,13 +144,10 @@ def _whole(field, value, largest=_MOST_GPUS):
 def _limit(limit, system):
     limit = plain(limit)
     limit_bytes = limit if is_number(limit) else parse_size(limit, "memory_limit")
-    if limit_bytes <= system.reserve_bytes:
-        rule = f"is no more than what {system.name} holds back ({system.reserve_bytes / 2**30:.3g} GiB)"
-        remedy = f"write, for example, {system.memory_capacity_bytes / 2**30:.0f} GiB, all of a GPU's"
-        raise PPModelError("memory_limit", limit, rule, remedy)
-    if limit_bytes > system.memory_capacity_bytes:
-        rule = f"is more than a GPU of {system.name} has ({system.memory_capacity_bytes / 2**30:.4g} GiB)"
-        raise PPModelError("memory_limit", limit, rule, "leave it out, or name a system that has as much")
+    if not system.reserve_bytes < limit_bytes <= system.memory_capacity_bytes:
+        reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in (system.reserve_bytes, system.memory_capacity_bytes))
+        rule = f"must be more than {system.name} holds back ({reserve}), and no more than a GPU has ({capacity})"
+        raise PPModelError("memory_limit", limit, rule, f"write, for example, {capacity}")
     return limit_bytes
 
 
@@ -206,15 +203,11 @@ def _fixed(fix, gpus, batch, model):
 def _require_divisors(fix, gpus, batch):
     """Refuse fixed sizes that divide the GPUs or the global batch in no way."""
     shares = {name: fix[name] for name in ("pp", "tp", "cp", "dp") if name in fix}
-    for name, value in shares.items():
-        if gpus % value:
-            near = divisors(gpus)
-            below, above = [n for n in near if n < value][-1:], [n for n in near if n > value][:1]
-            remedy = f"choose {' or '.join(map(str, below + above))}"
-            raise PPModelError(f"fix {name}", value, f"must divide {gpus} GPUs", remedy)
-    if gpus % prod(shares.values()):
-        rule = f"({' x '.join(map(str, shares.values()))} = {prod(shares.values())}) must divide {gpus} GPUs"
-        raise PPModelError("fix", " ".join(f"{name}={value}" for name, value in shares.items()), rule, "fix fewer")
+    if gpus % (product := prod(shares.values())):
+        named = " ".join(f"{name}={value}" for name, value in shares.items())
+        nearest = sorted(divisors(gpus), key=lambda divisor: abs(divisor - product))[:2]
+        remedy = f"choose {' or '.join(map(str, sorted(nearest)))} in all"
+        raise PPModelError("fix", named, f"({product} in all) must divide {gpus} GPUs", remedy)
     each = fix.get("dp", 1) * fix.get("microbatch_size", 1)
     if batch % each:
         named = " ".join(f"{name}={fix[name]}" for name in ("dp", "microbatch_size") if name in fix)

@@ -165,9 +165,7 @@ class SystemSpec(Checked):
         if self.errors is not None and self.errors.time_nine_tenths is not None:
             return 1 / (1 + self.errors.time_nine_tenths), 1 / (1 - self.errors.time_nine_tenths)
         framework = self.framework
-        if self.kernels is None or self.collectives is None or framework is None:
-            return None
-        if framework.fastest is None or framework.slowest is None:
+        if not (self.kernels and self.collectives and framework and framework.fastest and framework.slowest):
             return None
         return framework.fastest, framework.slowest
 

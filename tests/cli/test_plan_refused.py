@@ -69,7 +69,7 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
     ({"--fix": "recompute=99"}, "recompute = 99: is more than any stage has"),
     ({"--fix": "layers=Et*2|t*2L"}, "layers = Et*2|t*2L: must be"),
     ({"--tp": "8"}, "write --fix tp=..."), ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"),
-    ({"--memory-limit": "81 GiB"}, "more than a GPU of h100 has (80 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),
+    ({"--memory-limit": "81 GiB"}, "no more than a GPU has (80 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),
 ], ids=str)  # fmt: skip
 def test_the_line_names_the_reason(change, reason, capsys):
     """What is undefined is not said not to fit, and what was typed has its own name."""
