@@ -6,10 +6,11 @@ import os
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from pydantic import Field
+
 from ppmodel.specs.entries import (
     Bandwidth,
     Checked,
-    Efficiency,
     NumberOrZero,
     Provenance,
     Switch,
@@ -19,6 +20,8 @@ from ppmodel.specs.entries import (
     load_specification,
 )
 from ppmodel.specs.files import DATA
+
+_Attained = Annotated[float, entry(Annotated[float, Field(gt=0, le=1, strict=True)])]
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class SettingSpec(Checked):
     waves: Whole
     memory_bandwidth_bytes_per_s: Bandwidth
     memory_follows: Switch
-    compute_efficiency: Efficiency
-    memory_efficiency: Efficiency
+    compute_efficiency: _Attained
+    memory_efficiency: _Attained
     backward: NumberOrZero
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 

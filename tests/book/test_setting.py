@@ -1,6 +1,7 @@
 """The setting of the book's claims."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,11 @@ def test_words_of_a_setting_are_known_at_once(tmp_path, monkeypatch):
         for word in words:
             Path("mine.yaml").write_text(text.replace(f"{{value: {usual},", f"{{value: {word},", 1))
             load_setting("mine.yaml")
+
+
+@pytest.mark.parametrize("field", ["compute_efficiency", "memory_efficiency"])
+def test_no_more_is_attained_than_there_is(field):
+    """Neither by a file nor by a change of one value."""
+    replace(load_setting("default"), **{field: 1.0})
+    with pytest.raises(SpecificationError, match=f"{field} = 1.5: must be less than or equal to 1"):
+        replace(load_setting("default"), **{field: 1.5})
