@@ -1,5 +1,6 @@
 """Plans: pruned as good as exhaustive, the same every time, and refused where nothing can be planned."""
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -166,6 +167,18 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     simplest = frame.iloc[int(line.rsplit(maxsplit=1)[1]) - 1]
     assert simplest.name in ties.index
     assert (simplest[["cp", "ep", "tp", "pp"]] > 1).sum() == (ties[["cp", "ep", "tp", "pp"]] > 1).sum(axis=1).min()
+
+
+def test_a_row_that_is_not_the_first_for_its_memory_says_so(capsys):
+    """Under a framework that slows down in much memory, a faster row may fit: its memory is above what is named."""
+    question = ["--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16"]
+    assert main(["plan", *question, "--framework", "nanotron", "1f1b", "--json"]) == 0
+    first, *others = json.loads(capsys.readouterr().out)["answers"]
+    assert main(["plan", *question, "--framework", "nanotron", "1f1b"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("row 1: simplest")]
+    least_gib = float(line.split(" GiB")[0].rsplit(maxsplit=1)[1])
+    faster = [row for row in others if row["iteration_s"] < first["iteration_s"] / 1.01]
+    assert min(row["peak_memory_bytes"] for row in faster) > least_gib * 2**30 > first["peak_memory_bytes"]
 
 
 def test_steps_lead_away_from_the_best_only_where_it_is_no_better_or_does_not_fit():
