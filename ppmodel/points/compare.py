@@ -155,7 +155,9 @@ def compare(
     Raises
     ------
     PPModelError
-        If an argument is illegal in every combination: an unknown name, a broken file, a misspelt word.
+        If an argument is illegal in every combination: an unknown name, a broken file, a misspelt word. Also if values
+        of a layout contradict each other in any: a batch that dp x microbatch_size does not divide, experts that ep
+        x etp do not.
 
     Warns
     -----

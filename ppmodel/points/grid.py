@@ -186,7 +186,7 @@ def resolve(
     Raises
     ------
     PPModelError
-        If an argument is illegal in every combination.
+        As for `compare`.
 
     Examples
     --------
