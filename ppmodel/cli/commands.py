@@ -45,9 +45,8 @@ class _Careful:
             options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
             options = [param.opts[-1].lstrip("-") for param in options if "--help" not in param.opts]
             near = _nearest(word, options)
-            hint = near and f"did you mean --{near}?"
-            if not near and "fix" in options:
-                hint = f"write --fix {word}=... if it is a value of the layout"
+            fixable = "fix" in options and f"write --fix {word}=... if it is a value of the layout"
+            hint = f"did you mean --{near}?" if near else fixable
             if (meant := _CALLED_NOW.get(word)) in options:
                 hint = f"it is called --{meant} now"
             if not hint and (file := next((argument for argument in args if argument.endswith(".py")), None)):

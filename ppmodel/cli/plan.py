@@ -127,11 +127,10 @@ def _separated(fix, words, schedules):
     """Values of the layout, and schedules: ``--fix tp=8 pp=4`` and ``--schedules 1f1b zb-v`` leave words behind."""
     fixed = {}
     named = [name for text in schedules for name in (text.split(",") if ":" not in text else [text])]
-    for text in fix:
-        if "=" not in text:
-            raise PPModelError("fix", text, "must be a name and its value", "write, for example, tp=8")
     for word in [*fix, *words]:
         name, sign, value = word.partition("=")
+        if not sign and word in fix:
+            raise PPModelError("fix", word, "must be a name and its value", "write, for example, tp=8")
         if not sign or ":" in name:
             named.append(word)
             continue

@@ -107,8 +107,10 @@ def entries_of(question):
         if sizes.pp not in cases:
             cases[sizes.pp] = cases_at(question, sizes.pp)
         if kept_bytes <= capacity:
+            alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1  # experts exchange
             for case in cases[sizes.pp]:
-                entries.append(Entry(case, sizes, _is_run(question, case, sizes), bounds.seconds(case, sizes)))
+                is_run = case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, alone, sizes.pp)
+                entries.append(Entry(case, sizes, is_run, bounds.seconds(case, sizes)))
     if not any(cases.values()):
         rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
@@ -121,11 +123,6 @@ def entries_of(question):
         raise NothingFitsError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
     return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
-
-
-def _is_run(question, case, sizes):
-    exchange_alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1
-    return case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, exchange_alone, sizes.pp)
 
 
 def evaluate(question, entries, limits):
