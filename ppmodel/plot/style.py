@@ -25,7 +25,7 @@ _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.
 DRAWN = 0.72
 """The share of a panel's place in which its axes are drawn, about."""
 
-_PAPERS = re.compile("(slow|mid|fast)_cp_(slow|mid|fast)_nw")
+_PAPERS = re.compile("(?<!/)(slow|mid|fast)_cp_(slow|mid|fast)_nw")
 _EXPONENT, _RAISED = re.compile(r"(\d[\d.]*)e([+-]\d+)"), str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _UNBROKEN = "\xa0"
 _COLUMNS = {column.name: column for column in COLUMNS}
@@ -132,10 +132,10 @@ def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
 
 
 def in_words(text):
-    """A text in which the paper's nine systems have words for names.
+    """A text in which the paper's nine systems have words for names, but not in paths.
 
-    >>> in_words("at worst +9% on fast_cp_slow_nw")
-    'at worst +9% on fast compute, slow network'
+    >>> in_words("at worst +9% on fast_cp_slow_nw"), in_words("systems/fast_cp_slow_nw.yaml")
+    ('at worst +9% on fast compute, slow network', 'systems/fast_cp_slow_nw.yaml')
     """
     return _PAPERS.sub(r"\1 compute, \2 network", text)
 

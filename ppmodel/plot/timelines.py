@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot import style
 from ppmodel.plot.palette import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
-from ppmodel.plot.themes import ink_on
+from ppmodel.plot.themes import ON_DARK, ink_on
 from ppmodel.tables import NO_OPERATION, Schedule
 
 KIND_COLOURS = dict(zip(OpKind, (SKY, ORANGE, YELLOW, PURPLE, GREY, GREEN), strict=True))
@@ -111,7 +111,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         look = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": edge, "zorder": 2 + thin}
         axes.add_patch(Rectangle((start[op], bottom), length, height, **look))
         if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least:
-            box = {"boxstyle": "round,pad=0.12", "fc": (1, 1, 1, 0.75), "ec": "none"} if hatch else None
+            box = {"boxstyle": "round,pad=0.12", "fc": to_rgba(ON_DARK, 0.75), "ec": "none"} if hatch else None
             look = {"fontsize": 7.5, "color": ink_on("white" if hatch else colour), "bbox": box}
             axes.text(middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center", **look)
     axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")

@@ -227,7 +227,7 @@ def verdict_page(headlines, claims, judgements):
             link = f"{{doc}}`{claim.decides} </{page}>`"
             if claim.decides == NONE_TRIED:
                 link = f"{{ref}}`{claim.decides} <against-{page.removeprefix('nb/')}>`"
-            decides = link if claim.decides else "nothing tried"
+            decides = link if claim.decides else "none of those tried"
         lines.append(map(MyST, (
             f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
             literal(claim.measured), _marked(claim.verdict), decides, again,
