@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -140,7 +140,7 @@ def evaluate(question, entries, limits):
     """
     groups = {}
     for entry in entries:
-        for candidate, point in _fitting(question, entry, limits.most_s(entry.is_run)):
+        for candidate, point in _fitting(question, entry, limits):
             key = entry.case, point.ordered_case.options, point.size, point.layout.overlap_gradients
             groups.setdefault(key, []).append((candidate, point))
     candidates = []
@@ -154,11 +154,12 @@ def evaluate(question, entries, limits):
     return list(filter(limits.keeps, candidates))
 
 
-def _fitting(question, entry, most_s):
+def _fitting(question, entry, limits):
     """The candidates of an entry that fit and may be fast enough, still without their times, each with its point.
 
-    Each recomputes no more than it must. Of ways that divide the layers alike, the first counts. Where the optimizer's
-    state has to be shared to fit, or to leave enough time, all of it on every GPU need not be tried.
+    Each recomputes no more than it must to fit, or not to be tight. Of ways that divide the layers alike, the first
+    counts. Where the optimizer's state has to be shared to fit, or to leave enough time, all of it on every GPU need
+    not be tried.
     """
     table = None
     with refusing():  # not defined at this size
@@ -167,6 +168,7 @@ def _fitting(question, entry, most_s):
         return
     cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
     usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
+    most_s = limits.most_s(entry.is_run)
     for zero, layers in sorted(ways(question, entry.sizes), key=lambda way: -way[0]):
         if zero == 0 and (1, layers) in hopeless:
             continue
@@ -174,7 +176,10 @@ def _fitting(question, entry, most_s):
         is_run = entry.is_run and (zero <= usual or "zero" in question.fixed)
         divided = cache(partial(_Divided, question, entry, table, zero, layers))
         with refusing():  # more stages than layers
-            for recompute in _least_recomputed(question, divided, lambda of_stages: least_s(of_stages) <= most_s):
+            for recompute in chain(*(
+                _least_recomputed(question, divided, lambda of_stages: least_s(of_stages) <= most_s, most_bytes)
+                for most_bytes in (capacity, limits.roomy_bytes)
+            )):  # fmt: skip
                 hopeless.discard((zero, layers))
                 run = divided(recompute)
                 cut = zero, recompute, run.stages.layers.tobytes()
@@ -215,11 +220,11 @@ class _Divided:
         return float(memory_of(self.point(order)).total.max()) if is_timed else self.resident_bytes
 
 
-def _least_recomputed(question, divided, is_fast):
-    """The least that has to be recomputed to fit, nothing or scores or the fewest layers, if its stages are fast."""
+def _least_recomputed(question, divided, is_fast, most_bytes):
+    """The least to recompute so that this memory is enough, nothing or scores or the fewest layers, if that is fast."""
 
     def fits(recompute):
-        return divided(recompute).peak_bytes() <= question.system.memory_capacity_bytes
+        return divided(recompute).peak_bytes() <= most_bytes
 
     least, *others = question.tried("recompute", recomputed(question.model))
     if not is_fast(divided(least).stages):
