@@ -93,6 +93,7 @@ def has_whole_backwards(schedule):
 
 @lru_cache(_SHARES_KEPT)
 def _checked(layout, hides, model, num_ranks, num_microbatches):
+    layout.require_shares()
     for field, value, holds, rule, remedy in _rules(layout, model):
         if not holds:
             raise SpecificationError(field, value, rule, remedy)

@@ -155,9 +155,7 @@ def compare(
     Raises
     ------
     PPModelError
-        If an argument is illegal in every combination: an unknown name, a broken file, a misspelt word. Also if values
-        of a layout contradict each other in any: a batch that dp x microbatch_size does not divide, experts that ep
-        x etp do not.
+        If an argument is illegal in every combination: an unknown name, a broken file, a misspelt word.
 
     Warns
     -----

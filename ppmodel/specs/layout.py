@@ -203,13 +203,21 @@ class LayoutSpec:
                 rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
                 self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
             self.__dict__["layers"] = counts
-        gpus, experts = self.replica_gpus * self.dp, self.expert_tp * self.ep
+        gpus = self.replica_gpus * self.dp
         if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
             product = " x ".join(
                 f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
             )
             self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
-        if self.rank_gpus % experts:
+
+    def require_shares(self):
+        """Refuse experts and batches that do not divide; points do, so that others with this layout's values go on.
+
+        Raises
+        ------
+        SpecificationError
+        """
+        if self.rank_gpus % (self.expert_tp * self.ep):
             rule = f"must divide tp x cp x dp / etp ({self.tp} x {self.cp} x {self.dp} / {self.expert_tp})"
             self._refuse("ep", rule, "choose a divisor, a smaller etp, or a larger dp")
         if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
@@ -279,7 +287,7 @@ class LayoutSpec:
     @property
     def microbatches(self) -> int | None:
         """Microbatches per replica, B, as the global batch implies; None if that is open."""
-        return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
+        return self.global_batch and max(1, self.global_batch // (self.dp * self.microbatch_size))
 
     def under(self, framework: FrameworkSpec | None = None, num_ranks: int | None = None) -> LayoutSpec:
         """Fill in what a framework decides, but for ``overlap_backward``, which also depends on the schedule.
