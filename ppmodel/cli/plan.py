@@ -89,8 +89,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     if launch is not None:
         load_launcher(launch)  # refused before the search
     if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", given["links"] or ""):
-        remedy = f"write {unitless[0]}ms, {unitless[0]}s or another unit"
-        raise PPModelError("--link", unitless[0], "must have a unit of time", remedy)
+        raise PPModelError("--link", unitless[0], "needs a unit of time", f"write {unitless[0]}ms or {unitless[0]}s")
     fixed, named = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
 

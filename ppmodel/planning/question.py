@@ -123,8 +123,9 @@ def asked(
     if not (is_number(plain(within)) and 0 <= within <= 1):
         raise PPModelError("within", within, "must be from 0 to 1", "write 0.05 for 5 %")
     most = {name: _whole(f"max_{name}", value) for name, value in (most or {}).items() if value is not None}
-    if "ep" in most and model.experts is None:
-        raise PPModelError("max_ep", most["ep"], f"has no effect: {model.name} has no experts", "leave it out")
+    for field, ep in (("fix ep", fixed.get("ep", 1)), ("max_ep", most.get("ep", 1))):
+        if ep > 1 and model.experts is None:
+            raise PPModelError(field, ep, f"has no effect: {model.name} has no experts", "leave it out")
     for name in fixed.keys() & most.keys():
         if fixed[name] > most[name]:
             rule = f"contradicts max_{name} = {most[name]}"
@@ -185,8 +186,6 @@ def _fixed(fix, gpus, batch, model):
     _require_divisors(fix, gpus, batch)
     alone = {name: value for name, value in fix.items() if name not in _TOGETHER}
     checked = LayoutSpec(**alone)
-    if model.experts is None and fix.get("ep", 1) > 1:
-        raise PPModelError("fix ep", fix["ep"], f"has no effect: {model.name} has no experts", "leave it out")
     if model.experts and model.experts.number % fix.get("ep", 1):
         rule = f"must divide the experts of {model.name} ({model.experts.number})"
         raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")

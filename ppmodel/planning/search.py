@@ -176,10 +176,8 @@ def _fitting(question, entry, limits):
         is_run = entry.is_run and (zero <= usual or "zero" in question.fixed)
         divided = cache(partial(_Divided, question, entry, table, zero, layers))
         with refusing():  # more stages than layers
-            for recompute in chain(*(
-                _least_recomputed(question, divided, lambda of_stages: least_s(of_stages) <= most_s, most_bytes)
-                for most_bytes in (capacity, limits.roomy_bytes)
-            )):  # fmt: skip
+            recomputed_least = partial(_least_recomputed, question, divided, lambda part: least_s(part) <= most_s)
+            for recompute in chain(*map(recomputed_least, (capacity, limits.roomy_bytes))):
                 hopeless.discard((zero, layers))
                 run = divided(recompute)
                 cut = zero, recompute, run.stages.layers.tobytes()
