@@ -47,7 +47,7 @@ def plans(count=120, seed=_SEED):
         if chance.random() < 0.3:
             given["framework"] = chance.choice(framework_names())
         if chance.random() < 0.2:
-            given["link"] = chance.choice(["0-1:delay=10ms", "1>0:bandwidth=1GB/s", "0-9:delay=.1"])
+            given["link"] = chance.choice(["0-1:delay=10ms", "1>0:bandwidth=1GB/s", "0-9:delay=.1s"])
         fixed = {name: chance.choice(values) for name, values in FIXED.items() if chance.random() < 0.1}
         words = [word for name, value in given.items() for word in (f"--{name}", value)]
         words += [word for name, value in fixed.items() for word in ("--fix", f"{name}={value}")]

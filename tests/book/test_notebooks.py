@@ -162,9 +162,8 @@ def test_which_layout(recorded):
     sizes = {name: int(best[name]) for name in ("tp", "cp", "dp", "microbatch_size", "zero")}
     given = {"model": "llama3_8b", "system": "h100", "global_batch": 16, "sequence_parallel": best.tp > 1}
     options = dict(part.split("=") for part in str(best.options).split() if "=" in part)
-    run = simulate(
-        (best.schedule, options), int(best.pp), recompute=best.recompute, layers=best["layers"], **given, **sizes
-    )
+    recompute = int(best.recompute) if str(best.recompute).isdecimal() else best.recompute
+    run = simulate((best.schedule, options), int(best.pp), recompute=recompute, layers=best["layers"], **given, **sizes)
     assert run.iteration_s == pytest.approx(best.iteration_s, rel=1e-9)
     steps = recorded("which_steps.csv").set_index("step")
     assert steps.iteration_s["recompute full"] > 1.2 * best.iteration_s
