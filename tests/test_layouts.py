@@ -246,13 +246,13 @@ def test_experts_that_cannot_be_spread_are_refused(values, field, rule):
 
 
 def test_combinations_that_do_not_divide_are_rows_of_their_own():
-    """A batch or experts that one combination does not divide end no other; alone they are refused at the door."""
+    """A batch or experts that one combination does not divide end no other; a single point is refused."""
     given = {"model": "mixtral_8x7b", "system": "h100", "global_batch": 16}
     frame = compare("1f1b", 2, dp=[1, 3, 8], ep=[1, 2], **given)
     assert frame.refused.isna().tolist() == [True, False, False, False, True, True]
     assert frame.refused.str.contains("must divide tp x cp x dp|must be a multiple of dp").sum() == 3
     with refused(PPModelError, "global_batch", "must be a multiple"):
-        compare("1f1b", 2, dp=3, **given)
+        simulate("1f1b", 2, dp=3, **given)
 
 
 def test_few_key_value_heads_are_held_several_times():

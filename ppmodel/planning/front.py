@@ -31,8 +31,7 @@ def front(question, workers=None, scheduler=None, resume=None):
     """
     fastest, limit = [], question.system.memory_capacity_bytes
     while len(fastest) < _MOST:
-        system = replace(question.system, memory_capacity_bytes=limit)
-        smaller = replace(question, system=system, within=0.0)
+        smaller = replace(question, system=replace(question.system, memory_capacity_bytes=limit), within=0.0)
         try:
             candidates = search(smaller, None, workers, scheduler, resume and f"{resume}.{len(fastest) + 1}")
         except NothingFitsError:

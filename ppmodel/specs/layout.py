@@ -209,6 +209,8 @@ class LayoutSpec:
                 f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
             )
             self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
+        if self.name:  # of a file
+            self.require_shares()
 
     def require_shares(self):
         """Refuse experts and batches that do not divide; points do, so that others with this layout's values go on.

@@ -59,8 +59,6 @@ def as_layouts(layout=None, keywords=None, pp=None):
         stated = base.get("pp") if isinstance(base, dict) else base.pp
         several = given if None in (pp, stated) else given | {"pp": listed(pp)}
         resolved += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
-    if len(resolved) == 1:
-        resolved[0].require_shares()
     return resolved
 
 
@@ -142,17 +140,12 @@ def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
     from ppmodel.specs.entries import load_specification
     from ppmodel.specs.files import specification_path
 
-    layout, path = load_specification(name, "layouts", LayoutSpec), specification_path(name, "layouts")
-    try:
-        layout.require_shares()
-    except SpecificationError as error:
-        error.where = place_in(path, error.field)
-        raise
+    layout = load_specification(name, "layouts", LayoutSpec)
     if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
         product = " x ".join(f"{name} ({getattr(layout, name)})" for name in MULTIPLIED)
         rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
-        remedy = "correct one of them, or omit gpus"
-        raise SpecificationError("gpus", layout.gpus, rule, remedy, where=place_in(path, "gpus"))
+        where = place_in(specification_path(name, "layouts"), "gpus")
+        raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
     return layout
 
 

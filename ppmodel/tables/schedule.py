@@ -344,8 +344,7 @@ class Schedule:
         """Each rank's cells in program order; a cell is a tuple of operations. The inverse of `from_rows`."""
         ops, heads = [self.op(index) for index in range(self.num_operations)], np.flatnonzero(~self.joined).tolist()
         cells = [tuple(ops[first:last]) for first, last in pairwise([*heads, len(ops)])]
-        bounds = np.searchsorted(heads, self.rank_start)
-        return [cells[first:last] for first, last in pairwise(bounds)]
+        return [cells[first:last] for first, last in pairwise(np.searchsorted(heads, self.rank_start))]
 
     def unfused(self) -> Schedule:
         """Return the same order with each F&B pair, a forward and a backward in one cell, split into two cells.
