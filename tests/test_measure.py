@@ -151,6 +151,18 @@ def test_collectives_give_back_both_links(overlapped):
     )  # fmt: skip
 
 
+def test_what_timings_do_not_tell_is_missing():
+    """Where links in nodes are the slower ones all along, any efficiency of those between nodes fits as well."""
+    start = load_system("h100")
+    attained = CollectiveSpec(node_efficiency=0.73, network_efficiency=0.92, overlapped_phases=True)
+    large = replace(start, collectives=attained)
+    rows = [row for row in generated(large, [(8, 1), (16, 2), (32, 4)], ["all_reduce"]) if row[3] >= 64 * MIB]
+    fits = dict(fit_collectives(rows, start))
+    assert fits["collectives in nodes"].values["collectives.node_efficiency"] == pytest.approx(0.73, rel=1e-2)
+    between = fits["collectives between nodes"].values
+    assert not {"collectives.network_efficiency", "collectives.exchange_efficiency"} & between.keys()
+
+
 def test_messages_have_links_of_their_own():
     """Between nodes their efficiency and the latency; in a node, where collectives tell the efficiency, the latency."""
     start = load_system("h100")

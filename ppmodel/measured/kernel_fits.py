@@ -43,7 +43,7 @@ _LINES = {
     ("network", True): ("collectives.message_efficiency", "network_latency"),
 }
 _SCALE, _FEWEST, _SPREAD = 0.1, 8, 2.0
-_FARTHEST, _LONGEST = 20.0, 1e6
+_FARTHEST, _LONGEST, _STEP = 20.0, 1e6, 0.1  # the last, of an efficiency's logarithm, changes a time that tells it
 
 
 class Fit(NamedTuple):
@@ -255,8 +255,9 @@ def _collective_fit(rows, system, names, overlapped=None):
         return np.log(fixed + slope * sizes)
 
     fit = _fitted(log_time, [row[4] for row in rows], dict(zip(names, (0.5, 5e-6), strict=False)))
-    exchanges = {"collectives.exchange_efficiency": fit.values[network]} if has_exchanges else {}
-    return fit._replace(values=fit.values | exchanges | switch)
+    if has_exchanges and network in fit.values:
+        switch["collectives.exchange_efficiency"] = fit.values[network]
+    return fit._replace(values=fit.values | switch)
 
 
 def _message_fit(rows, system, names, inside):
@@ -280,8 +281,10 @@ def _fitted(log_time, seconds, start):
     )  # fmt: skip
     may_vanish = [not name.endswith("efficiency") for name in start]
     values = np.where(may_vanish & (result.x < first - 0.5 * _FARTHEST), 0.0, np.exp(result.x)).tolist()
+    steps = np.diag([_STEP * name.endswith("efficiency") for name in start])
+    told = [not step.any() or np.abs(log_time(result.x + step) - log_time(result.x)).max() > _STEP**4 for step in steps]
     return Fit(
-        dict(zip(start, values, strict=True)),
+        {name: value for name, value, is_told in zip(start, values, told, strict=True) if is_told},
         len(measured),
         float(np.abs(np.expm1(log_time(result.x) - measured)).mean()),
     )
