@@ -212,7 +212,7 @@ class LayoutSpec:
         if self.name:  # of a file
             self.require_shares()
 
-    def require_shares(self):
+    def require_shares(self) -> None:
         """Refuse experts and batches that do not divide; points do, so that others with this layout's values go on.
 
         Raises
