@@ -308,6 +308,8 @@ def test_a_sweep_over_layouts_has_the_rows_of_a_comparison(tmp_path):
     assert len(rows) == 12
     assert rows.iteration_s[rows.refused.isna()].to_dict() == same.iteration_s.to_dict()
     assert rows.refused.dropna().str.startswith("tp = 3: must divide heads").sum() == 4
+    assert [*rows.recompute.dropna()] == [*same.recompute] == ["3"] * 8  # text, as the words are
+    assert compare("1f1b", 4, tp=8, dp=1, recompute="3", **given).iteration_s[0] == same.iteration_s["1f1b", 8, 1, 4]
     assert rows.microbatches.to_dict() == {key: 16 // key[2] for key in rows.index}
 
 

@@ -68,7 +68,10 @@ _GROUPS = {
     "change": (("change", str, "", "change", "what is changed of the system and its costs"),),
     "layout": (
         ("layout", str, "", "layout", "name of the layout; empty if any of its values was overridden"),
-        *((name, option.type, "", name, option.help) for name, option in layout_options(column=True)),
+        *(
+            (name, str if option.words else option.type, "", name, option.help)
+            for name, option in layout_options(column=True)
+        ),
     ),
     "result": (
         ("makespan_s", float, "s", "time", "from the first operation's start to the last one's end"),

@@ -187,6 +187,9 @@ class LayoutSpec:
         from pydantic import ValidationError
 
         values = {name: plain(getattr(self, name)) for name, _ in layout_options()}
+        recompute = str(values["recompute"])
+        if recompute.isascii() and recompute.isdecimal():  # text, as in frames
+            values["recompute"] = int(recompute)
         try:
             self.__dict__.update(_checks()(**values).__dict__)
         except ValidationError as error:
@@ -240,12 +243,13 @@ class LayoutSpec:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The values of a layout that frames have as columns; ``recompute`` is None if the model decides.
+        """The values of a layout that frames have as columns; ``recompute`` is text, None if the model decides.
 
-        >>> LayoutSpec(tp=8, zero=1).columns["tp"]
-        8
+        >>> [LayoutSpec(tp=8, recompute=2).columns[name] for name in ("tp", "recompute")]
+        [8, '2']
         """
-        return {"layout": self.name} | {name: getattr(self, name) for name, _ in layout_options(column=True)}
+        columns = {name: getattr(self, name) for name, _ in layout_options(column=True)}
+        return {"layout": self.name} | columns | {"recompute": None if self.recompute is None else str(self.recompute)}
 
     @property
     def rank_gpus(self) -> int:

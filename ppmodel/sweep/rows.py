@@ -32,10 +32,7 @@ def columns_of(sweep):
         As for `points.compare`; with noise, also the run, after the model.
     """
     names = {*grid_columns(sweep), *(column_names("noise") if sweep.noises else ())}
-    # a layout's recompute may be a word or a number of layers
-    return {
-        column.name: str if column.name == "recompute" else column.type for column in COLUMNS if column.name in names
-    }
+    return {column.name: column.type for column in COLUMNS if column.name in names}
 
 
 def compute_rows(sweep, first, last, wanted=None):
@@ -84,10 +81,7 @@ def compute_rows(sweep, first, last, wanted=None):
         remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"
         rule = f"cannot be computed ({cause(error)})"
         raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
-    columns = {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
-    if "recompute" in columns:  # a word or a number of layers
-        columns["recompute"] = [value if value is None else str(value) for value in columns["recompute"]]
-    return columns
+    return {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
 
 
 def _blocks(first, last, size):
