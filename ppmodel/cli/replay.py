@@ -27,10 +27,11 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     """Replay the measured operations of one iteration, and tell where its time went.
 
     FILE is a CSV file with the columns rank, operation (1F3, F3, or F for the mean of a rank's forwards) and either
-    start_s and end_s, or seconds, time_ms or time_us; or a trace of all ranks, or one for each, whose slices are named
-    so, as PyTorch's pipelining names them (PP:1F3, Forward 3). Idle time is divided by cause: the bubble, what the
-    table costs on equal ranks; slower ranks, what their differences add; transfers, what these add by arriving later;
-    head of line, what they add by what they occupy under --p2p. Other schedules take the means of the same operations.
+    start_s and end_s, or seconds, time_ms or time_us (in a cell of two operations, each one's own); or a trace of all
+    ranks, or one for each, whose slices are named so, as PyTorch's pipelining names them (PP:1F3, Forward 3). Idle time
+    is divided by cause: the bubble, what the table costs on equal ranks; slower ranks, what their differences add;
+    transfers, what these add by arriving later; head of line, what they add by what they occupy under --p2p. Other
+    schedules take the means of the same operations.
     """
     from ppmodel.export import write_rows
     from ppmodel.measured.replay import replayed

@@ -53,9 +53,9 @@ def read_operation_times(sources):
     sources : str, Path, DataFrame or list of them
         CSV files (``.csv``) or frames with the columns ``rank`` and ``operation`` (``1F3`` with the stage, ``F3``, or
         ``F`` for the mean of a rank's forwards), and either ``start_s`` and ``end_s`` or one of time_us, time_ms and
-        seconds; what `Run.to_frame` returns is such a frame. Or traces, of all ranks or one file for each, in which
-        operations are named like this, as PyTorch's pipelining and Megatron-LM's zero-bubble schedules do (``PP:1F3``,
-        ``Forward 3``, ``F3``).
+        seconds, which of operations in one cell are each one's own; what `Run.to_frame` returns is such a frame. Or
+        traces, of all ranks or one file for each, in which operations are named like this, as PyTorch's pipelining and
+        Megatron-LM's zero-bubble schedules do (``PP:1F3``, ``Forward 3``, ``F3``).
 
     Returns
     -------

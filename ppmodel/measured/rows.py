@@ -319,6 +319,7 @@ def _run(named, texts, framework):
     else:
         layout = specs.LayoutSpec(**stated, layers=_layers(values)).under(framework)
         model = _model(values, framework)
+    layout.require_shares()
     return MeasuredRun(case, model, layout, layout.microbatches, flushes)
 
 
