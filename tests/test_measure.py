@@ -136,19 +136,21 @@ def generated(system, shapes, ops=("all_gather", "all_reduce", "alltoall")):
 def test_collectives_give_back_both_links(overlapped):
     """Efficiency and latency of each kind of link, and whether a collective uses them at the same time."""
     attained = CollectiveSpec(
-        node_efficiency=0.7, node_latency_s=3e-6, network_efficiency=0.9, network_latency_s=9e-6,
-        overlapped_phases=overlapped,
+        node_efficiency=0.7, node_latency_s=3e-6, network_efficiency=0.6, network_latency_s=9e-6,
+        exchange_efficiency=0.9, overlapped_phases=overlapped,
     )  # fmt: skip
     start = load_system("h100")
-    rows = generated(replace(start, collectives=attained), [(8, 1), (4, 1), (32, 4)])
+    rows = generated(replace(start, collectives=attained), [(8, 1), (4, 1), (16, 2), (32, 4)])
     values = {name: value for _, fit in fit_collectives(rows, start) for name, value in fit.values.items()}
     assert values == pytest.approx(
         {
             "collectives.node_efficiency": 0.7, "collectives.node_latency": 3e-6,
-            "collectives.network_efficiency": 0.9, "collectives.network_latency": 9e-6,
+            "collectives.network_efficiency": 0.6, "collectives.network_latency": 9e-6,
             "collectives.exchange_efficiency": 0.9, "collectives.overlapped_phases": overlapped,
         }, rel=1e-2,
     )  # fmt: skip
+    rings = dict(fit_collectives([row for row in rows if row[0] != "alltoall"], start))["collectives between nodes"]
+    assert "collectives.exchange_efficiency" not in rings.values  # all-to-alls alone tell it
 
 
 def test_what_timings_do_not_tell_is_missing():

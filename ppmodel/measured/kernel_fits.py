@@ -216,9 +216,9 @@ def fit_collectives(timings, system):
         if is_message:
             fit = _message_fit(rows, system, names, inside=not crosses)
         elif any(gpus > nodes > 1 for _, gpus, nodes, _, _ in rows):
-            fit = min(
-                (_collective_fit(rows, system, names, phases) for phases in (True, False)), key=lambda fit: fit.error
-            )
+            usual = system.collectives.overlapped_phases  # where timings do not tell, as the system has it
+            fits_of = [_collective_fit(rows, system, names, phases) for phases in (usual, not usual)]
+            fit = min(fits_of, key=lambda fit: round(fit.error, 3))
         else:
             fit = _collective_fit(rows, system, names)
         fits.append((f"{'messages' if is_message else 'collectives'} {'between' if crosses else 'in'} nodes", fit))
@@ -239,13 +239,12 @@ def _collective_fit(rows, system, names, overlapped=None):
     which = [shapes.index(row[:3]) for row in rows]
     if overlapped is not None:
         switch = {"collectives.overlapped_phases": overlapped}
-    network = "collectives.network_efficiency"
-    has_exchanges = network in names and system.collectives and system.collectives.exchange_efficiency
-    if has_exchanges:  # whose efficiency becomes that of all collectives
-        system = replace(system, collectives=replace(system.collectives, exchange_efficiency=None))
+    start = dict(zip(names, (0.5, 5e-6), strict=False))
+    if "collectives.network_efficiency" in start:  # told by all-to-alls alone, which do not tell the other
+        start["collectives.exchange_efficiency"] = 0.5
 
     def log_time(logs):
-        lines, attained = [], with_values(system, switch | dict(zip(names, np.exp(logs).tolist(), strict=True)))
+        lines, attained = [], with_values(system, switch | dict(zip(start, np.exp(logs).tolist(), strict=True)))
         for op, gpus, nodes in shapes:
             group = attained
             if system.nodes:
@@ -254,9 +253,7 @@ def _collective_fit(rows, system, names, overlapped=None):
         fixed, slope = np.array(lines)[which].T
         return np.log(fixed + slope * sizes)
 
-    fit = _fitted(log_time, [row[4] for row in rows], dict(zip(names, (0.5, 5e-6), strict=False)))
-    if has_exchanges and network in fit.values:
-        switch["collectives.exchange_efficiency"] = fit.values[network]
+    fit = _fitted(log_time, [row[4] for row in rows], start)
     return fit._replace(values=fit.values | switch)
 
 
