@@ -99,7 +99,7 @@ class LayoutSpec:
         backward as Megatron-LM does, sums of input gradients under the weight gradients of the same layers, and input
         gathered for weight gradients under input gradients; gradient reduction under the backward; and the gathering of
         parameters under the forward. Without them, as the framework does by itself; split backwards, whose halves run
-        at different times, then hide nothing. Hiding tensor-parallel collectives can cost up to a percent in cells of
+        at different times, then hide nothing. Hiding tensor-parallel collectives can cost some percent in cells of
         two operations, whose collectives run under each other's kernels anyway.
     pairing : {"alternating", "best"}
         The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
