@@ -185,7 +185,8 @@ def behind(time, memory):
     [0.0, 0.5, 0.0]
     """
     time = np.asarray(time, dtype=float)
-    return time / np.where(every_two(order_of_amounts, memory) <= 0, time[:, None], np.inf).min(axis=0) - 1
+    holds_no_more = every_two(order_of_amounts, memory) <= 0
+    return time / np.where(holds_no_more, time[:, None], np.inf).min(axis=0) - 1
 
 
 def places(order, values):

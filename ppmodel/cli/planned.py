@@ -7,7 +7,6 @@ from ppmodel.cli.text import framework_text, gibibytes, margin_text, plain, rang
 from ppmodel.planning.answer import EQUAL
 from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.risk import JITTER, SLOWDOWN
-from ppmodel.planning.search import Limits
 from ppmodel.points import HEADINGS, PARTS
 from ppmodel.specs import ORDERS
 
@@ -58,8 +57,8 @@ def planned_text(plan, most_rows, place):
     if system.collectives is None:
         lines.append("collectives: all of the links' bandwidth, as the system's file does not say what they attain")
     if usual.over_best.lt(0).any():
-        limits, slow = Limits(question), ", more of which may slow it down" * bool(system.framework.crowded_from)
-        roomy = "" if limits.is_tight(plan.answers[0]) else f" in {limits.roomy_bytes / 2**30:.3g} GiB{slow}"
+        slow = ", more of which may slow it down" * bool(system.framework.crowded_from)
+        roomy = "" if plan.limits.is_tight(plan.answers[0]) else f" in {plan.limits.roomy_bytes / 2**30:.3g} GiB{slow}"
         lines.append(
             f"row 1: simplest within {EQUAL:.0%} of the fastest{roomy}; faster ones need more, or are less simple"
         )

@@ -20,8 +20,10 @@ def csv_cell(value):
     >>> csv_cell("=1+1"), csv_cell("-1.5"), csv_cell(-1), csv_cell(True), csv_cell(float("nan"))
     ("'=1+1", '-1.5', -1, 'true', '')
     """
-    if isinstance(value, bool) or value != value:
-        return str(value).lower().replace("nan", "")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value != value:
+        return ""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 

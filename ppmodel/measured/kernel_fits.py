@@ -279,9 +279,10 @@ def _fitted(log_time, seconds, start):
     may_vanish = [not name.endswith("efficiency") for name in start]
     values = np.where(may_vanish & (result.x < first - 0.5 * _FARTHEST), 0.0, np.exp(result.x)).tolist()
     steps = np.diag([_STEP * name.endswith("efficiency") for name in start])
-    told = [not step.any() or np.abs(log_time(result.x + step) - log_time(result.x)).max() > _STEP**4 for step in steps]
+    found = log_time(result.x)
+    told = [not step.any() or np.abs(log_time(result.x + step) - found).max() > _STEP**4 for step in steps]
     return Fit(
         {name: value for name, value, is_told in zip(start, values, told, strict=True) if is_told},
         len(measured),
-        float(np.abs(np.expm1(log_time(result.x) - measured)).mean()),
+        float(np.abs(np.expm1(found - measured)).mean()),
     )

@@ -131,4 +131,5 @@ class _Ways:
         places = int(self.problem.limit / self.problem.sizes[stage])
         rounds = ceil(Fraction(self.problem.microbatches_per_copy, places))
         stays = self.forward[stage] + self.around(copy, stage) + self.gradient[stage] + self.after[stage]
-        return self.head(copy, stage) + rounds * stays + (0 if self.problem.split else self.tail(copy, stage))
+        follows = 0 if self.problem.split else self.tail(copy, stage)
+        return self.head(copy, stage) + rounds * stays + follows

@@ -72,6 +72,11 @@ class Plan:
     candidates: list
 
     @cached_property
+    def limits(self) -> Limits:
+        """What is tight, and by how much a first answer that is not may be slower."""
+        return Limits(self.question)
+
+    @cached_property
     def answers(self) -> list[Candidate]:
         """The candidates that differ in what matters, the best first.
 
@@ -81,15 +86,14 @@ class Plan:
         What the framework does not run, or not as measured, is apart, after the others.
         """
         answers: list[Candidate] = []
-        limits = Limits(self.question)
-        is_tight = limits.is_tight
+        is_tight = self.limits.is_tight
         for is_run in (True, False):
             left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
                 roomy = [candidate for candidate in left if not is_tight(candidate)]
                 roomy_s = min((candidate.iteration_s for candidate in roomy), default=np.inf)
-                if not answers and roomy_s <= fastest_s * (1 + limits.roomy_within):
+                if not answers and roomy_s <= fastest_s * (1 + self.limits.roomy_within):
                     fastest_s, asked_for = roomy_s, roomy
                 else:
                     asked_for = left

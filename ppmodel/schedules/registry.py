@@ -129,7 +129,8 @@ def _same(first, second):
     codes = [getattr(generate, "__code__", None) for generate in (first, second)]
     if None in codes:
         return first is second
-    return len({(Path(code.co_filename).name, code.co_name) for code in codes}) == 1 or codes[0] == codes[1]
+    files = {(Path(code.co_filename).name, code.co_name) for code in codes}
+    return len(files) == 1 or codes[0] == codes[1]
 
 
 def add(entries):
