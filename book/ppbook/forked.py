@@ -7,8 +7,10 @@ notebooks run, a server beside each worker does this once. No notebook sees anot
 import ctypes
 import os
 import signal
+import sys
 from contextlib import suppress
 from multiprocessing import forkserver, get_context
+from tempfile import NamedTemporaryFile
 
 from jupyter_client import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
@@ -85,11 +87,28 @@ class _Process:
 
 def _kernel(arguments, cwd, env):
     """Become a kernel, in its own session, so that a signal to its group reaches no other process."""
-    from ipykernel.kernelapp import launch_new_instance
+    from ipykernel.kernelapp import IPKernelApp
 
     end_with_parent()
     os.close(forkserver._forkserver._forkserver_alive_fd)  # if this stays open, the server outlives a killed worker
     os.setsid()
     os.environ.update(env or {})
     os.chdir(cwd or ".")
-    launch_new_instance(argv=arguments)
+    kernel = IPKernelApp.instance(capture_fd_output=False)  # its thread may read what a cell wrote after the cell
+    kernel.initialize(arguments)
+    for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
+        kernel.shell.events.register("post_execute", _shown_by(stream, descriptor))
+    kernel.start()
+
+
+def _shown_by(stream, descriptor):
+    """A function that shows in a cell's output what has been written straight to a descriptor since the last call."""
+    with NamedTemporaryFile() as file:
+        os.dup2(file.fileno(), descriptor)
+        reader = os.open(file.name, os.O_RDONLY)  # with a place of its own in the file
+
+    def show():
+        if text := os.read(reader, os.fstat(reader).st_size):
+            stream.write(text.decode(errors="replace"))
+
+    return show

@@ -34,9 +34,8 @@ _WORKER = "import os, signal; worker = int(open(f'/proc/{os.getppid()}/stat').re
         ("import os; os.write(1, b'out\\n'); os.write(2, b'odd\\n' * 9)", "wrote a warning in cell 1: odd; nothing"),
     ],
 )
-def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, monkeypatch, code, said):
+def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, code, said):
     """Dead, with its worker, or in a loop that hears no signal: one line, exit code 2, and nothing is left of it."""
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # with it, a kernel does not watch its standard output and error
     source = notebook(tmp_path, code, name="odd")
     limit = ["--time-limit", "2"] if "after" in said else []
     assert main(["run", str(source), "--out", str(tmp_path / "out"), *limit]) == 2
