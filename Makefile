@@ -31,7 +31,7 @@ help:
 	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
 	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
 	@echo "make attack run all hostile inputs, which takes an hour; the tests run a sample"
-	@echo "make bench  time every stage of the work, and its peers, and write the tables of the README"
+	@echo "make bench  time every stage of the work, and its peers, for the book's page on speed"
 	@echo "make archive pack the commit, the built book and a digest of every file into dist/"
 	@echo "make lint   check style and types"
 	@echo "make lock   pin the environment again (needs uv)"

@@ -9,7 +9,7 @@ os.environ.update(dict.fromkeys(ONE_THREAD, "1"))  # before importing the librar
 import argparse
 import sys
 
-from benchmarks.results import RESULTS, collect, publish, write
+from benchmarks.results import RESULTS, collect, write
 
 
 def main(arguments=None):
@@ -21,10 +21,8 @@ def main(arguments=None):
     )
     chosen = parser.parse_args(arguments)
     results = collect(chosen.quick, lambda text: print(text, file=sys.stderr, flush=True))
-    if chosen.out:
-        write(results, chosen.out)
-    elif not chosen.quick:
-        publish(results)
+    if chosen.out or not chosen.quick:
+        write(results, chosen.out or RESULTS)
     from benchmarks.tables import speed_text
 
     print(speed_text(results))

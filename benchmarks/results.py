@@ -1,4 +1,4 @@
-"""All measurements in one place: collected, written as JSON, shown in the README."""
+"""All measurements in one place: collected, written as JSON."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 from benchmarks.timing import REPEATS, ROOT
 
 RESULTS = ROOT / "data" / "reference" / "benchmarks.json"
-README = ROOT / "README.md"
 
 
 def collect(quick, say):
@@ -75,17 +74,3 @@ def write(results, file):
         text = "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else json.dumps(value)
         parts.append(f" {json.dumps(key)}: {text}")
     Path(file).write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-
-
-def publish(results):
-    """Write the results where the book reads them, and their tables into the README.
-
-    Parameters
-    ----------
-    results : dict
-        From `collect`.
-    """
-    from benchmarks.tables import speed_text, with_speed
-
-    write(results, RESULTS)
-    README.write_text(with_speed(README.read_text(encoding="utf-8"), speed_text(results)), encoding="utf-8")

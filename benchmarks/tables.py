@@ -9,14 +9,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.results import RESULTS
-from ppmodel.errors import PPModelError
 
 SLOPE_GOAL = 1.1
 """The largest exponent of time over operations that counts as linear growth, caches included."""
 
 _TWO_DECADES = 101  # sizes are whole numbers, so about a hundredth counts too
-
-_BEGIN, _END = "<!-- speed: written by python -m benchmarks -->", "<!-- end of speed -->"
 
 
 def load_speed(file=RESULTS):
@@ -223,7 +220,7 @@ def machine_text(results):
 
 
 def speed_text(results):
-    """Format the tables of the README, in Markdown.
+    """Format the results as tables in Markdown, as `python -m benchmarks` prints them.
 
     Parameters
     ----------
@@ -258,40 +255,6 @@ def speed_text(results):
         machine_text(results),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def with_speed(page, text):
-    """Put the tables between the two marks of a page.
-
-    Parameters
-    ----------
-    page : str
-        Has both marks, each on a separate line.
-    text : str
-        From `speed_text`.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    PPModelError
-        If the page does not have both marks.
-
-    Examples
-    --------
-    >>> page = f"# Title\\n{_BEGIN}\\nold\\n{_END}\\n"
-    >>> with_speed(page, "new\\n") == page.replace("old", "new")
-    True
-    """
-    before, begin, rest = page.partition(f"{_BEGIN}\n")
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise PPModelError(
-            "README", "no place for the tables", f"must contain {_BEGIN} and {_END}", "put the marks back"
-        )
-    return f"{before}{begin}{text}{end}{after}"
 
 
 def _ratios(table):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from books import HTML
 from commands import run
 
 import ppmodel
@@ -65,3 +66,12 @@ def test_the_readme_has_the_answer(answer):
     """To the digit that is printed."""
     said = re.search(r"^iteration +([\d.]+) s ", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert said[1] == f"{answer:.6g}"
+
+
+def test_the_readme_has_the_answer_of_the_plan():
+    """Its command is that of the book's first page, and the line below it what the page says."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    command = (HTML / "results" / "which.md").read_text(encoding="utf-8").strip("`\n")
+    recorded = json.loads((HTML / "results" / "which.json").read_text(encoding="utf-8"))
+    assert f".venv/bin/{command}\n" in readme
+    assert f"answer  {recorded['answer']}\n" in readme
