@@ -11,7 +11,15 @@ from ppmodel.cli import main
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.points.grid import resolve_point
 from ppmodel.points.launch import launch, launch_values
-from ppmodel.specs import LayoutSpec, launcher_names, layout_options, load_launcher, parse_layers
+from ppmodel.specs import (
+    LayoutSpec,
+    launcher_names,
+    layout_options,
+    load_launcher,
+    load_model,
+    model_names,
+    parse_layers,
+)
 
 from .refusals import refused
 
@@ -138,12 +146,31 @@ def test_known_commands():
         "export CUDA_DEVICE_MAX_CONNECTIONS=1", "--pipeline-model-parallel-size 4",
         "--num-virtual-stages-per-pipeline-rank 2", "--tensor-model-parallel-size 4", "--sequence-parallel",
         "--context-parallel-size 1", "--micro-batch-size 1", "--global-batch-size 32", "--seq-length 8192",
-        "--use-distributed-optimizer", "--recompute-granularity full", "--recompute-method uniform",
-        "--recompute-num-layers 1", "--bf16", "--fp8-format hybrid",
+        "--max-position-embeddings 8192", "--use-distributed-optimizer", "--recompute-granularity full",
+        "--recompute-method uniform", "--recompute-num-layers 1", "--bf16", "--fp8-format hybrid",
+        "--num-layers 32", "--hidden-size 4096", "--num-attention-heads 32", "--group-query-attention",
+        "--num-query-groups 8", "--kv-channels 128", "--ffn-hidden-size 14336", "--swiglu", "--normalization RMSNorm",
+        "--disable-bias-linear", "--attention-dropout 0", "--hidden-dropout 0", "--position-embedding-type rope",
+        "--untie-embeddings-and-output-weights",
     ]  # fmt: skip
     ends = launch(point_of("1f1b", layers=[7, 9, 9, 7]), load_launcher("torchtitan")).arguments
     assert {"--parallelism.pipeline_parallel_layers_per_stage 9", "--training.local_batch_size 16"} <= set(ends)
     assert "--parallelism.pipeline_parallel_first_stage_less_layers 2" in ends
+
+
+@pytest.mark.parametrize("model", model_names())
+def test_a_models_arguments_say_all_of_its_sizes(model):
+    """Experts and latents where it has them, and nowhere else; no value is left open."""
+    spec, written = load_model(model), launch(point_of("1f1b", 2, model=model), load_launcher("megatron")).arguments
+    assert not any("None" in argument for argument in written)
+    arguments = dict(argument.partition(" ")[::2] for argument in written)
+    assert arguments["--num-layers"] == str(spec.blocks)
+    assert ("--num-experts" in arguments, "--kv-lora-rank" in arguments) == (
+        spec.experts is not None,
+        spec.latent_attention is not None,
+    )
+    if spec.experts and spec.experts.dense_layers:
+        assert sum(eval(arguments["--moe-layer-freq"][1:-1])) == spec.blocks - spec.experts.dense_layers
 
 
 def test_light_recomputation_is_that_of_the_model():

@@ -36,6 +36,7 @@ def launched(name, point):
         words = [argument for argument in others if argument not in exports]
         lines = [*exports, *lines, " \\\n".join(words)]
     head = f"launch              {launcher.title} {launcher.version}, {counted(point.complete_layout.gpus, 'GPU')}"
+    head += f"; to add: {launcher.yours}" * bool(launcher.yours)
     if without:
         rows = [[f"  {field}={value}", why] for field, (value, why) in without.items()]
         lines += ["no argument for", columns(rows)]

@@ -3,7 +3,7 @@
 from io import BytesIO
 
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import framework_text, gibibytes, margin_text, plain, range_text
+from ppmodel.cli.text import framework_text, gibibytes, margin_text, network_text, plain, range_text, size_text
 from ppmodel.planning.answer import EQUAL
 from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.risk import JITTER, SLOWDOWN
@@ -35,6 +35,8 @@ def planned_text(plan, most_rows, place):
     lines = [
         f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
         f"{question.model.sequence} tokens; framework: {framework_text(system)}",
+        f"model   {size_text(question.model)}",
+        f"system  {network_text(system)}",
         *([f"links   {' '.join(map(str, system.links))}"] if system.links else []),
         f"answer  {answer_text(frame.iloc[0])}",
         *([f"row {place + 1}   {answer_text(row)}"] if place else []),
@@ -71,10 +73,11 @@ def _ties(plan):
     """How many answers are too close to the first to tell, and which of them to run."""
     seconds, rows = plan.risk.disturbed_s, [place + 1 for place in plan.tried]
     share, numbers = error_of_differences(), ", ".join(map(str, sorted({*rows})))
+    first = f", row 1 {seconds[0]:.4g} s" * (rows[1] > 1)
     return (
-        f"{len(plan.ties)} of {plan.frame.is_run.sum()} answers are within {share:.0%}, too close to tell: half of "
-        f"measured pairs differ more from the prediction. Run row {numbers}: the steadiest is row {rows[1]} "
-        f"({seconds[rows[1] - 1]:.4g} s disturbed, row 1 {seconds[0]:.4g} s), the simplest of all row {rows[2]}"
+        f"{len(plan.ties)} of {plan.frame.is_run.sum()} answers are within {share:.0%} of row 1, too close to tell: "
+        f"predicted differences are off by as much, in the median of measured pairs. Run row {numbers}: "
+        f"the steadiest is row {rows[1]} ({seconds[rows[1] - 1]:.4g} s disturbed{first}), the simplest row {rows[2]}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import counted, fit_text, gibibytes, margin_text, plain, unevenness
+from ppmodel.schedules.registry import get, names
 from ppmodel.specs.layout import DIMENSIONS
 
 _TIE = 1e-9
@@ -83,11 +84,29 @@ def ranked_text(pairs, remark=""):
         lines.append(aligned([heading, *cells], right=(0, 2, 3, 4, 6)))
         if any(row.get("fit") in ("tight", "may not fit") for _, row in defined):
             lines.append(f"tight, may not fit: {margin_text()}")
-        if uneven := [f"  {row['label']}: {unevenness(row)}" for _, row in defined if unevenness(row)]:
-            lines += ["uneven stages:", *uneven]
+        if uneven := [f"{row['label']} by {row['slowest_over_mean'] - 1:.1%}" for _, row in defined if unevenness(row)]:
+            lines.append(f"uneven stages: the most loaded rank is busier than the mean: {', '.join(uneven)}")
+        if has_layout and (others := _not_run([row for _, row in defined])):
+            lines.append(
+                f"{first['framework'] or 'public code'} does not run, as modelled here (behind it, what has it):"
+            )
+            lines += [f"  {label}: {frameworks}" for label, frameworks in others.items()]
     if len(defined) < len(pairs):
         lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :])]
     return "\n".join(lines)
+
+
+def _not_run(rows):
+    """The labels of rows with a layout whose framework does not run their schedules, with the code that has these."""
+    from ppmodel.planning import frameworks_of, runs_as_modelled
+
+    others = {}
+    for row in rows:
+        alone = row["ep"] > 1 and row["tp"] * row["cp"] == 1  # experts exchange, and nothing else
+        is_ours = row["schedule"] in names() and get(row["schedule"]).file is None  # users run their own themselves
+        if is_ours and not runs_as_modelled(row["schedule"], row["framework"], alone, row["pp"]):
+            others[row["label"]] = frameworks_of(row["schedule"])
+    return others
 
 
 def _cells(place, row, fastest_s):

@@ -1,7 +1,7 @@
 """A simulated run as lines of text."""
 
 from ppmodel.cli import text
-from ppmodel.costs import microbatch_sequences, parameters
+from ppmodel.costs import microbatch_sequences
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
 from ppmodel.specs.layout import DIMENSIONS
@@ -82,16 +82,10 @@ def _pipeline(result, run):
 
 
 def _model_and_system(run):
-    """Model and system with the numbers that show a slip in their files: parameters, and bandwidth in both units."""
-    count, bandwidth, nodes = parameters(run.model), run.system.network_bandwidth_bytes_per_s, run.system.nodes
-    active = f", {text.in_words(count.active)} active" if run.model.experts else ""
-    ends = "nodes" if nodes else "GPUs" if run.layout else "ranks"
-    inside = f", {nodes.node_bandwidth_bytes_per_s / 1e9:.4g} GB/s inside" if nodes else ""
-    network = f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s) between {ends}{inside}"
     framework = run.system.framework
     return [
-        f"model               {run.model.name}: {text.in_words(count.total)} parameters{active}",
-        f"system              {run.system.name}: {network}",
+        f"model               {run.model.name}: {text.size_text(run.model)}",
+        f"system              {run.system.name}: {text.network_text(run.system, 'GPUs' if run.layout else 'ranks')}",
         f"framework           {text.framework_text(run.system)}{f': {framework.title}' if framework.name else ''}",
     ]
 

@@ -101,6 +101,33 @@ def columns(rows, right=()):
 _UNEVEN = 1.02
 
 
+def size_text(model):
+    """The parameters of a model, which show a slip in its file.
+
+    >>> from ppmodel.specs import load_model
+    >>> size_text(load_model("mixtral_8x7b"))
+    '46.7 billion parameters, 12.9 billion active'
+    """
+    from ppmodel.costs import parameters
+
+    count = parameters(model)
+    active = f", {in_words(count.active)} active" if model.experts else ""
+    return f"{in_words(count.total)} parameters{active}"
+
+
+def network_text(system, members="GPUs"):
+    """The bandwidths of a system in both units, which show a slip in its file.
+
+    >>> from ppmodel.specs import load_system
+    >>> network_text(load_system("h100"))
+    '50 GB/s (400 Gbit/s) between nodes, 450 GB/s inside'
+    """
+    bandwidth, nodes = system.network_bandwidth_bytes_per_s, system.nodes
+    inside = f", {nodes.node_bandwidth_bytes_per_s / 1e9:.4g} GB/s inside" if nodes else ""
+    ends = "nodes" if nodes else members
+    return f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s) between {ends}{inside}"
+
+
 def unevenness(row):
     """How much busier the most loaded rank is than the mean, if by more than 2 %; otherwise an empty string.
 

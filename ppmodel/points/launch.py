@@ -1,6 +1,7 @@
 """The arguments by which a training framework is told the schedule and the layout of a point."""
 
 import json
+from dataclasses import astuple, fields
 from string import Template
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.layout import LayoutSpec, layout_options
+from ppmodel.specs.model import LatentAttentionSpec, ModelSpec
 
 
 class Launch(NamedTuple):
@@ -100,8 +102,10 @@ def launch_values(point):
     Returns
     -------
     dict
-        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``;
-        ``experts`` and ``latent``, whether the model has experts, and attention through latents;
+        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``; those of
+        its model, with ``experts`` and ``latent``, whether it has experts, and attention through latents, and theirs
+        (None without): ``number``, ``experts_per_token``, ``expert_hidden``, ``shared``, ``shared_hidden``,
+        ``dense_layers`` and ``sparse_layers`` of experts; ``grouped``, whether there are fewer ``kv_heads``;
         ``microbatches`` and ``replica_batch`` (sequences of a replica); ``group``, the microbatches that pass through
         one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
         many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
@@ -122,12 +126,23 @@ def launch_values(point):
     most = max(blocks)
     usual = stages[0].embedding and not any(stage.losses for stage in stages[:-1])
     ends = "even" if usual and most == min(blocks) else "ends"
-    return {name: getattr(layout, name) for name, _ in layout_options()} | {
+    return _model_values(point.model) | {name: getattr(layout, name) for name, _ in layout_options()} | {
         "layers": layers, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
         "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
-        "experts": point.model.experts is not None, "latent": point.model.latent_attention is not None,
         "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
     }  # fmt: skip
+
+
+def _model_values(model):
+    """What a model's file says, and what is derived from it."""
+    experts, latent = model.experts, model.latent_attention
+    number, each, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
+    return {field.name: getattr(model, field.name) for field in fields(ModelSpec)} | {
+        "head_size": f"{model.head_size:g}", "grouped": model.kv_heads < model.heads,
+        "experts": experts is not None, "latent": latent is not None,
+        "number": number, "experts_per_token": each, "expert_hidden": hidden, "shared": shared, "dense_layers": dense,
+        "shared_hidden": experts and shared * hidden, "sparse_layers": experts and model.blocks - dense,
+    } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)}  # fmt: skip

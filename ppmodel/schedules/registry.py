@@ -16,6 +16,14 @@ from ppmodel.tables import Schedule
 _MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
 _SMALL = ((4, 8), (4, 4), (4, 12), (4, 16), *((ranks, count) for ranks in range(1, 9) for count in range(1, 25)))
 _registry = {}
+_ZERO_BUBBLE = "zb-h1, zb-h2, zb-1p, zb-2p or zb-v"
+ALSO_CALLED = {
+    "vpp": "interleaved-1f1b", "virtual-pipeline": "interleaved-1f1b", "interleaved-pipeline": "interleaved-1f1b",
+    "zb": _ZERO_BUBBLE, "zero-bubble": _ZERO_BUBBLE, "zbpp": _ZERO_BUBBLE, "bfs": "looped-bfs",
+    "breadth-first": "looped-bfs", "afab": "gpipe", "fill-drain": "gpipe", "dapple": "1f1b", "pipedream-flush": "1f1b",
+    "cut-in-half": "dualpipev",
+}  # fmt: skip
+"""What people, papers and frameworks call schedules, and the names here."""
 _PLAIN = re.compile(r"\w[^$]{0,79}")
 
 
@@ -183,7 +191,8 @@ def get(name):
     'S even, B a multiple of S (of 2S for forward-doubling, B > S)'
     """
     if name not in _registry:
-        remedy = did_you_mean(name, names()) or f"choose one of {', '.join(names())}"
+        here = ALSO_CALLED.get(str(name).lower().replace("_", "-").replace(" ", "-"))
+        remedy = f"here it is {here}" if here else did_you_mean(name, names()) or f"choose one of {', '.join(names())}"
         raise ScheduleError("schedule", name, "is not a known schedule", remedy)
     return _registry[name]
 

@@ -54,6 +54,8 @@ class Launcher(_Form):
         The framework, and the version whose arguments these are.
     source : str
         Where that version lists them.
+    yours : str
+        What a run needs beside these arguments.
     form : {"words", "json"}
         Arguments of a command line, or ``section.key=value`` for a file in JSON. ``Name.key=value`` is an argument of
         a call in Python.
@@ -69,6 +71,7 @@ class Launcher(_Form):
     title: str
     version: str
     source: str
+    yours: str = ""
     form: Literal["words", "json"] = "words"
     fields: Annotated[dict[str, list[Rule]], BeforeValidator(_rules)]
 

@@ -102,3 +102,14 @@ def test_a_model_without_a_layout_says_how_large_its_microbatches_are(capsys):
     code, printed, _ = run(capsys, "compare 1f1b --pp 4 --microbatches 64 --model llama3_8b --system dgx_h100")
     assert code == 0
     assert "microbatches of 8 sequences" in printed.splitlines()[0]
+
+
+def test_what_the_framework_does_not_run_is_said_with_what_does(capsys):
+    """Below the ranking; a framework that has the schedule as it is modelled says nothing, nor do users' own tables."""
+    line = "compare 1f1b zb-v --pp 4 --model llama3_8b --system h100 --tp 2 --dp 2 --global-batch 64"
+    code, printed, _ = run(capsys, line)
+    before, said, after = printed.partition("megatron does not run")
+    assert (code, bool(said)) == (0, True)
+    assert "ZB-V" in before
+    assert [text.split(":")[0].strip() for text in after.splitlines()[1:]] == ["ZB-V"]
+    assert "does not run" not in run(capsys, f"{line} --framework fsdp")[1]

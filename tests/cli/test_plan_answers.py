@@ -37,7 +37,7 @@ def test_another_row_is_explained_beside_the_answer(capsys):
     assert main([*QUESTION, "--schedules", "1f1b", "--within", "0.5", "--explain", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     frame = pp.plan("llama3_8b", "h100", 4, 8, schedules="1f1b", within=0.5)
-    for line, head, seconds in zip(lines[1:], ("answer", "row 2"), frame.iteration_s, strict=False):
+    for line, head, seconds in zip(lines[3:], ("answer", "row 2"), frame.iteration_s, strict=False):
         assert line.startswith(head)
         assert f" {seconds:.4g} s" in line
     assert "-0.0%" not in "".join(lines)

@@ -163,3 +163,12 @@ def test_options_vary_without_being_listed():
     registry._registry["twisted"] = get("twisted")._replace(generate=note)
     legal_sizes.cache_clear()
     find(schedules(names=["twisted"]), lambda table: set(seen) == {2, 5} and np.ptp(table.rank))
+
+
+def test_other_names_of_a_schedule_lead_to_ours():
+    """What papers and frameworks call it is no name here, and the remedy has one that is."""
+    for other, ours in registry.ALSO_CALLED.items():
+        assert other not in names()
+        assert set(re.split(r", | or ", ours)) <= set(names())
+    with refused(ScheduleError, "schedule", "is not a known schedule", remedy="zb-h1"):
+        build("Zero_Bubble", 4, 8)
