@@ -67,6 +67,13 @@ def test_batches_are_the_twin_of_predictions(name):
         assert held / 1e9 == pytest.approx([one["predicted_memory_gb"] for one in alone], rel=1e-12)
 
 
+def test_batches_predict_rows_under_a_framework_that_the_system_does_not_have():
+    """What a framework changes of a system counts for its rows, also where a batch computes beforehand."""
+    rows, system = [*rows_of("a100_bigscience")[::8], *rows_of("a100_vtrain")[::40]], load_system("a100")
+    alone = [predicted(row, system)["predicted_iteration_s"] for row in rows]
+    assert Batch(rows, system).seconds([system])[0] == pytest.approx(alone, rel=1e-12)
+
+
 @st.composite
 def legal_rows(draw, schedule):
     """Random rows of a schedule; most of them can be predicted."""

@@ -6,19 +6,17 @@ import numpy as np
 import pandas as pd
 
 from ppbook.ablation import PARTS, Part, ablated
-from ppbook.baseline import constant_utilization, scaled_to_others
+from ppbook.baseline import constant_utilization
 from ppbook.certainty import SIZE
 from ppbook.joint import FittedRows
 from ppbook.joint import fitted_together as fitted_rows_together
-from ppbook.ranges import unfitted_system
 from ppbook.refits import unseen
+from ppbook.unfitted import MEASURED
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
-from ppmodel.measured.batch import Batch
 from ppmodel.measured.rows import is_healthy
 from ppmodel.specs import DATA, load_system
 
-MEASURED = DATA / "reference" / "measured"
 _FILE = re.compile(r"(\w+\.csv) \(")
 _NUMBERS = (
     "gpus", "hidden", "layers", "sequence", "chunks", "tp", "cp", "dp", "pp", "microbatch_size", "global_batch",
@@ -69,13 +67,11 @@ def runs_of(names):
     DataFrame
         One row per run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
         ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``baseline_s``, from a constant
-        utilization per file; ``unfitted_s``, from the packaged system of the same device, under the profile of the
-        source's framework; and ``scaled_s``, that times one factor, as in `scaled_to_others`. Empty where there is no
-        measurement to compare with.
+        utilization per file. Empty where there is no measurement to compare with.
     """
     frames = []
     for name in names:
-        system, timed = load_system(name), timed_rows(name)
+        system = load_system(name)
         frame = pd.DataFrame(fitted_rows(name)).assign(system=name).set_index("id", drop=False)
         frame[[*_NUMBERS]] = frame[[*_NUMBERS]].apply(pd.to_numeric)
         frame[["predicted_iteration_s", "predicted_memory_gb"]] = np.nan
@@ -84,20 +80,11 @@ def runs_of(names):
             frame.loc[ids, f"predicted_{_COLUMNS[kind]}"] = predictions.values / (_GB if kind == "memory" else 1)
         fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
         frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
-        frame["unfitted_s"] = _unfitted(timed)
         for stem in frame.runs.unique():
-            rows = [row for row in timed if row["runs"] == stem]
-            ids = [row["id"] for row in rows]
-            frame.loc[ids, "baseline_s"] = constant_utilization(rows, system)
-            frame.loc[ids, "scaled_s"] = scaled_to_others(frame.unfitted_s[ids].to_numpy(), rows)
+            rows = [row for row in timed_rows(name) if row["runs"] == stem]
+            frame.loc[[row["id"] for row in rows], "baseline_s"] = constant_utilization(rows, system)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
-
-
-def _unfitted(rows):
-    """Seconds of rows of one source, by identifier, on the system that nobody fitted, under the source's framework."""
-    plain = unfitted_system(rows[0]["runs"], rows[0]["device"])
-    return pd.Series(Batch(rows, plain).seconds([plain])[0], [row["id"] for row in rows])
 
 
 def fitted_rows(name):
@@ -200,35 +187,6 @@ def models_left_out(names):
         error = predictions.values / frame.iteration_s - 1
         frames.append(frame.assign(runs=frame.file.str.removesuffix(".csv"), system=name, error=error))
     return pd.concat(frames, ignore_index=True)[["id", "runs", "system", *SIZE, "iteration_s", "error"]]
-
-
-def unfitted_runs(names):
-    """Errors of time of all runs, each predicted by the packaged system of its device under its framework.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Packaged systems whose sources have the runs.
-
-    Returns
-    -------
-    DataFrame
-        As `models_left_out` returns it, and ``schedule`` and ``chunks``.
-
-    Examples
-    --------
-    >>> runs = unfitted_runs(["h100_mlperf"])
-    >>> len(runs), bool(runs.error.abs().mean() < 0.05)
-    (12, True)
-    """
-    frames = []
-    for name in names:
-        rows = timed_rows(name)
-        frames.append(pd.DataFrame(rows).assign(system=name, seconds=_unfitted(rows).to_numpy()))
-    frame = pd.concat(frames, ignore_index=True)
-    frame[[*SIZE, "iteration_s"]] = frame[[*SIZE, "iteration_s"]].apply(pd.to_numeric)
-    frame["error"] = frame.seconds / frame.iteration_s - 1
-    return frame[["id", "runs", "system", *SIZE, "iteration_s", "error", "schedule", "chunks"]]
 
 
 def others(runs):

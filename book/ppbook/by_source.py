@@ -7,24 +7,17 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from ppbook.baseline import constant_utilization, scaled_to_others
-from ppbook.ranges import FILES, KINDS, MEASURED, ends, unfitted_system
-from ppmodel.costs import model_flops, parameters
+from ppbook.baseline import scaled_to_others
+from ppbook.unfitted import MEASURED, precision_of
+from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
-from ppmodel.measured import read_rows
-from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import LEAST_MFU, run_of, system_of
 from ppmodel.points import compare
 from ppmodel.schedules.cases import case_of_data
 from ppmodel.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
 
-RULE_OF_THUMB = 0.4
-"""The utilization at which many estimate 6 N D."""
-_FRAMEWORKS = {name: framework for framework, names in FILES.items() for name in names}
 AIM = 0.08
 """The error of a published anchor that is aimed at."""
 
-_MFU = (0, 10, 20, 100), ("below 10 % MFU", "10 to 20 % MFU", "20 % MFU and more")
 _LOOKED_AT = "fitted", "inferred"
 
 
@@ -49,57 +42,6 @@ def kept_aside():
     return pd.DataFrame(entries)
 
 
-def unfitted_by_source():
-    """All measured runs, each predicted by the packaged system of its device that is not fitted to any run.
-
-    Returns
-    -------
-    DataFrame
-        One row per run that was measured and can be predicted: ``id, runs`` (the stem of its file), ``source`` (the
-        same, with a range of utilization where some runs hardly reach any), ``device, precision, framework, system,
-        iteration_s, predicted_s, fastest_s, slowest_s``, and the baselines ``constant_s``, as in `constant_utilization`
-        for all runs of a source on a device in a precision, and ``six_n_d_s``, 6 N D at `RULE_OF_THUMB` of the bf16
-        peak.
-    """
-    frames = [_unfitted(path.stem) for path in sorted(MEASURED.glob("*.csv"))]
-    return pd.concat(frames, ignore_index=True)
-
-
-def _unfitted(stem):
-    _, rows = read_rows(MEASURED / f"{stem}.csv")
-    columns = []
-    for row in rows:
-        if not row["iteration_s"]:
-            continue
-        system = system_of(row | {"framework": _FRAMEWORKS[stem]}, unfitted_system(stem, row["device"]))
-        seconds = predicted(row, system)["predicted_iteration_s"]
-        if seconds is None:
-            continue
-        fastest, slowest = system.range or (np.nan, np.nan)
-        run = run_of(row, system.framework)
-        flops = 6 * parameters(run.model).total * run.model.sequence * run.layout.global_batch * run.flushes
-        gpus = run.layout.replica_gpus * run.layout.dp
-        columns.append({
-            "row": row, "id": row.get("id", ""), "device": row["device"], "framework": system.framework.name,
-            "precision": _precision(row, system), "system": system.name, "iteration_s": float(row["iteration_s"]),
-            "predicted_s": seconds,
-            "fastest_s": fastest * seconds, "slowest_s": slowest * seconds,
-            "six_n_d_s": flops / (gpus * RULE_OF_THUMB * system.peak_compute_flops),
-            "mfu": float(row.get("mfu_percent") or np.nan),
-        })  # fmt: skip
-    frame = pd.DataFrame(columns).assign(runs=stem, source=stem)
-    if (frame.mfu < LEAST_MFU).any():
-        bins, names = _MFU
-        frame["source"] = f"{stem}, " + pd.cut(frame.mfu, bins, labels=names, right=False).astype(str)
-    for (system, *_), group in frame.groupby(["system", "source", "device", "precision"]):
-        frame.loc[group.index, "constant_s"] = constant_utilization(list(group.row), load_system(system))
-    return frame.drop(columns=["row", "mfu"])
-
-
-def _precision(row, system):
-    return row.get("precision") or system.framework.precision
-
-
 def fitted_by_source(runs):
     """The runs of fitted systems in the form of `unfitted_by_source`, each predicted by a fit that had not seen it.
 
@@ -117,7 +59,7 @@ def fitted_by_source(runs):
     fastest, slowest = (timed.system.map({name: spec.range[end] for name, spec in systems.items()}) for end in (0, 1))
     frameworks = timed.system.map({name: spec.framework.name or "its own" for name, spec in systems.items()})
     rows = timed.fillna({"precision": ""}) if "precision" in timed else timed
-    precisions = [_precision(row, systems[row["system"]]) for row in rows.to_dict("records")]
+    precisions = [precision_of(row, systems[row["system"]]) for row in rows.to_dict("records")]
     return timed.assign(
         source=timed.runs, framework=frameworks, precision=precisions, constant_s=timed.baseline_s,
         predicted_s=timed.predicted_iteration_s,
@@ -143,7 +85,7 @@ def beside_unfitted(fitted, unfitted):
         `scaled_to_others`.
     """
     times = unfitted.rename(columns={"predicted_s": "unfitted_s"})[["runs", "id", "unfitted_s"]]
-    runs = fitted[fitted.iteration_s.notna()].drop(columns=["unfitted_s", "scaled_s"], errors="ignore")
+    runs = fitted[fitted.iteration_s.notna()]
     runs = runs.merge(times, on=["runs", "id"], validate="1:1")
     for _, group in runs.groupby("runs"):
         seconds = scaled_to_others(group.unfitted_s.to_numpy(), group[["iteration_s"]].to_dict("records"))
@@ -208,34 +150,6 @@ def errors_by_source(runs):
         for row in table.itertuples()
     ]
     return table
-
-
-def covered_when_left_out(runs):
-    """How many runs of each file are within a range from the other files of its kind, which it did not help to set.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        From `unfitted_by_source`; runs below `LEAST_MFU` are left out, as in the ranges that frameworks state.
-
-    Returns
-    -------
-    DataFrame
-        One row per file: ``runs, kind`` (of `KINDS`), ``rows``, the ends of the range, ``fastest`` and ``slowest``, and
-        the share ``covered``.
-    """
-    healthy = runs[~runs.source.str.contains("below")]
-    ratios = {
-        name: group.to_numpy() for name, group in (healthy.iteration_s / healthy.predicted_s).groupby(healthy.runs)
-    }
-    rows = []
-    for kind, frameworks in KINDS.items():
-        names = [name for framework in frameworks for name in FILES[framework]]
-        for name in names:
-            fastest, slowest = ends({other: ratios[other] for other in names if other != name})
-            inside = (ratios[name] >= fastest) & (ratios[name] <= slowest)
-            rows.append((name, kind, len(inside), fastest, slowest, inside.mean()))
-    return pd.DataFrame(rows, columns=["runs", "kind", "rows", "fastest", "slowest", "covered"])
 
 
 @cache

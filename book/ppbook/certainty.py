@@ -4,8 +4,6 @@ The error of a predicted time says little about this, because what two predictio
 counts pairs of measured runs that were predicted to be about as far apart, and that came out the other way round.
 """
 
-import re
-
 import numpy as np
 import pandas as pd
 
@@ -24,28 +22,6 @@ REVERSED, OFTEN = 0.05, 0.25
 ENOUGH = 20
 """With fewer similar pairs a saving is within the error."""
 
-_GPU = re.compile(r"[a-z]+\d+[a-z]?")
-
-
-def gpu_of(system):
-    """The GPU that a system is named after.
-
-    Parameters
-    ----------
-    system : str
-
-    Returns
-    -------
-    str
-        The first part of the name that is letters and a number; the whole name if there is none.
-
-    Examples
-    --------
-    >>> [gpu_of(name) for name in ("a100_vtrain", "dgx_h100_nodes", "mi300x", "mid_cp_slow_nw")]
-    ['a100', 'h100', 'mi300x', 'mid_cp_slow_nw']
-    """
-    return next((part for part in system.split("_") if _GPU.fullmatch(part)), system)
-
 
 def measured_pairs(runs):
     """Every two measured runs of one source with the same model, GPUs and batch, that is, in two layouts.
@@ -59,7 +35,7 @@ def measured_pairs(runs):
     Returns
     -------
     DataFrame
-        One row per pair; columns ``gpu``; ``apart``, the share of time that one of the two saves by prediction;
+        One row per pair; columns ``apart``, the share of time that one of the two saves by prediction;
         ``reversed``, whether that one was the slower in the measurement.
 
     Examples
@@ -70,13 +46,13 @@ def measured_pairs(runs):
     ([0.5], [True])
     """
     frames = []
-    for (system, *_), group in runs.groupby(["system", "runs", *SIZE], sort=False):
+    for _, group in runs.groupby(["system", "runs", *SIZE], sort=False):
         measured = group.iteration_s.to_numpy()
         predicted = measured * (1 + group.error.to_numpy())
         first, second = np.triu_indices(len(group), 1)
         apart = 1 - np.minimum(predicted[first], predicted[second]) / np.maximum(predicted[first], predicted[second])
         wrong = (measured[first] - measured[second]) * (predicted[first] - predicted[second]) < 0
-        frames.append(pd.DataFrame({"gpu": gpu_of(system), "apart": apart, "reversed": wrong}))
+        frames.append(pd.DataFrame({"apart": apart, "reversed": wrong}))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -53,7 +53,7 @@ class Batch:
             else:
                 self._alone.append((place, run, named))
         self._groups = [
-            (np.array(places), named, RowGroup(runs, tables, system, named[1], without))
+            (np.array(places), named, RowGroup(runs, tables, _system_of(named, system), named[1], without))
             for (named, _), group in alike.items() for places, runs, tables in [zip(*group, strict=True)]
         ]  # fmt: skip
 

@@ -11,18 +11,10 @@ import pytest
 from refusals import refused
 
 from ppbook import by_source
-from ppbook.by_source import (
-    AIM,
-    anchors,
-    anchors_by_source,
-    constants_seen,
-    covered_when_left_out,
-    errors_by_source,
-    kept_aside,
-    unfitted_by_source,
-)
+from ppbook.by_source import AIM, anchors, anchors_by_source, constants_seen, errors_by_source, kept_aside
 from ppbook.fitted_errors import chosen_over_best
-from ppbook.ranges import FILES, KINDS, MEASURED, ends
+from ppbook.ranges import KINDS, covered_when_left_out, ends, ratios
+from ppbook.unfitted import FILES, MEASURED, RULE_OF_THUMB, unfitted_by_source
 from ppmodel.costs import model_flops
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules.cases import case_of_data
@@ -88,10 +80,9 @@ def test_ranges_hold_about_nine_of_ten_of_sources_that_they_have_not_seen(unfitt
 
 def test_frameworks_of_a_kind_state_the_range_of_all_its_files(unfitted):
     """As they are predicted now, so that a framework that changes must be followed by its range."""
-    healthy = unfitted[~unfitted.source.str.contains("below")]
-    ratios = {name: (group.iteration_s / group.predicted_s).to_numpy() for name, group in healthy.groupby("runs")}
+    by_file = ratios(unfitted)
     for frameworks in KINDS.values():
-        found = ends({name: ratios[name] for framework in frameworks for name in FILES[framework]})
+        found = ends({name: by_file[name] for framework in frameworks for name in FILES[framework]})
         for name in frameworks:
             framework = load_framework(name)
             assert (framework.fastest, framework.slowest) == pytest.approx(found, abs=0.011)
@@ -99,8 +90,7 @@ def test_frameworks_of_a_kind_state_the_range_of_all_its_files(unfitted):
 
 def test_a_run_tells_the_time_of_another_no_better_than_a_prediction_does(unfitted):
     """Ratios of two runs of a file spread as far as two errors: `calibrate` widens the range around one run by that."""
-    healthy = unfitted[~unfitted.source.str.contains("below")]
-    errors = {name: np.log(group.iteration_s / group.predicted_s).to_numpy() for name, group in healthy.groupby("runs")}
+    errors = {name: np.log(quotients) for name, quotients in ratios(unfitted).items()}
     for frameworks in KINDS.values():
         files = [name for framework in frameworks for name in FILES[framework]]
         alone = ends({name: np.exp(errors[name]) for name in files})
@@ -175,7 +165,7 @@ def test_what_is_chosen_is_judged_by_its_measured_time():
 
 def test_the_rule_of_thumb_is_six_flops_for_each_parameter_and_token(unfitted):
     """At 40 % of the peak: on GPT-3 with 175 billion parameters, within the share of embeddings."""
-    assert by_source.RULE_OF_THUMB == 0.4
+    assert RULE_OF_THUMB == 0.4
     row = pd.read_csv(MEASURED / "korthikanti_a100.csv").set_index("id").loc[lambda rows: rows.hidden == 12288].iloc[0]
     found = unfitted.set_index("id").six_n_d_s[row.name]
     assert found == pytest.approx(6 * 174.6e9 * row.global_batch * 2048 / (row.gpus * 0.4 * 312e12), rel=0.01)

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppbook.against import timed_rows, unfitted_runs
+from ppbook.against import timed_rows
 from ppbook.certainty import CLEAR, LIKELY, SIZE, TIE, WITHIN, certainty_of, measured_pairs, savings, similar_pairs
+from ppbook.unfitted import unfitted_runs
 from ppmodel.measured import predicted
 from ppmodel.specs import load_system
 
@@ -56,7 +57,7 @@ def test_savings_are_of_the_cases_that_both_have():
 
 def test_errors_are_those_of_the_systems_that_are_not_fitted():
     """Each run is predicted by the packaged system of its device."""
-    errors = unfitted_runs(["b200_simumax"]).error.abs()
+    errors = unfitted_runs("simumax_b200").error.abs()
     plain = load_system("b200")
     alone = [
         predicted(row, plain)["predicted_iteration_s"] / float(row["iteration_s"]) for row in timed_rows("b200_simumax")

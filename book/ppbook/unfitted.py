@@ -1,0 +1,130 @@
+"""Every measured run, predicted by the packaged system of its device that is not fitted to any run."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from ppbook.baseline import constant_utilization
+from ppbook.certainty import SIZE
+from ppmodel.costs import parameters
+from ppmodel.measured import read_rows
+from ppmodel.measured.predict import predicted
+from ppmodel.measured.rows import is_healthy, run_of, system_of
+from ppmodel.specs import DATA, load_system
+
+MEASURED = DATA / "reference" / "measured"
+SYSTEMS = {
+    "A100-40GB": "a100", "A100-80GB": "a100", "H100-80GB": "h100", "B200-180GB": "b200", "GB200-186GB": "gb200",
+    "GB300-284GB": "gb300",
+}  # fmt: skip
+"""The system of each device; none of them is fitted to runs."""
+
+FILES = {
+    "nemo": ("dgxc_h100", "mlperf_h100", "mlperf_b200", "nemo", "megatron_bridge"),
+    "fsdp": ("llm_foundry_fsdp",),
+    "nanotron": ("playbook_h100", "nanotron_h100"),
+    "megatron": ("korthikanti_a100", "simumax_b200"),
+    "megatron_deepspeed": ("vtrain_multi", "vtrain_single"),
+    "bigscience": ("bigscience_a100",),
+    "scaling": ("layouts_a100",),
+    "eager": ("internevo_a100",),
+}
+"""The files with measured runs under each framework."""
+
+NETWORKS = {"vtrain_multi": "a100_vtrain", "vtrain_single": "a100_vtrain", "bigscience_a100": "a100_bigscience"}
+"""Files whose source states another network than that of the device's system, and a fitted system that has it."""
+
+RULE_OF_THUMB = 0.4
+"""The utilization at which many estimate 6 N D."""
+_FRAMEWORKS = {name: framework for framework, names in FILES.items() for name in names}
+_MFU = (0, 10, 20, 100), ("below 10 % MFU", "10 to 20 % MFU", "20 % MFU and more")
+
+
+@cache
+def unfitted_system(file, device):
+    """The packaged system of a device that is not fitted to any run, with the network that the source of a file states.
+
+    Parameters
+    ----------
+    file : str
+        The stem of a file of runs.
+    device : str
+        As its rows name it.
+
+    Returns
+    -------
+    SystemSpec
+
+    Examples
+    --------
+    >>> systems = [unfitted_system(file, "A100-80GB") for file in ("layouts_a100", "bigscience_a100")]
+    >>> [system.network_bandwidth_bytes_per_s for system in systems]
+    [25000000000.0, 6250000000.0]
+    """
+    system = load_system(SYSTEMS[device])
+    if file not in NETWORKS:
+        return system
+    return replace(system, network_bandwidth_bytes_per_s=load_system(NETWORKS[file]).network_bandwidth_bytes_per_s)
+
+
+@cache
+def unfitted_runs(file):
+    """The runs of a file that were measured and can be predicted.
+
+    Parameters
+    ----------
+    file : str
+        Its stem.
+
+    Returns
+    -------
+    DataFrame
+        One row per run: ``id, runs`` (the file), ``source`` (the same, with a range of utilization where some runs
+        hardly reach any), ``device, precision, framework, system``, those of `SIZE`, ``iteration_s, predicted_s,
+        error, fastest_s, slowest_s, is_healthy``, and the baselines ``constant_s``, as in `constant_utilization` for
+        all runs of a source on a device in a precision, and ``six_n_d_s``, 6 N D at `RULE_OF_THUMB` of the bf16 peak.
+
+    Examples
+    --------
+    >>> runs = unfitted_runs("mlperf_h100")
+    >>> len(runs), bool(runs.error.abs().mean() < 0.05)
+    (12, True)
+    """
+    records = []
+    for row in read_rows(MEASURED / f"{file}.csv")[1]:
+        system = system_of(row | {"framework": _FRAMEWORKS[file]}, unfitted_system(file, row["device"]))
+        seconds = predicted(row, system)["predicted_iteration_s"] if row["iteration_s"] else None
+        if seconds is None:
+            continue
+        fastest, slowest = system.range or (np.nan, np.nan)
+        run = run_of(row, system.framework)
+        batch, gpus = run.layout.global_batch * run.flushes, run.layout.replica_gpus * run.layout.dp
+        size = dict(zip(SIZE, (run.model.hidden, run.model.blocks, gpus, run.model.sequence, batch), strict=True))
+        flops = 6 * parameters(run.model).total * run.model.sequence * batch
+        records.append({
+            "row": row, "id": row.get("id", ""), "runs": file, "device": row["device"], **size,
+            "framework": system.framework.name, "precision": precision_of(row, system), "system": system.name,
+            "iteration_s": float(row["iteration_s"]), "predicted_s": seconds,
+            "fastest_s": fastest * seconds, "slowest_s": slowest * seconds,
+            "six_n_d_s": flops / (gpus * RULE_OF_THUMB * system.peak_compute_flops),
+            "mfu": float(row.get("mfu_percent") or np.nan), "is_healthy": is_healthy(row),
+        })  # fmt: skip
+    frame = pd.DataFrame(records).assign(source=file, error=lambda runs: runs.predicted_s / runs.iteration_s - 1)
+    if not frame.is_healthy.all():
+        bins, names = _MFU
+        frame["source"] = f"{file}, " + pd.cut(frame.mfu, bins, labels=names, right=False).astype(str)
+    for (system, *_), group in frame.groupby(["system", "source", "device", "precision"]):
+        frame.loc[group.index, "constant_s"] = constant_utilization(list(group.row), load_system(system))
+    return frame.drop(columns=["row", "mfu"])
+
+
+def precision_of(row, system):
+    """The precision of a row: its own, or else its framework's."""
+    return row.get("precision") or system.framework.precision
+
+
+def unfitted_by_source():
+    """`unfitted_runs` of all files, one after another."""
+    return pd.concat(map(unfitted_runs, sorted(_FRAMEWORKS)), ignore_index=True)
