@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "measured": _GRAPH | {"files", "points", "export"},
     "sweep": _GRAPH | {"files", "export", "noise", "points"},
     "planning": _GRAPH | {"files", "points", "measured", "noise", "sweep"},
-    "plot": {"errors", "ops", "tables", "schedules", "simulation", "metrics", "grid", "points"},
+    "plot": {"errors", "files", "ops", "tables", "schedules", "simulation", "metrics", "grid", "points"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }
 """The rooms of the library, from the bottom to the top, and what each may import of the others."""

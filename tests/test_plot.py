@@ -35,11 +35,11 @@ from ppmodel.plot import (
 )
 from ppmodel.plot.names import kept_apart
 from ppmodel.plot.palette import contrast
-from ppmodel.plot.style import log_ticks
+from ppmodel.plot.style import in_words, log_ticks
 from ppmodel.plot.themes import GROUND, ON_DARK, ON_LIGHT
 from ppmodel.points import PARTS
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
+from ppmodel.specs import load_model, load_system, model_names, system_names
 from ppmodel.tables import FAMILIES, family
 
 SYSTEMS = ["mid_cp_slow_nw", "mid_cp_mid_nw"]
@@ -644,3 +644,14 @@ def test_every_part_of_an_iteration_has_its_colour():
     parts = pd.DataFrame({"tp": [1]} | dict.fromkeys(PARTS, 1.0))
     bars = plot_parts(parts, "tp", PARTS, "title").axes[0].patches
     assert len({bar.get_facecolor() for bar in bars}) == len(PARTS)
+
+
+def test_figures_have_words_for_names():
+    """Panels, lines and contexts call systems and models what `data/words.yaml` does; all raw names have words."""
+    frame = pp.compare("1f1b", 4, [4, 8], model="paper", system=["a2_highgpu_8g", "slow_between_nodes"])
+    lines = plot_lines(frame, "microbatches", "makespan_s", "a title", context("stp_12b", system="h100"), line="system")
+    texts = {text.get_text() for text in lines.findobj(Text)}
+    assert {"a2-highgpu-8g", "slow between nodes", "model: STP's 12.1B; system: H100"} <= texts
+    bars = plot_bars(frame, "microbatches", "makespan_s", "a title", panel="system")
+    assert [axis.get_title("left") for axis in bars.axes] == ["a2-highgpu-8g", "slow between nodes"]
+    assert [name for name in system_names() + model_names() if "_" in name and in_words(name) == name] == []

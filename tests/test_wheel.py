@@ -48,7 +48,8 @@ def test_the_wheel_has_the_library_alone(wheel):
     packed = {name for name in names if name.parts[0] == "ppmodel" and name.parts[1] != "data"}
     assert packed == modules | {Path("ppmodel/py.typed")}
     rooms = {name.parts[2] for name in names if name.parts[:2] == ("ppmodel", "data")}
-    assert rooms == {"aliases.yaml", "frameworks", "launchers", "layouts", "models", "systems", "templates"}
+    specifications = {"frameworks", "launchers", "layouts", "models", "systems", "templates"}
+    assert rooms == {"aliases.yaml", "words.yaml"} | specifications
     assert {name.parts[0] for name in names} == {"ppmodel", wheel.name.replace("-py3-none-any.whl", ".dist-info")}
 
 

@@ -262,7 +262,7 @@ def convergence(rows, close):
     Parameters
     ----------
     rows : DataFrame
-        From `levels`, with systems, at one number of ranks; schedules that are not defined at every B are left out.
+        From `levels`, with systems, at one number of ranks.
     close : float
         The share over the fastest that is close.
 
@@ -271,7 +271,6 @@ def convergence(rows, close):
     DataFrame
         Columns ``system, microbatches, comm_over_forward, schedules, fastest, slowest, spread, within``.
     """
-    rows = rows[rows.groupby("label").microbatches.transform("nunique") == rows.microbatches.nunique()]
     return rows.groupby(["system", "microbatches"], sort=False).agg(
         comm_over_forward=("comm_over_forward", "median"), schedules=("label", "size"),
         fastest=("makespan_s", lambda times: rows.label[times.idxmin()]),

@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import nullcontext
 from functools import cache, partial
 from hashlib import sha256
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +26,7 @@ from ppmodel.points import COLUMNS
 from ppmodel.specs import DATA
 
 _LONG_TEXT = 40
+_TYPED = re.compile(r"[\w./-]*[a-z0-9]_[a-z0-9][\w./-]*\b")
 _ANSWERS = {True: "yes", False: "no"}
 _NUMBER = "{:.6g}"
 _ROUNDING = 1e-12
@@ -119,7 +120,8 @@ def show(table, words=None, /, numbers=None, **formats):
     ----------
     table : DataFrame
         Its numbers are set to the right, its words to the left; missing values stay empty. Text comes out as text,
-        whatever signs are in it, but the paper's nine systems, and measured runs, have words for names.
+        whatever signs are in it, but systems, models, semantics, measured runs and rows of claims have words for
+        names, and other names that people type, such as those of fields, are set as code.
     words : dict of str to str, optional
         What the page calls columns, by name. Other columns have the headings of `points.COLUMNS`, or their names.
     numbers : str, optional
@@ -140,21 +142,18 @@ def show(table, words=None, /, numbers=None, **formats):
     ['S', 'least c / F']
     """
     table = table.assign(**{name: table[name].map(_ANSWERS) for name in table.select_dtypes("bool")})
-    table = table.map(lambda cell: in_words(cell) if isinstance(cell, str) else cell)
+    table = table.map(in_words)
     named = [name for name in _TITLED if name in table and not pd.api.types.is_numeric_dtype(table[name])]
     table = table.assign(**{name: table[name].map(titled, na_action="ignore") for name in named})
-    formats = (
-        dict.fromkeys(table.select_dtypes("float"), _NUMBER)
-        | dict.fromkeys(table.select_dtypes("float" if "%" in numbers else "number") if numbers else [], numbers)
-        | formats
-    )
+    decimals = table.select_dtypes("float" if numbers and "%" in numbers else "number") if numbers else ()
+    formats = dict.fromkeys(decimals, numbers) | formats
     headings = {name: (words or {}).get(name) or _HEADINGS.get(name, name) for name in table}
     counts = Counter(headings.values())
     headings = {name: name if counts[heading] > 1 else heading for name, heading in headings.items()}  # label, schedule
     table = table.rename(columns=headings).reset_index(drop=True)
     formats = {headings[name]: form for name, form in formats.items() if name in headings}
-    numbers_as = {heading: partial(_number, form) for heading, form in formats.items()}
-    styler = Table(table).format(numbers_as, na_rep="", escape="html").format_index(escape="html", axis="columns")
+    forms = {heading: partial(_number, formats[heading]) if heading in formats else _cell for heading in table}
+    styler = Table(table).format(forms, na_rep="").format_index(_cell, axis="columns")
     styler = styler.hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
     words = [column for column in table if column not in numbers]
@@ -168,7 +167,14 @@ def show(table, words=None, /, numbers=None, **formats):
 
 def _number(form, value):
     """A number in a format, typeset; what rounding leaves of a zero is one."""
-    return typeset(form.format(0.0 if isinstance(value, float) and abs(value) < _ROUNDING else value))
+    return escape(typeset(form.format(0.0 if isinstance(value, float) and abs(value) < _ROUNDING else value)))
+
+
+def _cell(value):
+    """A cell without a format: a fraction in six digits, and in a text names that people type as code."""
+    if isinstance(value, float):
+        return _number(_NUMBER, value)
+    return _TYPED.sub(r"<code>\g<0></code>", escape(value)) if isinstance(value, str) else value
 
 
 def defined(frame):
@@ -243,7 +249,8 @@ class Table(Styler):
     """A styled table that is also readable where no HTML is shown: in a terminal, in a notebook's plain text."""
 
     def __repr__(self):
-        head, *rows = [line.split(_BETWEEN) for line in unescape(self.to_string(delimiter=_BETWEEN)).splitlines()]
+        text = unescape(re.sub("</?code>", "", self.to_string(delimiter=_BETWEEN)))
+        head, *rows = [line.split(_BETWEEN) for line in text.splitlines()]
         numbers = [place for place, name in enumerate(self.data) if pd.api.types.is_numeric_dtype(self.data[name])]
         return columns([head, *rows], right=numbers)
 

@@ -9,6 +9,7 @@ import pandas as pd
 from ppbook import pipemorph, zero_bubble
 from ppmodel import PPModelError, replay
 from ppmodel.points.grid import resolve_point
+from ppmodel.schedules.cases import as_case
 from ppmodel.specs import DATA, load_model
 
 _FOLDER = DATA / "reference" / "schedules_measured"
@@ -91,7 +92,7 @@ def pairs():
     Returns
     -------
     DataFrame
-        A row for each pair: ``source, group, schedule``; ``measured_gain`` of the rate over that of 1F1B, and
+        A row for each pair: ``source, group, schedule, label``; ``measured_gain`` of the rate over that of 1F1B, and
         ``predicted_gain``; ``basis``, what it is predicted from (``replay`` of measured or fitted operations,
         ``profile`` of operations, ``model`` on `a100`, or the ``table`` alone); ``exact``, whether the source says all
         that the prediction needs; ``off``; and ``sign``, whether both gains have the same, None below 3 %.
@@ -113,14 +114,17 @@ def pairs():
     runs = pipemorph.predicted()
     runs = runs.assign(what=runs.schedule, rate=1 / runs.measured_s, file="pipemorph", basis="replay")
     runs["exact"] = (runs.hardware != "A10") | (runs.slow_links != "2_3")  # there, another link was slow, too, in 1F1B
-    runs["group"] = runs.hardware + " " + runs.slow_links + " " + (1e3 * runs.delay_s).map("{:g} ms".format)
+    links = " link " + runs.slow_links.str.replace("_", " to ")
+    runs["group"] = runs.hardware + links + (1e3 * runs.delay_s).map(", {:g} ms".format)
     keys = ["file", "group", "experiment", "basis", "exact"]
     of_runs = _gains(runs[runs.exact], keys, "1F1B", "rate", "predicted_s")
     frame = pd.concat([of_runs, of_rates, of_tables], ignore_index=True).rename(
         columns={"file": "source", "what": "schedule"}
     )
     frame = frame[frame.measured_gain.notna() & frame.predicted_gain.notna()]
-    names = ["source", "group", "schedule", "measured_gain", "predicted_gain", "basis", "exact"]
+    given = frame.schedule.str.replace(":", ":chunks=")
+    frame["label"] = [as_case(name).label if name.islower() else name for name in given]
+    names = ["source", "group", "schedule", "label", "measured_gain", "predicted_gain", "basis", "exact"]
     frame = frame[names].assign(off=frame.predicted_gain - frame.measured_gain)
     same = np.sign(frame.measured_gain) == np.sign(frame.predicted_gain)
     return frame.assign(sign=same.where(frame.measured_gain.abs() >= _LEAST)).reset_index(drop=True)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say, say_json
+from ppmodel.cli.text import passing, say, say_json
 from ppmodel.errors import PPModelError
 
 _PICTURES = ".svg", ".png", ".pdf"
@@ -93,22 +92,24 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     fixed, named = _separated(fix, words, schedules)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
 
-    def show_best(best):
-        fastest = best.get(True) or best[False]
-        sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
-        click.echo(f"so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {sizes}", err=True)
+    with passing("searching ...") as show:
 
-    on_better = show_best if sys.stderr.isatty() else None
-    plan = planned(schedules=named if named or schedules else None, fix=fixed, most=most, on_better=on_better, **given)
-    if explain > len(plan.answers):
-        raise PPModelError("explain", explain, f"is not among the {len(plan.answers)} answers", "choose a smaller row")
-    result = plan_dict(plan, explain - 1) if as_json else {}
-    text = "" if as_json else planned_text(plan, rows, explain - 1)
-    if pareto is not None:
-        front, picture = drawn_front(
-            plan, Path(pareto).suffix[1:], given["workers"], given["scheduler"], given["resume"]
-        )
-        result, text = result | {"front": front}, f"{text}\n\n{front_text(front)}"
+        def show_best(best):
+            fastest = best.get(True) or best[False]
+            sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
+            show(f"searching ... so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {sizes}")
+
+        chosen = named if named or schedules else None
+        plan = planned(schedules=chosen, fix=fixed, most=most, on_progress=show_best, **given)
+        if explain > len(plan.answers):
+            rule = f"is not among the {len(plan.answers)} answers"
+            raise PPModelError("explain", explain, rule, "choose a smaller row")
+        result = plan_dict(plan, explain - 1) if as_json else {}
+        text = "" if as_json else planned_text(plan, rows, explain - 1)
+        if pareto is not None:
+            how = given["workers"], given["scheduler"], given["resume"]
+            front, picture = drawn_front(plan, Path(pareto).suffix[1:], *how)
+            result, text = result | {"front": front}, f"{text}\n\n{front_text(front)}"
     if launch is not None:
         from ppmodel.cli.launched import launched
 

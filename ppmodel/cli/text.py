@@ -2,6 +2,9 @@
 
 import json
 import re
+import sys
+from contextlib import contextmanager
+from shutil import get_terminal_size
 
 import click
 
@@ -23,6 +26,27 @@ MANY, _FIRST = 16, 8
 def say(text, newline=True):
     """Print lines of text."""
     click.echo(plain(text, keep="\n"), nl=newline)
+
+
+@contextmanager
+def passing(text):
+    """Show a text as the last line of a terminal until there is an answer; nothing where there is no terminal.
+
+    Yields
+    ------
+    callable
+        Puts another text in its place.
+    """
+
+    def show(text):
+        if sys.stderr is not None and sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{plain(text)[: get_terminal_size().columns - 1]}", nl=False, err=True)
+
+    show(text)
+    try:
+        yield show
+    finally:
+        show("")
 
 
 def say_json(value):

@@ -236,12 +236,12 @@ def _are_alike(candidate, other):
 
 
 def planned(
-    *arguments: Any, on_better: Any = None, workers: int | None = None, scheduler: str | None = None,
+    *arguments: Any, on_progress: Any = None, workers: int | None = None, scheduler: str | None = None,
     resume: str | Path | None = None, **given: Any,
 ) -> Plan:  # fmt: skip
     """Find the plan; arguments as in `plan`."""
     question = asked(*arguments, **given)
-    plan = Plan(question, search(question, on_better, workers, scheduler, resume))
+    plan = Plan(question, search(question, on_progress, workers, scheduler, resume))
     if given.get("links") is not None:
         searched = {(entry.case, entry.sizes.pp): entry for entry in entries_of(question)}
         warn_of_links(

@@ -64,13 +64,11 @@ class Limits:
         return candidate.peak_bytes > self.roomy_bytes
 
     def add(self, candidates):
-        """Take note of candidates; whether one of them is the best of its kind so far."""
-        before = dict(self.best)
+        """Take note of candidates."""
         for candidate in candidates:
             for best in (self.best,) if self.is_tight(candidate) else (self.best, self.roomy):
                 if candidate.is_run not in best or candidate.iteration_s < best[candidate.is_run].iteration_s:
                     best[candidate.is_run] = candidate
-        return self.best != before
 
     def most_s(self, is_run, is_tight=False):
         """Candidates of a kind that take longer are not looked for."""
@@ -287,14 +285,14 @@ def candidates_of(question, first, last, wanted=None):
     return _latest[0].chunk(first, last)
 
 
-def search(question, on_better=None, workers=None, scheduler=None, resume=None):
+def search(question, on_progress=None, workers=None, scheduler=None, resume=None):
     """Find every candidate that fits and takes at most the share `within` longer than the best of its kind.
 
     Parameters
     ----------
     question : Question
-    on_better : callable, optional
-        Called with the best candidates so far, by whether the framework runs them, whenever there is a better one.
+    on_progress : callable, optional
+        Called now and then with the best candidates so far, by whether the framework runs them.
     workers, scheduler : optional
         As in `sweep.run_sweep`. Who computes changes nothing but the time.
     resume : str or Path, optional
@@ -319,11 +317,11 @@ def search(question, on_better=None, workers=None, scheduler=None, resume=None):
     def take(chunks):
         for number, candidates in chunks:
             kept.put(number, candidates)
-            if limits.add(candidates) and on_better:
-                on_better(limits.best)
+            limits.add(candidates)
+            if on_progress and limits.best:
+                on_progress(limits.best)
 
-    if limits.add([candidate for candidates in kept.chunks.values() for candidate in candidates]) and on_better:
-        on_better(limits.best)
+    limits.add([candidate for candidates in kept.chunks.values() for candidate in candidates])
     tasks = (task for task in here.tasks() if task[0] not in kept.chunks)
     first = None if workers is None and scheduler is None else 1  # here, so that what is looked for is known to all
     take((number, here.chunk(*rows)) for number, *rows in islice(tasks, first))

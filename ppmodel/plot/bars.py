@@ -129,7 +129,6 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
 
     Bars have a ``group``, a ``bar`` that gives the colour, and a ``size``; `axis_labels` name groups and sizes.
     """
-    bars = bars.assign(group=bars.group.map(style.in_words))
     horizontal, panels = horizontal or style.on_phone(), style.panels_of(bars, "panel")
     groups = [list(rows.group.unique()) for rows in panels.values()]
     stacked = stacked or (bars.group == bars.bar).all()
@@ -167,7 +166,7 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
                 axis.annotate(text, (0, place - thick / 2), fontsize=_NAME_SIZE, **at)
         elif not horizontal:
             letters = int(0.8 * style.page_width() * 72 / _LETTER / sum(map(len, groups)))
-            breakable = (style.in_words(name).replace("_", "_ ") for name in names)
+            breakable = (name.replace("_", "_ ") for name in names)
             axis.set_xticks(range(len(names)), [fill(name, max(8, letters)).replace("_ ", "_") for name in breakable])
         elif axis is not axes[0] and not style.on_phone() and names == groups[0]:
             axis.tick_params(labelleft=False)

@@ -67,7 +67,8 @@ def plot_heatmap(
     1
     """
     style.require_points(frame, [value, *filter(None, (text, framed))], x, y, panel)
-    form, names = form or ("{:.0%}" if style.is_ratio(value) else "{:.3g}"), names or {}
+    form = form or ("{:.0%}" if style.is_ratio(value) else "{:.3g}")
+    names = {style.in_words(key): name for key, name in (names or {}).items()}
     written = frame[text] if text else frame[value].map(form.format).str.replace(_SIGNED_0, "", regex=True)
     frame = frame.assign(written=written)
     panels, bare = style.panels_of(frame, panel), not frame.written.astype(bool).any()

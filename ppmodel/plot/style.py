@@ -7,16 +7,20 @@ from functools import partial, wraps
 from textwrap import fill, wrap
 
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from ppmodel.errors import PPModelError, did_you_mean
+from ppmodel.files import DATA
 from ppmodel.points import COLUMNS, HEADINGS
 
 WIDE, PHONE = 7.8, 3.7
 """Inches of a figure on a page, and on a phone."""
+
+_WORDS = dict(re.findall(r"^(\w+): (.+)$", (DATA / "words.yaml").read_text(encoding="utf-8"), re.MULTILINE))
 
 _PAGE = ContextVar("inches", default=WIDE)
 _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.1, 4.35, 6.0, 5.4, 5.2
@@ -25,7 +29,7 @@ _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.
 DRAWN = 0.72
 """The share of a panel's place in which its axes are drawn, about."""
 
-_PAPERS = re.compile("(?<!/)(slow|mid|fast)_cp_(slow|mid|fast)_nw")
+_NAME = re.compile(r"(?<![\w/.-])[A-Za-z0-9]+_\w+(?![\w/]|\.\w)")  # not of a file, nor in a path
 _EXPONENT, _RAISED = re.compile(r"(\d[\d.]*)e([+-]\d+)"), str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _UNBROKEN = "\xa0"
 _COLUMNS = {column.name: column for column in COLUMNS}
@@ -59,11 +63,11 @@ def page_width():
 
 
 def redrawn(plot):
-    """Wrap a plot function so that `narrow` can redraw its figures."""
+    """Wrap a plot function so that its frame has words for names, and `narrow` can redraw its figures."""
 
     @wraps(plot)
     def drawn(*args, **options):
-        figure = plot(*args, **options)
+        figure = plot(*map(_in_words, args), **options)
         figure.again = partial(drawn, *args, **options)
         return figure
 
@@ -127,17 +131,27 @@ def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
     """
     parts = [", ".join(f"{key} = {value}" for key, value in sizes.items())] if sizes else []
     named = {"model": model, "system": system, "transfers": p2p, "all-reduce": allreduce}
-    parts += [f"{name}: {value}" for name, value in named.items() if value]
+    parts += [f"{name}: {in_words(value)}" for name, value in named.items() if value]
     return "; ".join(parts)
 
 
 def in_words(text):
-    """A text in which the paper's nine systems have words for names, but not in paths.
+    """A text in which systems, models and semantics have words for names, but not in paths; no text stays as it is.
 
-    >>> in_words("at worst +9% on fast_cp_slow_nw"), in_words("systems/fast_cp_slow_nw.yaml")
-    ('at worst +9% on fast compute, slow network', 'systems/fast_cp_slow_nw.yaml')
+    >>> in_words("at worst +9% on fast_cp_slow_nw"), in_words("systems/fast_cp_slow_nw.yaml"), in_words("h100")
+    ('at worst +9% on fast compute, slow network', 'systems/fast_cp_slow_nw.yaml', 'H100')
     """
-    return _PAPERS.sub(r"\1 compute, \2 network", text)
+    if not isinstance(text, str):
+        return text
+    return _WORDS.get(text) or _NAME.sub(lambda name: _WORDS.get(name[0], name[0]), text)
+
+
+def _in_words(argument):
+    """A frame whose texts are in words; any other argument as it is."""
+    if not isinstance(argument, pd.DataFrame):
+        return argument
+    texts = argument.select_dtypes(["object", "string"])
+    return argument.assign(**texts.map(in_words).rename(columns=str)) if len(texts.columns) else argument
 
 
 def typeset(text):

@@ -18,7 +18,8 @@ KIND_COLOURS = dict(zip(OpKind, (SKY, ORANGE, YELLOW, PURPLE, GREY, GREEN), stri
 _NAMES = "forward", "backward", "input gradient", "weight gradient", "gradient all-reduce", "optimizer step"
 KIND_NAMES = dict(zip(OpKind, _NAMES, strict=True))
 PATH_COLOUR = "#D0104C"
-_LABELLED = 0.016  # of the page's width: narrower boxes have no number
+_DIGIT, _ROOM = 4.2, 0.8  # points of a digit, and around a number: narrower boxes have none
+_SIZES = {False: 7.5, True: 6.5}  # points of a number, on a phone or not
 _LEAST_EDGED_PT = 4.5  # narrower boxes have no edge: it would cover their colour
 _LEAST_LINKED_PT = 2.0  # the transfers of narrower boxes have no line
 _DARKENED, _DARKENED_NARROW = 0.45, 0.3  # narrow boxes of many colours would look muddy
@@ -98,7 +99,8 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         Whether reductions overlap the computation, and are drawn thin.
     """
     left, right = window
-    least = _LABELLED * (1 + style.on_phone()) * (right - left)
+    digits = len(str(schedule.num_microbatches - 1))
+    least = (_DIGIT * digits + _ROOM) / 72 / style.page_width() * (right - left)
     edge = 0.5 if _points(start, end, window) >= _LEAST_EDGED_PT else 0.0
     chunk, (upper, heights) = schedule.stage // schedule.num_ranks, lanes(schedule)
     for op in np.flatnonzero((end > start) & (start < right) & (end > left)):
@@ -112,7 +114,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         axes.add_patch(Rectangle((start[op], bottom), length, height, **look))
         if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least:
             box = {"boxstyle": "round,pad=0.12", "fc": to_rgba(ON_DARK, 0.75), "ec": "none"} if hatch else None
-            look = {"fontsize": 7.5, "color": ink_on("white" if hatch else colour), "bbox": box}
+            look = {"fontsize": _SIZES[style.on_phone()], "color": ink_on("white" if hatch else colour), "bbox": box}
             axes.text(middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center", **look)
     axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")
     axes.set_yticks(range(schedule.num_ranks))

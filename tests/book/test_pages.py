@@ -9,6 +9,8 @@ import axe_playwright_python
 import pytest
 from books import HTML
 
+from ppmodel.points import COLUMNS
+
 PAGES = sorted(path.relative_to(HTML).as_posix() for path in HTML.rglob("*.html") if "_static" not in path.parts)
 NARROW, WIDE = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
@@ -141,17 +143,18 @@ MARKUP = re.compile(
 """What was meant as markup, and was not read as such; a dash before a letter was the two hyphens of an option."""
 RAW = re.compile(r"\d(\.\d+)?e[-+]\d\d|\b[a-z]+_cp_[a-z]+_nw\b|\b\w+_utilization\b")
 """Numbers and names as programs write them."""
+COLUMN_NAMES = {column.name for column in COLUMNS}
+RAW_CELL = re.compile(r"\de[-+]\d\d|\b[a-z][a-z0-9]*_[a-z0-9_]+\b")
+"""The same in cells, whose names of columns are those of frames beside their code."""
 QUOTES = re.compile("[–—‘’“”]")
 """What a theme makes of hyphens and quotation marks, which no command may have."""
 
 
 def markup_left(text):
-    """What no reader should see of a page, with what is around: markup, raw names and numbers, code with typeset signs.
-
-    Cells of tables may have names as commands take them.
-    """
+    """What no reader should see of a page, and what is around: markup, raw names and numbers, typeset signs in code."""
     page, left = _Text(text), []
-    for parts, forms in ((page.prose, (MARKUP, RAW)), (page.cells, (MARKUP, re.compile(r"\de[-+]\d\d")))):
+    page.cells = [cell for cell in page.cells if cell not in COLUMN_NAMES]
+    for parts, forms in ((page.prose, (MARKUP, RAW)), (page.cells, (MARKUP, RAW_CELL))):
         found = ((part, m) for part in parts for form in forms for m in form.finditer(part))
         left += [part[max(0, m.start() - 30) : m.end() + 30] for part, m in found]
     return left + [part for part in page.code if QUOTES.search(part)]
@@ -161,8 +164,8 @@ def markup_left(text):
     "text",
     [
         "see {doc}`nb/claims`", "{{ take.gain }}", "a `name`", "**bold**", "*so*", "1\\.5", "[here](there)",
-        "run –json", "4.328e-15", "<td>1e-06</td>", "on fast_cp_slow_nw", "the model_flops_utilization",
-        "<code>ppmodel –json</code>", '<img alt="*S* ranks">',
+        "run –json", "4.328e-15", "<td>1e-06</td>", "<td>blocking_recv</td>", "on fast_cp_slow_nw",
+        "the model_flops_utilization", "<code>ppmodel –json</code>", '<img alt="*S* ranks">',
     ],
 )  # fmt: skip
 def test_markup_that_is_left_is_found(text):
@@ -175,6 +178,13 @@ def test_no_markup_is_left():
     """Nor raw names and numbers: on no page of the built book."""
     left = {name: found for name in PAGES if (found := markup_left((HTML / name).read_text()))}
     assert left == {}
+
+
+def test_pictures_have_words_for_names():
+    """Matplotlib leaves the texts of a picture as comments in its SVG."""
+    texts = {path.name: " ".join(re.findall("<!-- (.*?) -->", path.read_text())) for path in HTML.glob("results/*.svg")}
+    assert len(texts) > 30
+    assert {name: found for name, text in texts.items() if (found := RAW_CELL.findall(text))} == {}
 
 
 # ---- links ---------------------------------------------------------------------------------------

@@ -130,3 +130,13 @@ def test_runs_are_titled_where_they_are_named_and_not_where_they_are_counted():
     named, counted = pd.DataFrame({"runs": ["vtrain_multi"]}), pd.DataFrame({"runs": [3]})
     assert "vTrain, several nodes" in show(named).to_html()
     assert ">3<" in show(counted, runs="{:d}").to_html()
+
+
+def test_names_are_words_or_code():
+    """Systems and semantics are in words, files and fields as they are typed, numbers among words without zeros."""
+    cells = ["h100_playbook", "p2p: blocking_recv", "data/systems/fast_cp_fast_nw.yaml", "a_b, c.d_e", "T_sim", 128.0]
+    shown = show(pd.DataFrame({"value": cells}, dtype=object))
+    texts = ["H100, Playbook", "p2p: blocking receive", "<code>data/systems/fast_cp_fast_nw.yaml</code>"]
+    texts += ["<code>a_b</code>, <code>c.d_e</code>", "T_sim", "128"]
+    assert [text for text in texts if f">{text}</td>" not in shown.to_html()] == []
+    assert "code" not in str(shown)

@@ -1,6 +1,7 @@
 """What the plan's command prints is what the library answers."""
 
 import json
+import sys
 
 import pytest
 
@@ -83,3 +84,15 @@ def test_several_layers_are_a_list(capsys):
         **{name: first[name] for name in ("tp", "cp", "dp", "microbatch_size", "zero", "sequence_parallel")},
     )  # fmt: skip
     assert first["iteration_s"] == frame.iteration_s[0]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_shows_the_best_so_far_until_there_is_an_answer(is_terminal, capsys, monkeypatch):
+    """One line, on standard error, of which nothing stays; elsewhere not a byte."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert main([*QUESTION, *PLACE, "--schedules", "1f1b"]) == 0
+    shown = capsys.readouterr().err
+    (first, *_) = pp.plan("llama3_8b", "h100", 4, 8, schedules="1f1b", fix={"pp": 2, "tp": 2}).iteration_s
+    assert (f"so far {first:.4g} s: 1F1B, pp 2, tp 2" in shown, shown.endswith("\r\x1b[K")) == (is_terminal,) * 2
+    assert bool(shown) == is_terminal
+    assert "\n" not in shown

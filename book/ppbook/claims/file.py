@@ -41,6 +41,7 @@ class Row(_Form):
     """One number or statement that can be checked; the head of ``data/claims.yaml`` explains the fields."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    title: str = ""
     statement: str
     where: str
     by: By | None = None
@@ -240,8 +241,8 @@ def published():
     Returns
     -------
     DataFrame
-        Indexed by ``id``; columns ``where, statement, value, tolerance, unit, kind, source``: the rows whose relation
-        is ``equals``. Not all of these numbers come from the paper; ``where`` says whose they are.
+        Indexed by ``id``; columns ``title, where, statement, value, tolerance, unit, kind, source``: the rows whose
+        relation is ``equals``. Not all of these numbers come from the paper; ``where`` says whose they are.
 
     Examples
     --------
@@ -249,7 +250,7 @@ def published():
     >>> numbers.index[numbers["where"] == "Fig. 3"].tolist()[:2]
     ['fig3_formula', 'fig3_table']
     """
-    columns = ["id", "where", "statement", "value", "tolerance", "unit", "kind", "source"]
+    columns = ["id", "title", "where", "statement", "value", "tolerance", "unit", "kind", "source"]
     rows = [[getattr(row, column) for column in columns] for row in rows_of(load_claims()) if row.relation == "equals"]
     return pd.DataFrame(rows, columns=columns).set_index("id")
 

@@ -7,6 +7,7 @@ import pandas as pd
 from ppbook.claims.file import EXACT, load_figures
 from ppbook.claims.judge import VERDICTS
 from ppbook.report import MyST, list_table, literal
+from ppmodel.plot.style import in_words
 from ppmodel.simulation import BUFFERED
 
 MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hold": "✗", "no case": "", "no number": "○"}
@@ -42,9 +43,9 @@ def claims_table(claims, judgements):
     Returns
     -------
     DataFrame
-        One line per row; columns ``claim, id, statement, where, by, kind, verdict, here, measured, claimed, margin,
-        depends, page``. ``claim`` is the claim's number, ``by`` says whose claim the row checks, and ``here`` whether
-        it holds under the setting itself. Numbers are as they are printed. ``depends`` lists what
+        One line per row; columns ``claim, id, title, statement, where, by, kind, verdict, here, measured, claimed,
+        margin, depends, page``. ``claim`` is the claim's number, ``by`` says whose claim the row checks, and ``here``
+        whether it holds under the setting itself. Numbers are as they are printed. ``depends`` lists what
         `Judgement.reversed_by` returns, or says why there is no case.
     """
     claim_of = {row.id: claim for claim in claims for row in claim.rows}
@@ -53,7 +54,7 @@ def claims_table(claims, judgements):
         row, claim = judgement.row, claim_of[judgement.row.id]
         axes = [f"{AXES[axis]}: {' / '.join(values)}" for axis, values in judgement.reversed_by().items()]
         rows.append({
-            "claim": claim.number, "id": row.id, "statement": row.statement, "where": row.where,
+            "claim": claim.number, "id": row.id, "title": row.title, "statement": row.statement, "where": row.where,
             "by": claim.by_of(row), "kind": row.kind, "verdict": VERDICTS[judgement.verdict],
             "here": judgement.holds_here, "measured": row.number(judgement.measured), "claimed": row.reference,
             "margin": signed(row, judgement.margin), "depends": judgement.reason or "; ".join(axes), "page": row.page,
@@ -224,7 +225,7 @@ def verdict_page(headlines, claims, judgements):
         if claim.row:
             again = f"`ppmodel claims --row {claim.row}`"
             page = READ_ON.get(claim.axis, table.page[claim.row])
-            link = f"{{doc}}`{claim.decides} </{page}>`"
+            link = f"{{doc}}`{in_words(claim.decides)} </{page}>`"
             if claim.decides == NONE_TRIED:
                 link = f"{{ref}}`{claim.decides} <against-{page.removeprefix('nb/')}>`"
             decides = link if claim.decides else "none of those tried"
@@ -237,7 +238,7 @@ def verdict_page(headlines, claims, judgements):
             rows.append(f'<details class="rows"><summary>{summary}</summary>\n')
             for row in table.loc[behind[claim.claim]].itertuples():
                 numbers = f"Claimed {literal(row.claimed)}, ours {literal(row.measured)}"
-                depends = f"; other answers under {literal(row.depends)}" if row.depends else ""
+                depends = f"; other answers under {literal(in_words(row.depends))}" if row.depends else ""
                 (again, *_) = again_of[row.Index] or [f"ppmodel claims --row {row.Index}"]
                 place = " **The verdict follows from this row.**" if not claim.label and row.Index in deciding else ""
                 rows.append(
