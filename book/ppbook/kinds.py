@@ -12,13 +12,13 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ppbook.setting import load_setting
 from ppmodel import schedules, specs
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.export import read_table
 from ppmodel.files import read_text
 from ppmodel.measured import fitted_systems
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
+from ppmodel.schedules.cases import Case
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.schedules.options import option_text
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.layout import RECOMPUTE
 
@@ -102,22 +102,15 @@ def _require_python(name):
 
 
 def _require_schedule(value):
-    """Refuse what is neither a schedule's name nor its name with legal options."""
+    """Refuse what is neither a registered schedule's name nor its name with legal options."""
     name, options = [value, {}] if isinstance(value, str) else value  # a ValueError if there are not two
     if not (isinstance(name, str) and isinstance(options, dict)):
         raise ValueError(value)
-    legal = {option.name: option for option in schedules.get(name).options}
-    for key, setting in options.items():
-        if key not in legal:
-            names = ", ".join(legal) or "none"
-            raise PPModelError(f"{name}.{key}", shown(setting), f"is not an option of {name}", f"its options: {names}")
-        option, plain = legal[key], tuple(setting) if isinstance(setting, list) else setting
-        try:
-            parsed = option.parse(option_text(plain))
-        except ValueError:
-            parsed = None
-        if plain not in (parsed, isinstance(parsed, tuple) and option_text(parsed)):
-            raise PPModelError(f"{name}.{key}", shown(setting), option.rule, f"write {key} as {option.form}")
+    case = Case(schedules.get(name).name)
+    try:
+        case.with_options(options)
+    except ScheduleError as error:
+        raise PPModelError(f"{name}.{error.field}", shown(error.value), error.rule, error.remedy) from None
 
 
 _LARGEST = 10**9

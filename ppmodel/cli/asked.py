@@ -82,19 +82,3 @@ def asked_case(name, file, options):
         rule = f"registers several schedules: {', '.join(case.name for case in cases)}"
         raise PPModelError("file", file or name, rule, "name one of them, and pass the file with --schedule-file")
     return cases[0].with_options(given(options))
-
-
-def asked_size(case, pp, microbatches):
-    """The size asked for: the table's, or the one given.
-
-    Raises
-    ------
-    PPModelError
-        If one is missing, or given beside a table.
-    """
-    for option, value in (("--pp", pp), ("--microbatches", microbatches)):
-        if case.size is not None and value is not None:
-            raise PPModelError(option, value, "is part of the table", f"leave {option} out")
-        if case.size is None and value is None:
-            raise PPModelError(option, None, "is missing", f"pass, for example, {option} 8")
-    return case.size or (pp, microbatches)

@@ -3,11 +3,11 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case, asked_size, given
+from ppmodel.cli.asked import asked_case, given
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import by_rank, counted, say
 from ppmodel.ops import OpKind
-from ppmodel.schedules.cases import Case, built, is_file
+from ppmodel.schedules.cases import Case, built, is_file, size_of
 
 
 @command("check")
@@ -31,7 +31,7 @@ def check_command(name, file, pp, microbatches, **options):
         case = Case(reading.schedule.name, (), reading.schedule).with_options(given(options))
     else:
         reading, case = None, asked_case(name, file, options)
-    schedule = built(case, *asked_size(case, pp, microbatches))
+    schedule = built(case, *size_of(case, pp, microbatches))
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     sums = int((schedule.kind == OpKind.R).sum())
     others = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]

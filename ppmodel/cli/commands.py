@@ -109,7 +109,7 @@ class Command(_Careful, click.Command):
             typed = error.value is None or ctx.params.get(error.field) is not None or error.field == "out"
             if error.where is None and error.field != "file" and typed:  # a file may be given without its option
                 error.field = options.get(error.field, error.field)
-            if str(error.remedy).startswith("give "):
+            if str(error.remedy).startswith(("give ", "give, ")):
                 error.remedy = re.sub(r"\w+", lambda word: options.get(word[0], word[0]), error.remedy)
             raise
         except ModuleNotFoundError as error:

@@ -3,7 +3,7 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case, asked_costs, asked_size, gpus_not_kept
+from ppmodel.cli.asked import asked_case, asked_costs, gpus_not_kept
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 
@@ -36,8 +36,6 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
 
     costs = asked_costs(others)
     case = asked_case(name, file, others)
-    if case.size is not None:
-        pp, microbatches = asked_size(case, pp, microbatches)
     run = simulate(case, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
     result = run.to_dict() | {
         "operations": run.timeline.graph.num_operations,

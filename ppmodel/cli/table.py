@@ -3,11 +3,11 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case, asked_size, given
+from ppmodel.cli.asked import asked_case, given
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError
-from ppmodel.schedules.cases import built
+from ppmodel.schedules.cases import built, size_of
 
 
 @command("table")
@@ -42,4 +42,4 @@ def table_command(name, file, pp, microbatches, form, backward_slots, input_grad
             option = f"--{kind.replace('_', '-')}-slots"
             raise PPModelError(option, count, "has no effect on PyTorch's format, which has no slots", "leave it out")
     case = asked_case(name, file, options)
-    say(write_table(built(case, *asked_size(case, pp, microbatches)), form, **slots), newline=False)
+    say(write_table(built(case, *size_of(case, pp, microbatches)), form, **slots), newline=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ppmodel import specs
-from ppmodel.errors import CostError, PPModelError, SpecificationError
+from ppmodel.errors import CostError, PPModelError, ScheduleError, SpecificationError
 from ppmodel.files import read_text
 from ppmodel.given import listed
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
@@ -214,26 +214,21 @@ def _named_cases(path, location, entry, files):
 
 def _with_options(path, location, case, given):
     """A case with every combination of the values of its options."""
-    options, values = case.known_options, []
+    values = []
     for key, value in given.items():
-        if key not in options:
-            remedy = f"its options: {', '.join(options) or 'none'}"
-            _refuse(path, (*location, key), value, f"is not an option of {case.name}", remedy)
-        option, place = options[key], (*location, key)
+        option, place = case.known_options.get(key), (*location, key)
         if value == []:
             _refuse(path, place, value, *_NO_ENTRY)
         # read as on the command line; a list of numbers is one value of options like ``split``
-        takes_numbers = isinstance(option.default or (*option.examples, None)[0], tuple)
+        takes_numbers = option and isinstance(option.default or (*option.examples, None)[0], tuple)
         is_single = isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
         parsed = []
         for entry in [value] if takes_numbers and is_single else listed(value):
-            text = ":".join(map(str, entry)) if isinstance(entry, list) else entry
+            text = ":".join(map(str, entry)) if isinstance(entry, list) else str(entry)
             try:
-                if type(text) not in (int, float, str):
-                    raise ValueError
-                parsed.append(option.parse(str(text)))
-            except ValueError:
-                _refuse(path, place, text, option.rule, f"write, for example, {key}: {option.example}")
+                parsed.append(dict(case.with_options({key: text}).options)[key])
+            except ScheduleError as error:
+                _refuse(path, place, text, error.rule, error.remedy)
         if len(set(parsed)) < len(parsed):
             _refuse(path, place, value, "has an entry twice", _TWICE[1])
         values.append(parsed)

@@ -113,7 +113,7 @@ def test_texts_become_values(name, text, value):
         ("base", "[chimera, {concat: up}]", "chimera.concat = up: must be one of"),
         ("schedules", "[gpip]", "schedules = gpip: is not a known schedule; did you mean gpipe"),
         ("schedules", "[[chimera, {concat: up}]]", "chimera.concat = up: must be one of"),
-        ("schedules", "[[hanayo, {waves: '2'}]]", "hanayo.waves = 2: must be"),
+        ("schedules", "[[hanayo, {waves: '2.5'}]]", "hanayo.waves = 2.5: must be"),
         ("schedules", "[[gpipe, {waves: 2}]]", "gpipe.waves = 2: is not an option of gpipe"),
         ("schedules", "[8]", "must be the name of a schedule"),
         ("splits", "[[1, 2, 3]]", "must be two whole numbers"),

@@ -37,7 +37,7 @@ def test_a_generators_options_are_written_behind_its_name(capsys):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("simulate mine.csv --pp 4", "--pp = 4: is part of the table; leave --pp out"),
+        ("check mine.csv --pp 6", "table = .* at pp = 6, .*: is a table for pp = 4, .*; use that size"),
         ("simulate mine.csv --chunks 4", "--chunks = 4: is not an option of node-aware 1F1B by hand"),
         ("simulate 1f1b --schedule-file mine.csv", "NAME = 1f1b: cannot be combined with the table mine.csv"),
         ("simulate node-2f2b --schedule-file mine.py", "schedule = node-2f2b: .*did you mean node-1f1b"),
@@ -49,7 +49,7 @@ def test_a_generators_options_are_written_behind_its_name(capsys):
     ],
 )
 def test_own_files_are_refused_in_one_line(capsys, line, said):
-    """A size beside a table, two schedules for one, a file that cannot be run: exit code 2, and the file stays."""
+    """Another size than a table's, two schedules for one, a file that cannot run: exit code 2, the file stays."""
     two = "from ppmodel import build\nfrom ppmodel.schedules.registry import schedule\n" + "".join(
         f"@schedule('{name}', label='', title='', legal='')\ndef {name}(s, b): pass\n" for name in ("one", "two")
     )
