@@ -13,6 +13,7 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import rgb_to_hsv, to_hex, to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from refusals import refused
 
 import ppmodel as pp
@@ -509,7 +510,7 @@ def test_a_phone_gets_one_panel_in_a_row(frame):
     assert narrow(plt.figure()) is None
 
 
-@pytest.mark.parametrize("shape", ["cells", "parts", "groups"])
+@pytest.mark.parametrize("shape", ["cells", "parts", "groups", "ranges"])
 def test_long_names_stand_above_their_rows_on_a_phone(shape):
     """Where a name leaves no room beside it: rows then have the width, and no name lies on another row."""
     names = ["a schedule with a long name", "another with a name of many letters"]
@@ -522,6 +523,7 @@ def test_long_names_stand_above_their_rows_on_a_phone(shape):
                 frame[frame.x == 0], "label", {"value": "", "more": "+"}, "title", horizontal=True
             ),
             "groups": lambda: plot_bars(ends, "label", "value", "title", bar="x", horizontal=True),
+            "ranges": lambda: plot_ranges(frame[frame.x == 0], ["value"] * 5, "title"),
         }[shape]()
     )
     (axis,) = phone.axes
@@ -531,6 +533,8 @@ def test_long_names_stand_above_their_rows_on_a_phone(shape):
     high, low = (text.get_window_extent() for name in names for text in axis.texts if text.get_text() == name)
     rows = [bar.get_window_extent() for bar in boxes(axis)]
     rows += [text.get_window_extent() for text in axis.texts if text.get_text() == "12%"]
+    marks = [points for points in axis.collections if isinstance(points, PathCollection)]
+    rows += [Bbox([mark, mark]) for points in marks for mark in axis.transData.transform(points.get_offsets())]
     assert low.y1 < high.y0 < high.y1 <= axis.bbox.y1 + 1
     touch = 3.0  # below the feet of letters
     between = [low.y1 <= row.y0 and row.y1 <= high.y0 + touch for row in rows]
@@ -655,3 +659,10 @@ def test_figures_have_words_for_names():
     bars = plot_bars(frame, "microbatches", "makespan_s", "a title", panel="system")
     assert [axis.get_title("left") for axis in bars.axes] == ["a2-highgpu-8g", "slow between nodes"]
     assert [name for name in system_names() + model_names() if "_" in name and in_words(name) == name] == []
+
+
+@pytest.mark.parametrize(("microbatches", "is_numbered"), [(8, True), (64, False)])
+def test_boxes_that_a_number_fits_have_one_on_a_phone(microbatches, is_numbered):
+    """Of a few microbatches forwards are numbered, too."""
+    phone = narrow(plot_table({"1F1B": build("1f1b", 4, microbatches)}, "a title"))
+    assert (len(phone.axes[0].texts) == 2 * 4 * microbatches) == is_numbered

@@ -3,6 +3,7 @@
 from itertools import cycle
 from textwrap import fill
 
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
@@ -14,8 +15,7 @@ from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION, YELLOW,
 _PARTS = (BLUE, ORANGE, YELLOW, PURPLE, "#4d4d4d", "#bdbdbd", VERMILION, GREEN, "#6b3f12")
 _HATCHES = "", "////", "....", "xxxx", "||||"
 _THICK, _SLOT = 0.76, 0.27  # of a row of bars; its inches
-_NAME_LINE, _NAME_SIZE = 0.145, 8.5  # inches, points
-_NAME = 15  # letters of a name that leave room for a bar on a phone
+_NAME_LINE = 0.145  # inches
 _LETTER = 5.4  # points below a bar
 
 
@@ -135,7 +135,7 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
     slot = _SLOT if stacked else max(_SLOT, 0.15 * bars.bar.nunique())
     lines = [line for group in bars.group.unique() for line in group.split("\n")]
     most_lines = 1 + max(group.count("\n") for group in bars.group)
-    above = style.on_phone() and max(map(len, lines)) > _NAME  # long names stand above their bars
+    above = style.on_phone() and max(map(len, lines)) > style.SHORT
     high = slot + (_NAME_LINE * most_lines if above else 0.12 * (most_lines - 1))
     thick = _THICK * slot / high if above else _THICK
     figure, axes = _axes([len(names) for names in groups], high, horizontal, share)
@@ -160,10 +160,8 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
         axis.grid(axis=category, visible=False)
         (axis.axvline if horizontal else axis.axhline)(0, color="black", lw=0.8)
         if above:
-            axis.set(yticks=[], ylim=(len(names) - 0.9 + thick / 2, thick / 2 - 1))
-            for place, text in enumerate(names):
-                at = {"xycoords": axis.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points"}
-                axis.annotate(text, (0, place - thick / 2), fontsize=_NAME_SIZE, **at)
+            axis.set(ylim=(len(names) - 0.9 + thick / 2, thick / 2 - 1))
+            style.name_above(axis, names, np.arange(len(names)) - thick / 2)
         elif not horizontal:
             letters = int(0.8 * style.page_width() * 72 / _LETTER / sum(map(len, groups)))
             breakable = (name.replace("_", "_ ") for name in names)

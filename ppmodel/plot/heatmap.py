@@ -16,8 +16,8 @@ _MANY = 20  # rows: from here on, columns are named above them too; also where n
 _FILLED = 0.86  # of a cell, by the widest number
 _SIZE = 8  # points of a number, at most
 _SIGNED_0 = r"^[+-]+(?=[0.%]*$)"  # the sign of a number that rounds to 0
-_APART = 4  # pixels between names of columns
-_NAME = 15  # letters of a row's name that leave room for cells on a phone, and columns that need them
+_APART = 8  # pixels between names of columns
+_COLUMNS = 7  # that need the room of names beside them on a phone
 
 
 @style.redrawn
@@ -75,7 +75,7 @@ def plot_heatmap(
     rows, columns = list(dict.fromkeys(frame[y])), list(dict.fromkeys(frame[x]))
     row_names, column_names = ([str(names.get(key, key)) for key in keys] for keys in (rows, columns))
     # on a phone, names may stand above their cells, in lines of their own
-    above = style.on_phone() and not bare and (max(map(len, row_names)) > _NAME or len(columns) > _NAME // 2)
+    above = style.on_phone() and not bare and (max(map(len, row_names)) > style.SHORT or len(columns) > _COLUMNS)
     step = 1 + above
     lines = [text.split("\n") for text in frame.written]
     row = _BARE_ROW if bare else _ROW + _LINE * (max(map(len, lines)) - 1)
@@ -146,7 +146,7 @@ def _fit_text(figure, axes, names, at_top):
     places = np.arange(len(names)) + 0.5
     for axis in axes.flat:
         axis.set_xticks(places, names)
-        axis.tick_params(labeltop=at_top, pad=2)
+        axis.tick_params(labeltop=at_top, pad=2, **({"labelsize": 8} if style.on_phone() else {}))
         if max(label.get_window_extent().width for label in axis.get_xticklabels()) > cell - _APART:
             turned = {"rotation": 60 if style.on_phone() else 40, "rotation_mode": "anchor", "ha": "right"}
             axis.set_xticks(places, [name.replace("\n", " ") for name in names], **turned)

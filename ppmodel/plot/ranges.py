@@ -1,5 +1,6 @@
 """Ranges of a frame: the spread of the values in each row, in panels."""
 
+import numpy as np
 from matplotlib import pyplot as plt
 
 from ppmodel.plot import style
@@ -45,7 +46,9 @@ def plot_ranges(frame, columns, title, context="", *, row="label", beside=None, 
     panels, looks = style.panels_of(frame, panel), style_of(frame[row])
     names, versions = list(looks), list(style.panels_of(frame, beside))
     low, less, middle, more, high = columns
-    figure, axes = style.panel_grid(len(panels), 3, height=0.3 * len(names) + 0.7, sharex=True, sharey=True)
+    above = style.on_phone() and max(map(len, names)) > style.SHORT
+    height = (0.36 if above else 0.3) * len(names) + 0.7
+    figure, axes = style.panel_grid(len(panels), 3, height=height, sharex=True, sharey=True)
     for axis, (name, rows) in zip(axes.flat, panels.items(), strict=False):
         for version, ranges in style.panels_of(rows, beside).items():
             number = versions.index(version)
@@ -54,8 +57,11 @@ def plot_ranges(frame, columns, title, context="", *, row="label", beside=None, 
             axis.hlines(heights, ranges[low], ranges[high], colours, lw=1.0)
             axis.hlines(heights, ranges[less], ranges[more], colours, lw=2.2 if number else 3.4)
             axis.scatter(ranges[middle], heights, 16, "white" if number else colours, edgecolors=colours, zorder=3)
-        axis.set_yticks(range(len(names)), names, fontsize=7.5)
-        axis.set(ylim=(len(names) - 0.4, -0.6), xlabel=style.axis_label(middle, labels))
+        if above:
+            style.name_above(axis, names, np.arange(len(names)) - 0.22)
+        else:
+            axis.set_yticks(range(len(names)), names, fontsize=7.5)
+        axis.set(ylim=(len(names) - 0.4, -0.6 - 0.3 * above), xlabel=style.axis_label(middle, labels))
         axis.grid(axis="y", visible=False)
         if percent:
             axis.axvline(0, color="black", lw=0.8)

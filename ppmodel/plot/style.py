@@ -20,6 +20,9 @@ from ppmodel.points import COLUMNS, HEADINGS
 WIDE, PHONE = 7.8, 3.7
 """Inches of a figure on a page, and on a phone."""
 
+SHORT = 15
+"""Letters of a row's name that leave room beside it on a phone; longer ones stand above."""
+
 _WORDS = dict(re.findall(r"^(\w+): (.+)$", (DATA / "words.yaml").read_text(encoding="utf-8"), re.MULTILINE))
 
 _PAGE = ContextVar("inches", default=WIDE)
@@ -285,6 +288,15 @@ def panel_title(axis, panel, name, labels=None):
         if max(map(len, lines), default=0) > letters:
             lines = [line for part in title.split("\n") for line in wrap(part, letters)]
         axis.set_title("\n".join(lines).replace(_UNBROKEN, " "))
+
+
+def name_above(axis, names, tops):
+    """Write names of rows above them instead of beside, at the left edge of a panel, over lines but not over rows."""
+    axis.set_yticks([])
+    for name, top in zip(names, tops, strict=True):
+        at = {"xycoords": axis.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points"}
+        ground = {"facecolor": "white", "lw": 0, "pad": 0.5}
+        axis.annotate(name, (0, top), fontsize=8.5, bbox=ground, zorder=2.5, **at)
 
 
 def letters_across(axis):
