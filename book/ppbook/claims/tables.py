@@ -128,7 +128,7 @@ def _decides(judgement):
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
         return axis, NONE_TRIED if judgement.verdict == "fails" else judgement.reason
-    name = f"{AXES[axis]}: {values[0]}"
+    name, others = f"{AXES[axis]}: {values[0]}", len(values) - 1
     if axis == "setting":
         nearest = _nearest(judgement)[axis]
         changed = f" with {AXES[nearest.axis]}: {nearest.value}" if nearest.changes else ""
@@ -137,7 +137,9 @@ def _decides(judgement):
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
         name = f"all-reduce: {sums.removesuffix(')')}" if by_sums else f"transfers: {transfers}"
-    return axis, f"{'fails' if judgement.holds_here else 'holds'} under {name}"
+        others *= not by_sums
+    more = f", or {others} more" * (others > 0 and axis != "setting")
+    return axis, f"{'fails' if judgement.holds_here else 'holds'} under {name}{more}"
 
 
 def _nearest(judgement):
@@ -229,6 +231,7 @@ def verdict_page(headlines, claims, judgements):
             if claim.decides == NONE_TRIED:
                 link = f"{{ref}}`{claim.decides} <against-{page.removeprefix('nb/')}>`"
             decides = link if claim.decides else "none of those tried"
+            here += f"<br><small>{literal(table.statement[claim.row])}</small>"
         lines.append(map(MyST, (
             f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
             literal(claim.measured), _marked(claim.verdict), decides, again,
