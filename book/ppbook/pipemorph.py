@@ -1,18 +1,19 @@
 """PipeMorph's runs under a known delay (Wu et al., NSDI 2026), replayed with measured times or one fitted cost."""
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 
+from ppbook.zero_bubble import like_gpt3
 from ppmodel import replay
 from ppmodel.errors import TableError
+from ppmodel.measured.rows import even_layers
 from ppmodel.plot import redrawn, titled
 from ppmodel.plot.style import page_width
 from ppmodel.points import simulate
-from ppmodel.specs import DATA, load_model
+from ppmodel.specs import DATA
 
 _FOLDER = DATA / "reference" / "schedules_measured"
 RAN = {
@@ -61,14 +62,10 @@ def fitted_operations(hardware, model, method):
     """
     runs = runs_of(hardware, model)
     row, keys = runs.iloc[0], [key for key in ("1F1B", "ZB") if (runs.schedule == key).any()]
-    share = (int(row.layers) + 2) // int(row.pp)
-    spec = replace(
-        load_model("zero_bubble_6_2b"), hidden=int(row.hidden), heads=int(row.heads), kv_heads=int(row.heads),
-        mlp_hidden=4 * int(row.hidden), blocks=int(row.layers), sequence=int(row.seq), head_size=row.hidden / row.heads,
-    )  # fmt: skip
+    spec = like_gpt3(int(row.hidden), int(row.heads), int(row.layers), int(row.seq))
     layout = {
         "pp": int(row.pp), "tp": int(row.tp), "dp": int(row.dp), "microbatch_size": int(row.mbs),
-        "global_batch": int(row.m * row.mbs * row.dp), "layers": [share - 1, *[share] * (int(row.pp) - 2), share - 1],
+        "global_batch": int(row.m * row.mbs * row.dp), "layers": even_layers(int(row.layers), int(row.pp)),
     }  # fmt: skip
     seconds = simulate("zb-h1", model=spec, system="h100", framework="eager", layout=layout).costs.compute_s
     rows = {

@@ -18,10 +18,13 @@ class Unseen(NamedTuple):
         With their ``file``.
     values : ndarray of float, shape (num_rows,)
         Seconds of an iteration, or bytes of the most loaded GPU.
+    refits : list of dict of str to float
+        The constants of each of these fits.
     """
 
     rows: list
     values: np.ndarray
+    refits: list
 
 
 def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
@@ -60,7 +63,7 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
             labels = [tuple(row[column] for column in by) for row in data.rows]
             folds = parted(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
-            predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds)[0])
+            predictions[data.name] = Unseen(named, *data.of_unseen(problem, values, folds))
     return predictions
 
 

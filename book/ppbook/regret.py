@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 
 from ppbook.certainty import SIZE as CELL  # the columns that tell cells apart
-from ppbook.refits import fitted_values
+from ppbook.refits import unseen
 from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import SCALE, MeasuredRows, calibrated
-from ppmodel.measured.constants import TIME, chosen, with_values
-from ppmodel.measured.fit import Problem, parted
+from ppmodel.measured.calibrate import calibrated
+from ppmodel.measured.constants import with_values
 from ppmodel.measured.margin import FITS
 from ppmodel.measured.predict import GB, predicted
 from ppmodel.measured.rows import system_of
@@ -232,12 +231,10 @@ def of_other_models(layouts, files, start, system):
     Series
         NaN for layouts that are not predicted to fit.
     """
-    data, values = MeasuredRows(files, start).time, fitted_values(system, TIME)
-    labels = [tuple(row[name] for name in CELL[:2]) for row in data.rows]
-    problem = Problem(chosen(start, list(values)), data.residuals, SCALE, 0.5)
-    _, refits = data.of_unseen(problem, values, parted(labels))
+    times = unseen(files, start, system, by=CELL[:2], kinds=("time",))["time"]
+    models = dict.fromkeys(tuple(row[name] for name in CELL[:2]) for row in times.rows)
     seconds, fitting = pd.Series(np.nan, layouts.index), layouts[layouts.fit.isin(FITTING)]
-    for (hidden, blocks), refit in zip(dict.fromkeys(labels), refits, strict=True):
+    for (hidden, blocks), refit in zip(models, times.refits, strict=True):
         group = fitting[(fitting.hidden == int(hidden)) & (fitting.layers == int(blocks))]
         if len(group):
             predicted_s = Batch(list(group.row), start).seconds([with_values(start, refit)])[0]
@@ -277,7 +274,7 @@ def alternatives(row):
         if not 0 < tp <= _MOST_TP or 0 in (cp, size):
             continue
         dp, rest = divmod(gpus, tp * cp * pp)
-        whole = next((count for count in (layers, layers + 2) if count % pp == 0), 0)  # as `rows._layers`
+        whole = next((count for count in (layers, layers + 2) if count % pp == 0), 0)  # as `rows.even_layers`
         if rest or not whole or batch % (dp * size):
             continue
         per_rank, is_whole = whole // pp, batch // (dp * size) % pp == 0

@@ -1,6 +1,5 @@
 """Schedules that others measured on one machine, in one form, and every comparable pair beside its prediction."""
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,9 +7,10 @@ import pandas as pd
 
 from ppbook import pipemorph, zero_bubble
 from ppmodel import PPModelError, replay
+from ppmodel.measured.rows import even_layers
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.cases import as_case
-from ppmodel.specs import DATA, load_model
+from ppmodel.specs import DATA
 
 _FOLDER = DATA / "reference" / "schedules_measured"
 _TABLES = ("zero_bubble_tables", "primus", "isambard_gh200_vpp", "deepspeed_zbh1", "small_and_github", "pipeoffload")
@@ -56,18 +56,13 @@ def _seconds(row):
         costs = {"forward": 1, "input_grad": 1 + recomputed, "weight_grad": 1}
         given, basis = costs | {"microbatches": _ASSUMED_M if np.isnan(row.m) else int(row.m)}, "table"
     else:
-        hidden, heads, dp = int(row.hidden), int(row.heads), int(np.nan_to_num(row.dp, nan=1))
-        model = replace(
-            load_model("zero_bubble_6_2b"), hidden=hidden, heads=heads, kv_heads=heads, mlp_hidden=4 * hidden,
-            blocks=int(row.layers), sequence=int(row.seq), head_size=hidden / heads,
-        )  # fmt: skip
+        dp = int(np.nan_to_num(row.dp, nan=1))
+        model = zero_bubble.like_gpt3(int(row.hidden), int(row.heads), int(row.layers), int(row.seq))
         stages = int(row.pp) * (2 if row["name"] in _V_SHAPED else int(row.chunks) if is_interleaved else 1)
-        share, rest = divmod(int(row.layers) + 2, stages)  # one layer less at both ends if that makes the others even
-        is_even = rest or row.layers % stages == 0
         given, basis = {
             "model": model, "system": _SYSTEM, "tp": int(np.nan_to_num(row.tp, nan=1)), "dp": dp,
             "microbatch_size": int(row.mbs), "global_batch": int(row.m * row.mbs) * dp,
-            "layers": "even" if is_even else [share - 1, *[share] * (stages - 2), share - 1],
+            "layers": even_layers(model.blocks, stages),
             "recompute": "full" if recomputed else "none",
         }, "model"  # fmt: skip
     try:

@@ -9,6 +9,7 @@ import pandas as pd
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import TableError
+from ppmodel.measured.rows import even_layers
 from ppmodel.points import simulate
 from ppmodel.schedules.cases import Case, as_case, built
 from ppmodel.simulation import graph_of, iterations
@@ -18,6 +19,20 @@ _MS = 1e-3
 _FOLDER = DATA / "reference"
 SCHEDULES = {"1f1b": "1f1b", "interleaved_1f1b": "interleaved-1f1b", "zb_1p": "zb-1p", "zb_2p": "zb-2p"}
 """From the names in the file to ours."""
+
+
+def like_gpt3(hidden, heads, blocks, sequence):
+    """A model of other sizes with what is inferred of Zero Bubble's, which are like GPT-3.
+
+    Examples
+    --------
+    >>> like_gpt3(5120, 40, 40, 1024).mlp_hidden
+    20480
+    """
+    return replace(
+        load_model("zero_bubble_6_2b"), hidden=hidden, heads=heads, kv_heads=heads, head_size=hidden / heads,
+        mlp_hidden=4 * hidden, blocks=blocks, sequence=sequence,
+    )  # fmt: skip
 
 
 def case_of(point, schedules=None):
@@ -185,11 +200,10 @@ def memories(schedules=None):
     for point in points():
         case, model = case_of(point, schedules), load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
         stages = built(case, point.devices, point.microbatches).num_stages
-        per_stage = (model.blocks + 2) // stages  # the embedding and the head take the place of a layer each
         layout = {
             "pp": point.devices, "microbatch_size": point.microbatch_size,
             "global_batch": point.microbatches * point.microbatch_size,
-            "layers": [per_stage - 1, *[per_stage] * (stages - 2), per_stage - 1],
+            "layers": even_layers(model.blocks, stages),
         }  # fmt: skip
         sizes.append(simulate(case, model=model, system="dgx_a100", layout=layout).peak_memory_bytes / 2**30)
     return frame.assign(gib=sizes, error=sizes / frame.memory_gb - 1)

@@ -317,7 +317,9 @@ def _run(named, texts, framework):
         model = framework.model(named if isinstance(named, specs.ModelSpec) else specs.load_model(named))
         model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
     else:
-        layout = specs.LayoutSpec(**stated, layers=_layers(values)).under(framework)
+        layout = specs.LayoutSpec(
+            **stated, layers=even_layers(values["layers"], values["pp"] * values["chunks"])
+        ).under(framework)
         model = _model(values, framework)
     layout.require_shares()
     return MeasuredRun(case, model, layout, layout.microbatches, flushes)
@@ -351,13 +353,14 @@ def _model(values, framework):
     )  # fmt: skip
 
 
-def _layers(values):
-    """Even shares, as Megatron-LM requires; if they do not divide, embedding and loss count as layers where that helps.
+def even_layers(layers, stages):
+    """Even shares of layers, as Megatron-LM requires; embedding and loss count as layers where that makes them even.
 
-    That is Megatron-LM's ``--account-for-embedding-in-pipeline-split`` and its counterpart for the loss, which the
-    recipes of Llama 3.1 405B set.
+    Examples
+    --------
+    >>> even_layers(32, 4), even_layers(30, 4)
+    ('even', (7, 8, 8, 7))
     """
-    stages, layers = values["pp"] * values["chunks"], values["layers"]
     share = (layers + _ENDS) // stages
     if layers % stages == 0 or (layers + _ENDS) % stages or stages < _ENDS:
         return "even"
