@@ -133,7 +133,7 @@ links = click.option(
     "--link", "links", multiple=True, metavar="RANKS:delay=TIME,bandwidth=RATE",
     callback=lambda *given: " ".join(given[-1]) if given[-1] else None,
     help="A link that differs, as in 0-1:delay=60ms (0>1: one direction); may be repeated. A delay is added, a "
-    "bandwidth replaces the network's.",
+    "bandwidth replaces the network's. For a slower network as a whole, change it in a copy of the system's file.",
 )  # fmt: skip
 """Decorator: links that differ from the others."""
 
