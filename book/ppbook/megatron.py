@@ -38,7 +38,7 @@ def row_of(run):
     return {name: str((_PLAIN | stated)[name]) for name in COLUMNS}
 
 
-def throughput(compute_efficiency=None, schedules=None, change=None, runs=None):
+def throughput(compute_efficiency=None, runs=None):
     """Predicted TFLOP/s of a GPU for each run, on the packaged ``a100``.
 
     With one constant changed, the framework is that of the paper, which hides nothing and, with interleaved 1F1B
@@ -49,10 +49,6 @@ def throughput(compute_efficiency=None, schedules=None, change=None, runs=None):
     ----------
     compute_efficiency : float, optional
         In place of the system's.
-    schedules : dict of str to str, optional
-        Other schedules than ran, by name; to see that the numbers tell them apart.
-    change : callable, optional
-        From the system to another.
     runs : DataFrame, optional
         Other runs than the file's, with its columns.
 
@@ -70,14 +66,11 @@ def throughput(compute_efficiency=None, schedules=None, change=None, runs=None):
     system = load_system("a100")
     if compute_efficiency is not None:
         system = replace(system, compute_efficiency=compute_efficiency)
-    system = change(system) if change else system
     runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv") if runs is None else runs
     rates = []
     for row in map(row_of, runs.itertuples(index=False)):
         of_paper = FrameworkSpec(scatter_messages=row["schedule"] == "interleaved-1f1b")
         ran_on = system if compute_efficiency is None else replace(system, framework=of_paper)
-        if row["schedule"] in (schedules or {}):
-            row |= {"schedule": schedules[row["schedule"]], "chunks": "1"}
         run = run_of(row)
         flops = model_flops(run.model, sequences=run.layout.global_batch, recompute="full")
         gpu_s = predicted(row, ran_on)["predicted_iteration_s"] * run.layout.tp * run.layout.pp

@@ -149,7 +149,7 @@ def searched(rows, pp, slow_links, delay_s):
     return (name, {"times": (*options["times"][:3], mean_ms)}), p2p
 
 
-def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True, order=rescheduled):
+def predicted(methods=tuple(RAN), p2p=None, ran=None, order=rescheduled):
     """Every run under a delay, with its predicted iteration: what the delay adds, and the measured one without it.
 
     Parameters
@@ -160,10 +160,6 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True, 
         The same semantics for all, instead of those of `RAN`.
     ran : tuple of (str, (ScheduleLike, str)), optional
         Other tables than ran, by method.
-    shift : int
-        By how many ranks the durations are exchanged, to see that it matters whose they are.
-    with_delay : bool
-        Whether the delay is there.
     order : callable
         The order of `RESCHEDULED`: `rescheduled` or `searched`.
 
@@ -182,14 +178,13 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, shift=0, with_delay=True, 
         on_a10, base_s = len(rows) > 0, row.base_iter4_7_median_ms / 1e3
         if not on_a10:
             rows = fitted_operations(*machine, row.schedule)
-        rows = rows.assign(rank=(rows["rank"] + shift) % row.pp)
         size = (row.pp, row.m, _A10_TRANSFER_S if on_a10 else host_transfer_s(*machine) if by_host else 0.0)
         if by_host and not on_a10 and not np.isnan(_all_host_s(*machine)):  # before the delay, the GPU sent
             base_s = _all_host_s(*machine)
         tables = RAN | dict(ran or ())
         if row.schedule == RESCHEDULED:
             tables[RESCHEDULED] = order(rows, row.pp, row.slow_links, row.delay_s)
-        links = links_of(row.schedule, row.slow_links, row.delay_s if with_delay else 0)
+        links = links_of(row.schedule, row.slow_links, row.delay_s)
         free_s = _iteration_s(rows, "ZB-CPU" if by_host else row.schedule, *size, None, tables, p2p)
         added_s = _iteration_s(rows, row.schedule, *size, links, tables, p2p) - free_s
         records.append({

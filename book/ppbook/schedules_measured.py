@@ -125,13 +125,8 @@ def pairs():
     return frame.assign(sign=same.where(frame.measured_gain.abs() >= _LEAST)).reset_index(drop=True)
 
 
-def vocabulary(shift=0):
+def vocabulary():
     """The artefact's runs of 1F1B, replayed with the times of each stage that it prints.
-
-    Parameters
-    ----------
-    shift : int
-        By how many ranks the times are exchanged.
 
     Returns
     -------
@@ -142,7 +137,7 @@ def vocabulary(shift=0):
     for run in runs[runs.method.isin(["base", "redis"])].itertuples():
         times = {"F": run.forward_us_per_stage, "B": run.backward_us_per_stage}
         rows = [
-            ((rank + shift) % run.pp, kind, float(microseconds) / 1e6)
+            (rank, kind, float(microseconds) / 1e6)
             for kind, text in times.items() for rank, microseconds in enumerate(text.split())
         ]  # fmt: skip
         operations = pd.DataFrame(rows, columns=["rank", "operation", "seconds"])

@@ -35,21 +35,17 @@ def like_gpt3(hidden, heads, blocks, sequence):
     )  # fmt: skip
 
 
-def case_of(point, schedules=None):
+def case_of(point):
     """The schedule of one of `points` as it ran, its order searched for the times where it is searched.
 
     Parameters
     ----------
     point : namedtuple
-    schedules : dict of str to str, optional
-        Other schedules than ran, by their names in the file.
 
     Returns
     -------
     Case
     """
-    if point.schedule in (schedules or {}):
-        return as_case(schedules[point.schedule])
     case = as_case(SCHEDULES[point.schedule])
     options = {"interleaved-1f1b": {"chunks": point.chunks}, "1f1b": {}}
     searched = {"times": tuple(round(1e3 * time, 3) for time in point.times_s), "held": round(point.held, 6)}
@@ -84,7 +80,7 @@ def points():
     return list(rows.itertuples(index=False, name="Point"))
 
 
-def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
+def simulated(p2p="latency", per_operation_s=0.0):
     """Samples per GPU and second of each run, simulated with its profiled times.
 
     An iteration takes as long as the longest span of a rank, from its first operation to its last: the authors validate
@@ -96,10 +92,6 @@ def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
         What a transfer occupies.
     per_operation_s : float or sequence of float
         A fixed cost of every operation; a chunk's forward costs as much as a whole stage's.
-    schedules : dict of str to str, optional
-        Other schedules than ran, by their names in the file; to see that the numbers tell them apart.
-    change : callable, optional
-        From the times of a run to others.
 
     Returns
     -------
@@ -117,8 +109,8 @@ def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
     prepare(LARGE)  # many small graphs
     frames = []
     for point in points():
-        table = built(case_of(point, schedules), point.devices, point.microbatches)
-        forward, input_grad, weight_grad, comm = change(point.times_s) if change else point.times_s
+        table = built(case_of(point), point.devices, point.microbatches)
+        forward, input_grad, weight_grad, comm = point.times_s
         costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
         systems = [replace(costs, compute_s=costs.compute_s + fixed_s) for fixed_s in np.atleast_1d(per_operation_s)]
         try:
@@ -176,13 +168,8 @@ def with_fixed_costs():
     return runs
 
 
-def memories(schedules=None):
+def memories():
     """Memory of the most loaded rank of each run, with the layers as the authors place them.
-
-    Parameters
-    ----------
-    schedules : dict of str to str, optional
-        As in `simulated`.
 
     Returns
     -------
@@ -198,7 +185,7 @@ def memories(schedules=None):
     frame = pd.DataFrame(points())[["model", "microbatches", "schedule", "memory_gb"]]
     sizes = []
     for point in points():
-        case, model = case_of(point, schedules), load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
+        case, model = case_of(point), load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
         stages = built(case, point.devices, point.microbatches).num_stages
         layout = {
             "pp": point.devices, "microbatch_size": point.microbatch_size,

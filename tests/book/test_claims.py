@@ -30,12 +30,14 @@ from ppbook.claims.judge import ANCHORS
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
 from ppbook.setting import load_setting, setting_names
-from ppmodel import build
+from ppmodel import build, replay
 from ppmodel.cli import main
-from ppmodel.costs import model_costs
+from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.measured import predict, run_of
 from ppmodel.metrics import idle_ratio
 from ppmodel.points.change import Change
+from ppmodel.schedules.cases import as_case
 from ppmodel.simulation import BUFFERED, compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_system
 
@@ -477,27 +479,45 @@ RATES, MEMORIES = (
     {row.id for row in ROWS if row.criterion["quantity"] == quantity}
     for quantity in ("measured_rate", "measured_memory")
 )
-WRONG = {
-    "transfers x5": ({"change": lambda times: (*times[:3], 5 * times[3])}, {"1f1b", "interleaved_1f1b", "zb_1p"}),
-    "a backward of five forwards": ({"change": lambda times: (times[0], *[2.5 * times[0]] * 2, times[3])}, RATES),
-    "weight gradients + 30 %": ({"change": lambda times: (*times[:2], 1.3 * times[2], times[3])}, RATES),
-    "GPipe in place of 1F1B": ({"schedules": {"1f1b": "gpipe"}}, {"1f1b", "measured_memory_1f1b"}),
-    "1F1B in place of interleaved": (
-        {"schedules": {"interleaved_1f1b": "1f1b"}}, {"interleaved_1f1b", "measured_memory_interleaved_1f1b"}
+WRONG_TIMES = {
+    "transfers x5": (lambda times: times | {"comm": 5 * times["comm"]}, {"1f1b", "interleaved_1f1b", "zb_1p"}),
+    "a backward of five forwards": (
+        lambda times: times | dict.fromkeys(("input_grad", "weight_grad"), 2.5 * times["forward"]), RATES
     ),
-    "ZB-H1 in place of ZB-2p": ({"schedules": {"zb_2p": "zb-h1"}}, {"zb_2p", "measured_memory_zb_2p"}),
+    "weight gradients + 30 %": (lambda times: times | {"weight_grad": 1.3 * times["weight_grad"]}, RATES),
+}  # fmt: skip
+WRONG_SCHEDULES = {
+    "GPipe in place of 1F1B": ({"1f1b": "gpipe"}, {"1f1b", "measured_memory_1f1b"}),
+    "1F1B in place of interleaved": (
+        {"interleaved_1f1b": "1f1b"}, {"interleaved_1f1b", "measured_memory_interleaved_1f1b"}
+    ),
+    "ZB-H1 in place of ZB-2p": ({"zb_2p": "zb-h1"}, {"zb_2p", "measured_memory_zb_2p"}),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", [None, *WRONG])
+def with_schedules(monkeypatch, others):
+    """Let other schedules than ran be simulated for Zero Bubble's runs."""
+    ran = zero_bubble.case_of
+    monkeypatch.setattr(
+        zero_bubble, "case_of", lambda run: as_case(others[run.schedule]) if run.schedule in others else ran(run)
+    )
+
+
+@pytest.mark.parametrize("wrong", [None, *WRONG_TIMES, *WRONG_SCHEDULES])
 def test_a_wrong_model_turns_claim_11_red(monkeypatch, bench, wrong):
     """The rows that hold measured rates and memories notice wrong times and wrong schedules, each those it concerns."""
-    given, expected = WRONG.get(wrong, ({}, set()))
-    rates = zero_bubble.simulated("latency", 1e-3, **given)
-    monkeypatch.setattr(quantities, "_simulated", lambda *_: rates)
-    if "schedules" in given:
-        memories = zero_bubble.memories(given["schedules"])
+    changed, expected = WRONG_TIMES.get(wrong, (dict, set()))
+    monkeypatch.setattr(
+        zero_bubble, "uniform_costs",
+        lambda table, forward, **times: uniform_costs(table, **changed({"forward": forward, **times})),
+    )  # fmt: skip
+    if wrong in WRONG_SCHEDULES:
+        others, expected = WRONG_SCHEDULES[wrong]
+        with_schedules(monkeypatch, others)
+        memories = zero_bubble.memories()
         monkeypatch.setattr(quantities, "_memories", lambda: memories)
+    rates = zero_bubble.simulated("latency", 1e-3)
+    monkeypatch.setattr(quantities, "_simulated", lambda *_: rates)
     red = {name for name in RATES | MEMORIES if row(name).margin(measure(row(name), bench))[0] < 0}
     assert red == {name if name in RATES | MEMORIES else f"throughput_{name}" for name in expected}
 
@@ -506,7 +526,7 @@ DELAYED = {row.id for row in ROWS if row.criterion["quantity"] in ("measured_del
 RATIOS = {"measured_before_reversal", "measured_reversal"}
 STREAMS = "measured_delay_streams"
 WRONG_DELAYS = {
-    "no delay": ({"with_delay": False}, DELAYED),
+    "no delay": ({}, DELAYED),
     "transfers that occupy nothing": ({"p2p": "latency"}, {*RATIOS, "measured_delay_batched", STREAMS}),
     "ZB in the order that hosts ran": (
         {"ran": (("ZB", (("zb-2p", {"delays": (0,)}), "streams")),)}, {"measured_reversal", STREAMS}
@@ -518,6 +538,8 @@ WRONG_DELAYS = {
 def test_a_wrong_mechanism_turns_runs_under_a_delay_red(monkeypatch, bench, wrong):
     """The rows that hold PipeMorph's runs notice a missing delay, wrong semantics and another order."""
     given, expected = WRONG_DELAYS.get(wrong, ({}, set()))
+    if wrong == "no delay":
+        monkeypatch.setattr(pipemorph, "links_of", lambda *_: None)
     runs = pipemorph.predicted(**given)
     monkeypatch.setattr(quantities, "_delayed", lambda: runs)
     assert {name for name in DELAYED if row(name).margin(measure(row(name), bench))[0] < 0} == expected
@@ -525,7 +547,14 @@ def test_a_wrong_mechanism_turns_runs_under_a_delay_red(monkeypatch, bench, wron
 
 def test_times_of_other_ranks_turn_replayed_stages_red(monkeypatch, bench):
     """Measured times of stages meet the iteration only on the ranks where they were taken."""
-    runs = schedules_measured.vocabulary(shift=3)
+
+    def of_other_ranks(operations, schedule, pp, microbatches, **measured):
+        shifted = operations.assign(rank=(operations["rank"] + 3) % pp)
+        return replay(shifted, schedule, pp, microbatches, **measured)
+
+    monkeypatch.setattr(schedules_measured, "replay", of_other_ranks)
+    runs = schedules_measured.vocabulary()
+    assert runs.error.abs().max() > 0.02
     monkeypatch.setattr(quantities, "_vocabulary", lambda: runs)
     assert row("measured_stages").margin(measure(row("measured_stages"), bench))[0] < 0
 
@@ -540,10 +569,10 @@ def slower(system, **factors):
 
 THROUGHPUTS = {row.id for row in ROWS if row.criterion["quantity"] == "measured_throughput"}
 WRONG_SYSTEMS = {
-    "transfers x5": {"change": lambda system: slower(system, network_bandwidth_bytes_per_s=5)},
-    "all-reduces x5": {"change": lambda system: slower(system, nodes_node_bandwidth_bytes_per_s=5)},
-    "products 10 % faster": {"change": lambda system: slower(system, compute_efficiency=0.9)},
-    "kernels of half the memory's speed": {"change": lambda system: slower(system, memory_bandwidth_bytes_per_s=2)},
+    "transfers x5": {"network_bandwidth_bytes_per_s": 5},
+    "all-reduces x5": {"nodes_node_bandwidth_bytes_per_s": 5},
+    "products 10 % faster": {},
+    "kernels of half the memory's speed": {"memory_bandwidth_bytes_per_s": 2},
 }
 
 
@@ -560,8 +589,17 @@ def test_a_wrong_model_turns_megatrons_rows_red(monkeypatch, bench, wrong):
         "1F1B in place of interleaved": ({"interleaved-1f1b": "1f1b"}, THROUGHPUTS - {"throughput_sc21_stages"}),
         "ZB-H1 in place of 1F1B": ({"1f1b": "zb-h1"}, of_1f1b),
     }
-    schedules, expected = swapped.get(wrong, ({}, THROUGHPUTS))
-    runs = megatron.throughput(0.82, schedules, **WRONG_SYSTEMS.get(wrong, {}))
+    others, expected = swapped.get(wrong, ({}, THROUGHPUTS))
+
+    def run_under(row, framework=None):
+        other = others.get(row["schedule"])
+        return run_of(row | {"schedule": other, "chunks": "1"} if other else row, framework)
+
+    for module in (megatron, predict):
+        monkeypatch.setattr(module, "run_of", run_under)
+    system = slower(load_system("a100"), **WRONG_SYSTEMS.get(wrong, {}))
+    monkeypatch.setattr(megatron, "load_system", lambda _: system)
+    runs = megatron.throughput(0.82 / 0.9 if wrong == "products 10 % faster" else 0.82)
     monkeypatch.setattr(quantities, "_throughput", lambda _: runs)
     assert {name for name in THROUGHPUTS if row(name).margin(measure(row(name), bench))[0] < 0} == expected
 
@@ -575,7 +613,7 @@ def test_the_measured_runs_are_told_apart():
     assert slower["interleaved_1f1b"] == slower.max()
 
 
-def test_two_fixed_costs_meet_the_48_runs():
+def test_two_fixed_costs_meet_the_48_runs(monkeypatch):
     """Every schedule within 3 %, no pair that differs by 1 % in a wrong order; nearly so for models left out."""
     found = zero_bubble.with_fixed_costs()
     assert found.groupby("schedule").error.mean().abs().max() < 0.01
@@ -585,5 +623,6 @@ def test_two_fixed_costs_meet_the_48_runs():
     assert ordered_wrongly(found, SIZE, "samples_per_gpu_s", "unseen", over=0.01)[0] <= 1
     assert zero_bubble.memories().error.abs().mean() < 0.05
     cost = found.per_operation_s[0]
-    other = zero_bubble.simulated("overlapped", cost, {"zb_2p": "1f1b"}).groupby("schedule").error.mean()
+    with_schedules(monkeypatch, {"zb_2p": "1f1b"})
+    other = zero_bubble.simulated("overlapped", cost).groupby("schedule").error.mean()
     assert other["zb_2p"] < other["1f1b"] - 0.1
