@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -114,7 +115,7 @@ class Point:
             return self.change.costs(seconds_costs(table, self.semantics[1], seconds), table)
         key = self.model, self.change, self.system, self.layout
         return once(table, key, lambda: self.change.costs(
-            model_costs(table, self.model, self.changed_system, layout=self.layout_of(table)), table
+            model_costs(table, self.model, _changed(self.system, self.change), layout=self.layout_of(table)), table
         ))  # fmt: skip
 
     def require_effect(self):
@@ -238,6 +239,12 @@ def require_seconds(seconds):
         raise CostError("forward", None, "is missing", remedy)
     if "backward" not in seconds and len(halves) < len(_HALVES):
         raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
+
+
+@lru_cache(2**10)
+def _changed(system, change):
+    """A changed system for costs: equal systems may differ in what does not count for them, as in their errors."""
+    return change.system(system)
 
 
 _results_of = WeakKeyDictionary()  # what was computed of each table, forgotten with the table

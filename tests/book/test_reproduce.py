@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -58,10 +59,11 @@ def test_a_failed_notebook_publishes_nothing(tmp_path, good_book, source, said):
 
 def test_a_broken_page_publishes_nothing(tmp_path, good_book):
     """Notebooks that succeed but leave the pages without their numbers stop the build."""
-    notebook(tmp_path, "print(results)")
+    sources = tiny_book(tmp_path / "tiny", "unused")
+    notebook(tmp_path / "tiny", "print(results)")
     with pytest.raises(ReproduceError, match="failed with the warnings below") as caught:
-        reproduce(out=good_book, notebooks=tmp_path / "notebooks", jobs=1)
-    assert "WARNING" in caught.value.grid
+        reproduce(out=good_book, **sources)
+    assert re.search(r"WARNING.*small", caught.value.grid)
     assert [path.name for path in good_book.iterdir()] == ["html"]
 
 
@@ -331,12 +333,23 @@ def digests(folder):
     return {str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_two_builds_are_the_same_bytes(tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Two books that differ, built: of each its sources and the folder that it is in."""
+    folder, books = tmp_path_factory.mktemp("built"), {}
+    for value in ("old", "new"):
+        books[value] = tiny_book(folder / value, value), folder / f"{value} built"
+        reproduce(out=books[value][1], **books[value][0])
+    return books
+
+
+@pytest.mark.long
+def test_two_builds_are_the_same_bytes(tmp_path, built):
     """Wherever a book is built and however long it takes: the same files, byte by byte, and times beside them."""
-    sources = tiny_book(tmp_path / "tiny", "one")
-    outs = [tmp_path / "here", tmp_path / "there" / "deep"]
+    sources, here = built["new"]
+    outs = [here, tmp_path / "there" / "deep"]
+    reproduce(out=outs[1], **sources)
     for out in outs:
-        reproduce(out=out, **sources)
         assert {path.name for path in out.iterdir()} == {"html", "run.js"}
     first, second = (digests(out / "html") for out in outs)
     assert first == second
@@ -347,28 +360,25 @@ def test_two_builds_are_the_same_bytes(tmp_path):
 
 
 @pytest.mark.long
-def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path):
-    """Killed at six moments spread over a run, the book in place is whole each time; the next run cleans up."""
-    books = []
-    for value in ("old", "new"):
-        sources, began = tiny_book(tmp_path / value, value), time.monotonic()
-        reproduce(out=tmp_path / f"{value} built", **sources)
-        books.append(digests(tmp_path / f"{value} built" / "html"))
-        length = time.monotonic() - began + 1  # what a process takes to start comes on top
+def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path, built):
+    """Killed early, while pages are built, and while the book is put in place; the next run cleans up."""
+    (_, old), (sources, new) = built["old"], built["new"]
+    books = [digests(folder / "html") for folder in (old, new)]
     assert books[0] != books[1]
-    out = tmp_path / "old built"
-    shutil.copytree(out / "html", tmp_path / "kept")
-    chance = random.Random(2605)
-    runs = []
-    for number in range(6):
+    out, runs, chance = tmp_path / "out", [], random.Random(2605)
+    moments = (signal.SIGKILL, LOCK, 2), (signal.SIGTERM, "site", 1), (signal.SIGKILL, "run.js", 0.05)
+    for how, begun, most_s in moments:
+        shutil.rmtree(out / "html", ignore_errors=True)  # each run begins over the old book
+        shutil.copytree(old / "html", out / "html")
+        left = {*out.glob(".ppmodel-*")}
         runs.append(killed := started(out=str(out), **sources))
-        time.sleep((number + chance.random()) / 6 * length)
-        killed.send_signal(signal.SIGTERM if number % 3 == 1 else signal.SIGKILL)
+        while all(path.parent in left for path in out.glob(f".ppmodel-*/{begun}")):
+            assert killed.poll() is None
+            time.sleep(0.01)
+        time.sleep(chance.random() * most_s)
+        killed.send_signal(how)
         killed.wait(60)
         assert digests(out / "html") in books
-        if digests(out / "html") == books[1]:  # each run begins over the old book
-            shutil.rmtree(out / "html")
-            shutil.copytree(tmp_path / "kept", out / "html")
     for killed in runs:
         assert_ended(killed)
     assert started(out=str(out), **sources).wait(60) == 0
