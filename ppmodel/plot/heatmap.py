@@ -81,29 +81,13 @@ def plot_heatmap(
     row = _BARE_ROW if bare else _ROW + _LINE * (max(map(len, lines)) - 1)
     across = max(_COLUMN, _LETTER * max(len(line) for text in lines for line in text))
     figure, axes = _axes(len(panels), len(columns), step * len(rows) * row, across)
-    low, high = limits or (frame[value].min(), frame[value].max())
-    if centre is None:
-        norm = (LogNorm if log else Normalize)(low, high if high > low else low + 1)
-    else:
-        norm = CenteredNorm(centre, max(abs(low - centre), abs(high - centre), 1e-12))
-    canvas = figure.canvas
-    # seaborn draws the whole figure after each panel, to see whether labels overlap: on this canvas, nothing is drawn
-    FigureCanvasBase(figure)
+    scale = _colour_scale(*limits or (frame[value].min(), frame[value].max()), centre, log)
     for axis, (name, part) in zip(axes.flat, panels.items(), strict=True):
         numbers = np.full((step * len(rows), len(columns)), np.nan)
         texts = np.full(numbers.shape, "", dtype=object)
         for cells, column in ((numbers, value), (texts, "written")):
             cells[above::step] = part.pivot(index=y, columns=x, values=column).reindex(index=rows, columns=columns)
-        numbers = np.clip(numbers, norm.vmin, norm.vmax)
-        sns.heatmap(
-            numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap="cividis_r" if centre is None else "PuOr_r",
-            annot=texts, fmt="", annot_kws={"size": _SIZE + style.on_phone()}, linewidths=0.8, linecolor="white",
-            cbar=False, xticklabels=False, yticklabels=False, ax=axis,
-        )  # fmt: skip
-        axis.grid(visible=False)
-        shades = axis.collections[0].to_rgba(numbers[~np.isnan(numbers)])
-        for number, shade in zip(axis.texts, shades, strict=True):
-            number.set_color(ink_on(shade))
+        _draw_cells(axis, numbers, texts, *scale)
         best = part[part[framed].astype(bool)] if framed else part[:0]
         for column, row in zip(best[x].map(columns.index), best[y].map(rows.index), strict=True):
             corner = (column + 0.06, step * row + above + 0.06)
@@ -118,12 +102,35 @@ def plot_heatmap(
         axis.set_xlabel(style.axis_label(x, labels))
         axis.set_ylabel("" if above else style.axis_label(y, labels))
         style.panel_title(axis, panel, names.get(name, name), labels)
-    figure.set_canvas(canvas)
     if not style.on_phone():  # there each panel has its own heads
         style.label_edges(axes, "")
     titled = style.titled(figure, title, context)
     _fit_text(titled, axes, column_names, above or len(rows) >= _MANY)
     return titled
+
+
+def _colour_scale(low, high, centre, log):
+    """How numbers become colours: from yellow to blue or, from a centre on, from orange to purple."""
+    if centre is None:
+        return (LogNorm if log else Normalize)(low, high if high > low else low + 1), "cividis_r"
+    return CenteredNorm(centre, max(abs(low - centre), abs(high - centre), 1e-12)), "PuOr_r"
+
+
+def _draw_cells(axis, numbers, texts, norm, colours):
+    """Draw the coloured cells of a panel, and their texts in black or white."""
+    figure, numbers = axis.figure, np.clip(numbers, norm.vmin, norm.vmax)
+    canvas = figure.canvas
+    FigureCanvasBase(figure)  # seaborn draws the whole figure, to see whether labels overlap: on this canvas, nothing
+    sns.heatmap(
+        numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap=colours, annot=texts, fmt="",
+        annot_kws={"size": _SIZE + style.on_phone()}, linewidths=0.8, linecolor="white", cbar=False,
+        xticklabels=False, yticklabels=False, ax=axis,
+    )  # fmt: skip
+    figure.set_canvas(canvas)
+    axis.grid(visible=False)
+    shades = axis.collections[0].to_rgba(numbers[~np.isnan(numbers)])
+    for number, shade in zip(axis.texts, shades, strict=True):
+        number.set_color(ink_on(shade))
 
 
 def _axes(panels, columns, height, across):
