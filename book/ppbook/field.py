@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 
 import ppmodel
-from ppbook.choice import recommended
 from ppbook.levels import POINT, advantages, agreement
 from ppmodel.analysis import crossings
 from ppmodel.analysis.orders import order_of_amounts
+from ppmodel.noise import TIE
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import label, legal_cases
 
@@ -17,11 +17,8 @@ PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
 _ALL, _OFTEN = (1.0, 0.0), (0.5, 0.1)
 """The share of places from which a statement carries over, and the share from which it does in part."""
 
-_ASKED = {
-    "fastest of all": "fastest",
-    "fastest that fits": "fastest within the base's memory",
-    "least memory": "least memory",
-}
+FASTEST, WITHIN, LEAST = "fastest", "fastest within the base's memory", "least memory"
+"""What `taken_of` takes."""
 
 
 def gains_over(grid, bases, short):
@@ -162,6 +159,39 @@ def formula_gaps(grid):
     return gaps.assign(sizes=gaps.sizes // grid.system.nunique())
 
 
+def taken_of(rows, limit_bytes):
+    """Take the fastest schedule, the fastest within a limit of memory, and the one that holds least.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        From `ppmodel.compare` with a model, at one size on one system.
+    limit_bytes : float
+        For the most loaded rank.
+
+    Returns
+    -------
+    DataFrame
+        The rows, with ``asked``, which of the three each is. Ties go to less memory, then to the first by label.
+
+    Examples
+    --------
+    >>> frame = ppmodel.compare(["gpipe", "1f1b"], 32, 256, model="llama3_70b", system="dgx_h100")
+    >>> taken_of(frame, 1e12)[["asked", "label"]].values.tolist()
+    [["fastest within the base's memory", '1F1B'], ['fastest', '1F1B'], ['least memory', '1F1B']]
+    """
+
+    def fastest(rows):
+        equal = rows[rows.makespan_s <= rows.makespan_s.min() * (1 + TIE)]
+        return equal.sort_values(["peak_memory_bytes", "label"])[:1]
+
+    fitting = rows[rows.peak_memory_bytes <= limit_bytes]
+    least = rows.sort_values(["peak_memory_bytes", "makespan_s", "label"])[:1]
+    answers = {WITHIN: fastest(fitting), FASTEST: fastest(rows), LEAST: least}
+    taken = [answer.assign(asked=asked) for asked, answer in answers.items() if len(answer)]
+    return pd.concat(taken, ignore_index=True)
+
+
 def advice_on(rows, base, short):
     """Count what to take on each system: the fastest, the fastest within the base's memory, and what holds least.
 
@@ -181,12 +211,10 @@ def advice_on(rows, base, short):
         does (``best_on``), ``of`` how many, and the range of time and memory over the base's, minus 1.
     """
     of_base = rows[rows.label == base].set_index("system")
-    limit = rows.system.map(of_base.peak_memory_bytes) * (1 + 1e-9)
-    systems = rows.assign(memory_capacity_bytes=limit).groupby("system", sort=False)
-    taken = pd.concat(recommended(group) for _, group in systems)
-    taken = taken.assign(asked=taken.choice.map(_ASKED)).dropna(subset="asked")
+    systems, limit = rows.groupby("system", sort=False), of_base.peak_memory_bytes * (1 + 1e-9)
+    taken = pd.concat(taken_of(group, limit[system]) for system, group in systems)
     kind = np.where(taken.system.map(systems.comm_over_forward.median()) < short, "short transfers", "longer transfers")
-    taken["kind"] = np.where(taken.asked == "least memory", "any", kind)
+    taken["kind"] = np.where(taken.asked == LEAST, "any", kind)
     for name, column in (("time", "makespan_s"), ("memory", "peak_memory_bytes")):
         taken[name] = taken[column] / taken.system.map(of_base[column]) - 1
     advice = taken.groupby(["kind", "asked", "label"], sort=False).agg(
