@@ -85,3 +85,11 @@ def test_the_readme_says_how_far_off_predictions_are():
     said = re.findall(r"off by (\d+) to (\d+) %", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert said == [(f"{100 * means.min():.0f}", f"{100 * means.max():.0f}") for means in (fitted["mean"], healthy)]
     assert f"On {fitted.rows.sum()} training runs" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_files_that_the_readme_names_are_in_the_book():
+    """Its table leads from a figure to its numbers."""
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| figure or table |")[2].partition("\n\n")[0]
+    names = re.findall(r"`(\w+\.(?:csv|json))`", table)
+    assert len(names) > len(table.splitlines()) / 2
+    assert [name for name in names if not (HTML / "results" / name).exists()] == []
