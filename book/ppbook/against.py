@@ -8,8 +8,6 @@ import pandas as pd
 from ppbook.ablation import PARTS, Part, ablated
 from ppbook.baseline import constant_utilization
 from ppbook.certainty import SIZE
-from ppbook.joint import FittedRows
-from ppbook.joint import fitted_together as fitted_rows_together
 from ppbook.refits import unseen
 from ppbook.unfitted import MEASURED
 from ppmodel.errors import PPModelError
@@ -133,37 +131,6 @@ def without_parts(names):
             kept, refitted = np.abs(np.array(ablated(rows, files, start, system, part)) / measured_s - 1)
             frames.append(pd.DataFrame({"runs": files, "part": label, "kept": kept, "refitted": refitted}))
     return pd.concat(frames).groupby(["runs", "part"], sort=False).mean().reset_index()
-
-
-def fitted_together(names, shared):
-    """Mean errors of time by packaged systems fitted one by one, and fitted together with some constants in common.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Packaged systems with the same kind of device.
-    shared : sequence of str
-        Constants, as in `joint.fitted_together`.
-
-    Returns
-    -------
-    errors : DataFrame
-        One row per file of runs: ``runs, rows``, and the mean errors of time ``own`` and ``together``, both on the rows
-        that were fitted; all files weigh the same.
-    values : dict of str to float
-        The shared constants.
-    """
-    rows = [timed_rows(name) for name in names]
-    sources = [
-        FittedRows(start_of(name), load_system(name), timed, [row["runs"] for row in timed])
-        for name, timed in zip(names, rows, strict=True)
-    ]
-    apart, together, values = fitted_rows_together(sources, shared)
-    frame = pd.concat([pd.DataFrame(timed) for timed in rows], ignore_index=True)
-    measured_s = pd.to_numeric(frame.iteration_s)
-    frame = frame.assign(own=(apart / measured_s - 1).abs(), together=(together / measured_s - 1).abs())
-    files = frame.groupby("runs", sort=False, as_index=False)
-    return files.agg(rows=("own", "size"), own=("own", "mean"), together=("together", "mean")), values
 
 
 def models_left_out(names):

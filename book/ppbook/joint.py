@@ -1,84 +1,71 @@
 """Systems with the same kind of device fitted together: shared constants, and constants that each has of its own."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from ppbook.against import start_of, timed_rows
 from ppbook.refits import fitted_values, refitted
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import SCALE, equal_weights
 from ppmodel.measured.constants import TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Problem
-from ppmodel.specs import SystemSpec
+from ppmodel.specs import load_system
 
 
-class FittedRows(NamedTuple):
-    """The rows that a system was fitted to.
-
-    Parameters
-    ----------
-    start, system : SystemSpec
-        The system from which the fit started, and the fitted one.
-    rows : sequence of dict of str to str
-        With a number in ``iteration_s``.
-    files : sequence of str
-        The file of each row; all files weigh the same.
-    """
-
-    start: SystemSpec
-    system: SystemSpec
-    rows: list
-    files: list
-
-
-def fitted_together(sources, shared):
-    """Iteration times of rows by systems fitted one by one, and fitted together with some constants in common.
+def fitted_together(names, shared):
+    """Mean errors of time by packaged systems fitted one by one, and fitted together with some constants in common.
 
     Parameters
     ----------
-    sources : sequence of FittedRows
-        Systems with the same kind of device.
+    names : sequence of str
+        Packaged systems with the same kind of device.
     shared : sequence of str
         Constants that all the systems they were fitted from have, as `constants.TIME` names them.
 
     Returns
     -------
-    apart, together : ndarray of float, shape (num_rows,)
-        In seconds, of the rows of all sources.
+    errors : DataFrame
+        One row per file of runs: ``runs, rows``, and the mean errors of time ``own`` and ``together``, both on the rows
+        that were fitted; all files weigh the same.
     values : dict of str to float
         The shared constants.
     """
-    batches = [Batch(source.rows, source.start) for source in sources]
-    measured = np.array([float(row["iteration_s"]) for source in sources for row in source.rows])
-    weights = equal_weights([file for source in sources for file in source.files])
-    fits = [fitted_values(source.system, TIME) for source in sources]
+    starts, rows = [start_of(name) for name in names], [timed_rows(name) for name in names]
+    fits = [fitted_values(load_system(name), TIME) for name in names]
+    sources = list(zip(names, starts, fits, map(Batch, rows, starts), strict=True))
+    frame = pd.concat(map(pd.DataFrame, rows), ignore_index=True)
+    measured_s, weights = frame.iteration_s.astype(float).to_numpy(), equal_weights(frame.runs.tolist())
 
     def name_in(source, name):
-        return name if name in shared else f"{source.system.name} {name}"
+        return name if name in shared else f"{source} {name}"
 
     def seconds(points):
         columns = []
-        for source, batch, fit in zip(sources, batches, fits, strict=True):
+        for source, start, fit, batch in sources:
             of_source = [tuple((name, values[name_in(source, name)]) for name in fit) for values in points]
             distinct = list(dict.fromkeys(of_source))  # points that differ only for other sources are one
-            rows = batch.seconds([with_values(source.start, dict(values)) for values in distinct])
-            columns.append(rows[[distinct.index(values) for values in of_source]])
+            times = batch.seconds([with_values(start, dict(values)) for values in distinct])
+            columns.append(times[[distinct.index(values) for values in of_source]])
         return np.concatenate(columns, axis=1)
 
-    values = {name_in(source, name): fit[name] for source, fit in zip(sources, fits, strict=True) for name in fit}
-    apart = np.concatenate([
-        batch.seconds([with_values(source.start, fit)])[0]
-        for source, batch, fit in zip(sources, batches, fits, strict=True)
-    ])  # fmt: skip
-    constants = {}
-    for source, fit in zip(sources, fits, strict=True):
-        for constant in chosen(source.start, list(fit)):
+    values, constants = {}, {}
+    for source, start, fit, _ in sources:
+        values |= {name_in(source, name): value for name, value in fit.items()}
+        for constant in chosen(start, list(fit)):
             name = name_in(source, constant.name)
             constants[name] = replace(constant, name=name)
     for name in shared:  # starts at the geometric mean of the systems' values
-        mean = float(np.exp(np.mean([np.log(value_of(source.system, name)) for source in sources])))
+        mean = float(np.exp(np.mean([np.log(value_of(load_system(source), name)) for source in names])))
         constants[name], values[name] = replace(constants[name], start=mean), mean
-    problem = Problem(list(constants.values()), lambda points: weights * np.log(seconds(points) / measured), SCALE, 0.5)
+    problem = Problem(
+        list(constants.values()), lambda points: weights * np.log(seconds(points) / measured_s), SCALE, 0.5
+    )
     values = refitted(problem, values)
-    return apart, seconds([values])[0], {name: values[name] for name in shared}
+    apart_s = [batch.seconds([with_values(start, fit)])[0] for _, start, fit, batch in sources]
+    times_s = {"own": np.concatenate(apart_s), "together": seconds([values])[0]}
+    frame = frame.assign(**{name: np.abs(predicted_s / measured_s - 1) for name, predicted_s in times_s.items()})
+    files = frame.groupby("runs", sort=False, as_index=False)
+    errors = files.agg(rows=("own", "size"), own=("own", "mean"), together=("together", "mean"))
+    return errors, {name: values[name] for name in shared}
