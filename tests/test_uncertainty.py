@@ -17,7 +17,7 @@ from ppmodel.analysis import compare_runs, first_places
 from ppmodel.analysis.uncertainty import VERDICTS
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError
-from ppmodel.noise import Noise, distribution, noisy_makespans, noisy_makespans_on, probability_faster
+from ppmodel.noise import Noise, noisy_makespans, noisy_makespans_on, probability_faster
 from ppmodel.noise.draw import operation_factors, slow_ranks
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
@@ -191,16 +191,6 @@ def test_ranks_straggle_as_often_as_they_should():
     assert (spans == 18).mean() == pytest.approx(probability, abs=4 * np.sqrt(probability * (1 - probability) / runs))
 
 
-def test_a_distribution_is_that_of_its_runs():
-    """Mean, its standard error and quantiles of uniform runs, against theory; one run has no error."""
-    spans = np.random.default_rng(1).permutation(np.linspace(1, 3, 1001))
-    found = distribution(spans)
-    assert found.mean_s == pytest.approx(2)
-    assert found.standard_error_s == pytest.approx(2 / np.sqrt(12 * 1001), rel=2e-3)
-    np.testing.assert_allclose(found.quantiles_s, [1.1, 1.5, 2, 2.5, 2.9])
-    assert np.isnan(distribution([1.0]).standard_error_s)
-
-
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=30), st.floats(0.5, 0.99))
 def test_one_is_faster_as_often_as_the_other_is_slower(pairs, confidence):
     """P(a < b) + P(b < a) = 1, intervals mirrored; each holds its probability; a schedule ties with itself."""
@@ -238,14 +228,8 @@ ROW, COLUMN = np.ones((1, 6)), np.ones((6, 1))
 @pytest.mark.parametrize(
     ("ask", "field", "rule"),
     [
-        (lambda: distribution([]), "makespans", "at least one"),
-        (lambda: distribution(ROW), "makespans", "one dimension"),
-        (lambda: distribution([1.0, float("nan")]), "makespans", "finite"),
-        (lambda: distribution([[1.0], [1.0, 2.0]]), "makespans", "list of numbers"),
-        (lambda: distribution([1.0], [0.5, 1.01]), "quantiles", "0 to 1"),
-        (lambda: distribution([1.0], [float("nan")]), "quantiles", "0 to 1"),
-        (lambda: distribution([1.0], 0.5), "quantiles", "one dimension"),
         (lambda: probability_faster([], []), "runs", "at least one"),
+        (lambda: compare_runs(SCHEDULES, noises=Noise(0.1), seeds=[], **POINTS), "seeds", "at least one"),
         (lambda: probability_faster([1.0], [1.0, 2.0]), "runs", "as many as"),
         (lambda: probability_faster(ROW, COLUMN), "runs", "one dimension"),
         (lambda: probability_faster(1.0, 2.0), "runs", "one dimension"),
@@ -322,9 +306,10 @@ def test_rows_are_runs_of_their_seeds(compared):
         table = build(name, 4, 8)
         costs = model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
         spans[name] = noisy_makespans(compile_graph(table), costs, Noise(0.3, 0.2, 1.5), range(30))
-    found = distribution(spans["1f1b"])
-    assert (row.mean_s, row.standard_error_s) == pytest.approx(found[:2])
-    assert row[["q5_s", "q25_s", "q50_s", "q75_s", "q95_s"]].tolist() == pytest.approx(found.quantiles_s.tolist())
+    runs = pd.Series(spans["1f1b"])
+    assert (row.mean_s, row.standard_error_s) == pytest.approx((runs.mean(), runs.sem()))
+    quantiles = runs.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
+    assert row[["q5_s", "q25_s", "q50_s", "q75_s", "q95_s"]].tolist() == pytest.approx(quantiles.tolist())
     assert (row.beats_winner, row.low, row.high) == probability_faster(
         spans["1f1b"], spans[row.winner.lower()], 1 - 0.05 / 3
     )

@@ -2,11 +2,12 @@
 
 from itertools import chain, groupby, product
 
+import numpy as np
 import pandas as pd
 
 from ppmodel.errors import BlocksError, PPModelError
 from ppmodel.given import listed
-from ppmodel.noise import QUANTILES, TIE, Comparison, distribution, noisy_makespans_on, probability_faster
+from ppmodel.noise import TIE, Comparison, noisy_makespans_on, probability_faster
 from ppmodel.noise.draw import all_seeds
 from ppmodel.points import Point, as_model, as_system
 from ppmodel.schedules.cases import legal_cases
@@ -17,7 +18,7 @@ VERDICTS = ("holds", "open", "tie decided", "reversed")
 
 _NOISE = ("jitter", "straggling", "slowdown")
 _POINT = ["system", "pp", "microbatches"]
-_QUANTILES = [f"q{100 * share:.0f}_s" for share in QUANTILES]
+_QUANTILES = {f"q{100 * share:.0f}_s": share for share in (0.05, 0.25, 0.5, 0.75, 0.95)}
 _NOTHING_TO_BEAT = Comparison(*[float("nan")] * 3)
 _RISK = 0.05  # probability that at least one interval of a point does not hold
 
@@ -64,6 +65,8 @@ def compare_runs(
     [['GPipe', 'GPipe', nan], ['1F1B', 'GPipe', 0.72]]
     """
     systems, model, seeds = list(map(as_system, listed(system))), as_model(model), all_seeds(seeds)
+    if not seeds:
+        raise PPModelError("seeds", "none", "must be at least one", "write, for example, range(1, 101)")
     rows = [[] for _ in systems]
     for count, noise in product(listed(microbatches), listed(noises)):
         evaluated = _evaluated(schedules, (pp, count), model, systems, p2p, allreduce, noise, seeds)
@@ -75,13 +78,13 @@ def compare_runs(
             winner = next((label for label, seconds in noiseless.items() if seconds <= fastest_s * (1 + TIE)), None)
             confidence = 1 - _RISK / max(1, len(runs) - 1)
             for label, spans in runs.items():
-                spread = distribution(spans)
                 beats = _NOTHING_TO_BEAT if label == winner else probability_faster(spans, runs[winner], confidence)
                 rows[place].append({
                     **point, "label": label, "runs": len(spans), "makespan_s": noiseless[label],
                     "over_winner": noiseless[label] / noiseless[winner] - 1,
-                    "mean_s": spread.mean_s, "standard_error_s": spread.standard_error_s,
-                    **dict(zip(_QUANTILES, spread.quantiles_s, strict=True)),
+                    "mean_s": spans.mean(),
+                    "standard_error_s": spans.std(ddof=1) / np.sqrt(len(spans)) if len(spans) > 1 else np.nan,
+                    **{name: np.quantile(spans, share) for name, share in _QUANTILES.items()},
                     "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
                 })  # fmt: skip
     return pd.DataFrame(list(chain.from_iterable(rows)))

@@ -1,4 +1,4 @@
-"""Statistics of many runs: quantiles, and the probability that one schedule is faster than another."""
+"""The probability that a run of one schedule is faster than a run of another."""
 
 from statistics import NormalDist
 from typing import NamedTuple
@@ -7,81 +7,6 @@ import numpy as np
 
 from ppmodel.errors import PPModelError
 from ppmodel.noise.draw import TIE, require_within
-
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""The default quantiles of `distribution`."""
-
-
-class Distribution(NamedTuple):
-    """Statistics of the makespans of many runs.
-
-    Attributes
-    ----------
-    mean_s : float
-        In seconds.
-    standard_error_s : float
-        Standard error of the mean, in seconds; NaN for a single run.
-    quantiles_s : ndarray of float
-        In seconds, in the requested order.
-    """
-
-    mean_s: float
-    standard_error_s: float
-    quantiles_s: np.ndarray
-
-
-def distribution(makespans_s, quantiles=QUANTILES):
-    """Compute mean, standard error of the mean and quantiles of some runs.
-
-    Parameters
-    ----------
-    makespans_s : sequence of float
-        In seconds, one per run; see `noisy_makespans`.
-    quantiles : sequence of float
-        From 0 to 1; interpolated between runs.
-
-    Returns
-    -------
-    Distribution
-
-    Raises
-    ------
-    PPModelError
-        If there are no runs, they are not a list of finite numbers, or a quantile is not from 0 to 1.
-
-    Examples
-    --------
-    >>> distribution([1.0, 2.0, 3.0, 4.0], quantiles=[0.5])
-    Distribution(mean_s=2.5, standard_error_s=0.6454972243679028, quantiles_s=array([2.5]))
-    """
-    spans = _runs("makespans", makespans_s)
-    quantiles = _numbers("quantiles", quantiles, "write, for example, [0.05, 0.5, 0.95]")
-    for share in quantiles:
-        require_within("quantiles", share, 0, 1, "must be from 0 to 1", "write 0.95 for 95 percent")
-    error = spans.std(ddof=1) / np.sqrt(spans.size) if spans.size > 1 else np.nan
-    return Distribution(float(spans.mean()), float(error), np.quantile(spans, quantiles))
-
-
-def _runs(field, makespans_s):
-    spans = _numbers(field, makespans_s, "give one time per run")
-    if not spans.size:
-        raise PPModelError(field, "none", "must have at least one run", "give more seeds")
-    if not np.isfinite(spans).all():
-        value = spans[~np.isfinite(spans)][0]
-        raise PPModelError(field, value, "must be finite", "leave out runs without a makespan, in pairs")
-    return spans
-
-
-def _numbers(field, values, remedy):
-    """Require one dimension, so that nothing is broadcast."""
-    rule = "must be a list of numbers"
-    try:
-        numbers = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        raise PPModelError(field, values, rule, remedy) from None
-    if numbers.ndim != 1:
-        raise PPModelError(field, f"an array of shape {numbers.shape}", f"{rule}, in one dimension", remedy)
-    return numbers
 
 
 class Comparison(NamedTuple):
@@ -130,7 +55,7 @@ def probability_faster(one_s, other_s, confidence=0.95):
     >>> probability_faster([1.0, 1.0, 2.0], [2.0, 1.0, 3.0]).probability
     0.8333333333333334
     """
-    one, other = _runs("runs", one_s), _runs("runs", other_s)
+    one, other = _runs(one_s), _runs(other_s)
     if one.size != other.size:
         rule = f"must be as many as those compared with, {other.size}"
         raise PPModelError("runs", one.size, rule, "give both the same seeds")
@@ -144,3 +69,20 @@ def probability_faster(one_s, other_s, confidence=0.95):
     half = z / (1 + z**2 / size) * np.sqrt(probability * (1 - probability) / size + z**2 / (4 * size**2))
     low, high = float(middle - half), float(middle + half)  # rounding must not leave the observed one outside
     return Comparison(probability, max(0.0, min(low, probability)), min(1.0, max(high, probability)))
+
+
+def _runs(makespans_s):
+    """Require one dimension, so that nothing is broadcast."""
+    rule, remedy = "must be a list of numbers", "give one time per run"
+    try:
+        spans = np.asarray(makespans_s, dtype=float)
+    except (TypeError, ValueError):
+        raise PPModelError("runs", makespans_s, rule, remedy) from None
+    if spans.ndim != 1:
+        raise PPModelError("runs", f"an array of shape {spans.shape}", f"{rule}, in one dimension", remedy)
+    if not spans.size:
+        raise PPModelError("runs", "none", "must have at least one run", "give more seeds")
+    if not np.isfinite(spans).all():
+        value = spans[~np.isfinite(spans)][0]
+        raise PPModelError("runs", value, "must be finite", "leave out runs without a makespan, in pairs")
+    return spans
