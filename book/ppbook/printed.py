@@ -13,9 +13,11 @@ from ppbook.build import commit_time
 from ppmodel import __version__
 
 _DROPPED = (
-    "script, style, link, button, [hidden], .headerlink, .copybtn, .cell_input, .cell.tag_parameters, "
+    "script, style:not(.cell_output style), link, button, [hidden], .headerlink, .copybtn, .cell_input, "
+    ".cell.tag_parameters, .cell.tag_hide-cell, "
     ".only-dark, source, svg.narrow, .on-screen"  # keeps the light, wide pictures; templates are files of the reader's
 )
+_DOWNLOADS = re.compile("^Data$")  # sections that only name files
 _MANY = 60  # rows of a table that is printed small
 _SHEETS = re.compile(r'<link [^>]*rel="stylesheet"[^>]*>')
 _HERE = Path(__file__).parent
@@ -44,6 +46,8 @@ def document(page):
     for cell in article.select("div.cell"):
         if not cell.get_text(strip=True) and not cell.select("img, svg, canvas"):
             cell.decompose()
+    for heading in article.find_all(re.compile("h[2-6]"), string=_DOWNLOADS):
+        heading.find_parent("section").decompose()
     for part in article.select("noscript"):
         part.unwrap()
     for part in article.select("details"):

@@ -25,8 +25,8 @@ from ppmodel.plot.style import in_words
 from ppmodel.points import COLUMNS
 from ppmodel.specs import DATA
 
-_LONG_TEXT = 40
-_TYPED = re.compile(r"[\w./-]*[a-z0-9]_[a-z0-9][\w./-]*\b")
+_LONG_TEXT = {"10em": 20, "14em": 40}  # letters from which a column, or the first, has this width
+_PLAIN, _TYPED = re.compile(r"[\w./-]+"), re.compile(r"[\w./-]*[a-z0-9]_[a-z0-9][\w./-]*\b")
 _ANSWERS = {True: "yes", False: "no"}
 _NUMBER = "{:.6g}"
 _ROUNDING = 1e-12
@@ -147,20 +147,24 @@ def show(table, words=None, /, numbers=None, **formats):
     table = table.assign(**{name: table[name].map(titled, na_action="ignore") for name in named})
     decimals = table.select_dtypes("float" if numbers and "%" in numbers else "number") if numbers else ()
     formats = dict.fromkeys(decimals, numbers) | formats
-    headings = {name: (words or {}).get(name) or _HEADINGS.get(name, name) for name in table}
+    headings = {name: (words or {}).get(name) or in_words(_HEADINGS.get(name, name)) for name in table}
     counts = Counter(headings.values())
     headings = {name: name if counts[heading] > 1 else heading for name, heading in headings.items()}  # label, schedule
     table = table.rename(columns=headings).reset_index(drop=True)
     formats = {headings[name]: form for name, form in formats.items() if name in headings}
-    forms = {heading: partial(_number, formats[heading]) if heading in formats else _cell for heading in table}
+    forms = {heading: partial(_cell, code=_PLAIN if _is_names(table[heading]) else _TYPED) for heading in table}
+    forms |= {heading: partial(_number, form) for heading, form in formats.items()}
     styler = Table(table).format(forms, na_rep="").format_index(_cell, axis="columns")
     styler = styler.hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
     words = [column for column in table if column not in numbers]
     styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
     styler = styler.set_properties(subset=words, **{"text-align": "left"})
-    long = [column for column in words if table[column].astype(str).str.len().max() > _LONG_TEXT]
-    styler = styler.set_properties(subset=long, **{"min-width": "14em"})
+    styler = styler.set_table_styles({name: [{"selector": "th", "props": "text-align: left"}] for name in words})
+    letters = {column: table[column].astype(str).str.len().max() for column in words}
+    for width, names in (("10em", words[:1]), ("14em", words)):
+        long = [column for column in names if letters[column] > _LONG_TEXT[width]]
+        styler = styler.set_properties(subset=long, **{"min-width": width})
     content = table.to_csv() + repr(sorted(formats.items(), key=str))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
 
@@ -170,11 +174,17 @@ def _number(form, value):
     return escape(typeset(form.format(0.0 if isinstance(value, float) and abs(value) < _ROUNDING else value)))
 
 
-def _cell(value):
+def _is_names(column):
+    """Whether a column has nothing but names that people type."""
+    texts = column.dropna().astype(str)
+    return texts.str.fullmatch(_PLAIN.pattern).all() and texts.str.fullmatch(_TYPED.pattern).any()
+
+
+def _cell(value, code=_TYPED):
     """A cell without a format: a fraction in six digits, and in a text names that people type as code."""
     if isinstance(value, float):
         return _number(_NUMBER, value)
-    return _TYPED.sub(r"<code>\g<0></code>", escape(value)) if isinstance(value, str) else value
+    return code.sub(r"<code>\g<0></code>", escape(value)) if isinstance(value, str) else value
 
 
 def defined(frame):

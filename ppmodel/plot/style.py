@@ -70,7 +70,7 @@ def redrawn(plot):
 
     @wraps(plot)
     def drawn(*args, **options):
-        figure = plot(*map(_in_words, args), **options)
+        figure = plot(*map(in_words, args), **options)
         figure.again = partial(drawn, *args, **options)
         return figure
 
@@ -138,23 +138,17 @@ def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
     return "; ".join(parts)
 
 
-def in_words(text):
-    """A text in which systems, models and semantics have words for names, but not in paths; no text stays as it is.
+def in_words(given):
+    """A text, or the texts of a frame, with words for names of systems, models and semantics, but not in paths.
 
     >>> in_words("at worst +9% on fast_cp_slow_nw"), in_words("systems/fast_cp_slow_nw.yaml"), in_words("h100")
     ('at worst +9% on fast compute, slow network', 'systems/fast_cp_slow_nw.yaml', 'H100')
     """
-    if not isinstance(text, str):
-        return text
-    return _WORDS.get(text) or _NAME.sub(lambda name: _WORDS.get(name[0], name[0]), text)
-
-
-def _in_words(argument):
-    """A frame whose texts are in words; any other argument as it is."""
-    if not isinstance(argument, pd.DataFrame):
-        return argument
-    texts = argument.select_dtypes(["object", "string"])
-    return argument.assign(**texts.map(in_words).rename(columns=str)) if len(texts.columns) else argument
+    if isinstance(given, pd.DataFrame):
+        return given.assign(**given.select_dtypes(["object", "string"]).map(in_words).rename(columns=str))
+    if not isinstance(given, str):
+        return given
+    return _WORDS.get(given) or _NAME.sub(lambda name: _WORDS.get(name[0], name[0]), given)
 
 
 def typeset(text):

@@ -127,7 +127,8 @@ class _Text(HTMLParser):
 
     def handle_data(self, data):
         tags = {tag for tag, _ in self.open}
-        unread = tags & {"script", "style"} or any({"math", "sig"} & set(classes) for _, classes in self.open)
+        classes = {name for _, names in self.open for name in names}
+        unread = tags & {"script", "style"} or classes & {"math", "sig", "indextable"}
         if "article" in tags and not unread:
             is_code, is_cell = tags & {"code", "pre", "samp"}, tags & {"td", "th"}
             (self.code if is_code else self.cells if is_cell else self.prose).append(data)
