@@ -23,6 +23,7 @@ from ppmodel.specs import Link
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
 
+@pytest.mark.long
 @settings(max_examples=1000)
 @given(cases(), p2ps, allreduces)
 def test_longest_path_and_discrete_events_agree(case, p2p, allreduce):
@@ -90,6 +91,7 @@ def with_delays(schedule, costs, delays):
     return replace(costs, latency_s=latency_s, delay_s=delay_s)
 
 
+@pytest.mark.long
 @settings(max_examples=500)
 @given(delayed_cases(), allreduces)
 def test_both_engines_and_the_twin_agree_on_streams(case, allreduce):

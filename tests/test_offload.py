@@ -53,6 +53,7 @@ def whole(timeline):
     return np.concatenate([all_times(timeline), copied])
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(cases() | random_cases(), p2ps, allreduces, seeds, st.booleans())
 @pytest.mark.parametrize("run", [run_graph, run_events])

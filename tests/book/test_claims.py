@@ -91,6 +91,7 @@ def only(*names):
     ]
 
 
+@pytest.mark.long
 def test_every_claim_comes_to_what_the_file_expects(everything):
     """No verdict and no margin has moved; the three verdicts all occur."""
     assert disagreements(everything.values()) == []

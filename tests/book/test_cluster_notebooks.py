@@ -105,6 +105,7 @@ def test_beside(recorded):
     assert worth.gain["pp 4, tp 4, dp 1", 16] == pytest.approx(1 - min(times.values()) / times["1f1b"])
 
 
+@pytest.mark.long
 @of("tensor-pipeline")
 def test_tensor_pipeline(recorded):
     """Formulas as far as they hold, and one constant within 2.5 points of every run."""

@@ -149,6 +149,7 @@ def test_systems(recorded):
     assert kinds["stated"]["dgx_a100"] == 4
 
 
+@pytest.mark.long
 @of("which-layout")
 @pytest.mark.filterwarnings("ignore::ppmodel.points.effect.NoEffectWarning")  # layers that are even anyway
 def test_which_layout(recorded):

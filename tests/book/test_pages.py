@@ -49,22 +49,24 @@ _OVERFLOW = """() => {
     return wide.map(element => `<${element.localName} class="${element.className}">: ` +
         `${Math.round(element.getBoundingClientRect().right)} px`);
 }"""
-# Rows, lines and paragraphs that look like four others, whatever they say, are not measured again: their colours are
-# the same.
+# What looks like two others in such a place, whatever it says, is not measured again: its colours are theirs.
 _THIN = r"""() => {
     const seen = new Map();
     const text = />[^<]+|\b(href|id|title|(data|aria)-[a-z]+)="[^"]*"|\brow\d+/g;
-    const alike = 'tr, .highlight pre > span, nav li, mjx-container, article :not(button) > p, .sig-param';
+    const alike = 'tr, .highlight pre > span, nav li, article li, mjx-container, article :not(button) > p, ' +
+        '.sig-param, :not(a) > code.literal, svg text, svg rect, svg path, dl.py, dt.sig > *';
     for (const part of document.querySelectorAll(alike)) {
-        const look = part.parentElement.className + part.outerHTML.replace(text, '>.');
+        let look = part.localName === 'mjx-container' ? 'maths' : part.outerHTML.replace(text, '>.');
+        for (let around = part, up = 0; up < 3 && (around = around.parentElement); up++)
+            look += ` ${around.localName} ${around.className}`;
         seen.set(look, (seen.get(look) || 0) + 1);
-        if (seen.get(look) > 4) part.remove();
+        if (seen.get(look) > 2) part.remove();
     }
     document.head.insertAdjacentHTML('beforeend', '<style>* { transition: none !important }</style>');
 }"""
 _LOOK = """async ([theme, options]) => {
     document.documentElement.dataset.theme = theme;
-    const found = await axe.run(document, {resultTypes: ['violations'], ...options});
+    const found = await axe.run(document, {resultTypes: ['violations'], preload: false, ...options});
     return found.violations.filter(fault => ['serious', 'critical'].includes(fault.impact)).flatMap(
         fault => fault.nodes.map(node => `${fault.id} (${theme}): ${node.target.join(' ')}: ` +
             `${[...node.any, ...node.all, ...node.none].map(one => one.message).join(' ')}`));

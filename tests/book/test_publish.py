@@ -267,6 +267,7 @@ def test_one_document_holds_every_chapter(printed):
     assert str(ROOT) not in text
 
 
+@pytest.mark.long
 def test_the_book_prints_as_one_pdf(some_pages, browser):
     """Numbered chapters, links, maths and pictures are in it, nothing is cut at the right, and the pages link it."""
     from pypdf import PdfReader

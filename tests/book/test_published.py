@@ -86,6 +86,7 @@ def test_plain_papermill_leaves_it_out(small, tmp_path, given, concludes):
     assert ("Left out" in outputs) == (not concludes)
 
 
+@pytest.mark.long
 def test_a_book_for_ones_own_system_leaves_it_out(small, tmp_path):
     """The paper's book has the conclusion with its number, another says what differs, without the folder of a file."""
     book = tmp_path / "book"

@@ -48,6 +48,7 @@ def cluster():
         yield address, worker, scheduler
 
 
+@pytest.mark.long
 def test_a_plan_is_the_same_whoever_computes(capsys, cluster):
     """Two workers of a cluster, two processes, and this process alone print the same bytes."""
     address, worker, _ = cluster
