@@ -37,7 +37,7 @@ def levels(schedules, sizes, **options):
     -------
     DataFrame
         The columns of `ppmodel.compare`, size by size, plus ``without_network_s, idle_without_network``: makespan and
-        idle ratio if transfers and all-reduces took no time; ``family``, see `analysis.family`;
+        idle ratio if transfers and all-reduces took no time; ``family``, see `tables.family`;
         ``published_bubble_ratio``, NaN if the authors publish none; and ``messages_of_rank``, from the rank that
         sends most.
 

@@ -5,4 +5,3 @@ from ppmodel.analysis.orders import beats, every_two, negated, order_of_amounts,
 from ppmodel.analysis.placements import messages_between_nodes, num_placements, search_placements, waits_at_nics
 from ppmodel.analysis.roots import crossings, largest_share
 from ppmodel.analysis.uncertainty import compare_runs, first_places
-from ppmodel.tables import FAMILIES, LAYOUTS, family, layout

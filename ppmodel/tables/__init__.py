@@ -3,4 +3,4 @@
 from ppmodel.tables.dependencies import NO_OPERATION, Dependencies, by_keys
 from ppmodel.tables.schedule import Schedule
 from ppmodel.tables.slots import CONTINUED, IDLE, brief
-from ppmodel.tables.structure import FAMILIES, LAYOUTS, family, layout
+from ppmodel.tables.structure import FAMILIES, family, layout

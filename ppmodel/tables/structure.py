@@ -2,9 +2,6 @@
 
 from ppmodel.ops import OpKind
 
-LAYOUTS = ("one chunk", "loop", "V", "waves", "two directions")
-"""The values that `layout` returns."""
-
 FAMILIES = ("one chunk", "one chunk, split backward", "loop", "V or waves", "two directions")
 """The values that `family` returns."""
 
@@ -20,9 +17,9 @@ def layout(schedule):
     Returns
     -------
     str
-        One of `LAYOUTS`. *Two directions*: a second copy of the model runs in the opposite direction. *One chunk*: each
-        rank has one stage. Otherwise it has several: dealt out in turn (*loop*), or in a zigzag that turns once (*V*)
-        or more often (*waves*).
+        *Two directions*: a second copy of the model runs in the opposite direction. *One chunk*: each rank has one
+        stage. Otherwise it has several: dealt out in turn (*loop*), or in a zigzag that turns once (*V*) or more often
+        (*waves*).
 
     Examples
     --------
