@@ -1,17 +1,9 @@
 """What an unknown key of a file was meant to be, and which other file a file looks like."""
 
-from functools import cache
-
 from ruamel.yaml import YAML
 
 from ppmodel.errors import did_you_mean
 from ppmodel.files import DATA
-
-
-@cache
-def _aliases():
-    """Keys of ours, and what else they are called, separated by blanks."""
-    return YAML(typ="safe").load(DATA / "aliases.yaml")
 
 
 def meant_key(key, keys, parents=()):
@@ -34,7 +26,7 @@ def meant_key(key, keys, parents=()):
     ('did you mean experts.number?', 'did you mean number?')
     """
     key, block = str(key).lower().replace("-", "_"), "".join(f"{part}." for part in parents if isinstance(part, str))
-    for name, aliases in _aliases().items():
+    for name, aliases in YAML(typ="safe").load(DATA / "aliases.yaml").items():
         short = name.removeprefix(block)
         if key in aliases.split() and name.startswith(block) and short.partition(".")[0] in keys:
             return f"did you mean {short}?"
