@@ -7,7 +7,6 @@ from ppmodel import build, compare
 from ppmodel.analysis import (
     crossings,
     every_two,
-    family,
     largest_share,
     negated,
     order_of_amounts,
@@ -17,7 +16,7 @@ from ppmodel.analysis import (
     winners,
 )
 from ppmodel.analysis.orders import behind, kendall_tau, reversed_pairs
-from ppmodel.tables import FAMILIES
+from ppmodel.tables import FAMILIES, family
 
 
 def test_families_are_told_by_structure():
