@@ -6,7 +6,7 @@ import numpy as np
 
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
-from ppmodel.simulation.copies import no_copies, plan_copies
+from ppmodel.simulation.copies import plan_copies
 from ppmodel.simulation.timeline import Timeline
 
 
@@ -22,19 +22,14 @@ def durations(graph, costs, factors=None):
 
 
 def shares_of(graph, costs):
-    """The fraction of its cell after which each result can be sent, in the graph's order; None if that is its end.
-
-    Where there are copies, it is all ones then: loops are compiled for both or for neither.
-    """
-    if costs.handed:
-        return costs.handed_shares(graph.schedule)[graph.index]
-    return np.ones(graph.num_operations) if costs.offload else None
+    """The fraction of its cell after which each result can be sent, in the graph's order; None if that is its end."""
+    return costs.handed_shares(graph.schedule)[graph.index] if costs.handed else None
 
 
 def plan_of(graph, costs):
-    """The `Copies` of a run, planned from durations without noise; None if nothing is offloaded or handed on early."""
+    """The `Copies` of a run, planned from durations without noise; None if nothing is offloaded."""
     if not costs.offload:
-        return no_copies(graph.num_operations) if costs.handed else None
+        return None
     kept = graph.__dict__.get("_plan", (None, None))
     if kept[0] is not costs:
         kept = graph.__dict__["_plan"] = costs, plan_copies(graph, costs, durations(graph, costs)[0])
@@ -47,7 +42,7 @@ def filled_timeline(graph, costs, factors, fill):
     copied = plan and np.full_like(times, np.nan)
     fill(times, plan and plan[:-1], copied)
     steps_s = step_lengths(graph.schedule, costs, factors)
-    return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=costs.offload and (plan, copied))
+    return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
 
 
 def step_lengths(schedule, costs, factors=None):

@@ -88,12 +88,6 @@ def plan_copies(graph, costs, compute):
     return Copies(seconds, *(column.astype(np.int32) for column in (needs, fetch_start, fetch)), share)
 
 
-def no_copies(count):
-    """The `Copies` of a run of so many operations in which all activations stay."""
-    needs, fetch_start = np.full(count, NO_OPERATION, np.int32), np.zeros(count + 1, np.int32)
-    return Copies(np.full(count, STAYS), needs, fetch_start, fetch_start[:0], np.zeros(count))
-
-
 class _Trip(NamedTuple):
     """A microbatch's activations that are copied out and back: both operations, their cells, and the copy."""
 

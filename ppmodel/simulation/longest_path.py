@@ -114,9 +114,9 @@ def _timeline(graph, costs, factors):
         compiled(*instructions, tables, factor, *how)
         return times
 
-    times = path(4 if plan else 2)
+    times = path(4 if plan or shares is not None else 2)
     transfers = (lambda: times[2:]) if len(times) == 4 else (lambda: path(4)[2:])
-    return Timeline(graph, times[:2], transfers, steps_s, copies=costs.offload and (plan, copied))
+    return Timeline(graph, times[:2], transfers, steps_s, copies=plan and (plan, copied))
 
 
 class Iterations(NamedTuple):
