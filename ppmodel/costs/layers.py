@@ -21,9 +21,11 @@ from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
 from ppmodel.costs.work import (
     AGAIN,
+    FORWARD,
     FP8_WIDTH,
     INPUT_GRAD,
     NO_WORK,
+    NUM_PHASES,
     PARTS,
     WEIGHT_GRAD,
     Kernel,
@@ -34,7 +36,7 @@ from ppmodel.errors import CostError
 from ppmodel.kept import cached_property
 from ppmodel.specs.recompute import KEEPS
 
-NUM_PHASES, NOTHING = 4, -1
+NOTHING = -1
 BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
@@ -56,20 +58,26 @@ class Exchanges(NamedTuple):
 
     Parameters
     ----------
-    line, slot, beside : ndarray of int
-        Its line, an index in those of the layers; its layer, phase and part as one number; and the kernel that it
-        may hide under, or `NOTHING`.
-    hides : ndarray of bool
-        Whether it does hide there.
+    line, slot, unit : ndarray of int
+        Its line, an index in those of the layers; its layer, phase and part as one number; and its unit.
+    beside, gradient : ndarray of int
+        The kernel that it hides under; and of input that is gathered for a weight gradient, the product's kernel for
+        the input gradient. `NOTHING` if there is none.
     volume : ndarray of float
         Bytes, as in `Collective`.
     """
 
     line: np.ndarray
     slot: np.ndarray
+    unit: np.ndarray
     beside: np.ndarray
-    hides: np.ndarray
+    gradient: np.ndarray
     volume: np.ndarray
+
+    @property
+    def phase(self):
+        """The phase of each."""
+        return self.slot // len(PARTS) % NUM_PHASES
 
 
 class Sizes(NamedTuple):
@@ -116,11 +124,11 @@ class LayerWork(NamedTuple):
         Leading blocks that are ``dense``, and multi-token-prediction layers.
     kernels : Kernels
         All kernels, by layer and phase.
-    kernel_slot : ndarray of int, shape (num_kernels,)
-        Layer and phase as one number.
+    kernel_slot, kernel_unit : ndarray of int, shape (num_kernels,)
+        Layer and phase as one number; and the unit.
     exchanges : Exchanges
-    places : list of (int, int, int)
-        Layer, phase and operation of each kernel, then of each collective.
+    units : list of int
+        The units in which halves begin, forward and backward of each layer in turn, and the number of units.
     lines : list of (str, str, int, LayoutSpec) or None
         Kinds, groups and copies of collectives that occur, and whose; None for collectives that take no time.
     sizes : Sizes
@@ -135,12 +143,18 @@ class LayerWork(NamedTuple):
     mtp_layers: int
     kernels: Kernels
     kernel_slot: np.ndarray
+    kernel_unit: np.ndarray
     exchanges: Exchanges
-    places: list
+    units: list
     lines: list
     sizes: Sizes
     sharing: Sharing | None
     layout: object
+
+    @property
+    def shape(self):
+        """Numbers of layers, phases and parts."""
+        return len(self.layers), NUM_PHASES, len(PARTS)
 
 
 @lru_cache(_WORK_KEPT)
@@ -188,76 +202,95 @@ def layer_work(model, sequences, layout=None):
             ]  # fmt: skip
     layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes)]
     layers += [*zip(mtp, (modes[-1], "none"), strict=False), ("head", "none")]
-    listed = [(operations[part], mode) for part, mode in layers]
-    rows, places = _kernels(listed)
-    slots = [layer * NUM_PHASES + phase for layer, phase, _ in places]
     lines, sharing = {}, None
     if layout is not None:
         numbers = [lines.setdefault(line, len(lines)) for line in collectives_of(model, layout)]
         sharing = sharing_of(model, layout)._replace(reduction=np.array(numbers[:2]), gathering=np.array(numbers[2:]))
-    exchanges, exchange_places = _exchanges(listed, places, lines, layout)
+    items = _items([(operations[part], mode) for part, mode in layers], lines, layout)
     return LayerWork(
-        layers, dense_blocks, model.mtp_layers, Kernels.of(rows), np.array(slots, np.intp), exchanges,
-        [*places, *exchange_places], [(*line, layout) for line in lines], _sizes(layers, operations, *run), sharing,
-        layout,
+        layers, dense_blocks, model.mtp_layers, *items, [(*line, layout) for line in lines],
+        _sizes(layers, operations, *run), sharing, layout,
     )  # fmt: skip
 
 
-def _kernels(listed):
-    """Rows of `Kernels`, by layer and phase, and the place of each: layer, phase and operation."""
-    rows, places = [], []
+def _items(listed, lines, layout):
+    """Kernels, their slots and units, collectives, and where units begin; lines that do not occur yet are added."""
+    kernels, places, exchanges, units, unit = [], [], [], [0], 0
     for layer, (operations, recompute) in enumerate(listed):
-        for phase in range(NUM_PHASES):
-            for index, operation in enumerate(operations):
-                work = operation.works[phase]
-                if work == NO_WORK or (phase == AGAIN and not runs_again(operation, recompute)):
-                    continue
-                rows_and_width = np.inf, np.inf
-                if operation.kernel == Kernel.ATTENTION:
-                    rows_and_width = operation.shape[2], np.inf
-                elif operation.kernel in (Kernel.PRODUCT, Kernel.UNQUANTISED):
-                    m, n, k = operation.shape
-                    rows_and_width = (m, min(n, k)) if phase != WEIGHT_GRAD else (k, min(n, m))
-                kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)
-                rows.append((*work, kernel, *rows_and_width, operation.count))
-                places.append((layer, phase, index))
-    return rows, places
+        unit_of, numbers = {}, {}  # by phase and operation
+        for half in _halves(operations, recompute):
+            for phase, index in half:
+                unit_of[phase, index] = unit
+                unit += operations[index].kernel is None and phase != WEIGHT_GRAD
+            unit += 1
+            units.append(unit)
+        items = sorted(unit_of)
+        for phase, index in items:
+            if operations[index].kernel is not None:
+                numbers[phase, index] = len(kernels)
+                places.append((layer * NUM_PHASES + phase, unit_of[phase, index]))
+                kernels.append(_kernel(operations[index], phase))
+        for phase, index in items:
+            if (collective := operations[index].collectives[phase]) is not None:
+                kind, group, num_bytes, copies = collective
+                user = _user(operations, index, phase, collective, numbers)
+                hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
+                exchanges.append((
+                    lines.setdefault((kind, group, copies), len(lines)),
+                    (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(group.removesuffix("-tensor")),
+                    unit_of[phase, index], numbers[phase, user] if hides and user is not None else NOTHING,
+                    numbers.get((INPUT_GRAD, user), NOTHING) if phase == WEIGHT_GRAD else NOTHING, num_bytes,
+                ))  # fmt: skip
+    *columns, volume = np.array(exchanges, dtype=float).reshape(-1, len(Exchanges._fields)).T
+    exchanges = Exchanges(*(column.astype(np.intp) for column in columns), volume)
+    return Kernels.of(kernels), *np.array(places, np.intp).reshape(-1, 2).T, exchanges, units
 
 
-def _exchanges(listed, kernel_places, lines, layout):
-    """The collectives, and the place of each; lines that do not occur yet are added."""
-    rows, places, kernels = [], [], {}
-    for kernel, (*phase, operation) in enumerate(kernel_places):
-        kernels.setdefault(tuple(phase), {})[operation] = kernel
-    for layer, (operations, recompute) in enumerate(listed):
-        for phase in range(NUM_PHASES):
-            for index, operation in enumerate(operations):
-                collective = operation.collectives[phase]
-                if collective is None or (phase == AGAIN and not runs_again(operation, recompute)):
-                    continue
-                beside = _beside(operations, index, collective, kernels.get((layer, phase), {}))
-                hides = collective.kind == "ring" or (collective.group == "tensor" and bool(layout.overlap_tensor))
-                line = lines.setdefault((collective.kind, collective.group, collective.copies), len(lines))
-                slot = (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(collective.group.removesuffix("-tensor"))
-                rows.append((line, slot, beside, hides, collective.bytes))
-                places.append((layer, phase, index))
-    columns = zip(*rows, strict=True) if rows else [()] * len(Exchanges._fields)
-    kinds = np.intp, np.intp, np.intp, bool, float
-    return Exchanges(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True))), places
+def _halves(operations, recompute):
+    """Phase and operation of what runs in the forward, and of what runs in the backward of a layer, in order.
+
+    The backward goes through the operations in reverse, each with its weight gradient. What runs again does so before
+    the gradient of its last operation.
+    """
+    forward, input_grad, weight_grad, again = (
+        [
+            index for index, operation in enumerate(operations)
+            if (operation.works[phase] != NO_WORK or operation.collectives[phase])
+            and (phase != AGAIN or runs_again(operation, recompute))
+        ]
+        for phase in range(NUM_PHASES)
+    )  # fmt: skip
+    order = {(AGAIN, index): (-again[-1], 0, index) for index in again}
+    order |= {(WEIGHT_GRAD, index): (-index, 1) for index in weight_grad}
+    order |= {(INPUT_GRAD, index): (-index, 2) for index in input_grad}
+    return [(FORWARD, index) for index in forward], sorted(order, key=order.get)
 
 
-def _beside(operations, index, collective, kernels):
-    """The kernel that may hide a collective: its product or, for a ring, the attention that it feeds."""
+def _kernel(operation, phase):
+    """The row of `Kernels` of an operation in a phase."""
+    rows, width = np.inf, np.inf
+    if operation.kernel == Kernel.ATTENTION:
+        rows = operation.shape[2]
+    elif operation.kernel in (Kernel.PRODUCT, Kernel.UNQUANTISED):
+        m, n, k = operation.shape
+        rows, width = (m, min(n, k)) if phase != WEIGHT_GRAD else (k, min(n, m))
+    kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)
+    return *operation.works[phase], kernel, rows, width, operation.count
+
+
+def _user(operations, index, phase, collective, numbers):
+    """The operation that may hide a collective: its product or, for a ring, the attention that it feeds; or None."""
+    kernels = [other for other in range(len(operations)) if (phase, other) in numbers]
     if collective.kind == "ring":
         attention = [other for other in kernels if operations[other].kernel == Kernel.ATTENTION]
-        return kernels[min(attention, key=lambda other: abs(other - index))] if attention else NOTHING
+        return min(attention, key=lambda other: abs(other - index), default=None)
     if collective.group != "tensor" or not operations[index].can_hide:
-        return NOTHING
+        return None
     products = [other for other in kernels if operations[other].is_product]
     forward = operations[index].forward_comm  # Megatron-LM's f comes before its products, g after them
     if forward.kind == "all-gather" if forward else operations[index].input_grad_comm:
-        return next((kernels[other] for other in products if other >= index), NOTHING)
-    return next((kernels[other] for other in reversed(products) if other <= index), NOTHING)
+        return next((other for other in products if other >= index), None)
+    return next((other for other in reversed(products) if other <= index), None)
 
 
 def _sizes(layers, operations, model, sequences, layout):
@@ -373,18 +406,11 @@ def layer_costs(work, system):
     ]
     lines = np.array(lines, dtype=float).reshape(-1, 2)
     kernel_s = kernels_s(work.kernels, system, (work.layout and work.layout.precision) or "bf16")
-    exchanges, exposed_s = work.exchanges, np.empty(0)
-    if len(exchanges.volume):  # collectives, minus the kernel that each hides under
-        exposed_s = lines[exchanges.line, 0] + lines[exchanges.line, 1] * exchanges.volume
-        under = np.where(
-            exchanges.hides & (exchanges.beside != NOTHING), np.append(kernel_s, 0.0)[exchanges.beside], 0.0
-        )
-        exposed_s = np.maximum(exposed_s - under, 0.0)
-    by_phase = np.zeros((len(work.sizes.block), NUM_PHASES, len(PARTS)))
-    if len(exposed_s):
-        by_phase += np.bincount(exchanges.slot, exposed_s, by_phase.size).reshape(by_phase.shape)
-    num_phases = by_phase[..., 0].size
-    by_phase[..., 0] += np.bincount(work.kernel_slot, kernel_s, num_phases).reshape(by_phase.shape[:2])
+    exchanges, shape = work.exchanges, work.shape
+    exposed_s = lines[exchanges.line, 0] + lines[exchanges.line, 1] * exchanges.volume
+    exposed_s = np.maximum(exposed_s - np.append(kernel_s, 0.0)[exchanges.beside], 0.0)  # NOTHING is the last
+    by_phase = np.zeros(shape) + np.bincount(exchanges.slot, exposed_s, np.prod(shape)).reshape(shape)  # int if empty
+    by_phase[..., 0] += np.bincount(work.kernel_slot, kernel_s, np.prod(shape[:2])).reshape(shape[:2])
     seconds = by_phase[:, :AGAIN]
     costs = LayerCosts(work, system, lines, kernel_s, exposed_s, seconds)
     if work.layout is not None and work.layout.overlap_backward:

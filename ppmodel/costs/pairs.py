@@ -5,10 +5,10 @@ from functools import cache
 import numpy as np
 
 from ppmodel.costs.units import CellStreams, Unit, cell_duration, cell_streams, handed_on
-from ppmodel.costs.work import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD
+from ppmodel.costs.work import FORWARD, INPUT_GRAD, NUM_PHASES, PARTS, WEIGHT_GRAD
 from ppmodel.ops import OpKind
 
-_COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = _FIELDS = range(len(Unit._fields))
+_COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
 
 
 def layer_units(layers):
@@ -28,12 +28,14 @@ def layer_units(layers):
     list of (list of Unit, list of Unit), length num_layers
         In the order in which they run.
     """
-    place, bounds = _places(layers.work)
-    item_s = np.concatenate([layers.kernel_s, layers.exposed_s])
-    units = np.bincount(place, item_s, bounds[-1] * len(_FIELDS)).reshape(-1, len(_FIELDS))
+    work, exchanges = layers.work, layers.work.exchanges
+    is_weight, is_gathered = work.kernel_slot % NUM_PHASES == WEIGHT_GRAD, exchanges.phase == WEIGHT_GRAD
+    units = np.zeros((work.units[-1], len(Unit._fields)))
+    np.add.at(units, (work.kernel_unit, np.where(is_weight, _WEIGHT, _COMPUTE)), layers.kernel_s)
+    np.add.at(units, (exchanges.unit, np.where(is_gathered, _WEIGHT_COMM, _COMM)), layers.exposed_s)
     halves = []
     for index, seconds in enumerate(layers.seconds):
-        first, middle, last = bounds[2 * index : 2 * index + 3]
+        first, middle, last = work.units[2 * index : 2 * index + 3]
         forward, backward = units[first:middle], units[middle:last]
         stretched = (forward, _COMPUTE), (backward, _COMPUTE), (backward, _WEIGHT)
         for (half, column), computing_s in zip(stretched, seconds[:, PARTS.index("computing")], strict=True):
@@ -44,31 +46,6 @@ def layer_units(layers):
         backward[0, _WEIGHT_COMM] += data_s[WEIGHT_GRAD]
         halves.append(tuple([Unit(*unit) for unit in half.tolist()] for half in (forward, backward)))
     return halves
-
-
-def _places(work):
-    """The place of each kernel, then of each collective: unit and field as one number; and where the halves begin."""
-    items, num_kernels = {place: item for item, place in enumerate(work.places)}, len(work.kernel_slot)
-    place, bounds, unit = np.zeros(len(items), dtype=np.intp), [0], 0
-    for layer in range(len(work.layers)):
-        count = 1 + max((operation for item_layer, _, operation in items if item_layer == layer), default=-1)
-        again = [operation for operation in range(count) if (layer, AGAIN, operation) in items]
-        backward = []
-        for operation in reversed(range(count)):  # what runs again does so before the gradient of its last operation
-            backward += [(AGAIN, other) for other in again] if again and operation == again[-1] else []
-            backward.append((INPUT_GRAD, operation))
-        for steps in ([(FORWARD, operation) for operation in range(count)], backward):
-            for phase, operation in steps:
-                item = items.get((layer, phase, operation))
-                weights = items.get((layer, WEIGHT_GRAD, operation)) if phase == INPUT_GRAD else None
-                if weights is not None:
-                    place[weights] = unit * len(_FIELDS) + (_WEIGHT if weights < num_kernels else _WEIGHT_COMM)
-                if item is not None:
-                    place[item] = unit * len(_FIELDS) + (_COMPUTE if item < num_kernels else _COMM)
-                    unit += item >= num_kernels
-            unit += 1
-            bounds.append(unit)
-    return place, bounds
 
 
 def contention(system):
@@ -92,25 +69,14 @@ def hidden_in_backward_s(layers):
     ndarray of float, shape (num_layers, 2)
         In seconds, of the collectives of input gradients and of weight gradients.
     """
-    work, kernel_s = layers.work, layers.kernel_s
-    items, (place, bounds) = {place: item for item, place in enumerate(work.places)}, _places(work)
-    weights_s = np.zeros(bounds[-1])
-    is_weight = place[: len(kernel_s)] % len(_FIELDS) == _WEIGHT
-    np.add.at(weights_s, place[: len(kernel_s)][is_weight] // len(_FIELDS), kernel_s[is_weight])
-    hidden = np.zeros((len(work.layers), 2))
-    for number, (layer, phase, _) in enumerate(work.places[len(kernel_s) :]):
-        beside = work.exchanges.beside[number]
-        if phase == INPUT_GRAD:
-            under = weights_s[place[len(kernel_s) + number] // len(_FIELDS)]
-        elif phase == WEIGHT_GRAD and beside >= 0:
-            gradient = items.get((layer, INPUT_GRAD, work.places[beside][2]))
-            under = 0.0 if gradient is None else kernel_s[gradient]
-        else:
-            continue
-        if work.exchanges.slot[number] % len(PARTS) == PARTS.index("tensor"):
-            seconds = (2 - contention(layers.system)) * min(layers.exposed_s[number], under)
-            hidden[layer, phase - INPUT_GRAD] += seconds
-    return hidden
+    work, exchanges = layers.work, layers.work.exchanges
+    is_weight = work.kernel_slot % NUM_PHASES == WEIGHT_GRAD
+    weights_s = np.bincount(work.kernel_unit[is_weight], layers.kernel_s[is_weight], work.units[-1])
+    gradient_s = np.append(layers.kernel_s, 0.0)[exchanges.gradient]
+    under_s = np.where(exchanges.phase == WEIGHT_GRAD, gradient_s, weights_s[exchanges.unit])
+    hidden_s = (2 - contention(layers.system)) * np.minimum(layers.exposed_s, under_s)
+    by_slot = np.bincount(exchanges.slot, hidden_s, np.prod(work.shape)).reshape(work.shape)
+    return by_slot[:, [INPUT_GRAD, WEIGHT_GRAD], PARTS.index("tensor")]
 
 
 class PairTimes:

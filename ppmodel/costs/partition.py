@@ -59,15 +59,18 @@ def check_layout(layout, model, system, schedule):
         rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
         raise SpecificationError("offload", value, rule, remedy)
-    hides = hides_by_itself(system.framework, schedule) if layout.overlap_backward is None else layout.overlap_backward
+    hides = hides_backward(layout, system.framework, schedule)
     return _checked(layout, hides, model, schedule.num_ranks, schedule.table_microbatches)
 
 
-def hides_by_itself(framework, schedule):
-    """Whether a framework by itself hides collectives of the backward: most backwards of the schedule must be whole.
+def hides_backward(layout, framework, schedule):
+    """Whether collectives of the backward are hidden: as the layout says, or else as the framework does by itself.
+
+    They are hidden under weight gradients, so most backwards of the schedule must then be whole.
 
     Parameters
     ----------
+    layout : LayoutSpec
     framework : FrameworkSpec or None
     schedule : Schedule
 
@@ -78,15 +81,15 @@ def hides_by_itself(framework, schedule):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.specs import load_framework
-    >>> [hides_by_itself(load_framework("megatron"), build(name, 4, 8)) for name in ("1f1b", "dualpipev", "zb-v")]
+    >>> from ppmodel.specs import LayoutSpec, load_framework
+    >>> layout, framework = LayoutSpec(tp=8), load_framework("megatron")
+    >>> [hides_backward(layout, framework, build(name, 4, 8)) for name in ("1f1b", "dualpipev", "zb-v")]
     [True, True, False]
     """
-    return framework is not None and framework.overlap_backward and has_whole_backwards(schedule)
-
-
-def has_whole_backwards(schedule):
-    """Whether most backwards of a schedule are whole, so that they can hide collectives under weight gradients."""
+    if layout.overlap_backward is not None:
+        return layout.overlap_backward
+    if framework is None or not framework.overlap_backward:
+        return False
     of_kinds = schedule.class_counts.sum(axis=0).reshape(len(OpKind), -1).sum(axis=1)
     return bool(of_kinds[OpKind.B] > of_kinds[OpKind.W])
 
@@ -162,18 +165,11 @@ def stage_blocks(schedule, model):
     >>> stage_blocks(build("asymmetric-chimera", 4, 4), load_model("paper")).tolist()
     [21, 22, 42, 43]
     """
-    return _shared_blocks(schedule.name, schedule.stage_shares.tobytes(), model.blocks)
-
-
-@lru_cache(_SHARES_KEPT)
-def _shared_blocks(name, shares, num_blocks):
-    """Whole blocks by the shares, as bytes; of the schedule itself, with its table, none is kept alive."""
-    shares = np.frombuffer(shares)
-    blocks = np.diff(np.floor(np.cumsum(shares) / len(shares) * num_blocks + 0.5 + 1e-9).astype(int), prepend=0)
+    ends = np.cumsum(schedule.stage_shares) / schedule.num_stages * model.blocks
+    blocks = np.diff(np.floor(ends + 0.5 + 1e-9).astype(int), prepend=0)
     if blocks.min() < 1:
-        rule = f"are too few for the {len(shares)} stages of {name}"
-        raise BlocksError("blocks", num_blocks, rule, "choose fewer ranks, chunks or waves, or a more even split")
-    blocks.flags.writeable = False
+        rule = f"are too few for the {schedule.num_stages} stages of {schedule.name}"
+        raise BlocksError("blocks", model.blocks, rule, "choose fewer ranks, chunks or waves, or a more even split")
     return blocks
 
 
@@ -416,7 +412,7 @@ def _stage_times(blocks, times):
 
 
 def imbalance(schedule, stage_times):
-    """Find the rank that computes longest, and its time over the mean.
+    """The computing time of the rank that computes longest, over the mean of all.
 
     Parameters
     ----------
@@ -427,19 +423,17 @@ def imbalance(schedule, stage_times):
 
     Returns
     -------
-    rank : int
-    slowest_over_mean : float
+    float
         1 if all ranks compute equally long.
 
     Examples
     --------
     >>> from ppmodel import build
     >>> imbalance(build("1f1b", 4, 8), [3.0, 3.0, 3.0, 4.5])
-    (3, 1.3333333333333333)
+    1.3333333333333333
     """
     ranks = _rank_loads(schedule) @ np.asarray(stage_times, dtype=float)
-    slowest = int(ranks.argmax())
-    return slowest, float(ranks[slowest] / ranks.mean())
+    return float(ranks.max() / ranks.mean())
 
 
 def microbatch_sequences(schedule, model, layout=None):

@@ -12,7 +12,7 @@ import numpy as np
 from ppmodel.costs import transfers
 from ppmodel.costs.collectives import DATA_GROUPS, group_of
 from ppmodel.costs.data_parallel import sharded_bytes
-from ppmodel.costs.layers import NOTHING, NUM_PHASES, layer_bytes, layer_costs, layer_work
+from ppmodel.costs.layers import NOTHING, layer_bytes, layer_costs, layer_work
 from ppmodel.costs.partition import check_layout, stage_layers
 from ppmodel.costs.stages import (
     compute_seconds,
@@ -23,7 +23,7 @@ from ppmodel.costs.stages import (
     step_work,
     summed,
 )
-from ppmodel.costs.work import PARTS
+from ppmodel.costs.work import NUM_PHASES, PARTS
 
 
 class RunWork(NamedTuple):
@@ -176,7 +176,7 @@ def _joined_layers(works, system, without):
     left_out = ("tensor",) * ("tensor" in without) + DATA_GROUPS * ("data" in without)
     first = works[0]
     return first._replace(
-        layers=[layer for work in works for layer in work.layers], places=[],
+        layers=[layer for work in works for layer in work.layers], units=[],
         lines=[None if line[1] in left_out else line for line in lines.values()],
         kernels=_tuple_of(works, "kernels"), sizes=_tuple_of(works, "sizes"),
         kernel_slot=np.concatenate(

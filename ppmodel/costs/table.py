@@ -69,20 +69,18 @@ class OpCosts:
     delay_s: np.ndarray | None = None
 
     def __post_init__(self):
-        tables = [np.asarray(getattr(self, name), dtype=float) for name in _TABLES]
-        num_stages = tables[0].shape[-1:]
-        for name, table in zip(_TABLES, tables, strict=True):
+        num_stages = np.shape(self.compute_s)[-1:]
+        for name in _TABLES:
+            table = np.array(getattr(self, name), dtype=float, order="C")  # as compiled code takes them
             if table.ndim not in (2, 3) or len(table) != _NUM_KINDS or table.shape[-1:] != num_stages:
                 rule = f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), stages as in compute_s"
                 raise CostError(f"shape of {name}", table.shape, rule, "give one row for each kind of operation")
-        flat, first = np.concatenate(tables, axis=None), 0  # in sequence, as compiled code takes them
-        for name, table in zip(_TABLES, tables, strict=True):
-            in_sequence = flat[first : first + table.size].reshape(table.shape)
-            in_sequence.setflags(write=False)
-            self.__dict__[name], first = in_sequence, first + table.size
-        self.__dict__["_flat"] = flat
-        if not are_seconds(flat):
-            self._refuse_values()
+            if not are_seconds(table):
+                illegal = table[~((table <= _MOST_S) & (table >= 0))][0]
+                remedy = "check the durations, rates and sizes from which it is computed"
+                raise CostError(name, illegal, f"must be from 0 to {_MOST_S:g} seconds", remedy)
+            table.setflags(write=False)
+            self.__dict__[name] = table
         if not (np.ndim(self.overlap_factor) == 0 and 0 < self.overlap_factor < np.inf):
             rule = "must be a finite number above 0"
             raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 if overlap gains nothing")
@@ -100,42 +98,6 @@ class OpCosts:
             if not all(0 <= share <= 1 for share in shares):
                 raise CostError(f"handed {pair}", shares, "must be from 0 to 1", "write 1 for the end of the cell")
 
-    @classmethod
-    def stacked(cls, tables, overlap_factor=1.0):
-        """Make costs from one array of shape (3, 6, num_stages): compute, occupancy, latency.
-
-        Parameters
-        ----------
-        tables : ndarray of float, shape (3, 6, num_stages)
-            Seconds; not copied.
-        overlap_factor : float
-            Finite and above 0.
-
-        Returns
-        -------
-        OpCosts
-
-        Examples
-        --------
-        >>> OpCosts.stacked(np.ones((3, 6, 4))).num_stages
-        4
-        """
-        costs, flat = object.__new__(cls), tables.reshape(-1)
-        tables.setflags(write=False)
-        costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, pairs=None)
-        costs.__dict__.update(handed=None, offload=None, stages=None, delay_s=None)
-        costs.__dict__["_flat"] = flat
-        if not are_seconds(flat):
-            costs._refuse_values()
-        return costs
-
-    def _refuse_values(self):
-        for name in _TABLES:
-            table = getattr(self, name)
-            for bad in table[~((table <= _MOST_S) & (table >= 0))][:1]:
-                remedy = "check the durations, rates and sizes from which it is computed"
-                raise CostError(name, bad, f"must be from 0 to {_MOST_S:g} seconds", remedy)
-
     @property
     def num_stages(self):
         """Number of stages, the columns of each array."""
@@ -152,11 +114,7 @@ class OpCosts:
         -------
         ndarray of float, shape (len(schedule.pairs.keys),)
         """
-        pairs, factors = self.__dict__.get("_pair_factors", (None, None))
-        if pairs is not schedule.pairs:
-            factors = np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
-            self.__dict__["_pair_factors"] = schedule.pairs, factors
-        return factors
+        return np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
 
     def pair_shares(self, schedule):
         """Return the factor on the duration of each operation of a table: that of its pair, or 1.
@@ -205,12 +163,8 @@ class OpCosts:
         [48, 48, 48]
         """
         if num_replicas == 1:
-            size = self.compute_s.size
-            return self._flat[:size], self._flat[size : 2 * size], self._flat[2 * size :]
-        flattened = self.__dict__.setdefault("_by_class", {})
-        if num_replicas not in flattened:
-            flattened[num_replicas] = tuple(table[:, 0] for table in side_by_side([self], num_replicas))
-        return flattened[num_replicas]
+            return tuple(getattr(self, name).flatten() for name in _TABLES)  # writable, as all that compiled code takes
+        return tuple(side_by_side([self], num_replicas)[..., 0])
 
 
 def are_seconds(numbers):

@@ -91,7 +91,7 @@ def uniform_costs(
     between = float(comm) / schedule.microbatch_parts, float(latency)
     if nodes is None and not links:
         tables[1], tables[2] = between
-        return OpCosts.stacked(tables, factor)
+        return OpCosts(*tables, overlap_factor=factor)
     inside = float(node_comm) / schedule.microbatch_parts, float(node_latency)
     if nodes is not None and np.shape(nodes) != (schedule.num_ranks,):
         rule = f"must name the node of each rank, of {schedule.num_ranks}"

@@ -31,6 +31,8 @@ FP8_WIDTH = 1 + 4 / 128
 FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
 """The phases of an operation: forward, both halves of the backward, and the recomputed forward."""
 
+NUM_PHASES = 4
+
 PARTS = ("computing", "tensor", "context", "expert", "data")
 """The parts of an operation's seconds: kernels, and the exposed collectives of each group.
 

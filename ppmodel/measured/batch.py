@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppmodel.costs.partition import hides_by_itself
+from ppmodel.costs.partition import hides_backward
 from ppmodel.costs.runs import Runs, run_work
 from ppmodel.errors import PPModelError
 from ppmodel.measured.predict import GB, point_of, predictions
@@ -82,7 +82,7 @@ class Batch:
 
 def _is_plain(layout, framework, table):
     """Whether a run can be laid beside others: one replica, no pairs, nothing hidden in the backward or balanced."""
-    hides = hides_by_itself(framework, table) if layout.overlap_backward is None else layout.overlap_backward
+    hides = hides_backward(layout, framework, table)
     return table.num_replicas == 1 and layout.layers != "balanced" and not (table.joined.any() or hides)
 
 

@@ -188,7 +188,7 @@ def memory_columns(point):
         return {
             "peak_memory_bytes": float(of_ranks.total[fullest]),
             "activations_bytes": float(of_ranks.activations[fullest]),
-            "slowest_over_mean": imbalance(table, seconds)[1],
+            "slowest_over_mean": imbalance(table, seconds),
         }
 
     columns = once(table, ("memory", model, system if model.vocabulary else None), compute)

@@ -167,7 +167,7 @@ def iterations(graph, costs, spans=True):
     ----------
     graph : ExecutionGraph
     costs : sequence of OpCosts, or ndarray of float, shape (n, 3, 6, num_stages)
-        An array has compute, occupancy and latency of each system, as `OpCosts.stacked`.
+        An array has compute, occupancy and latency of each system.
     spans : bool
         Whether to compute `span_s`.
 
@@ -194,7 +194,7 @@ def iterations(graph, costs, spans=True):
     """
     schedule, stacked = graph.schedule, isinstance(costs, np.ndarray)
     if stacked and not (costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)):
-        costs, stacked = [OpCosts.stacked(np.ascontiguousarray(tables)) for tables in costs], False
+        costs, stacked = [OpCosts(*tables) for tables in costs], False
     if not stacked:
         costs = list(costs)
         if len(costs) > 1 and any(system.nics is not None for system in costs):
@@ -210,7 +210,7 @@ def iterations(graph, costs, spans=True):
         compiled = longest_path.compiled(schedule.num_operations * len(costs))
         if compiled:
             return _side_by_side(graph, compiled, costs, spans)
-    systems = (OpCosts.stacked(np.ascontiguousarray(tables)) for tables in costs) if stacked else costs
+    systems = (OpCosts(*tables) for tables in costs) if stacked else costs
     return _parts_of((run_graph(graph, system) for system in systems), spans, len(costs))
 
 
