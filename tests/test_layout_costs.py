@@ -24,7 +24,7 @@ from ppmodel.costs import (
     stages,
 )
 from ppmodel.costs.collectives import collective_line
-from ppmodel.costs.layers import layer_work, layers_of
+from ppmodel.costs.layers import layer_work
 from ppmodel.costs.transfers import pipeline_links
 from ppmodel.costs.work import FP8_WIDTH, Work
 from ppmodel.errors import CostError, SpecificationError
@@ -586,20 +586,3 @@ def test_overlapped_phases_leave_the_slower_link():
     ]
     inside, between = 2 * 7 / 8 / 450e9, 2 * 7 / 8 / 8 / 50e9
     assert [time.s_per_byte for time in times] == pytest.approx([inside + between, max(inside, between)])
-
-
-def test_stages_need_not_be_kept():
-    """Another thread may drop what is kept of them at any moment, also as soon as it is there."""
-
-    class Dropped(dict):
-        def __setitem__(self, *_):
-            pass
-
-    table, model, system = build("1f1b", 4, 8), load_model("llama3_8b"), load_system("h100")
-    layout = LayoutSpec(tp=2).under().at(4, 8)
-    kept = stages(table, model, system, layout=layout)
-    layers_of(model, 1, system, layout).stages = Dropped()
-    try:
-        np.testing.assert_array_equal(stages(table, model, system, layout=layout).forward_s, kept.forward_s)
-    finally:
-        layers_of(model, 1, system, layout).stages = {}

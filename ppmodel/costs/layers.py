@@ -5,7 +5,7 @@ a GPU does in each depends only on model and layout; its time on a system takes 
 calibration, or a sweep over systems, computes the work only once, and the layers of many runs may stand side by side.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -345,8 +345,6 @@ class LayerCosts:
     kernel_s: np.ndarray
     exposed_s: np.ndarray
     seconds: np.ndarray
-    stages: dict = field(default_factory=dict)
-    """Stages made of these layers, by how often each layer occurs; see `costs.stages`."""
 
     @cached_property
     def times(self):

@@ -10,6 +10,7 @@ import numpy as np
 from ppmodel.costs.offload import offloads
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
 from ppmodel.ops import OpKind
+from ppmodel.specs.layers import StageText, parse_layers
 
 _SHARES_KEPT = 2**12
 _LITTLE = 0.03
@@ -219,6 +220,13 @@ class StageLayers(NamedTuple):
         """The stage with the model's loss."""
         return len(self.losses) - 1 - int((self.losses[::-1] > 0).argmax())
 
+    @property
+    def texts(self):
+        """The layers of each stage, a list of `specs.layers.StageText`."""
+        is_first = np.arange(len(self.blocks)) == self.embedding
+        columns = (column.tolist() for column in (self.blocks, self.mtp, self.losses, is_first))
+        return list(map(StageText, *columns))
+
 
 def stage_layers(schedule, model, layout=None, times=None):
     """Divide layers among stages: as listed, evenly, or balanced.
@@ -294,8 +302,6 @@ def _listed_blocks(schedule, model, counts, written):
 
 def _written_layers(schedule, model, text):
     """The fields of `StageLayers` of a layout string; it is in the order of the model."""
-    from ppmodel.specs import parse_layers
-
     stages = parse_layers(text)
     blocks = _listed_blocks(schedule, model, [stage.blocks for stage in stages], text)
     written, mtp_layers = sum(stage.mtp for stage in stages), model.mtp_layers

@@ -1,19 +1,15 @@
 """Costs of the stages of a model on a system, as columns: seconds, bytes and parameters of every stage."""
 
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.costs.layers import BUSY, layers_of
-from ppmodel.costs.partition import microbatch_sequences, stage_layers
+from ppmodel.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.transfers import hockney_s, pipeline_links
 from ppmodel.costs.work import PARTS, recompute_of
-from ppmodel.specs.layers import StageText, format_layers
-
-_CUTS_KEPT = 2**8
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +45,8 @@ class Stages:
         Seconds per iteration, in addition to microbatches: gradient reduction over data-parallel ranks that the last
         backward does not hide; gathering of updated parameters that no forward hides; and the optimizer step. 0 without
         a layout.
+    cut : StageLayers, optional
+        How layers are divided among all stages; not of a single one.
     """
 
     blocks: np.ndarray
@@ -66,6 +64,7 @@ class Stages:
     reduction_s: np.ndarray
     gather_s: np.ndarray
     optimizer_s: np.ndarray
+    cut: StageLayers | None = None
 
     @property
     def counts(self):
@@ -73,13 +72,10 @@ class Stages:
         return [tuple(layers) for layers in self.layers.astype(int).tolist()]
 
     def __getitem__(self, index):
-        return Stages(*(getattr(self, name)[index] for name in _COLUMNS))
+        return Stages(*(getattr(self, column.name)[index] for column in fields(Stages) if column.name != "cut"))
 
     def __len__(self):
         return len(self.blocks)
-
-
-_COLUMNS = [column.name for column in fields(Stages)]
 
 
 def stages(schedule, model, system, layout=None):
@@ -117,33 +113,15 @@ def stages(schedule, model, system, layout=None):
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, layout, layers.times)
     recompute = recompute_of(model, layout)
-    key = cut.blocks.tobytes(), cut.mtp.tobytes(), cut.losses.tobytes(), cut.embeddings.tobytes(), recompute
-    of_microbatch = layers.stages.get(key)  # another thread may clear them meanwhile
-    if of_microbatch is None:
-        counts = layer_counts(layers.work, cut, recompute)
-        parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
-        columns = (*stage_bytes(layers.bytes, counts), dense + experts, experts, *np.zeros((3, len(counts))))
-        of_microbatch = _keep(layers.stages, key, Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns))
-    if layout is None:
-        return of_microbatch
-    nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None
-    step = step_work(schedule, model, layout, cut, nodes)
-    key += step.chunks, *(column.tobytes() for column in step[:3])  # other schedules may have the same
-    of_iteration = layers.stages.get(key)
-    if of_iteration is None:
-        experts = of_microbatch.expert_parameters
-        parameters, step = (of_microbatch.parameters - experts, experts), step._replace(sharing=layers.work.sharing)
-        columns = step_seconds(of_microbatch.parts_s, parameters, step, layers)
-        step_s = dict(zip(("reduction_s", "gather_s", "optimizer_s"), columns, strict=True))
-        of_iteration = _keep(layers.stages, key, Stages(**(vars(of_microbatch) | step_s)))
-    return of_iteration
-
-
-def _keep(kept, key, made):
-    if len(kept) >= _CUTS_KEPT:
-        kept.clear()
-    kept[key] = made
-    return made
+    counts = layer_counts(layers.work, cut, recompute)
+    parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
+    step_s = np.zeros((3, len(counts)))
+    if layout is not None:
+        nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None
+        step = step_work(schedule, model, layout, cut, nodes)._replace(sharing=layers.work.sharing)
+        step_s = step_seconds(parts_s, (dense, experts), step, layers)
+    of_parts = *parts_s.sum(axis=2).T, *stage_bytes(layers.bytes, counts)
+    return Stages(cut.blocks, counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
 
 
 def layer_counts(work, cut, recompute):
@@ -172,32 +150,6 @@ def layer_counts(work, cut, recompute):
     again["block"] = np.minimum(recompute - again["dense"], counts["block"])
     kept = {part: count - again.get(part, 0) for part, count in counts.items()}
     return np.column_stack([(again if mode == "full" else kept)[part] for part, mode in layers])
-
-
-def layers_text(stages, work):
-    """Write which layers each stage has, in the notation of `specs.layers.format_layers`.
-
-    Parameters
-    ----------
-    stages : Stages
-    work : LayerWork
-
-    Returns
-    -------
-    str
-    """
-    return _layers_text(stages.layers.tobytes(), tuple(part for part, _ in work.layers))
-
-
-@lru_cache(_CUTS_KEPT)
-def _layers_text(counts, parts):
-    columns = dict.fromkeys(("dense", "block", "mtp", "loss", "head", "embedding"), 0)
-    for part, column in zip(parts, np.frombuffer(counts).reshape(-1, len(parts)).astype(int).T, strict=True):
-        columns[part] = columns[part] + column  # recomputed or not
-    blocks, losses = columns["dense"] + columns["block"], columns["loss"] + columns["head"]
-    first = np.cumsum(columns["embedding"]) * columns["embedding"] == 1
-    rows = np.broadcast_arrays(blocks, columns["mtp"], losses, first)
-    return format_layers([StageText(*row) for row in np.transpose(rows).tolist()])
 
 
 def stage_parts_s(layers, counts, index=None):

@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs import PARTS, model_flops
-from ppmodel.costs.layers import layer_work
-from ppmodel.costs.stages import layers_text
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
 from ppmodel.points.columns import ENDS
 from ppmodel.points.point import once
 from ppmodel.simulation import graph_of, makespans, run_graph
+from ppmodel.specs.layers import format_layers
 
 _LEAST_S = 1e-30
 _TRANSFERS = "occupancy_s", "latency_s"
@@ -138,7 +137,7 @@ def iteration_columns(point, iteration):
         "peak_memory_bytes": float(of_ranks.total[fullest]), "memory_capacity_bytes": system.memory_capacity_bytes,
         "fits": of_ranks.fits(system), "fit": fit_word(of_ranks.total[fullest], system.memory_capacity_bytes),
         "slowest_over_mean": iteration.slowest_over_mean,
-        "stage_layers": layers_text(point.costs.stages, layer_work(model, layout.microbatch_size, layout)),
+        "stage_layers": format_layers(point.costs.stages.cut.texts),
     }  # fmt: skip
 
 

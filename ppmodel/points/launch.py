@@ -5,12 +5,10 @@ from dataclasses import astuple, fields
 from string import Template
 from typing import NamedTuple
 
-from ppmodel.costs.layers import layer_work
-from ppmodel.costs.stages import layers_text
 from ppmodel.costs.work import recompute_of
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
-from ppmodel.specs.layers import parse_layers
+from ppmodel.specs.layers import format_layers
 from ppmodel.specs.layout import LayoutSpec, layout_options
 from ppmodel.specs.model import LatentAttentionSpec, ModelSpec
 
@@ -120,14 +118,13 @@ def launch_values(point):
     """
     layout, table, case = point.complete_layout, point.table, point.case
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
-    layers = layers_text(point.costs.stages, layer_work(point.model, layout.microbatch_size, layout))
-    stages = parse_layers(layers)
+    stages = point.costs.stages.cut.texts
     blocks = [stage.blocks for stage in stages]
     most = max(blocks)
     usual = stages[0].embedding and not any(stage.losses for stage in stages[:-1])
     ends = "even" if usual and most == min(blocks) else "ends"
     return _model_values(point.model) | {name: getattr(layout, name) for name, _ in layout_options()} | {
-        "layers": layers, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
+        "layers": format_layers(stages), "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
         "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
         "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
