@@ -175,8 +175,8 @@ def test_changes_of_a_network_reach_the_links_inside():
     system = replace(SLOW, nodes=nodes_like(SLOW, 4.0))
     halved = Change(bandwidth=0.5, latency=2.0).system(system)
     assert halved.nodes == nodes_like(halved, 4.0)
-    size = ("chimera", 4, 8, load_model("paper"), [system, SLOW], "overlapped", "blocking")
-    both = times(*size, [UNCHANGED, WITHOUT_NETWORK]).makespan_s
+    size = ("chimera", 4, 8, load_model("paper"), (system, SLOW), "overlapped", "blocking")
+    both = times(*size, (UNCHANGED, WITHOUT_NETWORK)).makespan_s
     assert both[0, 0] < both[0, 1]
     assert both[1, 0] == both[1, 1]
 
@@ -284,7 +284,7 @@ def test_times_takes_the_nics_of_each_system():
     """Systems with and without shared nics in one call, each simulated with its own; only where links are occupied."""
     shared = load_system("slow_between_nodes")
     apart = placed(shared, "round-robin", shared_nic=True)
-    systems = [shared, apart, placed(apart, "round-robin", shared_nic=False), SLOW]
+    systems = shared, apart, placed(apart, "round-robin", shared_nic=False), SLOW
     size = ("chimera", 8, 16, load_model("paper"))
     together = times(*size, systems, "overlapped").makespan_s[0]
     for system, span in zip(systems, together, strict=True):
@@ -318,9 +318,9 @@ def test_faster_inner_links_may_cost_time_on_shared_nics_alone():
 
 def test_noise_takes_the_nics_of_each_system():
     """Noisy runs are simulated with each system's own NICs, whatever stands beside it."""
-    systems = [SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True), SLOW]
+    systems = SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True), SLOW
     model, schedule = load_model("paper"), build("chimera", 8, 16)
-    expected = times(("chimera", {}), 8, 16, model, systems, "overlapped").makespan_s[0].tolist()
+    expected = times("chimera", 8, 16, model, systems, "overlapped").makespan_s[0].tolist()
     assert expected[1] > expected[0] == expected[2]
     for system, span in zip(systems, expected, strict=True):
         costs = model_costs(schedule, model, system)
@@ -333,7 +333,7 @@ def test_sweeps_take_the_nics_of_each_system(tmp_path):
     from ppmodel.sweep import load_sweep
     from ppmodel.sweep.rows import compute_rows
 
-    listed = [SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)]
+    listed = SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)
     expected = times("chimera", 8, 16, load_model("paper"), listed, "overlapped").makespan_s[0].tolist()
     text = (DATA / "systems" / "slow_between_nodes.yaml").read_text()
     (tmp_path / "apart.yaml").write_text(text.replace("value: blocked", "value: round-robin"))

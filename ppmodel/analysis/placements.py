@@ -144,7 +144,7 @@ def search_placements(case, num_ranks, num_microbatches, model, system, allreduc
     (0, 0, 0, 0, 1, 1, 1, 1)
     """
     ways = full_placements(num_ranks, system.nodes.devices_per_node)
-    many = [replace(system, nodes=replace(system.nodes, placement=way)) for way in ways]
+    many = tuple(replace(system, nodes=replace(system.nodes, placement=way)) for way in ways)
     spans = times(case, num_ranks, num_microbatches, model, many, "overlapped", allreduce).makespan_s[0]
     best, ties = spans.min(), np.flatnonzero(spans <= spans.min() * (1 + TIE))
     return Search(

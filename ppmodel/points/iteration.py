@@ -127,7 +127,7 @@ def iteration_columns(point, iteration):
     of_ranks = memory_of(point)
     fullest = int(of_ranks.total.argmax())
     sizes = {f"{name}_bytes": float(getattr(of_ranks, name)[fullest]) for name in of_ranks._fields}
-    gpu_s, ends = iteration.iteration_s * layout.gpus, system.range or (None, None)
+    gpu_s, ends = iteration.iteration_s * layout.gpus, point.system.range or (None, None)
     peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
     return layout.columns | iteration.parts | sizes | {
         "iteration_s": iteration.iteration_s,

@@ -84,10 +84,10 @@ class Point:
         """The table's execution graph."""
         return graph_of(self.table, *self.semantics)
 
-    @cached_property
+    @property
     def changed_system(self):
-        """The system under the change."""
-        return self.system and self.change.system(self.system)
+        """The system under the change; what is known of its errors is that of `system`."""
+        return self.system if self.system is None or self.change == UNCHANGED else _changed(self.system, self.change)
 
     @cached_property
     def costs(self):
@@ -111,11 +111,14 @@ class Point:
             If the model does not fit the schedule or the layout, or seconds are missing.
         """
         if self.model is None:
+            allreduce = self.semantics[1]
             seconds = {name: value for name, value in self.seconds.items() if _has_effect(name, table)}
-            return self.change.costs(seconds_costs(table, self.semantics[1], seconds), table)
+            if allreduce != "excluded" and "reduction" not in seconds and (table.num_replicas > 1 or table.reduces):
+                raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
+            return self.change.costs(uniform_costs(table, **seconds), table)
         key = self.model, self.change, self.system, self.layout
         return once(table, key, lambda: self.change.costs(
-            model_costs(table, self.model, _changed(self.system, self.change), layout=self.layout_of(table)), table
+            model_costs(table, self.model, self.changed_system, layout=self.layout_of(table)), table
         ))  # fmt: skip
 
     def require_effect(self):
@@ -184,31 +187,6 @@ class Point:
         return Run(self, run_graph(self.graph, self.costs))
 
 
-def seconds_costs(table, allreduce, seconds):
-    """Compute the costs of a table from plain seconds.
-
-    Parameters
-    ----------
-    table : Schedule
-    allreduce : str
-        Its semantics.
-    seconds : dict of str to float
-        Costs of `SECONDS`; see `costs.uniform_costs`.
-
-    Returns
-    -------
-    OpCosts
-
-    Raises
-    ------
-    CostError
-        If one is missing.
-    """
-    if allreduce != "excluded" and "reduction" not in seconds and (table.num_replicas > 1 or table.reduces):
-        raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
-    return uniform_costs(table, **seconds)
-
-
 def _has_effect(name, table):
     """Whether seconds matter to a table: among several schedules, some have pairs or optimizer steps, others not."""
     return name not in _OF_SOME_TABLES or bool(table.overlaps.any() if name == "pair" else len(table.steps))
@@ -243,7 +221,7 @@ def require_seconds(seconds):
 
 @lru_cache(2**10)
 def _changed(system, change):
-    """A changed system for costs: equal systems may differ in what does not count for them, as in their errors."""
+    """The same for equal systems, which may differ in their errors alone."""
     return change.system(system)
 
 
