@@ -98,11 +98,11 @@ def ranked_text(pairs, remark=""):
 
 def _not_run(rows):
     """The labels of rows with a layout whose framework does not run their schedules, with the code that has these."""
-    from ppmodel.planning import frameworks_of, runs_as_modelled
+    from ppmodel.planning import experts_alone, frameworks_of, runs_as_modelled
 
     others = {}
     for row in rows:
-        alone = row["ep"] > 1 and row["tp"] * row["cp"] == 1  # experts exchange, and nothing else
+        alone = experts_alone(row["ep"], row["tp"], row["cp"])
         is_ours = row["schedule"] in names() and get(row["schedule"]).file is None  # users run their own themselves
         if is_ours and not runs_as_modelled(row["schedule"], row["framework"], alone, row["pp"]):
             others[row["label"]] = frameworks_of(row["schedule"])

@@ -184,38 +184,34 @@ def collective_line(kind, group, layout, system, copies=1):
     Line
         Fixed seconds, and seconds per byte of the whole tensor.
     """
-    where, attained, node = group_of(group, layout, system), system.collectives, system.nodes
-    sharing = 1
+    from ppmodel.specs import CollectiveSpec  # not before there is a system
+
+    where, node, sharing = group_of(group, layout, system), system.nodes, 1
+    attained = system.collectives or CollectiveSpec()
     if node and node.shared_nic:
         together = layout.replica_gpus * layout.dp if layout.replicas_apart else layout.rank_gpus
         sharing = min(node.devices_per_node, together)
-    bandwidth, latency_s = system.network_bandwidth_bytes_per_s / sharing, system.network_latency_s
-    if attained:
-        efficiency = attained.network_efficiency
-        if kind == "all-to-all":
-            efficiency = attained.exchange_efficiency or efficiency
-        if group in DATA_GROUPS:
-            efficiency = attained.data_efficiency or efficiency
-            if where.per_node == 1:
-                efficiency = attained.spread_data_efficiency or efficiency
-            efficiency /= where.nodes**attained.data_congestion
-            efficiency *= layout.tp ** (1 - attained.data_sharing)
-        bandwidth *= efficiency
-        latency_s = latency_s if attained.network_latency_s is None else attained.network_latency_s
-    between = inside = Line(latency_s, 1.0 / bandwidth)
+    efficiency = attained.network_efficiency
+    if kind == "all-to-all":
+        efficiency = attained.exchange_efficiency or efficiency
+    if group in DATA_GROUPS:
+        efficiency = attained.data_efficiency or efficiency
+        if where.per_node == 1:
+            efficiency = attained.spread_data_efficiency or efficiency
+        efficiency /= where.nodes**attained.data_congestion
+        efficiency *= layout.tp ** (1 - attained.data_sharing)
+    latency_s = system.network_latency_s if attained.network_latency_s is None else attained.network_latency_s
+    between = inside = Line(latency_s, 1.0 / (system.network_bandwidth_bytes_per_s / sharing * efficiency))
     if node:
-        bandwidth, latency_s = node.node_bandwidth_bytes_per_s, node.node_latency_s
-        if attained:
-            bandwidth *= attained.node_efficiency
-            latency_s = latency_s if attained.node_latency_s is None else attained.node_latency_s
-        inside = Line(latency_s, 1.0 / bandwidth)
+        latency_s = node.node_latency_s if attained.node_latency_s is None else attained.node_latency_s
+        inside = Line(latency_s, 1.0 / (node.node_bandwidth_bytes_per_s * attained.node_efficiency))
     if kind == "all-to-all" and layout.expert_nodes:
         most_nodes = min(layout.expert_nodes, where.nodes)  # copies cross the network once per node
         messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
         near, far = 1 - 1 / where.per_node, messages * (1 - where.per_node / where.size)
         fixed = _POSTED_STEPS * inside.fixed_s * bool(near) + between.fixed_s * bool(far)
         return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte))
-    return _on_links(kind, where, inside, between, bool(attained) and attained.overlapped_phases)
+    return _on_links(kind, where, inside, between, attained.overlapped_phases)
 
 
 def _on_links(kind, where, inside, between, overlapped=False):

@@ -432,34 +432,29 @@ def _wait_for_host(seconds, sizes, system):
     With p the host's exponent, a phase takes (device^p + host^p)^(1/p).
     """
     spec, room = system.kernels, system.nodes.devices_per_node if system.nodes else 1
-    blocks, tensor, softmax, piped, added = np.moveaxis(sizes.launches[sizes.block], -1, 0)
-    piped = piped * (sizes.gpus[sizes.block] > room)[:, None]
+    blocks, tensor, softmax, piped, added = np.moveaxis(sizes.launches, -1, 0)
+    piped = piped * (sizes.gpus > room)[:, None]
     host = spec.block_host_s * blocks + spec.tensor_host_s * tensor + spec.softmax_host_s * softmax
     host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added
-    device, power = seconds[sizes.block].sum(axis=2), spec.host_exponent
+    device, power = seconds.sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
-    seconds[sizes.block, :, 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
+    seconds[..., 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
 
 
 def layer_bytes(sizes, sharing, system):
     """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
-    (saved, core, entry, light), keeps, (between, logits, in_loss) = (
-        sizes.activations.T, sizes.keeps.T, sizes.backward.T,
-    )  # fmt: skip
-    working_factor, factors = 1.0, system.memory
-    if factors is not None:
-        saved, light = (np.where(sizes.block, factors.activation_factor, 1.0) * part for part in (saved, light))
-        core, logits, working_factor = (
-            factors.score_factor * core,
-            factors.logits_factor * logits,
-            factors.working_factor,
-        )
+    from ppmodel.specs import MemorySpec  # not before there is a system
+
+    factors, keeps = system.memory or MemorySpec(), sizes.keeps.T
+    (saved, core, entry, light), (between, logits, in_loss) = sizes.activations.T, sizes.backward.T
+    saved, light = (np.where(sizes.block, factors.activation_factor, 1.0) * part for part in (saved, light))
+    core, logits = factors.score_factor * core, factors.logits_factor * logits
     if system.framework and system.framework.gathered_logits:
         logits = sizes.tp * logits
     kept = keeps[0] * saved + keeps[1] * core + keeps[2] * entry + keeps[3] * light
     dropped = (1 - keeps[0]) * saved + (1 - keeps[1]) * core - keeps[2] * entry + (1 - keeps[3]) * light
-    working = dropped * working_factor
+    working = dropped * factors.working_factor
     if sharing is not None:
         working = working + gathered_bytes(sizes.parameters.T, sharing)
     return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), working])

@@ -1,10 +1,11 @@
 """Cells that hold a forward and a backward: the units of each stage, and how long its pairs take."""
 
 from functools import cache
+from operator import add
 
 import numpy as np
 
-from ppmodel.costs.units import CellStreams, Unit, cell_duration, cell_streams, handed_on
+from ppmodel.costs.units import CellStreams, Interval, Unit, cell_duration, cell_streams, handed_on
 from ppmodel.costs.work import FORWARD, INPUT_GRAD, NUM_PHASES, PARTS, WEIGHT_GRAD
 from ppmodel.ops import OpKind
 
@@ -130,23 +131,25 @@ class PairTimes:
         """
         kinds = [kind for kind, _ in operations]
         if len(kinds) != 2 or kinds.count(OpKind.F) != 1:
-            streams, end_s = CellStreams([], []), 0.0  # one after the other
+            streams = CellStreams([], [])  # one after the other
             for place, operation in enumerate(operations):
                 units, waits = self.operation(*operation), self.hides and operation[0] == OpKind.B
                 alone = cell_streams([Unit()], units, *self.how) if waits else cell_streams(units)
-                for stream, intervals in zip(streams, _renumbered(alone, (place, place)), strict=True):
-                    stream += [
-                        piece._replace(start_s=piece.start_s + end_s, end_s=piece.end_s + end_s) for piece in intervals
-                    ]
-                end_s = streams.end_s
+                streams = CellStreams(*map(add, streams, _placed(alone, (place, place), streams.end_s)))
             return streams
         pair = sorted(range(2), key=lambda place: kinds[place] != OpKind.F)
-        return _renumbered(cell_streams(*(self.operation(*operations[place]) for place in pair), *self.how), pair)
+        return _placed(cell_streams(*(self.operation(*operations[place]) for place in pair), *self.how), pair)
 
 
-def _renumbered(streams, places):
-    """The streams with their operations renumbered to other places in their cell."""
-    return CellStreams(*([piece._replace(operation=places[piece.operation]) for piece in part] for part in streams))
+def _placed(streams, places, begin_s=0.0):
+    """The streams with their operations at other places in their cell, and with another begin."""
+    return CellStreams(*(
+        [
+            Interval(places[operation], unit, field, begin_s + start_s, begin_s + end_s)
+            for operation, unit, field, start_s, end_s in stream
+        ]
+        for stream in streams
+    ))  # fmt: skip
 
 
 def operation_units(units, kind):

@@ -80,43 +80,36 @@ def kernels_s(kernels, system, precision="bf16"):
     >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
     [1.0]
     """
-    rate = _rates(kernels, system, precision)
-    arithmetic = kernels.flops / rate + kernels.count * system.compute_latency_s
-    return np.maximum(
-        arithmetic, kernels.bytes / _bandwidths(kernels, system) + kernels.count * system.memory_latency_s
-    )
+    from ppmodel.specs import KernelSpec  # not before there is a system
+
+    spec = system.kernels or KernelSpec()
+    compute_s = kernels.flops / _rates(kernels, system, spec, precision) + kernels.count * system.compute_latency_s
+    memory_s = kernels.bytes / _bandwidths(kernels, system, spec) + kernels.count * system.memory_latency_s
+    return np.maximum(compute_s, memory_s)
 
 
-def _bandwidths(kernels, system):
-    """Bytes per second that each kernel attains; a single number if all are alike."""
-    plain, spec = system.memory_bandwidth_bytes_per_s * system.memory_efficiency, system.kernels
-    efficiencies = spec and {
+def _bandwidths(kernels, system, spec):
+    """Bytes per second that each kernel attains."""
+    efficiencies = {
         Kernel.STREAM: spec.stream_efficiency, Kernel.SOFTMAX: spec.softmax_efficiency,
         Kernel.LOSS: spec.loss_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
         Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or spec.softmax_efficiency,
     }  # fmt: skip
-    if not efficiencies or not any(efficiencies.values()):
-        return plain
+    plain = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
     return _by_class(plain, efficiencies, system.memory_bandwidth_bytes_per_s)[kernels.kernel]
 
 
-def _rates(kernels, system, precision):
-    """FLOP/s that each kernel attains; a single number if all are alike."""
-    plain, spec = system.peak_compute_flops * system.compute_efficiency, system.kernels
-    if precision == "bf16" and spec is None:
-        return plain
+def _rates(kernels, system, spec, precision):
+    """FLOP/s that each kernel attains."""
     peak = system.peak_compute_flops if precision == "bf16" else system.fp8_peak_compute_flops
     if peak is None:
         remedy = "add fp8_peak_compute to the system, or choose bf16"
         raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
-    rates = np.full(len(Kernel), plain)
-    products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
-    rates[products] = peak * system.compute_efficiency
-    if spec is None:
-        return rates[kernels.kernel]
+    rates = np.full(len(Kernel), system.peak_compute_flops * system.compute_efficiency)
     rows, width = np.zeros((2, len(Kernel)))
     rows[_PRODUCTS], width[_PRODUCTS] = spec.product_half_rows, spec.product_half_width
     if precision == "fp8":
+        products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
         rates[products] = peak * (spec.fp8_efficiency or system.compute_efficiency)
         rows[products] = spec.product_half_rows if spec.fp8_half_rows is None else spec.fp8_half_rows
         width[products] = spec.product_half_width if spec.fp8_half_width is None else spec.fp8_half_width

@@ -60,18 +60,17 @@ def pipeline_links(schedule, model, system, layout=None):
         If the system lists nodes for a different number of ranks.
     """
     num_bytes = sent_bytes(schedule, model, system, layout)
-    gpus = 1 if layout is None else layout.rank_gpus
-    delay_s, bandwidths = (
-        link_values(system.links, schedule.placement, receivers(schedule)) if system.links else (None, None)
-    )
+    gpus, room = 1 if layout is None else layout.rank_gpus, system.nodes and system.nodes.devices_per_node
+    delay_s = bandwidths = None
+    if system.links:
+        delay_s, bandwidths = link_values(system.links, schedule.placement, receivers(schedule))
+    between = hockney_s(num_bytes, system, bandwidths=bandwidths)
     if system.nodes is None:
-        between = hockney_s(num_bytes, system, bandwidths=bandwidths)
         return Links(None, between, between, None, delay_s)
     inside = hockney_s(num_bytes, system, inside=True, bandwidths=bandwidths)
     if gpus == 1:
         nodes, nics = system.nodes.of_ranks(schedule.num_ranks), system.nodes.nics(schedule.num_ranks)
-        return Links(nodes, hockney_s(num_bytes, system, bandwidths=bandwidths), inside, nics, delay_s)
-    room = system.nodes.devices_per_node
+        return Links(nodes, between, inside, nics, delay_s)
     if system.nodes.placement != "blocked":
         rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
         raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
@@ -79,9 +78,11 @@ def pipeline_links(schedule, model, system, layout=None):
     first, replica = ranks * layout.rank_stride + replicas * schedule.num_ranks, schedule.num_ranks * layout.rank_stride
     ends = np.concatenate([first, first + layout.rank_stride - 1]) // room
     nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
-    shared, sending = system.nodes.shared_nic, min(gpus, room, layout.rank_stride * max(1, room // replica))
-    between = hockney_s(num_bytes * (sending if shared else 1), system, bandwidths=bandwidths)
-    nics = tuple((first[0] // room).tolist()) if shared and nodes.any() else None
+    if not system.nodes.shared_nic:
+        return Links(nodes, between, inside, None, delay_s)
+    sending = min(gpus, room, layout.rank_stride * max(1, room // replica))
+    between = hockney_s(num_bytes * sending, system, bandwidths=bandwidths)
+    nics = tuple((first[0] // room).tolist()) if nodes.any() else None
     return Links(nodes, between, inside, nics, delay_s)
 
 
@@ -190,16 +191,17 @@ def hockney_s(num_bytes, system, inside=False, bandwidths=None):
     >>> hockney_s(50e9, load_system("mid_cp_mid_nw"))[0]
     1.0
     """
-    attained = system.collectives
-    overhead_s = attained.message_overhead_s if attained else 0.0
+    from ppmodel.specs import CollectiveSpec  # not before there is a system
+
+    attained = system.collectives or CollectiveSpec()
     if inside:
         bandwidth, latency_s = system.nodes.node_bandwidth_bytes_per_s, system.nodes.node_latency_s
-        efficiency = attained and attained.node_efficiency
+        efficiency = attained.node_efficiency
     else:
         bandwidth, latency_s = system.network_bandwidth_bytes_per_s, system.network_latency_s
-        efficiency = attained and (attained.message_efficiency or attained.network_efficiency)
+        efficiency = attained.message_efficiency or attained.network_efficiency
     bandwidth = bandwidth if bandwidths is None else np.where(np.isnan(bandwidths), bandwidth, bandwidths)
-    return num_bytes / (bandwidth * (efficiency or 1.0)) + overhead_s, latency_s
+    return num_bytes / (bandwidth * efficiency) + attained.message_overhead_s, latency_s
 
 
 def message_bytes(schedule, model, layout=None):

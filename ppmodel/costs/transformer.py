@@ -9,7 +9,6 @@ from ppmodel.costs.work import (
     BlockOperation,
     Kernel,
     Work,
-    elementwise,
     exchange,
     gather,
     linear,
@@ -392,10 +391,12 @@ def _products(model, rows, size, place, **options):
     """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
     projections = 2 if model.gated_mlp else 1
     wide = rows * size
-    saved = projections * model.element_bytes * wide
+    saved, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
+    moved = saved + model.element_bytes * wide  # the backward also reads what was saved
     name = "activation" if place == "MLP" else f"{place} activation"
-    work = {"flops": 8.0 + projections, "reads": projections, "saved": saved}
-    activation = elementwise(name, model, wide, **work, kernel=Kernel.ACTIVATION)
+    activation = BlockOperation(
+        name, Work(flops, moved), Work(flops, moved + saved), NO_WORK, saved, light=True, kernel=Kernel.ACTIVATION
+    )
     up = linear(f"{place} up", model, rows, model.hidden, projections * size, **options)
     down = linear(f"{place} down", model, rows, size, model.hidden, **(options | {"kept_rows": rows}))
     return up, activation, down

@@ -214,17 +214,6 @@ def sharing_input(operation):
     return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
 
 
-def elementwise(name, model, elements, *, flops, reads, saved, kernel=Kernel.MEMORY):
-    """A pass over memory that writes one result, cheap to run again.
-
-    Backward, it reads the result's gradient and what was saved, and writes a gradient for each input.
-    """
-    width = model.element_bytes
-    forward = Work(flops * elements, width * elements * (reads + 1))
-    backward = Work(flops * elements, width * elements * (1 + reads) + saved)
-    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved, light=True, kernel=kernel)
-
-
 def residual(name, model, rows):
     """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""
     elements, width = rows * model.hidden, model.element_bytes

@@ -15,7 +15,7 @@ from ppmodel.errors import NothingFitsError, PPModelError, SweepError, refusing
 from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
-from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
+from ppmodel.planning.available import experts_alone, highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
 from ppmodel.planning.candidates import Candidate, Entry, all_sizes, cases_at, orders, ways
 from ppmodel.planning.kept import KeptSearch
@@ -105,7 +105,7 @@ def entries_of(question):
         if sizes.pp not in cases:
             cases[sizes.pp] = cases_at(question, sizes.pp)
         if kept_bytes <= capacity:
-            alone = bool(question.model.experts) and sizes.ep > 1 and sizes.tp * sizes.cp == 1  # experts exchange
+            alone = experts_alone(sizes.ep, sizes.tp, sizes.cp)
             for case in cases[sizes.pp]:
                 is_run = case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, alone, sizes.pp)
                 entries.append(Entry(case, sizes, is_run, bounds.seconds(case, sizes)))

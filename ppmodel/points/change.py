@@ -85,9 +85,6 @@ class Change:
     straggling: float = 1.0
     network: bool = True
 
-    def __hash__(self):
-        return self._hash  # looked up far more often than created
-
     def __post_init__(self):
         self.__dict__.update((entry.name, plain(getattr(self, entry.name))) for entry in fields(self))
         for name, (rule, remedy, holds) in _RULES.items():
@@ -101,7 +98,6 @@ class Change:
         for name in _SWITCHES:
             if not isinstance(value := getattr(self, name), bool):
                 raise PPModelError(name, repr(value), "must be True or False", "write one of them")
-        self.__dict__["_hash"] = hash(tuple(getattr(self, entry.name) for entry in fields(self)))
 
     def __repr__(self):
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"

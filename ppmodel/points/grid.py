@@ -111,8 +111,8 @@ class Grid:
         size = size_of(of_table, *(values[0] if values else None for values in asked))
         return tuple(values or (count,) for values, count in zip(asked, size, strict=True))
 
-    def graph(self, *place):
-        """What the points of a graph share.
+    def points_of(self, *place):
+        """The points of a graph, in order.
 
         Parameters
         ----------
@@ -121,13 +121,9 @@ class Grid:
 
         Returns
         -------
-        case : Case
-            With the layout's number of chunks, if it has that option and it is not set.
-        layout : LayoutSpec or None
-            At the ranks of this graph, which override those that it states.
-        size : (int, int)
-            Ranks and microbatches.
-        semantics : (str, str)
+        list of Point
+            Their case has the layout's number of chunks, if it has that option and it is not set; their layout the
+            ranks of this graph, which override those that it states.
         """
         case, layout, pp, count, p2p, allreduce = place
         case, layout = self.cases[case], self.layouts[layout]
@@ -139,11 +135,7 @@ class Grid:
                 layout = as_layout(layout, {"pp": ranks[pp]})
             if layout.chunks is not None and "chunks" in case.known_options and "chunks" not in dict(case.options):
                 case = case.with_options({"chunks": str(layout.chunks)})
-        return case, layout, (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce])
-
-    def points_of(self, *place):
-        """The points of a graph, in order; the arguments are those of `graph`."""
-        case, layout, size, semantics = self.graph(*place)
+        size, semantics = (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce])
         shared = {"layout": layout, "change_is_column": self.change_is_column}
         shared["links_are_column"] = self.links_are_column
         if self.seconds:

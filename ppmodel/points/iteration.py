@@ -28,15 +28,12 @@ class Iteration(NamedTuple):
     parts : dict of str to float
         Seconds of each of `columns.PARTS` on the most loaded rank; they sum to `iteration_s`. The time of a cell with
         two operations beyond that of their kernels is divided in proportion to what each operation exposes on its own.
-    rank : int
-        The most loaded rank: the one with the longest busy time; ties go to the first.
     slowest_over_mean : float
-        Its busy time over the mean of all ranks.
+        Busy time of the most loaded rank, the first if several are, over the mean of all ranks.
     """
 
     iteration_s: float
     parts: dict
-    rank: int
     slowest_over_mean: float
 
 
@@ -105,7 +102,7 @@ def _iteration(table, costs, times):
         "data_s": max(0.0, data_s + iteration_s - pipeline_s - optimizer_s),  # not less by rounding
         "optimizer_s": optimizer_s, "offload_s": pipeline_s - resident_s,
     }  # fmt: skip
-    return Iteration(iteration_s, parts, rank, float(busy[rank] / busy.mean()))
+    return Iteration(iteration_s, parts, float(busy[rank] / busy.mean()))
 
 
 def iteration_columns(point, iteration):

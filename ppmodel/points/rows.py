@@ -85,7 +85,7 @@ def _evaluated(graph, priced):
     return evaluated
 
 
-def evaluate(graph, many_costs):
+def evaluate(graph, many_costs, ends=None):
     """Evaluate one graph under many costs.
 
     Parameters
@@ -94,6 +94,8 @@ def evaluate(graph, many_costs):
         The topology is part of the costs.
     many_costs : sequence of OpCosts
         For the graph's schedule.
+    ends : Iterations, optional
+        Their times, if they are known.
 
     Returns
     -------
@@ -108,31 +110,13 @@ def evaluate(graph, many_costs):
     """
     if not many_costs:
         return []
-    ends = iterations(graph, many_costs)
-    return timed(graph, many_costs, ends.makespan_s, ends.span_s, ends.reduced_s)
-
-
-def timed(graph, many_costs, makespans_s, spans_s, reduced_s):
-    """Compute the numbers that `evaluate` returns from known times.
-
-    Parameters
-    ----------
-    graph, many_costs
-        As in `evaluate`.
-    makespans_s, spans_s, reduced_s : ndarray of float, shape (len(many_costs),)
-        Makespan, longest span of a rank, and start of the optimizer steps; in seconds.
-
-    Returns
-    -------
-    list of dict
-        As for `evaluate`.
-    """
+    ends = ends or iterations(graph, many_costs)
     ranks, busy_s = graph.schedule.num_ranks, metrics.computing_s(graph.schedule, many_costs)
-    columns = time_columns(ranks, makespans_s, busy_s, spans_s, reduced_s)
-    for numbers, costs in zip(columns, many_costs, strict=True):
+    rows = time_columns(ranks, ends.makespan_s, busy_s, ends.span_s, ends.reduced_s)
+    for numbers, costs in zip(rows, many_costs, strict=True):
         numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
         numbers["nics_shared"] = costs.nics is not None and graph.queues
-    return columns
+    return rows
 
 
 def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):

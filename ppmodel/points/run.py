@@ -11,7 +11,8 @@ from ppmodel.costs import cell_streams_of
 from ppmodel.kept import cached_property
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for
-from ppmodel.points.rows import memory_columns, table_columns, timed
+from ppmodel.points.rows import evaluate, memory_columns, table_columns
+from ppmodel.simulation import Iterations
 
 if TYPE_CHECKING:
     import os
@@ -121,8 +122,8 @@ class Run:
     @cached_property
     def _numbers(self):
         timeline = self.timeline
-        ends = np.array([[timeline.makespan_s], [timeline.longest_span_s], [timeline.reduced_s]])
-        return timed(timeline.graph, [self.costs], *ends)[0]
+        ends = np.array([[timeline.makespan_s], [timeline.reduced_s], [timeline.longest_span_s]])
+        return evaluate(timeline.graph, [self.costs], Iterations(*ends))[0]
 
     @property
     def table_bubble_ratio(self) -> float:

@@ -235,13 +235,6 @@ class LayoutSpec:
         raise SpecificationError(name, shown, rule, remedy)
 
     @property
-    def text(self) -> str:
-        """The values that differ from their defaults: ``tp=8 dp=2``."""
-        names = [entry.name for entry in fields(self) if entry.compare and entry.name != "title"]
-        values = {name: getattr(self, name) for name in names}
-        return " ".join(f"{name}={value}" for name, value in values.items() if value != getattr(LayoutSpec, name))
-
-    @property
     def columns(self) -> dict[str, Any]:
         """The values of a layout that frames have as columns; ``recompute`` is text, None if the model decides.
 
@@ -312,8 +305,9 @@ class LayoutSpec:
         Examples
         --------
         >>> from ppmodel.specs import load_framework
-        >>> LayoutSpec(overlap_tensor=False).under(load_framework("nemo")).text
-        'precision=bf16 overlap_tensor=False overlap_gradients=True overlap_parameters=True'
+        >>> layout = LayoutSpec(overlap_tensor=False).under(load_framework("nemo"))
+        >>> layout.precision, layout.overlap_tensor, layout.overlap_gradients
+        ('bf16', False, True)
         """
         from ppmodel.specs.framework import FrameworkSpec
 
