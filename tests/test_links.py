@@ -19,7 +19,7 @@ from ppmodel.cli import main
 from ppmodel.cli.simulate import simulate_command
 from ppmodel.compiled import using
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.costs.runs import Runs, run_work
+from ppmodel.costs.runs import Runs
 from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
@@ -144,11 +144,11 @@ def test_runs_laid_side_by_side_have_their_links():
     layouts = [
         LayoutSpec(pp=table.num_ranks, tp=2, global_batch=8, microbatch_size=1, recompute="none") for table in tables
     ]
-    works = [run_work(*run, system, layout) for *run, layout in zip(tables, [model] * 2, layouts, strict=True)]
-    _, occupancy, latency = Runs(works, system).tables(system)
-    for table, layout, stages in zip(tables, layouts, Runs(works, system).stages, strict=True):
+    runs = Runs(tables, [model] * 2, layouts, system)
+    _, occupancy, latency = runs.tables(system)
+    for table, layout, stages in zip(tables, layouts, runs.stages, strict=True):
         costs = pp.simulate(table, model=model, system=system, layout=layout).costs
-        senders = works[tables.index(table)].leaves
+        senders = runs.leaves[:, stages]
         np.testing.assert_allclose(occupancy[:, stages][senders], costs.occupancy_s[:, 0][senders], rtol=1e-12)
         np.testing.assert_allclose(latency[:, stages][senders], costs.latency_s[:, 0][senders], rtol=1e-12)
 

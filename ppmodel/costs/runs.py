@@ -5,7 +5,6 @@ priced by the functions that price a single run.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,109 +25,49 @@ from ppmodel.costs.stages import (
 from ppmodel.costs.work import NUM_PHASES, PARTS
 
 
-class RunWork(NamedTuple):
-    """What a run does, the same on all systems with the same nodes.
-
-    Parameters
-    ----------
-    table : Schedule
-        With one replica.
-    layout : LayoutSpec
-        Complete.
-    layers : LayerWork
-    counts : ndarray of float, shape (num_stages, num_layers)
-        How often each layer occurs in each stage.
-    step : StepWork
-    leaves, within : ndarray of bool, shape (6, num_stages)
-        Whether a transfer leaves its rank, and whether it stays within a node.
-    links : ndarray of float, shape (2, 6, num_stages)
-        Delay and own bandwidth of the link that it crosses, from `transfers.link_values`.
-    message_bytes, buffer_bytes : float
-        Bytes of a message as it is sent, and of a GPU's communication buffers.
-    """
-
-    table: object
-    layout: object
-    layers: object
-    counts: np.ndarray
-    step: object
-    leaves: np.ndarray
-    within: np.ndarray
-    links: np.ndarray
-    message_bytes: float
-    buffer_bytes: float
-
-
-def run_work(schedule, model, system, layout, without=()):
-    """Determine what a run does.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        With one replica.
-    model : ModelSpec
-    system : SystemSpec
-        Provides the nodes and links.
-    layout : LayoutSpec
-        Its layers must not be balanced, which depends on their times.
-    without : collection of str
-        Parts of an iteration to leave out, of recomputation, tensor, data and transfers.
-
-    Returns
-    -------
-    RunWork
-
-    Raises
-    ------
-    PPModelError
-        If the layout does not suit model, system or schedule.
-    """
-    layout = check_layout(layout, model, system, schedule)
-    layout = replace(layout, recompute="none") if "recomputation" in without else layout
-    layers, cut = layer_work(model, layout.microbatch_size, layout), stage_layers(schedule, model, layout)
-    nodes = transfers.pipeline_links(schedule, model, system, layout).nodes
-    apart = np.arange(schedule.num_ranks) if nodes is None else nodes
-    leaves, within = (mask[:, 0] for mask in transfers.link_kinds(schedule, apart))
-    leaves = leaves & ("transfers" not in without)
-    links = np.array(transfers.link_values(system.links, schedule.placement, transfers.receivers(schedule)))[:, :, 0]
-    return RunWork(
-        schedule, layout, layers, layer_counts(layers, cut, layout.recompute),
-        step_work(schedule, model, layout, cut, nodes), leaves, within, links,
-        transfers.sent_bytes(schedule, model, system, layout), transfers.buffer_bytes(schedule, model, layout),
-    )  # fmt: skip
-
-
 class Runs:
     """Runs of one precision side by side, whose backwards hide no collectives.
 
     Parameters
     ----------
-    runs : list of RunWork
+    tables : sequence of Schedule
+        With one replica each.
+    models : sequence of ModelSpec
+    layouts : sequence of LayoutSpec
+        Their layers must not be balanced, which depends on their times.
     system : SystemSpec
-        Provides the nodes.
+        Provides the nodes and links.
     without : collection of str
-        As in `run_work`.
+        Parts of an iteration to leave out, of recomputation, tensor, data and transfers.
 
     Attributes
     ----------
     stages : list of slice
         The stages of each run among those of all.
+    buffer_bytes : list of float
+        Of each run, bytes of a GPU's communication buffers.
+
+    Raises
+    ------
+    PPModelError
+        If a layout does not suit model, system or schedule.
     """
 
-    def __init__(self, runs, system, without=()):
-        self.layers = _joined_layers([run.layers for run in runs], system, without)
-        sizes = [run.table.num_stages for run in runs]
-        bounds, of_run = np.cumsum([0, *sizes]).tolist(), np.repeat(np.arange(len(runs)), sizes)
+    def __init__(self, tables, models, layouts, system, without=()):
+        sizes = [table.num_stages for table in tables]
+        bounds, of_run = np.cumsum([0, *sizes]).tolist(), np.repeat(np.arange(len(tables)), sizes)
         self.stages = list(map(slice, bounds, bounds[1:]))
-        self.counts = np.concatenate([run.counts for run in runs])
+        works, counts, steps, sent, self.buffer_bytes, *crossings = zip(
+            *(_work(*run, system, without) for run in zip(tables, models, layouts, strict=True)), strict=True
+        )
+        self.layers, self.counts = _joined_layers(works, system, without), np.concatenate(counts)
         self.index = of_run[:, None] * self.counts.shape[1] + np.arange(self.counts.shape[1])
         self.parameters = summed(self.layers.sizes.parameters, self.counts, self.index).T
-        steps = _concatenated([run.step._replace(chunks=np.full(len(run.counts), run.step.chunks)) for run in runs], 4)
-        sharing = self.layers.sharing
-        self.step = runs[0].step._make([*steps, type(sharing)(*(column[self.index[:, 0]] for column in sharing))])
-        self.message_bytes = np.array([run.message_bytes for run in runs])[of_run]
+        self.step = _joined(steps)
+        self.sharing = self.layers.sharing._make(column[self.index[:, 0]] for column in self.layers.sharing)
+        self.message_bytes = np.array(sent)[of_run]
         self.leaves, self.within, (self.delay_s, self.own_bandwidth) = (
-            np.concatenate([getattr(run, name) for run in runs], axis=-1) for name in ("leaves", "within", "links")
+            np.concatenate(crossing, axis=-1) for crossing in crossings
         )
 
     def tables(self, system):
@@ -136,7 +75,7 @@ class Runs:
         system = system.timed
         layers = layer_costs(self.layers, system)
         parts_s = stage_parts_s(layers, self.counts, self.index)
-        step_s = step_seconds(parts_s, self.parameters, self.step, layers)
+        step_s = step_seconds(parts_s, self.parameters, self.step, self.sharing, layers)
         bandwidths = self.own_bandwidth if system.links else None
         between = inside = transfers.hockney_s(self.message_bytes, system, bandwidths=bandwidths)
         if system.nodes is not None:
@@ -151,7 +90,30 @@ class Runs:
 
     def persistent_bytes(self):
         """Bytes of weights, gradients and optimizer state of every stage; see `costs.persistent_bytes`."""
-        return sharded_bytes(self.parameters, self.step.sharing)
+        return sharded_bytes(self.parameters, self.sharing)
+
+
+def _work(schedule, model, layout, system, without):
+    """What a run does, the same on all systems with the same nodes.
+
+    Its layers and how often each stage has them, what stages do once, bytes of a message as it is sent and of buffers;
+    and of each kind of operation and stage, whether its transfer leaves its rank, whether it stays within a node, and
+    delay and own bandwidth of the link.
+    """
+    layout = check_layout(layout, model, system, schedule)
+    layout = replace(layout, recompute="none") if "recomputation" in without else layout
+    layers, cut = layer_work(model, layout.microbatch_size, layout), stage_layers(schedule, model, layout)
+    nodes = transfers.pipeline_links(schedule, model, system, layout).nodes
+    apart = np.arange(schedule.num_ranks) if nodes is None else nodes
+    leaves, within = (mask[:, 0] for mask in transfers.link_kinds(schedule, apart))
+    links = np.array(transfers.link_values(system.links, schedule.placement, transfers.receivers(schedule)))[:, :, 0]
+    step = step_work(schedule, model, layout, cut, nodes)
+    return (
+        layers, layer_counts(layers, cut, layout.recompute),
+        step._replace(chunks=np.full(schedule.num_stages, step.chunks)),
+        transfers.sent_bytes(schedule, model, system, layout), transfers.buffer_bytes(schedule, model, layout),
+        leaves & ("transfers" not in without), within, links,
+    )  # fmt: skip
 
 
 def _joined_layers(works, system, without):
@@ -178,19 +140,15 @@ def _joined_layers(works, system, without):
     return first._replace(
         layers=[layer for work in works for layer in work.layers], units=[],
         lines=[None if line[1] in left_out else line for line in lines.values()],
-        kernels=_tuple_of(works, "kernels"), sizes=_tuple_of(works, "sizes"),
+        kernels=_joined([work.kernels for work in works]), sizes=_joined([work.sizes for work in works]),
         kernel_slot=np.concatenate(
             [work.kernel_slot + layer * NUM_PHASES for work, layer in zip(works, num_layers, strict=False)]
         ),
-        exchanges=first.exchanges._make(_concatenated(exchanges)),
+        exchanges=_joined(exchanges),
         sharing=first.sharing._make(map(np.array, zip(*sharing, strict=True))),
     )  # fmt: skip
 
 
-def _tuple_of(works, name):
-    return getattr(works[0], name)._make(_concatenated([getattr(work, name) for work in works]))
-
-
-def _concatenated(tuples, num_columns=None):
+def _joined(tuples):
     """The columns of several tuples of arrays, one after another."""
-    return [np.concatenate(column) for column in list(zip(*tuples, strict=True))[:num_columns]]
+    return tuples[0]._make(map(np.concatenate, zip(*tuples, strict=True)))

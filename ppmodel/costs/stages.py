@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
+from ppmodel.costs.data_parallel import gather_s, optimizer_s, reduction_s
 from ppmodel.costs.layers import BUSY, layers_of
 from ppmodel.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.transfers import hockney_s, pipeline_links
@@ -118,8 +118,8 @@ def stages(schedule, model, system, layout=None):
     step_s = np.zeros((3, len(counts)))
     if layout is not None:
         nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None
-        step = step_work(schedule, model, layout, cut, nodes)._replace(sharing=layers.work.sharing)
-        step_s = step_seconds(parts_s, (dense, experts), step, layers)
+        step = step_work(schedule, model, layout, cut, nodes)
+        step_s = step_seconds(parts_s, (dense, experts), step, layers.work.sharing, layers)
     of_parts = *parts_s.sum(axis=2).T, *stage_bytes(layers.bytes, counts)
     return Stages(cut.blocks, counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
 
@@ -213,14 +213,12 @@ class StepWork(NamedTuple):
         Whether both stages are on one node.
     chunks : int
         Stages per rank.
-    sharing : Sharing, optional
     """
 
     last_halves: np.ndarray
     tied_bytes: np.ndarray
     tied_inside: np.ndarray
     chunks: int
-    sharing: Sharing | None = None
 
 
 def step_work(schedule, model, layout, cut, nodes):
@@ -236,7 +234,7 @@ def step_work(schedule, model, layout, cut, nodes):
     return StepWork(halves, tied_bytes, inside, schedule.chunks_per_rank)
 
 
-def step_seconds(parts_s, parameters, step, layers):
+def step_seconds(parts_s, parameters, step, sharing, layers):
     """Seconds of stages per iteration, in addition to microbatches.
 
     Both gradients of a tied embedding are summed in a ring of two: all bytes pass once over the link between them
@@ -248,6 +246,7 @@ def step_seconds(parts_s, parameters, step, layers):
     parameters : pair of ndarray of float, shape (num_stages,)
         Parameters of a GPU, and those of experts apart.
     step : StepWork
+    sharing : Sharing
     layers : LayerCosts
 
     Returns
@@ -257,14 +256,14 @@ def step_seconds(parts_s, parameters, step, layers):
     """
     system, busy_s = layers.system, parts_s[..., BUSY].sum(axis=2)
     last_s = (step.last_halves * busy_s[:, 1:]).sum(axis=1)
-    reduced = reduction_s(parameters, last_s, step.sharing, layers.lines)
+    reduced = reduction_s(parameters, last_s, sharing, layers.lines)
     if step.tied_bytes.any():
         between, inside = (sum_of_two_s(step.tied_bytes, system, near) for near in (False, system.nodes is not None))
         reduced = reduced + np.where(step.tied_bytes > 0, np.where(step.tied_inside, inside, between), 0.0)
-    updated = optimizer_s(parameters, step.sharing, system)
+    updated = optimizer_s(parameters, sharing, system)
     if system.kernels:
         updated = updated + system.kernels.iteration_overhead_s / step.chunks
-    return reduced, gather_s(parameters, busy_s[:, 0], step.sharing, layers.lines), updated
+    return reduced, gather_s(parameters, busy_s[:, 0], sharing, layers.lines), updated
 
 
 def sum_of_two_s(num_bytes, system, inside):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ppmodel.costs.partition import hides_backward
-from ppmodel.costs.runs import Runs, run_work
+from ppmodel.costs.runs import Runs
 from ppmodel.errors import PPModelError
 from ppmodel.measured.predict import GB, point_of, predictions
 from ppmodel.measured.rows import kernels_named, run_of, system_of, with_kernels
@@ -29,7 +29,7 @@ class Batch:
     system : SystemSpec
         Gives the framework and the nodes, which stay fixed.
     without : collection of str
-        Parts to leave out: those of `costs.runs.run_work`; and ``bubble``, all waiting, so that an iteration takes the
+        Parts to leave out: those of `costs.runs.Runs`; and ``bubble``, all waiting, so that an iteration takes the
         busy time of the most loaded rank.
 
     Raises
@@ -109,10 +109,8 @@ class RowGroup:
 
     def __init__(self, runs, tables, system, framework, without=()):
         self.tables, self.waits, graphs = tables, "bubble" not in without, {}
-        works = [
-            run_work(table, run.model, system, run.layout, without) for run, table in zip(runs, tables, strict=True)
-        ]
-        self.runs, p2p = Runs(works, system, without), framework.p2p
+        models, layouts = [run.model for run in runs], [run.layout for run in runs]
+        self.runs, p2p = Runs(tables, models, layouts, system, without), framework.p2p
         for place, (run, table) in enumerate(zip(runs, tables, strict=True)):
             pipeline = graph_of(table, p2p, "excluded")
             graph = step_graph(pipeline, run.layout.overlap_gradients)
@@ -125,7 +123,7 @@ class RowGroup:
             first + table.placement[0] for first, table in zip(self.first_rank, tables, strict=True)
         ])  # fmt: skip
         self.fixed = on_ranks(self.rank, sum(ranks), sum(self.runs.persistent_bytes()))
-        self.fixed += np.repeat([work.buffer_bytes for work in works], ranks)
+        self.fixed += np.repeat(self.runs.buffer_bytes, ranks)
         self.in_flight, self.mixed = np.zeros(len(self.rank)), []
         for table, stages, first in zip(tables, self.runs.stages, self.first_rank, strict=True):
             if table.num_stages > table.num_ranks or (table.kind == OpKind.W).any():
