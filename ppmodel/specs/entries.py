@@ -95,6 +95,8 @@ def _forms(spec_type):
     for name, hint in get_type_hints(spec_type, include_extras=True).items():
         for part in (hint, *get_args(hint)):
             yield from ((name, form) for form in getattr(part, "__metadata__", ()))
+            if isinstance(part, type) and issubclass(part, Checked):
+                yield name, file_form(part, titled=False)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ppmodel.errors import SpecificationError
 from ppmodel.specs import entries
-from ppmodel.specs.entries import Checked, Provenance, entry, file_form, load_specification
+from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
 
 if TYPE_CHECKING:
     from ppmodel.specs.model import ModelSpec
@@ -207,7 +207,3 @@ def with_framework(system: SystemSpec, framework: FrameworkSpec | str | os.PathL
             return system
         framework = DEFAULT
     return (framework if isinstance(framework, FrameworkSpec) else load_framework(framework)).system(system)
-
-
-Framework = Annotated[FrameworkSpec | None, file_form(FrameworkSpec, titled=False)]
-"""The system field that holds its framework."""

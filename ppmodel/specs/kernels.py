@@ -3,10 +3,9 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from ppmodel.specs import entries
-from ppmodel.specs.entries import Checked, file_form
+from ppmodel.specs.entries import Checked
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,3 @@ class MemorySpec(Checked):
     score_factor: entries.Number = 1.0
     working_factor: entries.Number = 1.0
     logits_factor: entries.Number = 1.0
-
-
-Kernels = Annotated[KernelSpec | None, file_form(KernelSpec)]
-Collectives = Annotated[CollectiveSpec | None, file_form(CollectiveSpec)]
-Memory = Annotated[MemorySpec | None, file_form(MemorySpec)]
-"""The system fields that hold them; a file has any of their keys, or no such block."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from ppmodel.errors import SpecificationError
 from ppmodel.specs import entries
-from ppmodel.specs.entries import Checked, Provenance, entry, file_form, load_specification
+from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
 from ppmodel.specs.layout import RECOMPUTE
 
 
@@ -70,10 +70,6 @@ class LatentAttentionSpec(Checked):
     rope_head_size: entries.WholeOrZero
     nope_head_size: entries.Whole
     value_head_size: entries.Whole
-
-
-_Experts = Annotated[ExpertSpec | None, file_form(ExpertSpec)]
-_LatentAttention = Annotated[LatentAttentionSpec | None, file_form(LatentAttentionSpec)]
 
 
 @dataclass(frozen=True)
@@ -153,8 +149,8 @@ class ModelSpec(Checked):
     gradient_bytes: entries.Number
     optimizer_bytes: entries.Number
     tied_embeddings: entries.Switch = False
-    experts: _Experts = None
-    latent_attention: _LatentAttention = None
+    experts: ExpertSpec | None = None
+    latent_attention: LatentAttentionSpec | None = None
     mtp_layers: entries.WholeOrZero = 0
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 

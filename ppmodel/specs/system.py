@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar
 from pydantic import model_validator
 
 from ppmodel.specs import entries
-from ppmodel.specs.entries import Checked, Provenance, Sourced, file_form, load_specification
-from ppmodel.specs.framework import Framework
-from ppmodel.specs.kernels import Collectives, Kernels, KernelSpec, Memory
+from ppmodel.specs.entries import Checked, Provenance, Sourced, load_specification
+from ppmodel.specs.framework import FrameworkSpec
+from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.specs.links import Link, as_links
-from ppmodel.specs.topology import Nodes
+from ppmodel.specs.topology import NodeSpec
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,6 @@ class ErrorSpec(Checked):
     time_nine_tenths: entries.PartialShare | None = None
     memory_nine_tenths: entries.PartialShare | None = None
     fits: entries.Share | None = None
-
-
-Errors = Annotated[ErrorSpec | None, file_form(ErrorSpec)]
-"""The field that holds them; a file of a system that is not fitted has no such block."""
 
 
 class _Links(Sourced):
@@ -114,17 +110,17 @@ class SystemSpec(Checked):
     memory_capacity_bytes: entries.Size
     network_bandwidth_bytes_per_s: entries.Bandwidth
     network_latency_s: entries.Time
-    nodes: Nodes = None
+    nodes: NodeSpec | None = None
     links: Annotated[tuple[Link, ...], _Links] = ()
-    framework: Framework = None
-    kernels: Kernels = None
-    collectives: Collectives = None
-    memory: Memory = None
+    framework: FrameworkSpec | None = None
+    kernels: KernelSpec | None = None
+    collectives: CollectiveSpec | None = None
+    memory: MemorySpec | None = None
     fp8_peak_compute_flops: entries.Rate | None = None
     reserve_bytes: entries.Size = 0.0
     host_bandwidth_bytes_per_s: entries.Bandwidth | None = None
     time_factor: entries.Number = 1.0
-    errors: Errors = field(default=None, compare=False)
+    errors: ErrorSpec | None = field(default=None, compare=False)
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):

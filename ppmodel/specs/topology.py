@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Bandwidth, Checked, Switch, Time, Whole, entry, file_form
+from ppmodel.specs.entries import Bandwidth, Checked, Switch, Time, Whole, entry
 from ppmodel.specs.option import LARGEST
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
@@ -129,10 +129,6 @@ class NodeSpec(Checked):
         """
         nodes = self.of_ranks(num_ranks)
         return tuple(nodes.tolist()) if self.shared_nic and nodes.any() else None
-
-
-Nodes = Annotated[NodeSpec | None, file_form(NodeSpec)]
-"""The system field that holds its nodes; a file has either all of their keys or no such block."""
 
 
 def nodes_of(system, num_ranks):
