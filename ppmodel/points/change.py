@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.given import listed, plain
 from ppmodel.ops import OpKind
-from ppmodel.specs.links import Link
 
 if TYPE_CHECKING:
     from ppmodel.costs import OpCosts
@@ -26,6 +25,10 @@ _RULES = {
     "straggling": ("must be from 0 to 1", "write 1 for the last stage", lambda value: 0 <= value <= 1),
 }
 _SWITCHES = ("memory_follows", "network")
+_BANDWIDTHS = "network_bandwidth_bytes_per_s", "node_bandwidth_bytes_per_s", "bandwidth_bytes_per_s"
+_LATENCIES = "network_latency_s", "node_latency_s", "delay_s"
+_PEAKS = "peak_compute_flops", "fp8_peak_compute_flops"
+_EFFICIENCIES = "compute_efficiency", "attention_efficiency", "attention_backward_efficiency", "batched_efficiency"
 _OF_SYSTEM = ("bandwidth", "latency", "compute", "memory", "memory_follows", "efficiency")
 
 
@@ -126,24 +129,18 @@ class Change:
         SystemSpec
             The changed system, under the same name.
         """
+        from ppmodel.specs.system import scaled  # not before there is a system
+
         if self == UNCHANGED:
             return system
         follows = 1.0 if self.memory_follows else _REFERENCE_FLOPS / system.peak_compute_flops
-        memory = system.memory_bandwidth_bytes_per_s * self.memory * follows
-        bandwidth, latency, compute, efficiency = self.bandwidth, self.latency, self.compute, self.efficiency
-        links = [_scaled(link, delay_s=latency, bandwidth_bytes_per_s=bandwidth) for link in system.links]
-        return _scaled(
-            replace(
-                system,
-                memory_bandwidth_bytes_per_s=memory * compute,
-                nodes=_scaled(system.nodes, node_bandwidth_bytes_per_s=bandwidth, node_latency_s=latency),
-                links=tuple(links),
-                kernels=_scaled(system.kernels, **dict.fromkeys(_OF_THE_PEAK, efficiency)),
-                collectives=_scaled(system.collectives, node_latency_s=latency, network_latency_s=latency),
-            ),
-            peak_compute_flops=compute, fp8_peak_compute_flops=compute, compute_efficiency=efficiency,
-            network_bandwidth_bytes_per_s=bandwidth, network_latency_s=latency,
-        )  # fmt: skip
+        factors = {
+            **dict.fromkeys(_BANDWIDTHS, self.bandwidth), **dict.fromkeys(_LATENCIES, self.latency),
+            **dict.fromkeys(_PEAKS, self.compute), **dict.fromkeys(_EFFICIENCIES, self.efficiency),
+            "memory_bandwidth_bytes_per_s": self.memory * follows * self.compute,
+        }  # fmt: skip
+        blocks = {name: scaled(getattr(system, name), factors) for name in ("nodes", "kernels", "collectives")}
+        return scaled(replace(system, links=tuple(scaled(link, factors) for link in system.links), **blocks), factors)
 
     def costs(self, costs: OpCosts, schedule: Schedule) -> OpCosts:
         """Apply the change to costs.
@@ -180,15 +177,6 @@ class Change:
             latency_s=costs.latency_s * self.network, delay_s=costs.delay_s if self.network else None,
             overlap_factor=costs.overlap_factor * self.overlap,
         )  # fmt: skip
-
-
-_OF_THE_PEAK = "attention_efficiency", "attention_backward_efficiency", "batched_efficiency"
-
-
-def _scaled(block, **factors):
-    """A system, or a block of it, with some of its values multiplied; what is open stays open."""
-    values = {name: getattr(block, name) and getattr(block, name) * factor for name, factor in factors.items() if block}
-    return block._replace(**values) if isinstance(block, Link) else block and replace(block, **values)
 
 
 def as_changes(changes, in_seconds=False):

@@ -141,11 +141,14 @@ class SystemSpec(Checked):
         """
         if (factor := self.time_factor) == 1.0:
             return self
-        kernels = self.kernels or KernelSpec()
-        slower = replace(kernels, sustained_clock=kernels.sustained_clock / factor)
-        blocks = {"kernels": slower, "nodes": self.nodes, "collectives": self.collectives}
-        blocks = {name: block and _slower(block, factor) for name, block in blocks.items()}
-        return replace(_slower(self, factor), time_factor=1.0, **blocks)
+
+        def slower(block):
+            times = [entry.name for entry in fields(block) if entry.name.endswith("_s")] if block else []
+            return scaled(block, {name: 1 / factor if name.endswith("_per_s") else factor for name in times})
+
+        kernels = scaled(slower(self.kernels or KernelSpec()), {"sustained_clock": 1 / factor})
+        blocks = {"nodes": slower(self.nodes), "kernels": kernels, "collectives": slower(self.collectives)}
+        return replace(slower(self), time_factor=1.0, **blocks)
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -166,11 +169,14 @@ class SystemSpec(Checked):
         return framework.fastest, framework.slowest
 
 
-def _slower(block, factor):
-    """A block whose bandwidths are divided, and whose times are multiplied, by a factor."""
-    values = {entry.name: getattr(block, entry.name) for entry in fields(block) if entry.name.endswith("_s")}
-    factors = {name: 1 / factor if name.endswith("_per_s") else factor for name in values}
-    return replace(block, **{name: value * factors[name] for name, value in values.items() if value is not None})
+def scaled(block, factors):
+    """A system, a block of it or a link, with those of its values multiplied that have a factor; open ones stay open.
+
+    >>> scaled(Link(0, 1, True, delay_s=0.5), {"delay_s": 2.0, "node_latency_s": 3.0}).delay_s
+    1.0
+    """
+    values = {name: getattr(block, name) * factor for name, factor in factors.items() if getattr(block, name, None)}
+    return block._replace(**values) if isinstance(block, Link) else block and replace(block, **values)
 
 
 def load_system(name: str | os.PathLike[str]) -> SystemSpec:
