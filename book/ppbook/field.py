@@ -135,30 +135,6 @@ def verdicts(grid, front, last, base, *, clear, close, short):
     return statements[["statement"]].assign(verdict=verdict, found=counts, counted=statements.counted)
 
 
-def formula_gaps(grid):
-    """How far formula and simulation differ from the table of each schedule.
-
-    Parameters
-    ----------
-    grid : DataFrame
-        From `levels`, with systems.
-
-    Returns
-    -------
-    DataFrame
-        A row per schedule: ``label, family, sizes``; ``least`` and ``most``, bubble of the table less that of the
-        formula; ``without_network``, the most that the simulated idle share is above the table's.
-    """
-    gaps = grid.assign(
-        formula=grid.table_bubble_ratio - grid.published_bubble_ratio,
-        simulated=grid.idle_without_network - grid.table_bubble_ratio,
-    ).groupby(["label", "family"], sort=False)
-    gaps = gaps.agg(
-        sizes=("pp", "size"), least=("formula", "min"), most=("formula", "max"), without_network=("simulated", "max")
-    ).sort_values(["without_network", "label"], ascending=[False, True]).reset_index()  # fmt: skip
-    return gaps.assign(sizes=gaps.sizes // grid.system.nunique())
-
-
 def taken_of(rows, limit_bytes):
     """Take the fastest schedule, the fastest within a limit of memory, and the one that holds least.
 
@@ -282,27 +258,3 @@ def halves_of_backwards(schedules, sizes, model, system):
         frames.append(rows.rename(columns={"table_bubble_ratio": "table", "idle_ratio": "own"}))
     columns = ["label", "microbatches", "input_grad", "weight_grad", "table", "equal", "own"]
     return pd.concat(frames, ignore_index=True)[columns]
-
-
-def convergence(rows, close):
-    """Summarise how far apart schedules are on each system and at each B.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        From `levels`, with systems, at one number of ranks.
-    close : float
-        The share over the fastest that is close.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``system, microbatches, comm_over_forward, schedules, fastest, slowest, spread, within``.
-    """
-    return rows.groupby(["system", "microbatches"], sort=False).agg(
-        comm_over_forward=("comm_over_forward", "median"), schedules=("label", "size"),
-        fastest=("makespan_s", lambda times: rows.label[times.idxmin()]),
-        slowest=("makespan_s", lambda times: rows.label[times.idxmax()]),
-        spread=("makespan_s", lambda times: times.max() / times.min() - 1),
-        within=("makespan_s", lambda times: int((order_of_amounts(times, (1 + close) * times.min()) <= 0).sum())),
-    ).reset_index()  # fmt: skip

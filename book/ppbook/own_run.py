@@ -25,8 +25,6 @@ from ppmodel.tables import NO_OPERATION, Schedule
 
 FOLDER = DATA / "reference" / "own_run"
 _US, _MS = 1e-6, 1e-3
-FACTORS = np.geomspace(0.2, 5, 65)
-"""Lengths of a message that are tried in a fit, over what operations show."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +57,9 @@ class Recorded:
     end_s: np.ndarray
 
     @property
-    def first_s(self):
-        """The median step of the first half."""
-        return float(np.median(self.steps_s[::2]))
-
-    @property
     def later_s(self):
         """The median step of the second half."""
         return float(np.median(self.steps_s[1::2]))
-
-    @property
-    def spread(self):
-        """Median distance of a step from the median step, relative to it."""
-        return float(np.median(np.abs(self.steps_s / np.median(self.steps_s) - 1)))
 
 
 @cache
@@ -127,23 +115,8 @@ def about(folder=FOLDER):
     return json.loads((Path(folder) / "runs.json").read_text(encoding="utf-8"))
 
 
-class Gaps(NamedTuple):
-    """What passed before operations that follow another on their rank, in seconds; by what they needed.
-
-    Parameters
-    ----------
-    alone : ndarray of float
-        From the operation before to those that needed no message.
-    waited : ndarray of float
-        From the end of the operation that sends to those for whose message the rank was waiting.
-    """
-
-    alone: np.ndarray
-    waited: np.ndarray
-
-
 def gaps(run):
-    """What passed before the operations of a run.
+    """What passed before operations that follow another on their rank, in seconds; by what they needed.
 
     Parameters
     ----------
@@ -151,22 +124,23 @@ def gaps(run):
 
     Returns
     -------
-    Gaps
+    alone : ndarray of float
+        From the operation before to those that needed no message.
+    waited : ndarray of float
+        From the end of the operation that sends to those for whose message the rank was waiting.
 
     Examples
     --------
-    >>> waits = gaps(recorded()[0])
-    >>> bool(np.median(waits.alone) < 1e-3)
+    >>> alone, waited = gaps(recorded()[0])
+    >>> bool(np.median(alone) < 1e-3)
     True
     """
     table = run.table
     later = np.setdiff1d(np.arange(table.num_operations), table.rank_start[:-1])
     free, source = run.end_s[later - 1], table.dependencies.source[later]
     remote = table.dependencies.remote[later] & (source != NO_OPERATION)
-    sent = np.where(remote, run.end_s[source], -np.inf)
-    waited = sent > free
-    begun = run.start_s[later]
-    return Gaps((begun - free)[~remote], (begun - sent)[waited])
+    sent, begun = np.where(remote, run.end_s[source], -np.inf), run.start_s[later]
+    return (begun - free)[~remote], (begun - sent)[sent > free]
 
 
 class Constants(NamedTuple):
@@ -199,17 +173,16 @@ def constants(runs):
     -------
     Constants
     """
-    waits, durations = [gaps(run) for run in runs], []
+    (alone, waited), durations = map(np.concatenate, zip(*map(gaps, runs), strict=True)), []
     for run in runs:
         columns = {"kind": run.table.kind, "stage": run.table.stage, "seconds": run.end_s - run.start_s}
         durations.append(pd.DataFrame({"stages": run.table.num_stages, **columns}))
     operation_s = pd.concat(durations).groupby(["stages", "kind", "stage"]).seconds.mean()
-    fixed_s = float(np.median(np.concatenate([gap.alone for gap in waits])))
-    waited_s = float(np.median(np.concatenate([gap.waited for gap in waits])))
-    return Constants(operation_s.to_dict(), max(waited_s - fixed_s, 0.0), fixed_s)
+    fixed_s = float(np.median(alone))
+    return Constants(operation_s.to_dict(), max(float(np.median(waited)) - fixed_s, 0.0), fixed_s)
 
 
-def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
+def predicted(p2p, per_operation=True, folder=FOLDER):
     """The second half of every run, predicted from the first half of the runs of other schedules.
 
     Parameters
@@ -218,9 +191,6 @@ def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
         What a transfer occupies.
     per_operation : bool
         Whether an operation has a fixed cost.
-    fit : bool
-        Whether a message takes as long as leaves the least error on the steps of the first half of the other schedules;
-        otherwise it takes what their operations show.
     folder : path-like
 
     Returns
@@ -237,17 +207,11 @@ def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
     True
     """
     prepare(LARGE)  # many small graphs
-    runs, factors = recorded(folder), FACTORS if fit else np.ones(1)
-    steps_s = np.array([_steps_s(run, p2p, per_operation, factors, folder) for run in runs])
-    logs = np.log(steps_s / [[run.first_s] for run in runs])
     rows = []
-    for run, predicted_s in zip(runs, steps_s, strict=True):
-        others = [other.workload == run.workload and other.schedule != run.schedule for other in runs]
-        errors = logs[others][np.isfinite(logs[others, 0])]
-        best = np.argmin((errors**2).sum(axis=0))
-        message_s = factors[best] * _constants_of(run.workload, run.schedule, folder).message_s
-        rows.append((run.workload, run.schedule, run.runner, run.microbatches, p2p, message_s, run.later_s,
-                     predicted_s[best]))  # fmt: skip
+    for run in recorded(folder):
+        machine = _constants_of(run.workload, run.schedule, folder)
+        rows.append((run.workload, run.schedule, run.runner, run.microbatches, p2p, machine.message_s, run.later_s,
+                     _step_s(run, p2p, machine, per_operation)))  # fmt: skip
     columns = ["workload", "schedule", "runner", "microbatches", "p2p", "message_s", "measured_s", "predicted_s"]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.assign(error=frame.predicted_s / frame.measured_s - 1)
@@ -260,18 +224,17 @@ def _constants_of(workload, without, folder):
     return constants(runs)
 
 
-def _steps_s(run, p2p, per_operation, factors, folder):
-    """What a step takes, for several lengths of a message; each stage has its own times."""
-    table, machine = run.table, _constants_of(run.workload, run.schedule, folder)
-    compute_s = np.zeros((len(OpKind), table.num_stages))
+def _step_s(run, p2p, machine, per_operation):
+    """What a step takes on a machine with these `Constants`; each stage has its own times."""
+    table, compute_s = run.table, np.zeros((len(OpKind), run.table.num_stages))
     for kind, stage in {*zip(table.kind.tolist(), table.stage.tolist(), strict=True)}:
         compute_s[kind, stage] = machine.operation_s[table.num_stages, kind, stage]
         compute_s[kind, stage] += machine.per_operation_s * per_operation
-    costs = [uniform_costs(table, 1.0, 1.0, comm=factor * machine.message_s) for factor in factors]
+    costs = uniform_costs(table, 1.0, 1.0, comm=machine.message_s)
     try:
-        return makespans(graph_of(table, p2p), [replace(cost, compute_s=compute_s) for cost in costs])
+        return float(makespans(graph_of(table, p2p), [replace(costs, compute_s=compute_s)])[0])
     except TableError:  # a deadlock under rendezvous
-        return np.full(len(factors), np.nan)
+        return np.nan
 
 
 def rms(errors):

@@ -1,5 +1,7 @@
 """STP's paper, its reviews and its authors' replies, judged under every way to fill in what they leave open."""
 
+from tqdm import tqdm
+
 from ppbook.claims.file import rows_of
 from ppbook.claims.judge import Assumption, Judgement, verdict_of
 from ppbook.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
@@ -19,7 +21,7 @@ def judge_stp(claims):
         One per row, in order; the number shown is that of the first assumption.
     """
     judgements = []
-    for row in rows_of(claims):
+    for row in tqdm(rows_of(claims), desc="claims", leave=False, disable=None):
         criterion = dict(row.criterion)
         quantity = STP_QUANTITIES[criterion.pop("quantity")]
         measured = {name: float(quantity(name, **criterion)) for name in stp_assumptions()}

@@ -177,29 +177,6 @@ def commands(judgement, setting="default", given=()):
     return again
 
 
-def outcome_table(claims, judgements):
-    """The margin of every row under every assumption.
-
-    Parameters
-    ----------
-    claims, judgements
-        As in `claims_table`.
-
-    Returns
-    -------
-    DataFrame
-        One line per row and assumption; columns ``claim, id, anchor, axis, value, margin``; rows without a case have
-        none.
-    """
-    numbers = {row.id: claim.number for claim in claims for row in claim.rows}
-    rows = [
-        (numbers[judgement.row.id], judgement.row.id, *assumption[:3], margin)
-        for judgement in judgements
-        for assumption, margin in judgement.outcomes.items()
-    ]
-    return pd.DataFrame(rows, columns=["claim", "id", "anchor", "axis", "value", "margin"])
-
-
 def verdict_page(headlines, claims, judgements):
     """The verdicts as a coloured table in MyST, and the rows behind each, which unfold.
 

@@ -8,7 +8,7 @@ import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import columns, passing, say, say_json
+from ppmodel.cli.text import columns, say, say_json
 from ppmodel.errors import PPModelError, did_you_mean
 
 _DEFAULT = "default", ()  # the anchor and the changes of the assumption that is the default setting
@@ -53,8 +53,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
         remedy = did_you_mean(only, ids) or f"write, for example, {ids[0]}; --rows prints all"
         raise PPModelError("--row", only, "is not a row of these claims", remedy)
     if of == "stp":
-        with passing("judging ..."):
-            judgements = judging.judge_stp(claims)
+        judgements = judging.judge_stp(claims)
     else:
         judged_on = None if system is None else load_system(system)
         chosen = load_setting(setting)
