@@ -27,7 +27,6 @@ LARGE = 2**29
 """Bytes from which on collectives between nodes count: below, the published ones wait for more than the links."""
 IN_NODES = "all_gather", "reduce_scatter"
 """The collectives that constants are fitted to; of all-reduces some use the switch's own sums."""
-_MANY_ROWS = 4096
 _GPUS = "A100", "H100", "H200", "B200", "GB200", "GB300"
 _NIC_ROWS = {"H100": ("H100-80GB", 8), "B200": ("B200-180GB", 4)}  # GPU and nodes, each of eight with a NIC per GPU
 
@@ -140,64 +139,6 @@ def attained(kernels, system):
         "in_file": kernels.seconds_on(system),
     }  # fmt: skip
     return table.assign(**{name: table.ideal_s / value for name, value in seconds.items()})
-
-
-def constants(kernels, system):
-    """Fitted constants beside those of a system's file.
-
-    Parameters
-    ----------
-    kernels : Timed
-    system : SystemSpec
-
-    Returns
-    -------
-    DataFrame
-        One row per constant: ``system, kind, gpu, constant, fitted, in_file, timings``, and the mean errors of all
-        timings with the fitted constants, ``error``, and with those of the file, ``file_error``.
-    """
-    shares = attained(kernels, system)
-    error, file_error = (float((shares.timed / shares[name] - 1).abs().mean()) for name in ("fitted", "in_file"))
-    values, in_file = kernels.fit.values, []
-    for name in values:
-        folder, _, constant = name.rpartition(".")
-        spec = getattr(system, folder) if folder else system
-        value = getattr(spec, constant if hasattr(spec, constant) else f"{constant}_s")
-        in_file.append(np.nan if value is None else float(value))
-    return pd.DataFrame({
-        "system": system.name, "kind": kernels.kind, "gpu": kernels.gpu, "constant": list(values),
-        "fitted": [float(value) for value in values.values()], "in_file": in_file,
-        "timings": kernels.fit.rows, "error": error, "file_error": file_error,
-    })  # fmt: skip
-
-
-def curves(systems, kind):
-    """The shares of peaks or links that timings of a kind reached, and the fitted curve at the same sizes.
-
-    Parameters
-    ----------
-    systems : sequence of SystemSpec
-        From `with_timings`.
-    kind : str
-        How the kind of `Timed` begins.
-
-    Returns
-    -------
-    DataFrame
-        One row per GPU that was timed, line, size and ``what`` (timed, fitted): ``gpu, of, size, what, share``, medians
-        of all timings of that size; of products, of those with 4,096 rows or more.
-    """
-    frames = {}
-    for system in systems:
-        for kernels in timed(system):
-            if kernels.kind.startswith(kind):
-                frames.setdefault((kernels.gpu, kernels.kind), attained(kernels, system).assign(gpu=kernels.gpu))
-    if not frames:
-        return pd.DataFrame(columns=["gpu", "of", "size", "what", "share"])
-    rows = pd.concat(frames.values())
-    rows = rows[rows.rows >= _MANY_ROWS] if "rows" in rows else rows
-    long = rows.melt(["gpu", "of", "size"], ["timed", "fitted"], "what", "share").astype({"share": float})
-    return long.groupby(["gpu", "of", "size", "what"], sort=False).share.median().reset_index()
 
 
 def sustained(system):

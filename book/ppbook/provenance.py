@@ -1,15 +1,12 @@
-"""Where a book comes from: the commit, the versions, and the digests of the lock file and the data."""
+"""Where a book comes from: the commit, and the versions."""
 
 import platform
 import re
 import subprocess
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 
 import pandas as pd
-
-from ppmodel.specs import DATA
 
 _ROOT = Path(__file__).parents[2]
 _SOURCES = ("ppmodel", "notebooks", "book", "data", "pyproject.toml", "requirements.lock")
@@ -116,31 +113,6 @@ def version_table(root=_ROOT):
     names = {re.sub(r"[-_.]+", "-", _NAME.match(required)[0]).lower() for required in requires("ppmodel")}
     rows += [(name, pins.get(name), _installed(name)) for name in sorted(names)]
     return pd.DataFrame(rows, columns=["package", "pinned", "installed"])
-
-
-def digest_table(root=_ROOT, data=DATA):
-    """The SHA-256 of the lock file and of every file of the data.
-
-    Parameters
-    ----------
-    root, data : Path
-        Folders of the lock file and of the data; the project's own by default.
-
-    Returns
-    -------
-    DataFrame
-        One row a file, in order of their names; columns ``file, bytes, sha256``.
-
-    Examples
-    --------
-    >>> "data/systems/dgx_h100.yaml" in digest_table().file.tolist()
-    True
-    """
-    lock = root / "requirements.lock"
-    files = {lock.name: lock} if lock.is_file() else {}
-    files |= {f"data/{path.relative_to(data).as_posix()}": path for path in sorted(data.rglob("*")) if path.is_file()}
-    rows = [(name, path.stat().st_size, sha256(path.read_bytes()).hexdigest()) for name, path in files.items()]
-    return pd.DataFrame(rows, columns=["file", "bytes", "sha256"])
 
 
 def _installed(name):

@@ -101,37 +101,6 @@ def late_pipelines(layouts):
     )  # fmt: skip
 
 
-def pair_errors(layouts, near=0.1):
-    """By how much the measured ratio of two layouts of a cell is off from the predicted one, in the median.
-
-    Parameters
-    ----------
-    layouts : DataFrame
-        From `layouts_of`.
-    near : float
-        Pairs of layouts whose predictions are within this share of the best of their cell.
-
-    Returns
-    -------
-    Series
-        Of the absolute logarithm of the ratio of ratios, by `CELL`; cells with two such layouts at least.
-
-    Examples
-    --------
-    >>> run = dict.fromkeys(CELL, 1) | {"fit": "fits", "predicted_s": 1.0}
-    >>> runs = pd.DataFrame([run | {"iteration_s": time_s} for time_s in (1.0, np.exp(0.1))])
-    >>> pair_errors(runs).round(3).tolist()
-    [0.1]
-    """
-    ran, errors = layouts[layouts.iteration_s.notna() & layouts.fit.isin(FITTING)], {}
-    for cell, runs in ran.groupby(list(CELL)):
-        runs = runs[runs.predicted_s <= runs.predicted_s.min() * (1 + near)]
-        off = np.log(runs.iteration_s / runs.predicted_s).to_numpy()
-        if len(off) > 1:
-            errors[cell] = np.median(np.abs(off[:, None] - off)[np.triu_indices(len(off), 1)])
-    return pd.Series(errors)
-
-
 def choices(layouts, rules):
     """What each rule would have chosen in each cell, among the layouts that are predicted to fit.
 

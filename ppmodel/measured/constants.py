@@ -106,9 +106,10 @@ def _place(system, name):
 
 
 def value_of(system, name):
-    """The value of a constant, in SI units."""
+    """The value of a constant, in SI units; NaN if it is left open."""
     block, field = _place(system, name)
-    return float(getattr(getattr(system, block) if block else system, field))
+    value = getattr(getattr(system, block) if block else system, field)
+    return float("nan" if value is None else value)
 
 
 def with_values(system, values):

@@ -1,5 +1,7 @@
 """Notebooks record the numbers that follow from their parameters: nearly all run by papermill, at small sizes."""
 
+from hashlib import sha256
+
 import numpy as np
 import pytest
 from executed import NOTEBOOKS, executed, labels_at, of, t_sim
@@ -7,6 +9,7 @@ from sizes import PARAMETERS
 
 from benchmarks.tables import load_speed
 from ppbook.claims import TARGETS, UNKNOWNS, load_claims, rows_of
+from ppbook.run import ROOT
 from ppmodel import build, formulas, read_table, simulate
 from ppmodel.costs import model_costs
 from ppmodel.specs import load_model, load_system, template_path
@@ -213,10 +216,12 @@ def test_an_own_generator_leads_its_page(tmp_path):
 
 @of("provenance")
 def test_provenance(recorded):
-    """Commit, versions and digests are recorded."""
+    """Commit, versions, and the digests of the lock file and every file of the data are recorded."""
     assert recorded("provenance.json").keys() == {"commit", "state"}
     assert "papermill" in set(recorded("versions.csv").package)
-    assert recorded("digests.csv").sha256.str.len().eq(64).all()
+    digests = recorded("digests.csv").set_index("file").sha256
+    assert len(digests) == 1 + sum(path.is_file() for path in (ROOT / "data").rglob("*"))
+    assert all(sha256((ROOT / name).read_bytes()).hexdigest() == digest for name, digest in digests.items())
 
 
 @of("claims")

@@ -2,10 +2,9 @@
 
 import subprocess
 import tarfile
-from hashlib import sha256
 from importlib.metadata import version
 
-from ppbook.provenance import commit_of, digest_table, version_table, write_archive
+from ppbook.provenance import commit_of, version_table, write_archive
 
 
 def git(folder, *arguments):
@@ -66,15 +65,3 @@ def test_versions_are_those_installed():
     pinned = table.drop(index=["python", "ppmodel", "torch"])  # the last is beside the lock
     assert (pinned.pinned == pinned.installed).all()
     assert table.installed["numpy"] == version("numpy")
-
-
-def test_every_file_of_the_data_has_its_digest(tmp_path):
-    """A changed byte changes the digest; folders below are included; a missing lock file is left out."""
-    data = tmp_path / "data"
-    (data / "systems").mkdir(parents=True)
-    (data / "systems" / "mine.yaml").write_bytes(b"one")
-    table = digest_table(tmp_path, data)
-    assert table.values.tolist() == [["data/systems/mine.yaml", 3, sha256(b"one").hexdigest()]]
-    (data / "systems" / "mine.yaml").write_bytes(b"two")
-    assert digest_table(tmp_path, data).sha256[0] != table.sha256[0]
-    assert digest_table().file.tolist()[0] == "requirements.lock"
