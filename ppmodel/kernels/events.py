@@ -10,17 +10,17 @@ _KIND = 40
 
 @loop(fills=("times", "copied"))
 def events(
-    stream, source, link, group_start, routes, remote, reduces, overlaps, gates, num_places, durations, overlap_factor,
-    occupied, shares, copies, times, copied,
-):  # fmt: skip
+    columns, link, routes, gates, num_places, durations, overlap_factor, occupied, shares, copies, times, copied
+):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `gates` are the places that the reductions of each rank hold, and where each rank's places begin; if there are none,
     reductions hold nothing. `num_places` counts the places where messages queue; `durations` are those of each
-    operation; `shares`, `copies` and `copied` are as in `paths.longest_path`. In each round, streams that can go on
+    operation; `shares`, `copies` and `copied` are as in `longest_path`. In each round, streams that can go on
     do so, new events join the event queue, and the first event is handled.
     The phases of a round are one function, since passing arrays costs as much as the work; a comment marks each.
     """
+    stream, source, group_start, remote, reduces, overlaps = columns
     compute, occupancy, latency = durations
     sends, receives, queues = occupied
     start, end, sent, arrived = times[0], times[1], times[2], times[3]

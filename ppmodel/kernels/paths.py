@@ -1,4 +1,4 @@
-"""The longest path through an execution graph, for one system or for many; its plain twin is in `simulation`."""
+"""The longest path through an execution graph, for many systems at once."""
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def fill_instructions(
 
 
 @loop
-def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, shares, copies, copied):
+def longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
     """Makespan and longest span of every system, each step for all systems at once.
 
     `sizes` are the numbers of registers, streams and links; `tables` are durations, occupancies and latencies, each of
@@ -73,56 +73,20 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
     sender, the receiver and its link. One number is held per register, stream or link and system, never one per
     operation. `ends` says of each operation whether it is the first (1), the last (2) or the only one (3) that its rank
     computes; without it spans are 0.
-
-    Of a single system, `times` is filled: start and end of every operation and, with four rows, departure and arrival,
-    NaN if nothing is sent. `shares` are then the shares of its cell after which each result can be sent, and `copies`
-    the arrays of a `simulation.copies.Copies`, whose copy times `copied` takes. Where one is None, the compiled loop
-    contains no trace of it.
     """
     compute, occupancy, latency = tables
     sends, receives, queues = occupied
-    systems = 1 if times is not None else len(overlap_factor)  # a constant 1 leaves no inner loops
+    systems = len(overlap_factor)
     register, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
     free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
     ready, together, began, finished, span, longest_span = np.zeros((6, systems))
     begun = np.zeros((sizes[1] if len(ends) else 0, systems))
-    of_ranks, wanted = len(ends) > 0, False
-    if times is not None:
-        wanted, sender = len(times) == 4, np.zeros(sizes[0], np.uint32)
-    if copies is not None:
-        seconds, needs, fetch_start, fetch = copies
-        ended, out_free, in_free, back = np.zeros(sizes[1]), np.zeros(sizes[1]), np.zeros(sizes[1]), 0.0
-    brief, first = not wanted, 0
+    of_ranks, first = len(ends) > 0, 0
     for row in range(len(rows)):
         class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
         take, give, link = rows[row, TAKE], rows[row, GIVE], rows[row, LINK]
-        # most operations, in one pass: of a single system, then of many
-        if times is not None and shares is None and copies is None and brief and step == WHOLE:
-            end = free[stream, 0] if free[stream, 0] > register[take, 0] else register[take, 0]
-            if receives:
-                end += cost[take, 0]
-            times[0, row] = end
-            times[1, row] = end = end + compute[class_, 0]
-            free[stream, 0] = end
-            if give:
-                if queues:
-                    leaves = (end if end > link_free[link, 0] else link_free[link, 0]) + occupancy[class_, 0]
-                    link_free[link, 0] = leaves
-                    register[give, 0] = leaves + latency[class_, 0]
-                elif receives and not sends:
-                    register[give, 0], cost[give, 0] = end, occupancy[class_, 0] + latency[class_, 0]
-                else:
-                    arrival = end + occupancy[class_, 0] + latency[class_, 0]
-                    register[give, 0] = arrival
-                    if sends:
-                        free[stream, 0] = arrival
-                    if receives:
-                        cost[give, 0] = occupancy[class_, 0] + latency[class_, 0]
-            if rows[row, KEEP]:
-                register[rows[row, KEEP], 0] = end
-            first = row + 1
-            continue
-        if times is None and brief and step == WHOLE and not (of_ranks and ends[row]):
+        # most operations, in one pass
+        if step == WHOLE and not (of_ranks and ends[row]):
             for k in range(systems):
                 begin = free[stream, k] if free[stream, k] > register[take, k] else register[take, k]
                 if receives:
@@ -156,20 +120,8 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
             ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
             ready[k] = register[take, k] if register[take, k] > ready[k] else ready[k]
         if receives and take and step < SUM:
-            if times is not None and wanted:
-                times[2, sender[take]] = times[2, sender[take]] if sends else ready[0]
-                times[3, sender[take]] = ready[0] + cost[take, 0]
             for k in range(systems):
                 ready[k] += cost[take, k]
-        if copies is not None:  # start copies back in, and wait for those that are needed
-            for place in range(fetch_start[row], fetch_start[row + 1]):
-                forward = fetch[place]
-                copied[2, forward] = max(ended[stream], copied[1, forward], in_free[stream])
-                copied[3, forward] = in_free[stream] = copied[2, forward] + seconds[forward]
-            if needs[row] != NONE:
-                back = max(back, copied[3, needs[row]])
-            if step not in (JOIN, SUM):
-                ready[0], back = max(ready[0], back), 0.0
         if step < SUM:
             for k in range(systems):
                 together[k] += compute[class_, k]
@@ -191,13 +143,6 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                         longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
             for k in range(systems):
                 free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
-                if times is not None:
-                    times[0, op], times[1, op] = began[k], finished[k]
-            if copies is not None:
-                ended[stream] = finished[0]
-                if seconds[op] >= 0:
-                    copied[0, op] = max(finished[0], out_free[stream])
-                    copied[1, op] = out_free[stream] = copied[0, op] + seconds[op]
             if sends:  # the rank is busy beyond the end of the operation
                 for k in range(systems):
                     span[k] = finished[k] if finished[k] > span[k] else span[k]
@@ -205,19 +150,12 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                 for k in range(systems):
                     register[rows[op, KEEP], k] = finished[k]
             give, link = rows[op, GIVE], rows[op, LINK]
-            if times is not None and wanted:
-                times[2, op] = times[3, op] = np.nan
             if give == 0:
                 continue
-            if shares is not None:
-                finished[0] = began[0] + shares[op] * together[0]
-            leaves = finished[0]
             if sends:
-                leaves = free[stream, 0]
                 for k in range(systems):
                     free[stream, k] = register[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
             elif queues:
-                leaves = max(leaves, link_free[link, 0])
                 for k in range(systems):
                     begin = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
                     link_free[link, k] = begin = begin + occupancy[class_, k]
@@ -228,15 +166,9 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
             else:
                 for k in range(systems):
                     register[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
-            if times is not None and wanted:
-                times[2, op], times[3, op] = leaves, register[give, 0]
             if receives:
                 for k in range(systems):
                     cost[give, k] = occupancy[class_, k] + latency[class_, k]
-                if times is not None:
-                    sender[give] = op
-            if shares is not None:
-                finished[0] = began[0] + together[0]
         first = row + 1
         for k in range(systems):
             together[k] = 0.0

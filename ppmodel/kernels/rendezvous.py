@@ -9,16 +9,14 @@ PHASE, BATCH, LEFT = range(3)
 
 
 @loop(fills=("times", "state", "copied"))
-def rendezvous(
-    stream, source, group_start, remote, reduces, overlaps, exchanges, durations, overlap_factor, copies, times, state,
-    copied,
-):  # fmt: skip
+def rendezvous(columns, exchanges, durations, overlap_factor, copies, times, state, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `exchanges` are the arrays of `simulation.exchanges.Exchanges`; `copies` and `copied` are as in
-    `paths.longest_path`. Each stream goes on until it must wait; the stream that ends a wait wakes it. `state`, of
+    `longest_path`. Each stream goes on until it must wait; the stream that ends a wait wakes it. `state`, of
     shape (3, num_streams), says where each is when none can go on.
     """
+    stream, source, group_start, remote, reduces, overlaps = columns
     phase_start, group_of, first_batch, batch_start, message, receiver, taken_in = exchanges
     compute, occupancy, latency = durations
     phase, batch, left = state[PHASE], state[BATCH], state[LEFT]

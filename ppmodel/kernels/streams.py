@@ -7,16 +7,14 @@ NONE = -1
 
 
 @loop(fills=("times", "copied"))
-def streams(
-    issued, stream, source, receiver, pair, group_start, remote, reduces, overlaps, sizes, durations, overlap_factor,
-    copies, times, copied,
-):  # fmt: skip
+def streams(columns, issued, receiver, pair, sizes, durations, overlap_factor, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `issued`, `receiver` and `pair` are those of `simulation.issue.issue_order`; `sizes` are the numbers of pairs and of
     streams; `durations` those of operations, transfers and delays; `copies` and `copied` are as in
-    `paths.longest_path`.
+    `longest_path`.
     """
+    stream, source, group_start, remote, reduces, overlaps = columns
     compute, transfer, delay = durations
     num_pairs, num_streams = sizes
     free, head = filled(0.0, num_streams), filled(0.0, num_streams)  # last operation's end; last kernel's start

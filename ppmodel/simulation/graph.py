@@ -218,14 +218,19 @@ class ExecutionGraph:
         return rows, (num_registers, 2 * self.schedule.num_ranks, self.num_links)
 
     @cached_property
+    def columns(self):
+        """The arrays that all loops over operations read, whatever a transfer occupies."""
+        stream, group_start = self.stream.view(np.uint32), self.group_start.view(np.uint32)  # never below 0
+        return stream, self.source, group_start, self.remote, self.reduces, self.overlaps
+
+    @cached_property
     def for_events(self):
         """The arrays that the compiled event queue reads; see `kernels.events`."""
-        columns = (self.stream, self.source, self.link, self.group_start, self.routes.astype(np.int32))
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
         gates = self.gates if self.holds else np.zeros((2, 0))
         gates = tuple(column.astype(np.int32) for column in gates)
         gates = (*gates, self.schedule.num_ranks)
-        return (*columns, self.remote, self.reduces, self.overlaps, gates, num_places)
+        return self.columns, self.link, self.routes.astype(np.int32), gates, num_places
 
     @property
     def queues(self):
@@ -243,33 +248,18 @@ class ExecutionGraph:
         return exchanges_of(self)
 
     @cached_property
-    def for_rendezvous(self):
-        """The arrays that compiled engines read under ``rendezvous``; see `kernels.rendezvous`."""
-        columns = (self.stream, self.source, self.group_start, self.remote, self.reduces, self.overlaps)
-        return (*columns, tuple(self.exchanges))
-
-    @cached_property
     def for_streams(self):
         """The arrays that compiled engines read under ``streams``; see `kernels.streams`."""
         issued, receiver, pair, num_pairs = issue_order(self)
         issued, receiver, pair = (column.astype(np.int32) for column in (issued, receiver, pair))
-        columns = (issued, self.stream, self.source, receiver, pair, self.group_start)
-        return (*columns, self.remote, self.reduces, self.overlaps, (num_pairs, 2 * self.schedule.num_ranks))
-
-    @cached_property
-    def instructions_by_operation(self):
-        """`instructions` with a separate cost class for each operation."""
-        return self._reclassed(np.arange(self.num_operations))
+        return self.columns, issued, receiver, pair, (num_pairs, 2 * self.schedule.num_ranks)
 
     @cached_property
     def instructions_by_pair(self):
         """`instructions` with the cost classes of `Schedule.pairs`."""
-        return self._reclassed(self.schedule.pairs.cost_class[self.index])
-
-    def _reclassed(self, classes):
         rows, sizes = self.instructions
         rows = rows.copy()
-        rows[:, CLASS] = classes
+        rows[:, CLASS] = self.schedule.pairs.cost_class[self.index]
         return rows, sizes
 
     @property

@@ -1,22 +1,19 @@
 """Simulated time by the longest path through the compiled graph, in its order, for one system or for many."""
 
-import math
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.costs import OpCosts, are_seconds, side_by_side, with_pairs
-from ppmodel.kernels.copies import brought_back, copied_out
-from ppmodel.kernels.paths import longest_path
+from ppmodel.kernels.longest_path import longest_path
+from ppmodel.kernels.paths import longest_paths
 from ppmodel.kernels.sweep import sweep
 from ppmodel.ops import OpKind
 from ppmodel.simulation import checks
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.streams import posted_timeline
 from ppmodel.simulation.timeline import Timeline
-from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.slots import sweep_of
 from ppmodel.tables.steps import step_times
 
@@ -89,34 +86,20 @@ def _swept(graph, costs):
 
 
 def _timeline(graph, costs, factors):
-    """The timeline of one system, by the compiled loop or its plain twin."""
-    shares, compiled = checks.shares_of(graph, costs), longest_path.compiled(graph.schedule.num_operations)
-    if not compiled:
-        columns = *checks.durations(graph, costs, factors), costs.overlap_factor, shares
-        return checks.filled_timeline(
-            graph, costs, factors, lambda *filled: plain_longest_path(graph, *columns, *filled)
-        )
+    """The timeline of one system, through the graph."""
+    table, cost_class = graph.schedule, graph.cost_class
+    tables, sizes = costs.by_class(table.num_replicas), (2 * table.num_ranks, graph.num_links)
+    if costs.pairs:
+        tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[graph.index].astype(np.int32)
+    in_order = None if factors is None else np.asarray(factors, dtype=float)[graph.index]
+    arrays = graph.columns, graph.link, cost_class.view(np.uint32), sizes
+    tables, factor, shares = tuple(map(np.ravel, tables)), float(costs.overlap_factor), checks.shares_of(graph, costs)
+    how = tables, in_order, factor, shares, graph.occupied
 
-    plan, steps_s = checks.plan_of(graph, costs), checks.step_lengths(graph.schedule, costs, factors)
-    copied = plan and np.full((4, graph.num_operations), np.nan)
-    if factors is not None:
-        instructions, tables = graph.instructions_by_operation, checks.durations(graph, costs, factors)
-    elif costs.pairs:
-        tables = costs.by_class(graph.schedule.num_replicas)
-        instructions, tables = graph.instructions_by_pair, with_pairs(tables, graph.schedule, [costs])
-    else:
-        instructions, tables = graph.instructions, costs.by_class(graph.schedule.num_replicas)
-    tables = tuple(table.reshape(-1, 1) for table in tables)
+    def fill(times, copies, copied):
+        longest_path.run(graph.num_operations, *arrays, *how, copies, times, copied)
 
-    def path(num_columns):
-        times, factor = np.empty((num_columns, graph.num_operations)), np.full(1, float(costs.overlap_factor))
-        how = graph.occupied, _NO_ENDS, times, shares, plan and plan[:-1], copied
-        compiled(*instructions, tables, factor, *how)
-        return times
-
-    times = path(4 if plan or shares is not None else 2)
-    transfers = (lambda: times[2:]) if len(times) == 4 else (lambda: path(4)[2:])
-    return Timeline(graph, times[:2], transfers, steps_s, copies=plan and (plan, copied))
+    return checks.filled_timeline(graph, costs, factors, fill)
 
 
 class Iterations(NamedTuple):
@@ -207,7 +190,7 @@ def iterations(graph, costs, spans=True):
         swept = not stacked and len(costs) == 1 and graph.nics is None and graph.first_use() and _swept(graph, *costs)
         if swept:
             return _parts_of([swept], spans)
-        compiled = longest_path.compiled(schedule.num_operations * len(costs))
+        compiled = longest_paths.compiled(schedule.num_operations * len(costs))
         if compiled:
             return _side_by_side(graph, compiled, costs, spans)
     systems = (OpCosts(*tables) for tables in costs) if stacked else costs
@@ -229,7 +212,7 @@ def _side_by_side(graph, compiled, costs, spans):
             tables, factors[:] = side_by_side(some, schedule.num_replicas), [s.overlap_factor for s in some]
             if any(system.pairs for system in costs):
                 tables, instructions = with_pairs(tables, schedule, some), graph.instructions_by_pair
-        times = compiled(*instructions, tuple(tables), factors, graph.occupied, ends, None, None, None, None)
+        times = compiled(*instructions, tuple(tables), factors, graph.occupied, ends)
         parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):
             lengths[:, here] = tables[0][schedule.cost_class[steps]]
@@ -262,69 +245,3 @@ def _by_nics(graph, costs, spans):
         for column, times in zip(parts, iterations(graph.on(nics), bare, spans), strict=True):
             column[some] = times
     return parts
-
-
-def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, shares, times, copies, copied):
-    """Fill in start and end of every operation, departure and arrival of its result, shape (4, num_operations).
-
-    This is the slow twin of `kernels.paths.longest_path`: it reads the graph itself, and no instructions.
-
-    `shares` are the fractions of its cell after which each result can be sent; `copies` and `copied` are as there.
-    """
-    compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
-    stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
-    remote, reduces, overlaps = graph.remote.tolist(), graph.reduces.tolist(), graph.overlaps.tolist()
-    sends, receives, queues = graph.occupied
-    start, end, sent, arrived = ([math.nan] * graph.num_operations for _ in range(4))
-    stream_free = [0.0] * (2 * graph.schedule.num_ranks)
-    link_free = [0.0] * graph.num_links
-    if copies is not None:
-        copies = [column.tolist() for column in copies]
-        seconds, (ended, out_free, in_free) = copies[0], np.zeros((3, len(stream_free))).tolist()
-
-    for first, last in pairwise(graph.group_start.tolist()):
-        ready = 0.0
-        for op in range(first, last):
-            ready = max(ready, stream_free[stream[op]])
-            needed = source[op]
-            if needed == NO_OPERATION:
-                continue
-            if not remote[op]:
-                ready = max(ready, end[needed])
-                continue
-            ready = max(ready, arrived[needed])
-            if receives:
-                if not sends:
-                    sent[needed] = ready
-                ready = arrived[needed] = ready + (occupancy[needed] + latency[needed])
-
-        if copies is not None:
-            ready = max(ready, brought_back(first, last, stream, ended, *copies, in_free, copied))
-        duration = max(compute[first:last])  # for a collective, the slowest participant's
-        if last - first > 1 and not reduces[first]:
-            duration = sum(compute[first:last]) * (overlap_factor if overlaps[first] else 1.0)
-        finished = ready + duration
-        for op in range(first, last):
-            start[op], end[op] = ready, finished
-            stream_free[stream[op]] = finished
-            if copies is not None:
-                ended[stream[op]] = finished
-                copied_out(op, stream[op], finished, seconds, out_free, copied)
-
-        for op in range(first, last):
-            if link[op] == NO_OPERATION:
-                continue
-            sendable = finished if shares is None else ready + shares[op] * duration
-            if sends:
-                sent[op] = stream_free[stream[op]]
-                arrived[op] = stream_free[stream[op]] = sent[op] + occupancy[op] + latency[op]
-            elif receives:  # ready to be fetched; the receiver decides when
-                sent[op] = arrived[op] = sendable
-            elif queues:
-                sent[op] = max(sendable, link_free[link[op]])
-                link_free[link[op]] = sent[op] + occupancy[op]
-                arrived[op] = link_free[link[op]] + latency[op]
-            else:
-                sent[op] = sendable
-                arrived[op] = sendable + occupancy[op] + latency[op]
-    times[:] = start, end, sent, arrived

@@ -38,7 +38,7 @@ def rendezvous_timeline(graph, costs, factors=None):
     columns, factor = durations(graph, costs, factors), float(costs.overlap_factor)
 
     def fill(times, copies, copied):
-        arrays = graph.for_rendezvous
+        arrays = graph.columns, tuple(graph.exchanges)
         rendezvous.run(2 * graph.num_operations, *arrays, columns, factor, copies, times, state, copied)
         if np.isnan(times[1]).any():
             _Deadlock(graph, times, state).refuse()
