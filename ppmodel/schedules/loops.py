@@ -39,13 +39,14 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
     count, placement = chunks * num_microbatches, np.tile(np.arange(num_ranks, dtype=np.int32), chunks)
     columns = compiled_rounds(count, kinds, first)
     if columns is not None:
-        columns = loops.dispatcher(columns, num_microbatches, chunks, group)
-        return Schedule.of_columns(name, placement, num_microbatches, columns)
+        kind, microbatch, stage = loops.dispatcher(columns, num_microbatches, chunks, group)
+        return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)
+    begun, place = np.divmod(np.arange(count, dtype=np.int32), chunks * group)
+    chunk, member = np.divmod(
+        place, np.minimum(group, num_microbatches - group * begun)
+    )  # the last group may be smaller
     kind, number = in_rounds(count, kinds, first)
-    members = np.split(np.arange(num_microbatches, dtype=np.int32), range(group, num_microbatches, group))
-    chunk = np.concatenate([np.repeat(np.arange(chunks, dtype=np.int32), len(numbers)) for numbers in members])
-    microbatch = np.concatenate([np.tile(numbers, chunks) for numbers in members])
-    stage = (chunk * num_ranks).take(number)
-    np.subtract((chunks - 1) * num_ranks, stage, out=stage, where=kind != OpKind.F)  # the last chunk goes back first
-    stage += np.arange(num_ranks, dtype=np.int32)[:, None]
-    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch.take(number))
+    turn = np.where(kind == OpKind.F, chunk[number], chunks - 1 - chunk[number])  # the last chunk goes back first
+    stage = turn * num_ranks + np.arange(num_ranks)[:, None]
+    microbatch = (group * begun + member)[number]
+    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)

@@ -40,24 +40,11 @@ def in_rounds(count, kinds, first):
     compiled = compiled_rounds(count, kinds, first)
     if compiled is not None:
         return compiled[0], compiled[1]
-    first, last = np.asarray(first), len(kinds) - 1
-    kind = np.full((first.shape[1], len(kinds) * count), kinds[last], dtype=np.int32)
-    number, step = np.empty_like(kind), np.arange(count, dtype=np.int32)
-    # stretches in which no kind starts or ends: each kind takes every n-th place of its rank
-    rounds = np.sort(np.concatenate((first, first + count)), axis=0)
-    begin, end = rounds[:-1], rounds[1:]
-    running = (first <= begin[:, None]) & (begin[:, None] < first + count)
-    every = running.sum(axis=1)
-    until = np.cumsum(every * (end - begin), axis=0)
-    place = (until - every * (end - begin))[:, None] + np.cumsum(running, axis=1) - 1
-    stretch, of, rank = np.nonzero(running)
-    at, begun = (stretch, rank), first[of, rank]
-    columns = of, rank, place[stretch, of, rank], until[at], every[at], begin[at] - begun, end[at] - begun
-    for of, rank, place, until, every, start, end in zip(*(column.tolist() for column in columns), strict=True):
-        number[rank, place:until:every] = step[start:end]
-        if of != last:
-            kind[rank, place:until:every] = kinds[of]
-    return kind, number
+    first, kinds = np.asarray(first), np.array(kinds, dtype=np.int32)
+    rounds = first[:, :, None] + np.arange(count)
+    turns = (len(kinds) * rounds + np.arange(len(kinds))[:, None, None]).transpose(1, 0, 2).reshape(len(rounds[0]), -1)
+    turn, number = np.divmod(turns.argsort(axis=1, kind="stable"), count)
+    return kinds[turn], number.astype(np.int32)
 
 
 def compiled_rounds(count, kinds, first):
@@ -86,9 +73,6 @@ def on_own_ranks(name, num_microbatches, kinds, first):
     >>> print(*on_own_ranks("mine", 2, (OpKind.F, OpKind.B), [[-1, 0], [0, 0]]).table(backward=1)[0])
     0F0 0F1 . 0B0 . 0B1
     """
-    compiled = compiled_rounds(num_microbatches, kinds, first)
-    if compiled is not None:
-        return Schedule.of_columns(name, np.arange(compiled.shape[1], dtype=np.int32), num_microbatches, compiled)
     kind, microbatch = in_rounds(num_microbatches, kinds, first)
-    stage = np.arange(len(kind))
+    stage = np.arange(len(kind), dtype=np.int32)
     return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)

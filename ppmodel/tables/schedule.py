@@ -108,35 +108,6 @@ class Schedule:
             values["stage_shares"] = shares / mean
 
     @classmethod
-    def of_columns(
-        cls, name: str, placement: NDArray[np.int32], num_microbatches: int, columns: NDArray[np.int32]
-    ) -> Schedule:
-        """Make a schedule of one replica from the columns that compiled generators fill, unconverted and unchecked.
-
-        Parameters
-        ----------
-        name, num_microbatches
-            As the attributes of `Schedule`.
-        placement : ndarray of int32, shape (num_stages,)
-            The rank of each stage.
-        columns : ndarray of int32, shape (3, num_ranks, operations of a rank)
-            Kind, microbatch and stage; row d is the program of rank d.
-        """
-        _, num_ranks, length = columns.shape
-        made, (kind, microbatch, stage) = object.__new__(cls), columns.reshape(3, -1)
-        replica, joined = np.zeros(len(kind), dtype=np.int32), np.zeros(len(kind), dtype=bool)
-        rank_start = np.arange(0, num_ranks * length + 1, length, dtype=np.int32)
-        placement, shares = placement.reshape(1, -1), _even_shares(len(placement))
-        for column in (kind, stage, microbatch, replica, joined, rank_start, placement):
-            column.setflags(write=False)
-        made.__dict__.update(
-            name=name, placement=placement, num_microbatches=num_microbatches, kind=kind, stage=stage,
-            microbatch=microbatch, replica=replica, joined=joined, rank_start=rank_start, microbatch_parts=1,
-            stage_shares=shares,
-        )  # fmt: skip
-        return made
-
-    @classmethod
     def from_programs(
         cls, name: str, placement: ArrayLike, num_microbatches: int, kind: ArrayLike, stage: ArrayLike,
         microbatch: ArrayLike, replica: ArrayLike = 0, joined: ArrayLike = False, **optional: Any,
