@@ -305,39 +305,6 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
 
 
 @loop
-def overlaps(kind, joined):
-    """Whether each operation is in a cell with a forward and a backward."""
-    is_pair = np.zeros(len(kind), np.bool_)
-    first = 0
-    while first < len(kind):
-        last, forward, backward = first, False, False
-        while last == first or (last < len(kind) and joined[np.uint32(last)]):
-            forward |= kind[np.uint32(last)] == _F
-            backward |= kind[np.uint32(last)] != _F and kind[np.uint32(last)] < _R
-            last += 1
-        if forward and backward:
-            is_pair[first:last] = True
-        first = last
-    return is_pair
-
-
-@loop
-def class_counts(kind, stage, replica, overlaps, sizes):
-    """Operations of each class, shape (2, classes), overlapping ones last; `sizes` are replicas and stages.
-
-    If the table names something that does not exist, nothing is counted: shape (0, classes).
-    """
-    count = np.zeros((2, (_O + 1) * sizes[0] * sizes[1]), np.int64)
-    for op in range(len(kind)):
-        legal = 0 <= kind[op] <= _O and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
-        if not legal:
-            return count[:0]
-        if kind[op] < _R or overlaps[op]:
-            count[int(overlaps[op]), (kind[op] * sizes[0] + replica[op]) * sizes[1] + stage[op]] += 1
-    return count
-
-
-@loop
 def peaks(kind, stage, joined, rank_start, changes):
     """The most that each rank holds, given what its operations take and free; see `metrics.peak_activations`."""
     highest = np.empty(len(rank_start) - 1)

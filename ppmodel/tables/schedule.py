@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppmodel.compiled import VECTORISED
 from ppmodel.errors import TableError
 from ppmodel.grid import Grid
 from ppmodel.kept import cached_property
-from ppmodel.kernels.tables import class_counts, overlaps
 from ppmodel.ops import Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
 from ppmodel.tables.pairs import find_pairs
@@ -250,9 +248,6 @@ class Schedule:
         """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
-        fast = overlaps.compiled(self.num_operations // VECTORISED)
-        if fast:
-            return fast(self.kind, self.joined)
         first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
         pairs = np.logical_or.reduceat(forward, first)
         pairs &= np.logical_or.reduceat(~forward & (self.kind < OpKind.R), first)
@@ -266,15 +261,11 @@ class Schedule:
     @cached_property
     def class_counts(self) -> NDArray[np.int64]:
         """Number of operations of each `cost_class` alone in a cell, and in F&B cells; shape (2, classes)."""
-        fast = class_counts.compiled(self.num_operations // VECTORISED)
-        if fast:
-            sizes = self.num_replicas, self.num_stages
-            counts = fast(self.kind, self.stage, self.replica, self.overlaps, sizes)
-            if len(counts):
-                return counts
-        classes = len(OpKind) * self.num_replicas * self.num_stages
-        alone = (self.kind < OpKind.R) & ~self.overlaps
-        return np.stack([np.bincount(self.cost_class[where], minlength=classes) for where in (alone, self.overlaps)])
+        classes = len(OpKind) * self.placement.size
+        of_class = self.cost_class + classes * self.overlaps if self.joined.any() else self.cost_class
+        counts = np.bincount(of_class, minlength=2 * classes).reshape(2, -1)
+        counts[0, OpKind.R * self.placement.size :] = 0
+        return counts
 
     @cached_property
     def last_halves(self) -> NDArray[np.bool_]:
