@@ -220,7 +220,7 @@ class ExecutionGraph:
     @cached_property
     def columns(self):
         """The arrays that all loops over operations read, whatever a transfer occupies."""
-        stream, group_start = self.stream.view(np.uint32), self.group_start.view(np.uint32)  # never below 0
+        stream, group_start = self.stream.astype(np.uint32), self.group_start.astype(np.uint32)  # never below 0
         return stream, self.source, group_start, self.remote, self.reduces, self.overlaps
 
     @cached_property

@@ -90,9 +90,9 @@ def _timeline(graph, costs, factors):
     table, cost_class = graph.schedule, graph.cost_class
     tables, sizes = costs.by_class(table.num_replicas), (2 * table.num_ranks, graph.num_links)
     if costs.pairs:
-        tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[graph.index].astype(np.int32)
+        tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[graph.index]
     in_order = None if factors is None else np.asarray(factors, dtype=float)[graph.index]
-    arrays = graph.columns, graph.link, cost_class.view(np.uint32), sizes
+    arrays = graph.columns, graph.link, cost_class.astype(np.uint32), sizes
     tables, factor, shares = tuple(map(np.ravel, tables)), float(costs.overlap_factor), checks.shares_of(graph, costs)
     how = tables, in_order, factor, shares, graph.occupied
 
