@@ -17,7 +17,7 @@ from ppmodel.analysis import compare_runs, first_places
 from ppmodel.analysis.uncertainty import VERDICTS
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError
-from ppmodel.noise import Noise, noisy_makespans, noisy_makespans_on, probability_faster
+from ppmodel.noise import Noise, noisy_makespans, noisy_runs, probability_faster
 from ppmodel.noise.draw import operation_factors, slow_ranks
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
@@ -53,7 +53,7 @@ def test_systems_of_one_run_share_its_noise(case, noise, some, factor):
     graph = compile_graph(schedule)
     tables = {name: factor * getattr(costs, name) for name in ("compute_s", "occupancy_s", "latency_s")}
     slower = replace(costs, **tables)
-    one, other = noisy_makespans_on(graph, [costs, slower], noise, some)
+    one, other = noisy_runs(graph, [costs, slower], noise, some).makespans_s
     assert one.tolist() == noisy_makespans(graph, costs, noise, some).tolist()
     np.testing.assert_allclose(other, factor * one, rtol=1e-9)
 
@@ -62,7 +62,7 @@ def test_systems_of_one_run_share_its_noise(case, noise, some, factor):
 def test_reductions_keep_their_time(case, noise, seed, allreduce):
     """The factor on a reduction is 1, and its duration in a noisy run is the nominal one."""
     schedule, costs = case
-    factors, reduces = operation_factors(schedule, noise, seed), schedule.kind == OpKind.R
+    factors, reduces = next(operation_factors(schedule, noise, [seed])), schedule.kind == OpKind.R
     assert (factors[reduces] == 1).all()
     assert (factors > 0).all()
     noisy = run_graph(compile_graph(schedule, allreduce=allreduce), costs, factors)
@@ -75,7 +75,7 @@ def test_reductions_keep_their_time(case, noise, seed, allreduce):
 def test_noisy_runs_agree_with_the_twin(case, noise, seed, p2p):
     """A simulator that knows only rows gives the same makespan under the same factors."""
     schedule, costs = case
-    drawn = operation_factors(schedule, noise, seed)
+    drawn = next(operation_factors(schedule, noise, [seed]))
     factors = {schedule.op(index): drawn[index] for index in range(schedule.num_operations)}
     span = max(end_times(schedule, costs, p2p, factors).values())
     assert noisy_makespans(compile_graph(schedule, p2p), costs, noise, [seed])[0] == pytest.approx(span, abs=1e-9)
@@ -120,18 +120,20 @@ def test_named_ranks_are_slow_in_every_run():
 def test_tables_of_one_seed_share_slow_ranks_and_not_their_jitter():
     """One table under two names meets one jitter; two tables meet two, without correlation."""
     noise, seed = Noise(jitter=0.2), 5
-    same = [operation_factors(build(name, 8, 1), noise, seed) for name in ("gpipe", "1f1b")]
+    same = [next(operation_factors(build(name, 8, 1), noise, [seed])) for name in ("gpipe", "1f1b")]
     np.testing.assert_array_equal(*same)
-    one, other = (np.log(operation_factors(build(name, 8, 512), noise, seed)) for name in ("gpipe", "1f1b"))
+    one, other = (np.log(next(operation_factors(build(name, 8, 512), noise, [seed]))) for name in ("gpipe", "1f1b"))
     assert abs(np.corrcoef(one, other)[0, 1]) < 4 / np.sqrt(one.size)
-    streams = [operation_factors(build("gpipe", 8, 512), noise, seed) for seed in (seed, seed + 1, seed + 2**32)]
+    streams = [
+        next(operation_factors(build("gpipe", 8, 512), noise, [seed])) for seed in (seed, seed + 1, seed + 2**32)
+    ]
     assert (abs(np.corrcoef(np.log(streams)) - np.eye(3)) < 4 / np.sqrt(one.size)).all()
 
 
 def test_factors_are_lognormal_with_mean_1():
     """Mean 1, and logarithms that are normal: moments, and shares below quantiles, within four standard errors."""
     jitter, schedule = 0.3, build("gpipe", 4, 4096)
-    factors = operation_factors(schedule, Noise(jitter=jitter), seed=1)
+    factors = next(operation_factors(schedule, Noise(jitter=jitter), [1]))
     size, logs = factors.size, np.log(factors)
     assert abs(factors.mean() - 1) < 4 * np.sqrt(np.expm1(jitter**2) / size)
     assert logs.mean() == pytest.approx(-(jitter**2) / 2, abs=4 * jitter / np.sqrt(size))

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ppmodel.errors import BlocksError, PPModelError
 from ppmodel.given import listed
-from ppmodel.noise import TIE, Comparison, noisy_makespans_on, probability_faster
+from ppmodel.noise import TIE, Comparison, noisy_runs, probability_faster
 from ppmodel.noise.draw import all_seeds
 from ppmodel.points import Point, as_model, as_system
 from ppmodel.schedules.cases import legal_cases
@@ -100,9 +100,8 @@ def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
             for _, group in groupby(points, key=lambda point: point.ordered_case):
                 alike = list(group)
                 graph, costs = alike[0].graph, [point.costs for point in alike]
-                runs += zip(
-                    makespans(graph, costs).tolist(), noisy_makespans_on(graph, costs, noise, seeds), strict=True
-                )
+                noisy = noisy_runs(graph, costs, noise, seeds).makespans_s
+                runs += zip(makespans(graph, costs).tolist(), noisy, strict=True)
         except BlocksError:
             continue
         evaluated[case.label] = tuple(zip(*runs, strict=True))

@@ -1,4 +1,4 @@
 """Noisy runs, and their effect on rankings."""
 
 from ppmodel.noise.comparison import Comparison, probability_faster
-from ppmodel.noise.draw import MAX_JITTER, MAX_SLOWDOWN, TIE, Noise, noisy_makespans, noisy_makespans_on, noisy_runs
+from ppmodel.noise.draw import MAX_JITTER, MAX_SLOWDOWN, TIE, Noise, noisy_makespans, noisy_runs

@@ -132,8 +132,8 @@ def slow_ranks(noise, num_ranks, seed):
     return slow
 
 
-def operation_factors(schedule, noise, seed):
-    """Draw the factor on each operation's duration in one run.
+def operation_factors(schedule, noise, seeds):
+    """Draw the factor on each operation's duration, run by run.
 
     Parameters
     ----------
@@ -141,11 +141,11 @@ def operation_factors(schedule, noise, seed):
         The table.
     noise : Noise
         What is drawn.
-    seed : int
-        Identifies the run; see the head of this module.
+    seeds : iterable of int
+        Each identifies a run; see the head of this module.
 
-    Returns
-    -------
+    Yields
+    ------
     ndarray of float, shape (num_operations,)
         In the order of the schedule's arrays, as `simulation.run_graph` takes them; 1 for reductions.
 
@@ -157,14 +157,9 @@ def operation_factors(schedule, noise, seed):
     Examples
     --------
     >>> from ppmodel import build
-    >>> operation_factors(build("gpipe", 2, 1), Noise(slowdown=1.5, slow_ranks=(1,)), seed=0)
+    >>> next(operation_factors(build("gpipe", 2, 1), Noise(slowdown=1.5, slow_ranks=(1,)), seeds=[0]))
     array([1. , 1. , 1.5, 1.5])
     """
-    return next(_drawn(schedule, noise, [seed]))
-
-
-def _drawn(schedule, noise, seeds):
-    """Yield the factors of each run in turn."""
     columns = ("kind", "stage", "microbatch", "replica", "joined", "rank_start")
     table = crc32(b"".join(getattr(schedule, column).astype("<i8").tobytes() for column in columns))
     for seed in seeds:
@@ -214,62 +209,21 @@ def noisy_makespans(graph, costs, noise, seeds):
     >>> noisy_makespans(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1, 2]).tolist()
     [51.0, 51.0]
     """
-    return noisy_makespans_on(graph, [costs], noise, seeds)[0]
-
-
-def noisy_makespans_on(graph, many_costs, noise, seeds):
-    """Simulate many runs of one schedule on several systems; each run is drawn once for all systems.
-
-    Parameters
-    ----------
-    graph, noise, seeds
-        As in `noisy_makespans`.
-    many_costs : sequence of OpCosts
-        Nominal durations, one entry per system.
-
-    Returns
-    -------
-    ndarray of float, shape (len(many_costs), len(seeds))
-        Makespans in seconds, as from `noisy_makespans` for each.
-
-    Raises
-    ------
-    CostError
-        As for `simulation.run_graph`.
-    PPModelError
-        As for `slow_ranks`, and if the seeds are not a list.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import compile_graph
-    >>> schedule = build("1f1b", 4, 8)
-    >>> many = [uniform_costs(schedule, forward=1, backward=backward) for backward in (2, 3)]
-    >>> noisy_makespans_on(compile_graph(schedule), many, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1]).tolist()
-    [[51.0], [70.0]]
-    """
-    seeds = all_seeds(seeds)
-    prepare(graph.num_operations * len(seeds) * len(many_costs))
-    spans = np.empty((len(many_costs), len(seeds)))
-    for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
-        spans[:, run] = [run_graph(graph, costs, factors).makespan_s for costs in many_costs]
-    return spans
+    return noisy_runs(graph, [costs], noise, seeds).makespans_s[0]
 
 
 class Runs(NamedTuple):
-    """Times of many runs of one schedule on one system.
+    """Times of many runs of one schedule on several systems, a row per system, in seconds.
 
     Attributes
     ----------
-    makespans_s : ndarray of float
-        One per run, in seconds.
+    makespans_s : ndarray of float, shape (number of systems, number of runs)
     computing_s : ndarray of float
-        Total computing time of all ranks, one per run, in seconds.
+        Total computing time of all ranks.
     spans_s : ndarray of float
-        Longest span of a rank from its first to its last operation, one per run, in seconds.
+        Longest span of a rank from its first to its last operation.
     reduced_s : ndarray of float
-        Start of the optimizer steps, one per run, in seconds.
+        Start of the optimizer steps.
     """
 
     makespans_s: np.ndarray
@@ -278,13 +232,15 @@ class Runs(NamedTuple):
     reduced_s: np.ndarray
 
 
-def noisy_runs(graph, costs, noise, seeds):
-    """Simulate many runs of one schedule on one system: makespans, computing times and spans.
+def noisy_runs(graph, many_costs, noise, seeds):
+    """Simulate many runs of one schedule on several systems; each run is drawn once for all systems.
 
     Parameters
     ----------
-    graph, costs, noise, seeds
+    graph, noise, seeds
         As in `noisy_makespans`.
+    many_costs : sequence of OpCosts
+        Nominal durations, one entry per system.
 
     Returns
     -------
@@ -303,17 +259,20 @@ def noisy_runs(graph, costs, noise, seeds):
     >>> from ppmodel.costs import uniform_costs
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("1f1b", 4, 8)
-    >>> costs = uniform_costs(schedule, forward=1, backward=2)
-    >>> noisy_runs(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
-    Runs(makespans_s=array([51.]), computing_s=array([120.]), spans_s=array([51.]), reduced_s=array([51.]))
+    >>> many = [uniform_costs(schedule, forward=1, backward=backward) for backward in (2, 3)]
+    >>> runs = noisy_runs(compile_graph(schedule), many, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
+    >>> runs.makespans_s.tolist(), runs.computing_s.tolist()
+    ([[51.0], [70.0]], [[120.0], [160.0]])
     """
     seeds = all_seeds(seeds)
-    prepare(graph.num_operations * len(seeds))
-    nominal_s, runs = operations_s(graph.schedule, costs), np.empty((4, len(seeds)))
-    for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
-        computing_s = (factors * nominal_s).sum()  # not a dot product, which sums in an order that depends on threads
-        timeline = run_graph(graph, costs, factors)
-        runs[:, run] = timeline.makespan_s, computing_s, timeline.longest_span_s, timeline.reduced_s
+    prepare(graph.num_operations * len(seeds) * len(many_costs))
+    nominal_s = [operations_s(graph.schedule, costs) for costs in many_costs]
+    runs = np.empty((4, len(many_costs), len(seeds)))
+    for run, factors in enumerate(operation_factors(graph.schedule, noise, seeds)):
+        for place, costs in enumerate(many_costs):
+            computing_s = (factors * nominal_s[place]).sum()  # always in the same order, however many threads there are
+            timeline = run_graph(graph, costs, factors)
+            runs[:, place, run] = timeline.makespan_s, computing_s, timeline.longest_span_s, timeline.reduced_s
     return Runs(*runs)
 
 

@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ppmodel.noise import Noise, noisy_makespans_on
+from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.simulation import makespans
 
 JITTER, SLOWDOWN = 0.05, 1.1
@@ -35,7 +35,7 @@ def disturbed_s(point, iteration_s):
     seconds = []
     for rank, seeds in groupby(range(_RUNS), key=lambda seed: seed * ranks // _RUNS):
         noise = Noise(jitter=JITTER, slowdown=SLOWDOWN, slow_ranks=(rank,))
-        seconds.append(noisy_makespans_on(graph, [point.costs], noise, list(seeds))[0])
+        seconds.append(noisy_makespans(graph, point.costs, noise, seeds))
     return np.concatenate(seconds) + iteration_s - makespans(graph, [point.costs])[0]
 
 

@@ -124,7 +124,8 @@ def _noisy_rows(sweep, row, point, graph_of, first, last):
         if row["refused"] is None:
             graph = graph_of(point.ordered_case, point.size, point.semantics)
             try:
-                columns = time_columns(graph.schedule.num_ranks, *noisy_runs(graph, point.costs, noise, seeds))
+                runs = noisy_runs(graph, [point.costs], noise, seeds)
+                columns = time_columns(graph.schedule.num_ranks, *(times[0] for times in runs))
             except PPModelError as error:
                 columns = [dict.fromkeys(NUMBERS) | {"refused": str(error)}] * len(seeds)
         for seed, numbers in zip(seeds, columns, strict=True):
