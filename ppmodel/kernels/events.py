@@ -1,6 +1,7 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
 from ppmodel.compiled import filled, inlined, loop, space
+from ppmodel.kernels.copies import copied_out
 
 NONE = -1
 _END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE, _EARLY, _BACK = range(8)
@@ -125,9 +126,8 @@ def events(
                 end[done], finished[done] = now, True
                 if head[stream[done]] < program_end[stream[done]] and programs[head[stream[done]]] == group:
                     head[stream[done]] += 1
-                if copies is not None and seconds[done] >= 0:
-                    copied[0][done] = max(now, out_free[stream[done]])
-                    copied[1][done] = out_free[stream[done]] = copied[0][done] + seconds[done]
+                if copies is not None:
+                    copied_out(done, stream[done], now, seconds, out_free, copied)
                 if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.kernels.automatic import NEVER, zero_bubble_order, zero_bubble_span
+from ppmodel.given import is_number
+from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.ops import OpKind
 from ppmodel.schedules.options import option_text
 from ppmodel.schedules.registry import Option, require, schedule
@@ -68,9 +69,7 @@ shortest span of all 72 combinations in all but 7 cases, in which the span is le
 
 def _is_times(times):
     """Whether a value is four times, the first three above 0."""
-    four = isinstance(times, tuple | list) and len(times) == 4
-    numbers = four and all(isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < NEVER for t in times)
-    return numbers and all(t > 0 for t in times[:3])
+    return isinstance(times, tuple | list) and len(times) == 4 and all(map(_is_share, times)) and min(times[:3]) > 0
 
 
 def _times(text):
@@ -83,7 +82,7 @@ def _times(text):
 
 
 def _is_share(share):
-    return isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < float("inf")
+    return is_number(share) and share >= 0
 
 
 def _number(text):

@@ -424,7 +424,7 @@ def _built(case, _generate, num_ranks, num_microbatches):
 def generated(case, num_ranks, num_microbatches):
     """As `built`, without keeping the table."""
     if case.source is None:
-        return schedules.registry.build_entry(case.entry, num_ranks, num_microbatches, **dict(case.options))
+        return schedules.build(case.entry, num_ranks, num_microbatches, **dict(case.options))
     if case.size is None:
         made = case.source(num_ranks, num_microbatches)
         schedules.registry.require_made(case.name, made, num_ranks, num_microbatches)

@@ -202,12 +202,12 @@ def build(name, num_ranks, num_microbatches, **options):
 
     Parameters
     ----------
-    name : str
-        One of `names`.
+    name : str or Entry
+        One of `names`, or an entry itself.
     num_ranks, num_microbatches : int
         Ranks S and microbatches B.
     **options
-        The schedule's own options.
+        The schedule's own options, which `cases.Case.with_options` checks.
 
     Returns
     -------
@@ -216,27 +216,17 @@ def build(name, num_ranks, num_microbatches, **options):
     Raises
     ------
     ScheduleError
-        If the name or an option is unknown, or the schedule is not defined at this size; the message gives the rule.
+        If the name is unknown, or the schedule is not defined at this size; the message gives the rule.
 
     Examples
     --------
     >>> build("hanayo", 4, 4, waves=2)
     <Schedule hanayo: pp=4, microbatches=4, stages=16, operations=128>
     """
-    return build_entry(get(name), num_ranks, num_microbatches, **options)
-
-
-def build_entry(entry, num_ranks, num_microbatches, **options):
-    """As `build`, with an `Entry` in place of a name."""
-    name = entry.name
-    num_ranks, num_microbatches = require_counts(pp=num_ranks, microbatches=num_microbatches)
-    require_size(num_ranks, num_microbatches)
-    options_by_name = {option.name: option for option in entry.options} if options else {}
-    for option, value in options.items():
-        listed = ", ".join(sorted(options_by_name)) or "none"
-        require(option in options_by_name, option, value, f"is not an option of {name}", f"its options: {listed}")
-        options_by_name[option].check(value)
-    return entry.generate(num_ranks, num_microbatches, **options)
+    entry = name if isinstance(name, Entry) else get(name)
+    size = require_counts(pp=num_ranks, microbatches=num_microbatches)
+    require_size(*size)
+    return entry.generate(*size, **options)
 
 
 def small(name):

@@ -3,7 +3,6 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +93,7 @@ class Schedule:
             values[name] = column = np.ascontiguousarray(values[name], dtype)
             column.setflags(write=False)
         if self.stage_shares is None:
-            values["stage_shares"] = _even_shares(self.placement.shape[1])
+            values["stage_shares"] = np.ones(self.placement.shape[1])
             return
         values["stage_shares"] = shares = np.asarray(self.stage_shares, dtype=float)
         with np.errstate(all="ignore"):
@@ -436,13 +435,6 @@ class Schedule:
         """The `Grid` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
         return Grid(texts(self.rows()), {(int(self.rank[i]), int(place[i])) for i in indices})
-
-
-@lru_cache
-def _even_shares(num_stages):
-    shares = np.ones(num_stages)
-    shares.setflags(write=False)
-    return shares
 
 
 def _column(values, shape, dtype):
