@@ -32,6 +32,17 @@ def shown(text, most=_LONGEST_VALUE):
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def counted(number, word):
+    """A number with its noun, singular or plural.
+
+    >>> counted(1, "rank"), counted(2, "microbatch")
+    ('1 rank', '2 microbatches')
+    """
+    if number == 1:
+        return f"{number} {word}"
+    return f"{number} {word}{'es' if word.endswith('ch') else 's'}"
+
+
 def cause(error):
     """Describe any other exception in one line.
 

@@ -74,7 +74,7 @@ HEAVY = {
     "dask": {"sweep"},
     "distributed": {"sweep"},
     "tqdm": {"sweep"},
-    "pydantic": {"specs", "sweep", "planning"},
+    "pydantic": {"specs", "sweep", "planning", "measured"},
     "ruamel": {"specs"},
     "nbformat": set(),
     "torch": set(),  # benchmarks and tests alone

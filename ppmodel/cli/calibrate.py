@@ -7,8 +7,8 @@ import click
 
 from ppmodel.cli.arguments import Output, Value
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import counted, say
-from ppmodel.errors import PPModelError
+from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError, counted
 
 _BLOCKS = ("kernels", "collectives", "memory")
 _POOR = 0.5

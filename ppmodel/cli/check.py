@@ -5,7 +5,8 @@ import click
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import asked_case, given
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import by_rank, counted, say
+from ppmodel.cli.text import by_rank, say
+from ppmodel.errors import counted
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import Case, built, is_file, size_of
 

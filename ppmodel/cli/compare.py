@@ -5,8 +5,8 @@ import click
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import asked_costs, gpus_not_kept
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import counted, say, say_json
-from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError
+from ppmodel.cli.text import say, say_json
+from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
 from ppmodel.schedules.cases import cases_of_file, cases_of_text, require_one_each
 from ppmodel.specs.layout import layout_keywords
 

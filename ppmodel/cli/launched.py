@@ -2,7 +2,8 @@
 
 import json
 
-from ppmodel.cli.text import columns, counted
+from ppmodel.cli.text import columns
+from ppmodel.errors import counted
 from ppmodel.points.launch import launch
 from ppmodel.specs import load_launcher
 

@@ -9,8 +9,8 @@ import click
 from ppmodel.cli.arguments import Output, combined
 from ppmodel.cli.calibrate import DATE
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import counted, say
-from ppmodel.errors import PPModelError
+from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError, counted
 
 _POOR = 0.5
 _FILES = {

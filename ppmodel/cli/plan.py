@@ -9,7 +9,7 @@ import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import passing, say, say_json
+from ppmodel.cli.text import plain, say, say_json
 from ppmodel.errors import PPModelError
 
 _PICTURES = ".svg", ".png", ".pdf"
@@ -82,6 +82,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     from ppmodel.export import write_rows, write_whole
     from ppmodel.planning import planned
     from ppmodel.specs import load_launcher
+    from ppmodel.sweep.progress import passing
 
     if pareto is not None and Path(pareto).suffix not in _PICTURES:
         raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
@@ -97,7 +98,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         def show_best(best):
             fastest = best.get(True) or best[False]
             sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
-            show(f"searching ... so far {fastest.iteration_s:.4g} s: {fastest.case.label}, {sizes}")
+            show(f"searching ... so far {fastest.iteration_s:.4g} s: {plain(fastest.case.label)}, {sizes}")
 
         chosen = named if named or schedules else None
         plan = planned(schedules=chosen, fix=fixed, most=most, on_progress=show_best, **given)

@@ -6,8 +6,8 @@ import click
 
 from ppmodel.cli.arguments import Output, links
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import counted, say
-from ppmodel.errors import EXIT_ALL_REFUSED
+from ppmodel.cli.text import say
+from ppmodel.errors import EXIT_ALL_REFUSED, counted
 
 
 @command("predict")

@@ -1,7 +1,8 @@
 """The rows of a comparison, ranked by time, as text and as CSV cells."""
 
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import counted, fit_text, gibibytes, margin_text, plain, unevenness
+from ppmodel.cli.text import fit_text, gibibytes, margin_text, plain, unevenness
+from ppmodel.errors import counted
 from ppmodel.schedules.registry import get, names
 from ppmodel.specs.layout import DIMENSIONS
 

@@ -5,8 +5,8 @@ import click
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import counted, plain, say, say_json
-from ppmodel.errors import PPModelError
+from ppmodel.cli.text import plain, say, say_json
+from ppmodel.errors import PPModelError, counted
 
 _CAUSES = {
     "bubble_s": "bubble", "slower_ranks_s": "slower ranks", "transfers_s": "transfers",

@@ -2,6 +2,7 @@
 
 from ppmodel.cli import text
 from ppmodel.costs import microbatch_sequences
+from ppmodel.errors import counted
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
 from ppmodel.specs.layout import DIMENSIONS
@@ -33,7 +34,7 @@ def simulated_text(result, run, not_kept=""):
         fits = "" if size <= capacity else ": does not fit"
         if fits and sequences > 1:
             fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
-        lines.append(f"microbatch          {text.counted(sequences, 'sequence')}")
+        lines.append(f"microbatch          {counted(sequences, 'sequence')}")
         if text.unevenness(result):
             lines.append(f"uneven stages       {text.unevenness(result)}")
         lines.append(
@@ -64,8 +65,8 @@ def _pipeline(result, run):
     halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
     all_ranks = "; all with --json" if result["pp"] > text.MANY else ""
     lines = [
-        f"{result['schedule']}, {text.counted(result['pp'], 'rank')}{stages}, "
-        f"{text.counted(result['microbatches'], 'microbatch')}; transfers {result['p2p']}{allreduce}",
+        f"{result['schedule']}, {counted(result['pp'], 'rank')}{stages}, "
+        f"{counted(result['microbatches'], 'microbatch')}; transfers {result['p2p']}{allreduce}",
         f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}",
         f"idle ratio          {result['idle_ratio']:z.4f}  (over the ideal time {result['bubble_ratio_ideal']:z.4f}, "
         f"over the longest span {result['bubble_ratio_span']:z.4f})",
@@ -95,11 +96,11 @@ def _iteration(result, run, not_kept):
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
     names = [name for name in ("pp", *DIMENSIONS, "zero") if result[name] is not None]
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
-    yield f"layout              {text.counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
+    yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield f"layers              {result['stage_layers']}"
     yield (
         f"iteration           {seconds:.6g} s{text.range_text(result)} "
-        f"for {text.counted(result['global_batch'], 'sequence')} of {run.model.sequence} tokens: "
+        f"for {counted(result['global_batch'], 'sequence')} of {run.model.sequence} tokens: "
         f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
         f"{result['model_flops_utilization']:.1%} of the peak (MFU"
         f"{', counting the scores that a mask leaves out' * (result['model_flops_utilization'] > 1)})"

@@ -4,8 +4,8 @@ import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import counted, say
-from ppmodel.errors import EXIT_ALL_REFUSED, EXIT_INTERRUPTED
+from ppmodel.cli.text import say
+from ppmodel.errors import EXIT_ALL_REFUSED, EXIT_INTERRUPTED, counted
 
 
 @command("sweep")

@@ -2,9 +2,6 @@
 
 import json
 import re
-import sys
-from contextlib import contextmanager
-from shutil import get_terminal_size
 
 import click
 
@@ -28,41 +25,9 @@ def say(text, newline=True):
     click.echo(plain(text, keep="\n"), nl=newline)
 
 
-@contextmanager
-def passing(text):
-    """Show a text as the last line of a terminal until there is an answer; nothing where there is no terminal.
-
-    Yields
-    ------
-    callable
-        Puts another text in its place.
-    """
-
-    def show(text):
-        if sys.stderr is not None and sys.stderr.isatty():
-            click.echo(f"\r\x1b[K{plain(text)[: get_terminal_size().columns - 1]}", nl=False, err=True)
-
-    show(text)
-    try:
-        yield show
-    finally:
-        show("")
-
-
 def say_json(value):
     """Print JSON; undefined numbers become null."""
     say(json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None)))
-
-
-def counted(number, word):
-    """A number with its noun, singular or plural.
-
-    >>> counted(1, "rank"), counted(2, "microbatch")
-    ('1 rank', '2 microbatches')
-    """
-    if number == 1:
-        return f"{number} {word}"
-    return f"{number} {word}{'es' if word.endswith('ch') else 's'}"
 
 
 def numbers(values):

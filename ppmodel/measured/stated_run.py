@@ -1,19 +1,24 @@
 """One measured run as words or a short YAML file: its model by name, its layout, and what was measured."""
 
+import json
 from pathlib import Path
+from typing import Annotated
 
-from ppmodel.errors import PPModelError, shown
-from ppmodel.files import read_text
+from pydantic import BeforeValidator, ConfigDict, create_model
+
+from ppmodel.errors import PPModelError
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import COLUMNS, MEASURED, MODEL, OPTIONAL, require_measured
-from ppmodel.specs import load_model
+from ppmodel.specs import load_model, read_document
 
 _MFU = "mfu"
 
 KEYS = (MODEL, *COLUMNS, *OPTIONAL, *MEASURED, _MFU, "status")
 """What may be said of a run."""
 
-_LARGEST_BYTES = 2**16
+_AS_WORD = BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool | int | float) else value)
+_FORBID = ConfigDict(extra="forbid")
+_RunFile = create_model("_RunFile", __config__=_FORBID, **dict.fromkeys(KEYS, (Annotated[str, _AS_WORD], "")))
 _PLAIN = dict.fromkeys(("pp", "chunks", "tp", "cp", "ep", "dp", "microbatch_size"), "1") | {
     "zero": "0", "sequence_parallel": "false", "recompute": "none", "schedule": "1f1b", "attention": "flash",
 }  # fmt: skip
@@ -50,7 +55,8 @@ def stated_run(text, system=None, framework=None):
     ('--run', 'llama3_70b', '8', '1f1b', '30.5')
     """
     if text.strip().endswith((".yaml", ".yml")) and "=" not in text:
-        name, values = Path(text).name, _of_file(Path(text))
+        form = read_document(Path(text), _RunFile, "write 'key: value', for example tp: 8")
+        name, values = Path(text).name, form.model_dump(exclude_unset=True)
     else:
         name, values = "--run", {}
         for word in text.split():
@@ -75,17 +81,3 @@ def stated_run(text, system=None, framework=None):
             seconds = (numbers["predicted_iteration_s"] or 1.0) * (numbers["predicted_mfu"] or 1.0) / float(mfu)
             row["iteration_s"] = repr(seconds)  # of a run that is refused, the fit says why
     return name, row
-
-
-def _of_file(path):
-    """Keys and values of a YAML file that has one key a line."""
-    values = {}
-    for number, line in enumerate(read_text(path, _LARGEST_BYTES).splitlines(), start=1):
-        text = line.partition("#")[0].strip()
-        key, colon, value = (part.strip() for part in text.partition(":"))
-        if text and (not colon or key not in KEYS or key in values):
-            rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}, with a value"
-            raise PPModelError("key", shown(key), rule, "write, for example, tp: 8", where=f"{path}:{number}")
-        if text:
-            values[key] = value.strip("\"'")
-    return values

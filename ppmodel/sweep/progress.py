@@ -1,8 +1,11 @@
-"""Progress of a sweep: a bar with the remaining time on a terminal, an occasional line elsewhere."""
+"""Progress: of a sweep a bar on a terminal, or an occasional line elsewhere; of a search a passing line."""
 
 import sys
 from contextlib import contextmanager
+from importlib.util import find_spec
 from time import monotonic
+
+from ppmodel.errors import counted
 
 _EVERY_S = 10.0
 
@@ -19,23 +22,22 @@ def say(text):
     tqdm.write(text, file=sys.stderr)
 
 
-def counted(rows):
-    """Write a number of rows with its unit.
+@contextmanager
+def passing(text):
+    """Show a text as the last line of a terminal until there is an answer, where tqdm is installed.
 
-    Parameters
-    ----------
-    rows : int
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> counted(1), counted(2)
-    ('1 row', '2 rows')
+    Yields
+    ------
+    callable
+        Puts another text in its place.
     """
-    return "1 row" if rows == 1 else f"{rows} rows"
+    if find_spec("tqdm") is None:
+        yield str
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=text, bar_format="{desc}", leave=False, disable=None, dynamic_ncols=True) as line:
+        yield line.set_description_str
 
 
 @contextmanager
@@ -60,7 +62,7 @@ def progress(total, done, file=None):
     if not file.isatty():
         yield _log_lines(total, done, file)
         return
-    form = "{l_bar}{bar}| {n_fmt} of " + counted(total) + ", {elapsed} so far, {remaining} left"
+    form = "{l_bar}{bar}| {n_fmt} of " + counted(total, "row") + ", {elapsed} so far, {remaining} left"
     with tqdm(total=total, initial=done, file=file, bar_format=form, dynamic_ncols=True) as bar:
         yield bar.update
 
@@ -83,6 +85,6 @@ def _log_lines(total, done, file):
             printed = now
             rate = (now - first_time) / (done - first_done) if done > first_done else None
             left = "?" if rate is None else tqdm.format_interval(rate * (total - done))
-            print(f"{done} of {counted(total)} ({100 * done // total} %), {left} left", file=file, flush=True)
+            print(f"{done} of {counted(total, 'row')} ({100 * done // total} %), {left} left", file=file, flush=True)
 
     return update

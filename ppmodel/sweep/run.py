@@ -10,12 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from ppmodel.errors import EXIT_INTERRUPTED, SweepError
+from ppmodel.errors import EXIT_INTERRUPTED, SweepError, counted
 from ppmodel.files import checked_target, inputs_spared
 from ppmodel.points import NoEffectWarning, without_effect
 from ppmodel.schedules.own_files import time_limit as limited
 from ppmodel.sweep.grid import chunk_bounds
-from ppmodel.sweep.progress import counted, progress, say
+from ppmodel.sweep.progress import progress, say
 from ppmodel.sweep.runners import run_tasks
 from ppmodel.sweep.specification import load_sweep
 from ppmodel.sweep.store import Refused, Store
@@ -137,7 +137,7 @@ def _complete(store, sweep, workers, scheduler, process_ends):
     done = sweep.num_rows - computed
 
     def how_far():
-        return f"{done} of {counted(sweep.num_rows)} done; the same command goes on"
+        return f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on"
 
     with _stop_signals(process_ends, how_far) as signals:
         parts = run_tasks(sweep, tasks, signals, workers and min(workers, len(tasks)), scheduler if tasks else None)
