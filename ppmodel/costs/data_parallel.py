@@ -47,21 +47,17 @@ class Sharing(NamedTuple):
     gathering: tuple = (0, 0)
 
 
-def sharing_of(model, layout):
-    """The `Sharing` of a run, still without its lines."""
+def sharing_of(model, layout, lines):
+    """The `Sharing` of a run; its collectives are added to the lines, which are numbered by kind, group and copies."""
     widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
     hidden = bool(layout.overlap_gradients), bool(layout.overlap_parameters)
-    return Sharing(layout.zero, layout.data_gpus, layout.expert_replicas, *hidden, *widths)
-
-
-def collectives_of(model, layout):
-    """Kind, group and copies of the collectives of a `Sharing`: two for its reduction, two for its gathering."""
     groups = "data", "expert-data" if model.experts else "data"
-    return [
-        (kind, group, 1)
+    reduction, gathering = (
+        np.array([lines.setdefault((kind, group, 1), len(lines)) for group in groups])
         for kind in ("reduce-scatter" if layout.zero else "all-reduce", "all-gather")
-        for group in groups
-    ]
+    )
+    ranks = layout.data_gpus, layout.expert_replicas
+    return Sharing(layout.zero, *ranks, *hidden, *widths, reduction, gathering)
 
 
 def exchanged_s(parameters, lines, parameter_bytes):
@@ -108,7 +104,7 @@ def persistent_bytes(stages, model, layout):
     [4.3, 8.6, 12.8]
     """
     parameters = stages.parameters - stages.expert_parameters, stages.expert_parameters
-    return sharded_bytes(parameters, sharing_of(model, layout))
+    return sharded_bytes(parameters, sharing_of(model, layout, {}))
 
 
 def sharded_bytes(parameters, sharing):

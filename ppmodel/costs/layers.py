@@ -14,7 +14,7 @@ import numpy as np
 
 from ppmodel.costs import transformer
 from ppmodel.costs.collectives import collective_line
-from ppmodel.costs.data_parallel import Sharing, collectives_of, gathered_bytes, microbatch_data_s, sharing_of
+from ppmodel.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of
 from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
@@ -202,10 +202,8 @@ def layer_work(model, sequences, layout=None):
             ]  # fmt: skip
     layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes)]
     layers += [*zip(mtp, (modes[-1], "none"), strict=False), ("head", "none")]
-    lines, sharing = {}, None
-    if layout is not None:
-        numbers = [lines.setdefault(line, len(lines)) for line in collectives_of(model, layout)]
-        sharing = sharing_of(model, layout)._replace(reduction=np.array(numbers[:2]), gathering=np.array(numbers[2:]))
+    lines = {}
+    sharing = layout and sharing_of(model, layout, lines)
     items = _items([(operations[part], mode) for part, mode in layers], lines, layout)
     return LayerWork(
         layers, dense_blocks, model.mtp_layers, *items, [(*line, layout) for line in lines],

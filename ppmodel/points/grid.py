@@ -232,8 +232,6 @@ def resolve(
 
 def _layouts(layout, values, pp):
     """The layouts that a caller gives; None stands for none."""
-    if layout is None and not values:
-        return (None,)
     from ppmodel.specs import as_layouts
 
     ranks = listed(pp) if pp is not None else None

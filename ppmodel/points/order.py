@@ -1,5 +1,7 @@
 """Orders found by search (zb-1p, zb-2p), for the times and the held fraction of a point."""
 
+from dataclasses import replace
+
 from ppmodel.compiled import prepare
 from ppmodel.errors import CostError
 from ppmodel.metrics import activation_bytes
@@ -70,7 +72,7 @@ def ordered_case(point):
     if not missing:
         return case
     table, texts = built(case, *point.size), {}
-    costs = point.with_network().costs_of(table)
+    costs = replace(point, change=replace(point.change, network=True)).costs_of(table)
     if "times" in missing:
         seconds = costs.compute_s.mean(axis=1)[[OpKind.F, OpKind.I, OpKind.W]]
         transfer_s = (costs.occupancy_s + costs.latency_s)[OpKind.F].mean() * table.pieces_per_unit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -141,10 +141,6 @@ class Point:
     def complete_layout(self):
         """`layout_of` the point's own table."""
         return self.layout_of(self.table)
-
-    def with_network(self):
-        """The point with a network, if the change switches it off."""
-        return self if self.change.network else replace(self, change=replace(self.change, network=True))
 
     @property
     def links(self):

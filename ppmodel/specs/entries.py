@@ -115,13 +115,11 @@ class Checked:
         values = self.__dict__
         for name, default, check in _checks(type(self)):
             value = values[name]
-            if value is default:
+            if type(value) is type(default) and value == default:
                 continue
             try:
                 values[name] = check(plain(value))
             except ValidationError as error:
-                if type(value) is type(default) and value == default:  # as a process has sent it
-                    continue
                 rule, remedy = rule_and_remedy(error.errors()[0])
                 raise SpecificationError(name, value, rule, remedy) from None
 
