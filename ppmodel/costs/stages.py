@@ -10,6 +10,8 @@ from ppmodel.costs.layers import BUSY, layers_of
 from ppmodel.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.transfers import hockney_s, pipeline_links
 from ppmodel.costs.work import PARTS, recompute_of
+from ppmodel.kept import cached_property
+from ppmodel.specs.layers import format_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,11 @@ class Stages:
     gather_s: np.ndarray
     optimizer_s: np.ndarray
     cut: StageLayers | None = None
+
+    @cached_property
+    def text(self):
+        """Which layers all stages have, in the notation of `specs.layers.format_layers`."""
+        return format_layers(self.cut.texts)
 
     @property
     def counts(self):

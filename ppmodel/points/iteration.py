@@ -11,7 +11,6 @@ from ppmodel.ops import OpKind
 from ppmodel.points.columns import ENDS
 from ppmodel.points.point import once
 from ppmodel.simulation import graph_of, makespans, run_graph
-from ppmodel.specs.layers import format_layers
 
 _LEAST_S = 1e-30
 _TRANSFERS = "occupancy_s", "latency_s"
@@ -134,7 +133,7 @@ def iteration_columns(point, iteration):
         "peak_memory_bytes": float(of_ranks.total[fullest]), "memory_capacity_bytes": system.memory_capacity_bytes,
         "fits": of_ranks.fits(system), "fit": fit_word(of_ranks.total[fullest], system.memory_capacity_bytes),
         "slowest_over_mean": iteration.slowest_over_mean,
-        "stage_layers": format_layers(point.costs.stages.cut.texts),
+        "stage_layers": point.costs.stages.text,
     }  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from ppmodel.costs.work import recompute_of
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
-from ppmodel.specs.layers import format_layers
 from ppmodel.specs.layout import LayoutSpec, layout_options
 from ppmodel.specs.model import LatentAttentionSpec, ModelSpec
 
@@ -124,7 +123,7 @@ def launch_values(point):
     usual = stages[0].embedding and not any(stage.losses for stage in stages[:-1])
     ends = "even" if usual and most == min(blocks) else "ends"
     return _model_values(point.model) | {name: getattr(layout, name) for name, _ in layout_options()} | {
-        "layers": format_layers(stages), "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
+        "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
         "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
         "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
