@@ -22,7 +22,7 @@ from ppmodel.costs import model_costs
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_by_node
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system, nodes_of
+from ppmodel.specs import load_model, load_system
 
 SLOW = load_system("mid_cp_slow_nw")
 
@@ -91,7 +91,7 @@ def test_messages_between_nodes_are_those_that_are_counted():
     system = placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)
     run = simulate("1f1b", 8, 8, model="paper", system=system)
     messages = messages_between_nodes(run)
-    assert len(messages) == messages_by_node(run.table, nodes_of(system, 8))[1] == 2 * 7 * 8
+    assert len(messages) == messages_by_node(run.table, system.nodes.of_ranks(8))[1] == 2 * 7 * 8
     assert messages.sent_s.is_monotonic_increasing
     moments = messages[["ready_s", "sent_s", "entered_s", "arrived_s"]]
     assert (moments.diff(axis=1).iloc[:, 1:] >= -1e-9).all(axis=None)

@@ -15,17 +15,7 @@ from ruamel.yaml import YAML
 
 from ppmodel import simulate
 from ppmodel.errors import CostError, SpecificationError
-from ppmodel.specs import (
-    DATA,
-    PLACEMENTS,
-    NodeSpec,
-    load_layout,
-    load_model,
-    load_system,
-    model_names,
-    nodes_of,
-    system_names,
-)
+from ppmodel.specs import DATA, PLACEMENTS, NodeSpec, load_layout, load_model, load_system, model_names, system_names
 
 BAD = Path(__file__).parent / "bad" / "systems"
 GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"
@@ -228,8 +218,8 @@ def test_a_list_of_nodes_is_for_its_number_of_ranks():
 def test_nics_are_shared_where_messages_leave_nodes_that_share_one():
     """Cards are the nodes; there are none without nodes, on a single node, with own links, or where nothing queues."""
     shared, own, flat = (load_system(name) for name in ("a2_highgpu_8g", "dgx_h100_nodes", "dgx_h100"))
-    assert list(shared.nodes.nics(16)) == nodes_of(shared, 16).tolist() == [0] * 8 + [1] * 8
-    assert shared.nodes.nics(8) is own.nodes.nics(16) is nodes_of(flat, 16) is None
+    assert list(shared.nodes.nics(16)) == shared.nodes.of_ranks(16).tolist() == [0] * 8 + [1] * 8
+    assert shared.nodes.nics(8) is own.nodes.nics(16) is flat.nodes is None
 
 
 def test_systems_with_nodes_can_be_looked_up():

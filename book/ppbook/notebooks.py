@@ -24,7 +24,7 @@ from ppbook.published import MAGIC, as_markdown
 from ppmodel import errors
 from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
 from ppmodel.files import read_text
-from ppmodel.specs import load_system, nodes_of, system_names
+from ppmodel.specs import load_system, system_names
 
 KEPT = "nothing was written, and existing files are unchanged"
 """What a failed run says about its output."""
@@ -316,7 +316,7 @@ def _note_systems(notebook, values, folder):
         sizes = values.get("pp", parameters["pp"].value)
         with suppress(SpecificationError):  # a list of nodes for other sizes, on a page that does not use them
             sizes = sizes if isinstance(sizes, list) else [sizes]
-            single = [size for size in sizes if system.nodes is not None and not nodes_of(system, size).any()]
+            single = [size for size in sizes if system.nodes is not None and not system.nodes.of_ranks(size).any()]
             note += f" On one node of {system.name}: S = {', '.join(map(str, single))}." if single else ""
     notebook.cells[0].source += note.rstrip()
 

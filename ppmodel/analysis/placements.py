@@ -11,7 +11,6 @@ import pandas as pd
 from ppmodel.errors import PPModelError
 from ppmodel.noise import TIE
 from ppmodel.points.times import times
-from ppmodel.specs import nodes_of
 
 MOST_PLACEMENTS = 1_000
 """More placements than this are not searched."""
@@ -182,7 +181,7 @@ def messages_between_nodes(run):
     32
     """
     table, timeline = run.table, run.timeline
-    nodes = run.system and nodes_of(run.system, table.num_ranks)
+    nodes = run.system and run.system.nodes and run.system.nodes.of_ranks(table.num_ranks)
     if nodes is None:
         raise PPModelError("system", run.system and run.system.name, "has no nodes", "simulate on a system with nodes")
     _, occupancy, latency = (column[table.cost_class] for column in run.costs.by_class(table.num_replicas))

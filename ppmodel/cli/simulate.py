@@ -62,11 +62,10 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
 def _nodes(run):
     """The ranks' nodes, their messages, and whether these occupy shared NICs."""
     from ppmodel.metrics import messages_by_node
-    from ppmodel.specs import nodes_of
 
     spec, graph, num_ranks = run.system.nodes, run.timeline.graph, run.table.num_ranks
     gpus_per_rank = 1 if run.layout is None else run.layout.gpus // num_ranks  # over all replicas of the pipeline
-    of_gpus = nodes_of(run.system, num_ranks * gpus_per_rank)
+    of_gpus = spec.of_ranks(num_ranks * gpus_per_rank)
     nodes = of_gpus[::gpus_per_rank]
     inside, between = messages_by_node(run.table, nodes)
     nics = "held" if graph.queues else f"not occupied under {graph.p2p}"

@@ -265,18 +265,13 @@ def step_seconds(parts_s, parameters, step, sharing, layers):
     last_s = (step.last_halves * busy_s[:, 1:]).sum(axis=1)
     reduced = reduction_s(parameters, last_s, sharing, layers.lines)
     if step.tied_bytes.any():
-        between, inside = (sum_of_two_s(step.tied_bytes, system, near) for near in (False, system.nodes is not None))
+        links = (hockney_s(step.tied_bytes, system, inside) for inside in (False, system.nodes is not None))
+        between, inside = (occupancy + 2 * latency for occupancy, latency in links)
         reduced = reduced + np.where(step.tied_bytes > 0, np.where(step.tied_inside, inside, between), 0.0)
     updated = optimizer_s(parameters, sharing, system)
     if system.kernels:
         updated = updated + system.kernels.iteration_overhead_s / step.chunks
     return reduced, gather_s(parameters, busy_s[:, 0], sharing, layers.lines), updated
-
-
-def sum_of_two_s(num_bytes, system, inside):
-    """Seconds in which two GPUs sum a tensor."""
-    occupancy, latency = hockney_s(num_bytes, system, inside)
-    return occupancy + 2 * latency
 
 
 def compute_seconds(halves_s, step_s):

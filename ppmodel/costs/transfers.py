@@ -122,9 +122,7 @@ def transfer_costs(schedule, links):
         occupancy, latency = over_links(*link_kinds(schedule, links.nodes), links.between, links.inside)
     else:
         shape = (_NUM_KINDS, schedule.num_stages) if links.delay_s is None else links.delay_s.shape
-        tables = np.empty((2, *shape))
-        tables[0], tables[1] = links.between
-        occupancy, latency = tables
+        occupancy, latency = (np.broadcast_to(seconds, shape) for seconds in links.between)
     return occupancy, latency if links.delay_s is None else latency + links.delay_s
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ppmodel.specs.topology import NodeSpec
 
 _MODULES = {
-    "document": ("list_text", "place_in", "read_document"),
+    "document": ("read_document",),
     "entries": ("Kind", "Provenance", "to_unit"),
     "files": (
         "DATA", "framework_names", "launcher_names", "layout_names", "model_names", "system_names",
@@ -26,15 +26,15 @@ _MODULES = {
     ),
     "framework": ("FrameworkSpec", "load_framework", "with_framework"),
     "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
-    "launcher": ("Launcher", "load_launcher"),
+    "launcher": ("load_launcher",),
     "layers": ("parse_layers",),
-    "layout": ("LAYER_WORDS", "ORDERS", "LayoutSpec", "layout_keywords", "layout_options"),
+    "layout": ("ORDERS", "LayoutSpec", "layout_keywords", "layout_options"),
     "layouts": ("as_layout", "as_layouts", "load_layout"),
     "links": ("Link", "as_links"),
     "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),
     "system": ("ErrorSpec", "SystemSpec", "load_system"),
     "units": ("parse_size",),
-    "topology": ("PLACEMENTS", "NodeSpec", "nodes_of"),
+    "topology": ("PLACEMENTS", "NodeSpec"),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [  # of which type checkers let users import from here

@@ -129,32 +129,3 @@ class NodeSpec(Checked):
         """
         nodes = self.of_ranks(num_ranks)
         return tuple(nodes.tolist()) if self.shared_nic and nodes.any() else None
-
-
-def nodes_of(system, num_ranks):
-    """The node of each rank of a pipeline.
-
-    Parameters
-    ----------
-    system : SystemSpec
-        Provides nodes and placement.
-    num_ranks : int
-        Ranks, S.
-
-    Returns
-    -------
-    ndarray of int, shape (num_ranks,), or None
-        None if the system has no nodes.
-
-    Raises
-    ------
-    SpecificationError
-        If the placement is a list for a different number of ranks.
-
-    Examples
-    --------
-    >>> from ppmodel.specs import load_system
-    >>> nodes_of(load_system("dgx_h100_nodes"), 10)
-    array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
-    """
-    return None if system.nodes is None else system.nodes.of_ranks(num_ranks)
