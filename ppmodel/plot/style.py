@@ -3,7 +3,7 @@
 import re
 import warnings
 from contextvars import ContextVar
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from textwrap import fill, wrap
 
 import numpy as np
@@ -22,8 +22,6 @@ WIDE, PHONE = 7.8, 3.7
 
 SHORT = 15
 """Letters of a row's name that leave room beside it on a phone; longer ones stand above."""
-
-_WORDS = dict(re.findall(r"^(\w+): (.+)$", (DATA / "words.yaml").read_text(encoding="utf-8"), re.MULTILINE))
 
 _PAGE = ContextVar("inches", default=WIDE)
 _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.1, 4.35, 6.0, 5.4, 5.2
@@ -148,7 +146,13 @@ def in_words(given):
         return given.assign(**given.select_dtypes(["object", "string"]).map(in_words).rename(columns=str))
     if not isinstance(given, str):
         return given
-    return _WORDS.get(given) or _NAME.sub(lambda name: _WORDS.get(name[0], name[0]), given)
+    words = _words()
+    return words.get(given) or _NAME.sub(lambda name: words.get(name[0], name[0]), given)
+
+
+@cache
+def _words():
+    return dict(re.findall(r"^(\w+): (.+)$", (DATA / "words.yaml").read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def typeset(text):
