@@ -18,6 +18,8 @@ export PPMODEL_MEMORY = $(call given,MEMORY)
 export PPMODEL_GPUS = $(call given,GPUS)
 export PPMODEL_BATCH = $(call given,BATCH)
 unexport SYSTEM MODEL MEMORY GPUS BATCH
+# Kernels, commands and tests start hundreds of interpreters, which find modules compiled whatever the shell asks for.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help env book pdf smoke test test-library test-lowest attack bench archive lint lock clean
 

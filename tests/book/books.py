@@ -1,4 +1,4 @@
-"""A notebook and a book that are small enough to be run in a test."""
+"""A notebook and a book that are small enough to be run in a test, and pages that note what goes wrong."""
 
 from pathlib import Path
 
@@ -44,3 +44,11 @@ def tiny_book(folder, value):
     for name, text in (("_config.yml", _CONFIG), ("_toc.yml", _CONTENTS), ("index.md", "# Tiny {{ small.value }}")):
         (book / name).write_text(text)
     return {"notebooks": str(folder / "notebooks"), "book": str(book), "jobs": 1}
+
+
+def noting(page):
+    """A page that notes every error in `thrown`, and every request to elsewhere."""
+    page.thrown, page.elsewhere = [], []
+    page.on("pageerror", lambda error: page.thrown.append(str(error)))
+    page.on("request", lambda request: page.elsewhere.append(request.url) if request.url.startswith("http") else None)
+    return page

@@ -1,21 +1,31 @@
 """Fixtures of the book's tests: notebooks at small sizes, and a browser for the pages."""
 
+import os
+
 import pytest
 
 
 @pytest.fixture
-def recorded(request, tmp_path):
-    """What a notebook leaves in its results folder at small sizes.
+def recorded(request, tmp_path_factory):
+    """What a notebook leaves in its results folder at small sizes, run once for all tests, whatever process they are in.
 
     Of a notebook that has no small sizes, or asks at any sizes for what takes as long, the results of the built book.
     """
     from books import HTML
     from executed import executed, reader
+    from filelock import FileLock
     from sizes import AS_PUBLISHED, PARAMETERS
 
     if request.param in AS_PUBLISHED:
         return reader(HTML / "results")
-    return executed(request.param, PARAMETERS[request.param], tmp_path)
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / f"ran-{request.param}"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            (unfinished := folder.with_name(f"{folder.name}-unfinished")).mkdir(exist_ok=True)
+            executed(request.param, PARAMETERS[request.param], unfinished)
+            unfinished.rename(folder)
+    return reader(folder / "results")
 
 
 @pytest.fixture(scope="session")
@@ -39,10 +49,9 @@ def window(browser):
 @pytest.fixture
 def page(window):
     """A page that notes every error and every request to elsewhere; what it stored is gone after it."""
-    page = window.new_page()
-    page.thrown, page.elsewhere = [], []
-    page.on("pageerror", lambda error: page.thrown.append(str(error)))
-    page.on("request", lambda request: page.elsewhere.append(request.url) if request.url.startswith("http") else None)
+    from books import noting
+
+    page = noting(window.new_page())
     yield page
     stored = {"origin": "file://", "storageTypes": "local_storage"}
     window.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)

@@ -16,29 +16,6 @@ from ppmodel.cli.process import cli
 NOTEBOOK_PAGES = sorted(path.relative_to(HTML).as_posix() for path in (HTML / "nb").glob("*.html"))
 
 
-@pytest.mark.parametrize("name", NOTEBOOK_PAGES)
-def test_figures_have_captions_and_data(page, name):
-    """Each figure carries a numbered caption; code stays away until it is asked for, and begins with the parameters.
-
-    Only the few lines that teach are open.
-    """
-    page.goto((HTML / name).as_uri())
-    asked = page.locator(".code-toggle")
-    assert asked.count() == (name not in ("nb/tutorial.html", "nb/own-schedule.html"))
-    for button in asked.all():
-        assert page.locator("article .cell:not(.tag_shown) .cell_input:visible").count() == 0
-        opened = page.locator("article .cell_input:visible")
-        assert opened.count() == {"nb/table.html": 3, "nb/timeline.html": 2}.get(name, 0)
-        assert all(len(text.splitlines()) <= 7 for text in opened.all_inner_texts())
-        button.click()
-        assert button.get_attribute("aria-expanded") == "true"
-    assert "results = " in page.locator("article").inner_text()
-    for button in asked.all():
-        button.click()  # the choice is kept from page to page
-    for caption in page.locator("article figure figcaption").all():
-        assert caption.inner_text().startswith("Fig. ")
-
-
 def test_search_finds_a_page(page):
     """The search works from the file system."""
     page.goto((HTML / "search.html").as_uri() + "?q=hanayo")

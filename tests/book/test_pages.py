@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import axe_playwright_python
 import pytest
-from books import HTML
+from books import HTML, noting
 
 from ppmodel.points import COLUMNS
 
@@ -78,9 +78,19 @@ def test_the_book_is_built():
     assert {"index.html", "nb/bubble.html", "sources.html", "search.html"} <= set(PAGES)
 
 
+@pytest.fixture(scope="module")
+def shared(browser):
+    """A narrow page in which one page after the other is opened, for a new one costs as much as what it shows."""
+    with browser.new_context(viewport=NARROW) as context:
+        yield noting(context.new_page())
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_pages_are_sound(page, name):
+def test_pages_are_sound(shared, name):
     """Nothing comes from elsewhere, nothing fails or overflows, all is set, and axe-core finds no serious fault."""
+    page = shared
+    page.thrown.clear()
+    page.elsewhere.clear()
     page.set_viewport_size(NARROW)
     page.goto((HTML / name).as_uri())
     faults = {
@@ -91,6 +101,8 @@ def test_pages_are_sound(page, name):
         "left over": page.evaluate(_LEFT),
         "wider than the screen": page.evaluate(_OVERFLOW),
     }
+    if name.startswith("nb/"):
+        code_stays_away(page, name)
     page.evaluate(_THIN)
     page.evaluate(_AXE)
     contrast = {"type": "rule", "values": ["color-contrast"]}
@@ -102,6 +114,23 @@ def test_pages_are_sound(page, name):
     faults["requests to elsewhere"] = page.elsewhere
     listed = [f"{kind}: {fault}" for kind, found in faults.items() for fault in found]
     assert not listed, "\n".join(listed)
+
+
+def code_stays_away(page, name):
+    """Until it is asked for, and begins with the parameters; only the few lines that teach are open. Figures count."""
+    asked = page.locator(".code-toggle")
+    assert asked.count() == (name not in ("nb/tutorial.html", "nb/own-schedule.html"))
+    for button in asked.all():
+        assert page.locator("article .cell:not(.tag_shown) .cell_input:visible").count() == 0
+        opened = page.locator("article .cell_input:visible")
+        assert opened.count() == {"nb/table.html": 3, "nb/timeline.html": 2}.get(name, 0)
+        assert all(len(text.splitlines()) <= 7 for text in opened.all_inner_texts())
+        button.click()
+        assert button.get_attribute("aria-expanded") == "true"
+    assert "results = " in page.locator("article").inner_text()
+    for button in asked.all():
+        button.click()  # the choice is kept from page to page
+    assert all(text.startswith("Fig. ") for text in page.locator("article figure figcaption").all_inner_texts())
 
 
 # ---- markup ---------------------------------------------------------------------------------------
