@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def recorded(request, tmp_path_factory):
-    """What a notebook leaves in its results folder at small sizes, run once for all tests, whatever process they are in.
+    """What a notebook leaves in its results folder at small sizes, run once for all tests in whatever process.
 
     Of a notebook that has no small sizes, or asks at any sizes for what takes as long, the results of the built book.
     """
