@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, time
 
 import nbformat
-from jupyter_client import AsyncKernelManager
 from nbformat.v4 import new_markdown_cell
 
 from ppbook.forked import ForkedKernels, end_with_parent, load_nothing
@@ -206,9 +205,7 @@ def _isolate(folder, temporary, num_notebooks):
 def _timed(source, values, folder, first, partly):
     """Run a notebook, with a file that says which of its cells is running."""
     began, path = perf_counter(), folder.parent / f"{source.stem}.cell"
-    notebook = execute(
-        source, folder, values, lambda number: path.write_text(str(number)), first, ForkedKernels, partly
-    )
+    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first, partly=partly)
     path.unlink(missing_ok=True)
     return notebook, perf_counter() - began
 
@@ -216,7 +213,7 @@ def _timed(source, values, folder, first, partly):
 # ---- one -----------------------------------------------------------------------------------------
 
 
-def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernelManager, partly=False):
+def execute(source, folder, values, at_cell=str, first=None, kernels=ForkedKernels, partly=False):
     """Run one notebook with papermill in a folder, and remove what differs from run to run.
 
     Parameters
@@ -232,7 +229,7 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernel
     first : str, optional
         As in `execute_all`.
     kernels : type, optional
-        Kernel manager that starts the kernel; jupyter's by default.
+        Kernel manager that starts the kernel.
     partly : bool, optional
         Whether a page that has shown something may end, with one line, at a cell that refuses the given parameters.
 

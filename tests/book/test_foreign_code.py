@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from books import notebook, tiny_book
+from jupyter_client import AsyncKernelManager
 from nbformat.v4 import new_code_cell
 
 from ppbook.build import reproduce
@@ -84,7 +85,7 @@ def test_a_kernel_that_does_not_start_is_one_line(tmp_path, monkeypatch, start, 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), os.pathsep)
     monkeypatch.setattr("ppbook.notebooks._START_S", 1)
     with pytest.raises(ReproduceError, match=f"cannot be run: Kernel {said}.* before its first cell; nothing was"):
-        execute(notebook(tmp_path), tmp_path, {})
+        execute(notebook(tmp_path), tmp_path, {}, kernels=AsyncKernelManager)
 
 
 def test_a_kernel_that_dies_at_its_start_is_started_again(tmp_path, monkeypatch):
@@ -96,7 +97,7 @@ def test_a_kernel_that_dies_at_its_start_is_started_again(tmp_path, monkeypatch)
         "    if before < 2:\n        died.write_text('.' * (before + 1))\n        os._exit(3)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), os.pathsep)
-    execute(notebook(tmp_path), tmp_path, {})
+    execute(notebook(tmp_path), tmp_path, {}, kernels=AsyncKernelManager)
     assert (tmp_path / "died").read_text() == ".."
 
 

@@ -8,7 +8,6 @@ from nbformat.v4 import new_code_cell, new_notebook
 from sizes import PARAMETERS
 from test_published import CHECK, KERNEL
 
-from ppbook.forked import ForkedKernels
 from ppbook.notebooks import execute, read
 from ppbook.parameters import check, declared
 from ppbook.run import notebook_names, run
@@ -31,7 +30,7 @@ ONCE_BROKEN = [
 def ran(stem, values, folder):
     """Run a notebook up to what it does not define; a cell may refuse its parameters, and nothing else may fail."""
     try:
-        return execute(notebook_names()[stem], folder, values, kernels=ForkedKernels, partly=True)
+        return execute(notebook_names()[stem], folder, values, partly=True)
     except PPModelError as error:
         if not REFUSED.search(str(error)):
             raise
@@ -75,7 +74,7 @@ def test_memory_in_which_nothing_fits_is_in_the_chart(tmp_path):
 def test_ranges_are_not_upside_down(largest, tmp_path):
     """The map between two ratios is refused where the largest is not above the smallest."""
     with pytest.raises(PPModelError, match=f"largest_ratio = {largest}"):
-        execute(notebook_names()["phases"], tmp_path, {"largest_ratio": largest}, kernels=ForkedKernels)
+        execute(notebook_names()["phases"], tmp_path, {"largest_ratio": largest})
 
 
 SMALL = """
