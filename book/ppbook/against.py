@@ -64,8 +64,9 @@ def runs_of(names):
     -------
     DataFrame
         One row per run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
-        ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``baseline_s``, from a constant
-        utilization per file. Empty where there is no measurement to compare with.
+        ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``error`` and ``memory_error``, of
+        time and memory, predicted over measured minus 1; ``baseline_s``, from a constant utilization per file. Empty
+        where there is no measurement to compare with.
     """
     frames = []
     for name in names:
@@ -82,7 +83,9 @@ def runs_of(names):
             rows = [row for row in timed_rows(name) if row["runs"] == stem]
             frame.loc[[row["id"] for row in rows], "baseline_s"] = constant_utilization(rows, system)
         frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
+    runs = pd.concat(frames, ignore_index=True)
+    off = {what: runs[f"predicted_{column}"] / runs[column] - 1 for what, column in _COLUMNS.items()}
+    return runs.assign(error=off["time"], memory_error=off["memory"])
 
 
 def fitted_rows(name):
@@ -182,27 +185,10 @@ def others(runs):
         frames.append(groups.agg(theirs="mean", rows="size").reset_index().assign(what=what))
     errors = pd.concat(frames, ignore_index=True).sort_values("rows", ascending=False, kind="stable")
     errors = errors.drop_duplicates(["simulator", "runs", "what"])
-    model = pd.DataFrame({what: error_of(runs, column).abs() for what, column in _COLUMNS.items()})
+    model = runs[["error", "memory_error"]].abs().set_axis(list(_COLUMNS), axis=1)
     model = model.groupby(runs.runs).mean().rename_axis(columns="what").stack(future_stack=True).rename("ours")
     columns = ["simulator", "runs", "what", "rows", "theirs", "ours"]
     return errors.merge(model.reset_index(), on=["runs", "what"])[columns]
-
-
-def error_of(runs, column):
-    """Predicted over measured values of a column, minus 1.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        From `runs_of`.
-    column : {"iteration_s", "memory_gb"}
-
-    Returns
-    -------
-    Series
-        NaN if nothing was measured.
-    """
-    return runs[f"predicted_{column}"] / runs[column] - 1
 
 
 def ordered_wrongly(runs, by, measured, predicted, over=0.0):

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
 from ppbook.baseline import scaled_to_others
-from ppbook.unfitted import MEASURED, precision_of
+from ppbook.unfitted import MEASURED
 from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.points import compare
@@ -42,32 +41,6 @@ def kept_aside():
     return pd.DataFrame(entries)
 
 
-def fitted_by_source(runs):
-    """The runs of fitted systems in the form of `unfitted_by_source`, each predicted by a fit that had not seen it.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        From `against.runs_of`.
-
-    Returns
-    -------
-    DataFrame
-    """
-    timed = runs[runs.iteration_s.notna() & runs.predicted_iteration_s.notna()]
-    systems = {name: load_system(name) for name in timed.system.unique()}
-    fastest, slowest = (timed.system.map({name: spec.range[end] for name, spec in systems.items()}) for end in (0, 1))
-    frameworks = timed.system.map({name: spec.framework.name or "its own" for name, spec in systems.items()})
-    rows = timed.fillna({"precision": ""}) if "precision" in timed else timed
-    precisions = [precision_of(row, systems[row["system"]]) for row in rows.to_dict("records")]
-    return timed.assign(
-        source=timed.runs, framework=frameworks, precision=precisions, constant_s=timed.baseline_s,
-        predicted_s=timed.predicted_iteration_s,
-        fastest_s=fastest * timed.predicted_iteration_s, slowest_s=slowest * timed.predicted_iteration_s,
-        six_n_d_s=np.nan,
-    )  # fmt: skip
-
-
 def beside_unfitted(fitted, unfitted):
     """Times of the runs of fitted systems as nobody fitted them.
 
@@ -93,34 +66,13 @@ def beside_unfitted(fitted, unfitted):
     return runs
 
 
-def spread_by_source(runs):
-    """How errors spread in each source.
-
-    Parameters
-    ----------
-    runs : DataFrame
-        From `unfitted_by_source`.
-
-    Returns
-    -------
-    DataFrame
-        One row per source, device and precision: ``source``, all in one text, and of predicted over measured minus 1
-        the quantiles ``low`` (5 %), ``less`` (25 %), ``middle``, ``more`` (75 %) and ``high`` (95 %).
-    """
-    gpus = runs.device.str.split("-").str[0]
-    labels = runs.source + ", " + gpus + runs.precision.map({"bf16": "", "fp8": ", fp8"})
-    groups = (runs.predicted_s / runs.iteration_s - 1).groupby(labels.rename("source"), sort=False)
-    levels = {"low": 0.05, "less": 0.25, "middle": 0.5, "more": 0.75, "high": 0.95}
-    return pd.DataFrame({name: groups.quantile(level) for name, level in levels.items()}).reset_index()
-
-
 def errors_by_source(runs):
     """Errors of time by source, device, precision, framework and system.
 
     Parameters
     ----------
     runs : DataFrame
-        From `unfitted_by_source` or `fitted_by_source`.
+        From `unfitted_by_source`.
 
     Returns
     -------

@@ -4,14 +4,11 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 
 from ppbook.zero_bubble import like_gpt3
 from ppmodel import replay
 from ppmodel.errors import TableError
 from ppmodel.measured.rows import even_layers
-from ppmodel.plot import redrawn, titled
-from ppmodel.plot.style import page_width
 from ppmodel.points import simulate
 from ppmodel.specs import DATA
 
@@ -218,26 +215,3 @@ def reversal():
         for method in RAN for delay_ms in np.arange(0, measured.index.get_level_values(1).max() + 1, 2.5).tolist()
     ]  # fmt: skip
     return measured.reset_index(), pd.DataFrame(lines, columns=["schedule", "delay_ms", "iteration_s"])
-
-
-@redrawn
-def plot_reversal():
-    """Draw iteration times over the delay of the link between ranks 6 and 7: measured points, predicted lines.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    measured, lines = reversal()
-    figure, axis = plt.subplots(figsize=(min(6.6, page_width()), 3.4), layout="constrained")
-    for method, colour in {"1F1B": "#0072B2", "ZB": "#D55E00"}.items():
-        points, line = (frame[frame.schedule == method] for frame in (measured, lines))
-        axis.plot(line.delay_ms, line.iteration_s, color=colour, lw=1.6)
-        axis.scatter(points.delay_ms, points.iteration_s, color=colour, s=36, zorder=3)
-        end = line.delay_ms.iloc[-1], line.iteration_s.iloc[-1]
-        beside = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-        axis.annotate(method, end, color=colour, weight="bold", **beside)
-    axis.set(xlabel="delay between ranks 6 and 7 (ms)", ylabel="iteration (s)", ylim=(0, None))
-    axis.margins(x=0.09)
-    title = "A slow link reverses the order of 1F1B and ZB"
-    return titled(figure, title, "points measured, lines predicted; 14B on eight H800, B = 24; PipeMorph, NSDI 2026")

@@ -30,9 +30,6 @@ _NEAR, _MOST_TP = ("tp", "cp", "microbatch_size"), 8
 FITTING = FITS[:2]
 """Layouts that are predicted to fit, tightly or not; rules choose among these."""
 
-STALL_S = 0.2, 0.5
-"""Seconds per exchange by which pipelines that stall take longer than predicted; the others are far below."""
-
 FEWEST = 3
 """Cells with fewer measured layouts leave nothing to choose."""
 
@@ -66,39 +63,6 @@ def layouts_of(rows, system):
                 "order_s": prediction["predicted_iteration_s"] * (LONGEST if is_crowded else 1.0),
             })  # fmt: skip
     return pd.DataFrame(records)
-
-
-def late_pipelines(layouts):
-    """How much longer pipelines took than predicted, per exchange between stages.
-
-    A rank has two exchanges per microbatch with each of its one or two neighbours.
-
-    Parameters
-    ----------
-    layouts : DataFrame
-        From `layouts_of`.
-
-    Returns
-    -------
-    DataFrame
-        Those of the layouts that ran in several stages, with tensor groups within a node: with ``nodes``,
-        ``microbatches``, ``memory_gb``, ``late_s``, seconds per exchange, and ``stalled``, if that is in `STALL_S`.
-
-    Examples
-    --------
-    >>> run = {"tp": 8, "pp": 4, "dp": 2, "microbatch_size": 1, "gpus": 64, "global_batch": 128, "predicted_s": 10.0}
-    >>> late = late_pipelines(pd.DataFrame([run | {"iteration_s": 86.8, "row": {"memory_gb": "8.1"}}]))
-    >>> late[["nodes", "microbatches", "late_s", "stalled"]].values.tolist()
-    [[8, 64, 0.3, True]]
-    """
-    ran = layouts[layouts.iteration_s.notna() & (layouts.pp > 1) & (layouts.tp <= _MOST_TP)]
-    microbatches = ran.global_batch // (ran.dp * ran.microbatch_size)
-    late_s = (ran.iteration_s - ran.predicted_s) / (microbatches * np.where(ran.pp > 2, 4, 2))
-    memory_gb = pd.to_numeric(ran.row.map(lambda row: row["memory_gb"]))
-    return ran.assign(
-        nodes=ran.gpus // 8, microbatches=microbatches, memory_gb=memory_gb, late_s=late_s,
-        stalled=late_s.between(*STALL_S),
-    )  # fmt: skip
 
 
 def choices(layouts, rules):

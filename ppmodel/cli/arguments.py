@@ -137,6 +137,11 @@ links = click.option(
 )  # fmt: skip
 """Decorator: links that differ from the others."""
 
+framework = click.option(
+    "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
+)
+"""Decorator: the training framework."""
+
 _p2p = click.option(
     "--p2p", type=choice(P2P), help="What a transfer occupies (default: as the framework; else its link)."
 )
@@ -158,9 +163,7 @@ run = combined(
     *(click.option(f"--{name}", type=seconds(low), help=text) for name, (low, text) in SECONDS.items()),
     click.option("--model", metavar="NAME|FILE", help="The model; with --system, instead of seconds."),
     click.option("--system", metavar="NAME|FILE", help="The cluster; with --model, instead of seconds."),
-    click.option(
-        "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
-    ),
+    framework,
     links,
     click.option(
         "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below override its values."

@@ -27,9 +27,7 @@ _LIMITED = "tp", "pp", "cp", "ep", "dp"
 @click.option(
     "--sequence", type=arguments.count(2**24), metavar="N", help="Tokens of a sequence (default: the model's)."
 )
-@click.option(
-    "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
-)
+@arguments.framework
 @arguments.links
 @click.option("--memory-limit", metavar="SIZE", help="Memory of a GPU, such as '64 GiB' (default: all of it).")
 @click.option("--schedules", multiple=True, metavar="SCHEDULE...", help="Schedules to try (default: all).")

@@ -82,7 +82,7 @@ def test_others_and_what_is_left_out_are_told_of_the_rows_that_are_here():
     for column in ("iteration_s", "memory_gb"):
         rows[column] = rows[column].astype(float)
         rows[f"predicted_{column}"] = 1.1 * rows[column]
-    found = others(rows)
+    found = others(rows.assign(error=0.1, memory_error=0.1))
     assert found.simulator.tolist() == ["SimuMax", "SimuMax"]
     assert found.ours.tolist() == pytest.approx([0.1, 0.1])
     assert found.rows.tolist() == [16, 16]

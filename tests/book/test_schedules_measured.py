@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from ppbook import pipemorph, schedules_measured
-from ppmodel import plot
 
 
 def test_runs_under_a_delay_are_met():
@@ -42,15 +41,6 @@ def test_the_order_flips_where_it_was_measured():
     assert lines.loc[0, ["1F1B", "ZB"]].to_numpy() == pytest.approx(
         measured.loc[0, ["1F1B", "ZB"]].to_numpy(), rel=0.01
     )
-
-
-def test_the_picture_of_the_reversal_can_be_drawn_again():
-    """For the first page and for phones: points of both methods, and a line for each."""
-    figure = pipemorph.plot_reversal()
-    axis = figure.axes[0]
-    assert [len(collection.get_offsets()) for collection in axis.collections] == [7, 7]
-    assert len(axis.lines) == 2
-    assert plot.narrow(figure).axes[0].get_xlabel() == "delay between ranks 6 and 7 (ms)"
 
 
 def test_measured_stage_times_give_the_iteration():

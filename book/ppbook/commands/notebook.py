@@ -4,7 +4,7 @@ import json
 
 import click
 
-from ppbook.commands.options import cell_limit, require_folder
+from ppbook.commands.options import cell_limit, out_folder
 from ppmodel.cli.commands import command
 from ppmodel.cli.listing import say_titles
 from ppmodel.cli.text import say
@@ -16,19 +16,13 @@ from ppmodel.errors import PPModelError
 @click.option(
     "-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
 )
-@click.option(
-    "--out",
-    type=click.Path(),
-    metavar="FOLDER",
-    help="Where to put notebook and results (default: the notebook's name).",
-)
+@out_folder("Where to put notebook and results (default: the notebook's name).")
 @cell_limit
 def run_command(notebook, given, out, cell_limit):
     """Run one notebook, by name or file, with your own parameters.
 
     "ppmodel notebooks" lists them.
     """
-    require_folder(out)
     from ppbook.run import run
 
     answer, folder = run(notebook, given, out, cell_limit)

@@ -11,7 +11,15 @@ cell_limit = click.option(
 """Decorator: time limit for a notebook cell."""
 
 
-def require_folder(out):
-    """Refuse an empty folder name."""
-    if out is not None and not out.strip():
-        raise PPModelError("--out", repr(out), "must name a folder", "pass a folder, or leave --out out")
+class _Folder(click.Path):
+    """A folder, whose name is not empty."""
+
+    def convert(self, value, param, ctx):
+        if not value.strip():
+            raise PPModelError("--out", repr(value), "must name a folder", "pass a folder, or leave --out out")
+        return value
+
+
+def out_folder(text):
+    """Decorator: the folder that receives what is made."""
+    return click.option("--out", type=_Folder(), metavar="FOLDER", help=text)
