@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from refusals import refused, require_refused
 from ruamel.yaml import YAML
 
-from ppmodel import simulate
+from ppmodel import build, simulate
+from ppmodel.costs.transfers import pipeline_links
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.specs import DATA, PLACEMENTS, NodeSpec, load_layout, load_model, load_system, model_names, system_names
 
@@ -218,8 +219,10 @@ def test_a_list_of_nodes_is_for_its_number_of_ranks():
 def test_nics_are_shared_where_messages_leave_nodes_that_share_one():
     """Cards are the nodes; there are none without nodes, on a single node, with own links, or where nothing queues."""
     shared, own, flat = (load_system(name) for name in ("a2_highgpu_8g", "dgx_h100_nodes", "dgx_h100"))
-    assert list(shared.nodes.nics(16)) == shared.nodes.of_ranks(16).tolist() == [0] * 8 + [1] * 8
-    assert shared.nodes.nics(8) is own.nodes.nics(16) is flat.nodes is None
+    in_16, in_8 = (pipeline_links(build("gpipe", ranks, 4), load_model("paper"), shared) for ranks in (16, 8))
+    assert list(in_16.nics) == shared.nodes.of_ranks(16).tolist() == [0] * 8 + [1] * 8
+    others = [pipeline_links(build("gpipe", 16, 4), load_model("paper"), system).nics for system in (own, flat)]
+    assert [in_8.nics, *others] == [None] * 3
 
 
 def test_systems_with_nodes_can_be_looked_up():

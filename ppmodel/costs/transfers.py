@@ -60,29 +60,29 @@ def pipeline_links(schedule, model, system, layout=None):
         If the system lists nodes for a different number of ranks.
     """
     num_bytes = sent_bytes(schedule, model, system, layout)
-    gpus, room = 1 if layout is None else layout.rank_gpus, system.nodes and system.nodes.devices_per_node
+    gpus = 1 if layout is None else layout.rank_gpus
     delay_s = bandwidths = None
     if system.links:
         delay_s, bandwidths = link_values(system.links, schedule.placement, receivers(schedule))
     between = hockney_s(num_bytes, system, bandwidths=bandwidths)
     if system.nodes is None:
         return Links(None, between, between, None, delay_s)
-    inside = hockney_s(num_bytes, system, inside=True, bandwidths=bandwidths)
+    inside, room = hockney_s(num_bytes, system, inside=True, bandwidths=bandwidths), system.nodes.devices_per_node
     if gpus == 1:
-        nodes, nics = system.nodes.of_ranks(schedule.num_ranks), system.nodes.nics(schedule.num_ranks)
-        return Links(nodes, between, inside, nics, delay_s)
-    if system.nodes.placement != "blocked":
+        nodes = nics = system.nodes.of_ranks(schedule.num_ranks)
+    elif system.nodes.placement != "blocked":
         rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
         raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
-    ranks, replicas = np.arange(schedule.num_ranks), np.arange(0, gpus, layout.rank_stride)[:, None]
-    first, replica = ranks * layout.rank_stride + replicas * schedule.num_ranks, schedule.num_ranks * layout.rank_stride
-    ends = np.concatenate([first, first + layout.rank_stride - 1]) // room
-    nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
-    if not system.nodes.shared_nic:
-        return Links(nodes, between, inside, None, delay_s)
-    sending = min(gpus, room, layout.rank_stride * max(1, room // replica))
-    between = hockney_s(num_bytes * sending, system, bandwidths=bandwidths)
-    nics = tuple((first[0] // room).tolist()) if nodes.any() else None
+    else:
+        stride, replicas = layout.rank_stride, np.arange(0, gpus, layout.rank_stride)[:, None]
+        first = np.arange(schedule.num_ranks) * stride + replicas * schedule.num_ranks
+        ends = np.concatenate([first, first + stride - 1]) // room
+        nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
+        nics, replica = first[0] // room, schedule.num_ranks * stride
+        if system.nodes.shared_nic:
+            num_bytes = num_bytes * min(gpus, room, stride * max(1, room // replica))  # of all that send
+            between = hockney_s(num_bytes, system, bandwidths=bandwidths)
+    nics = tuple(nics.tolist()) if system.nodes.shared_nic and nodes.any() else None
     return Links(nodes, between, inside, nics, delay_s)
 
 

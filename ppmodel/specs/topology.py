@@ -103,29 +103,3 @@ class NodeSpec(Checked):
             raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
         number = {node: index for index, node in enumerate(dict.fromkeys(self.placement))}
         return np.array([number[node] for node in self.placement])
-
-    def nics(self, num_ranks: int) -> tuple[int, ...] | None:
-        """The NIC of each rank, if ranks share NICs.
-
-        Parameters
-        ----------
-        num_ranks : int
-            Ranks of the pipeline, S.
-
-        Returns
-        -------
-        tuple of int, length num_ranks, or None
-            None if every directed pair of ranks has its own link, or if all ranks are on one node.
-
-        Raises
-        ------
-        SpecificationError
-            If the placement is a list for a different number of ranks.
-
-        Examples
-        --------
-        >>> NodeSpec(4, 450e9, 2e-6, shared_nic=True, placement="blocked").nics(6)
-        (0, 0, 0, 0, 1, 1)
-        """
-        nodes = self.of_ranks(num_ranks)
-        return tuple(nodes.tolist()) if self.shared_nic and nodes.any() else None
