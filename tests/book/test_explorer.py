@@ -354,43 +354,44 @@ def test_tables_of_a_readers_own(explorer, tmp_path):
     said(explorer, "is not defined at this size")
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("0,0F0,0B0\n1,1F0", "lacks a forward or a backward"),
-        ("0,0F0,0F0,0B0", "occurs twice"),
-        ("0,0F0,0X0", "line 1, cell 0X0: is no operation"),
-        ("0,0F0,0B0,0F1,0B1\n1,1B0,1F0,1F1,1B1", "wait for one another in a circle"),
-        ("0F0,0B0", "line 1: must begin with its rank, 0"),
-        ("", "has 0 operations"),
-        ("0,0F0,0B0\n1,0F1,0B1", "stage 0: is on ranks 0 and 1"),
-        ("0,0F0,0B0,1F1,1B1", "lacks operations of some stage and microbatch"),
-        ("0,0F0,0B0\n1", "line 2: has no forward or backward"),
-        ("0x0,0F0,0B0", "line 1: must begin with its rank, 0"),
-        ("# microbatch_parts: -1\n0,0F0,0B0", "microbatch_parts: must be a whole number from 1"),
-        ("# microbatch_parts: 2\n0,0F0,0B0", "microbatches: must be a whole number from 1"),
-        ("# microbatches: 77\n0,0F0,0B0", "microbatches: must be 1 over the parts of each"),
-        ("# held_for_weight_grad: nan\n0,0F0,0I0,0W0", "held_for_weight_grad: must be a number of at least 0"),
-        ("# stage_shares: 1 2\n0,0F0,0B0", "stage_shares: must be 1 numbers above 0"),
-        ("# stage_shares: 0\n0,0F0,0B0", "stage_shares: must be 1 numbers above 0"),
-        ("# stage_share: 3\n0,0F0,0B0", "line 1, stage_share: is not read here"),
-        ("## stage shares: 3\n0,0F0,0B0", "line 1, stage shares: is not read here"),
-        ("# a note, held-for-weight-grad: 3\n0,0F0,0B0", "is not read here"),
-        ("# microbatches = 1\n0,0F0,0B0", "line 1, microbatches: is not read here"),
-        ("# stage_shares: 1e308 1e308\n0,0F0,1F0,1B0,0B0", "stage_shares: must be none 1e+09 times smaller"),
-        ("# stage_shares: 1e-12 1\n0,0F0,1F0,1B0,0B0", "stage_shares: must be none 1e+09 times smaller"),
-        ("# microbatches: 1\n# microbatches: 2\n0,0F0,0B0", "line 2, microbatches: was given before"),
-        ("# letters: zero-bubble\n0,0F0,0B0", "letters: must be those of ppmodel"),
-    ],
-)
-def test_a_table_that_is_none_says_why(explorer, tmp_path, text, rule):
+NO_TABLES = [
+    ("0,0F0,0B0\n1,1F0", "lacks a forward or a backward"),
+    ("0,0F0,0F0,0B0", "occurs twice"),
+    ("0,0F0,0X0", "line 1, cell 0X0: is no operation"),
+    ("0,0F0,0B0,0F1,0B1\n1,1B0,1F0,1F1,1B1", "wait for one another in a circle"),
+    ("0F0,0B0", "line 1: must begin with its rank, 0"),
+    ("", "has 0 operations"),
+    ("0,0F0,0B0\n1,0F1,0B1", "stage 0: is on ranks 0 and 1"),
+    ("0,0F0,0B0,1F1,1B1", "lacks operations of some stage and microbatch"),
+    ("0,0F0,0B0\n1", "line 2: has no forward or backward"),
+    ("0x0,0F0,0B0", "line 1: must begin with its rank, 0"),
+    ("# microbatch_parts: -1\n0,0F0,0B0", "microbatch_parts: must be a whole number from 1"),
+    ("# microbatch_parts: 2\n0,0F0,0B0", "microbatches: must be a whole number from 1"),
+    ("# microbatches: 77\n0,0F0,0B0", "microbatches: must be 1 over the parts of each"),
+    ("# held_for_weight_grad: nan\n0,0F0,0I0,0W0", "held_for_weight_grad: must be a number of at least 0"),
+    ("# stage_shares: 1 2\n0,0F0,0B0", "stage_shares: must be 1 numbers above 0"),
+    ("# stage_shares: 0\n0,0F0,0B0", "stage_shares: must be 1 numbers above 0"),
+    ("# stage_share: 3\n0,0F0,0B0", "line 1, stage_share: is not read here"),
+    ("## stage shares: 3\n0,0F0,0B0", "line 1, stage shares: is not read here"),
+    ("# a note, held-for-weight-grad: 3\n0,0F0,0B0", "is not read here"),
+    ("# microbatches = 1\n0,0F0,0B0", "line 1, microbatches: is not read here"),
+    ("# stage_shares: 1e308 1e308\n0,0F0,1F0,1B0,0B0", "stage_shares: must be none 1e+09 times smaller"),
+    ("# stage_shares: 1e-12 1\n0,0F0,1F0,1B0,0B0", "stage_shares: must be none 1e+09 times smaller"),
+    ("# microbatches: 1\n# microbatches: 2\n0,0F0,0B0", "line 2, microbatches: was given before"),
+    ("# letters: zero-bubble\n0,0F0,0B0", "letters: must be those of ppmodel"),
+]
+
+
+def test_a_table_that_is_none_says_why(explorer, tmp_path):
     """It is not read, and what is shown stays."""
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
     before = state(explorer)
-    explorer.locator("#ex-file").set_input_files(str(path))
-    noted(explorer, rule)
-    assert state(explorer) == before
+    for number, (text, rule) in enumerate(NO_TABLES):
+        path = tmp_path / f"bad-{number}.csv"
+        path.write_text(text)
+        explorer.locator("#ex-file").set_input_files(str(path))
+        noted(explorer, path.name)
+        noted(explorer, rule)
+        assert state(explorer) == before
 
 
 def test_notices_stand_beside_what_was_touched(explorer):
