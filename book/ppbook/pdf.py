@@ -75,7 +75,7 @@ def single_page(html, work):
     (book / "results").symlink_to(html / "results")
     page = build_pages(book, work, "singlehtml") / "index.html"
     choose(page.parent, html / "_images")
-    page.write_text(document(page)[0], encoding="utf-8")
+    page.write_text(document(page), encoding="utf-8")
     return page
 
 

@@ -33,10 +33,8 @@ def document(page):
 
     Returns
     -------
-    text : str
+    str
         HTML, to be opened from the folder of the page.
-    entries : list of (str or None, str, str)
-        For each chapter: the caption of the part that it opens, its anchor and its title.
     """
     text = page.read_text(encoding="utf-8")
     single = BeautifulSoup(text, "html.parser")
@@ -62,7 +60,7 @@ def document(page):
             link.unwrap()
     entries = _entries(article, [part.get_text(strip=True) for part in single.select("nav.bd-docs-nav p.caption")])
     template = Environment(loader=FileSystemLoader(_HERE), autoescape=True).get_template("print.html")
-    printed = template.render(
+    return template.render(
         title=single.title.string.rpartition("—")[2].strip(),
         sheets=_SHEETS.findall(text),
         style=(_HERE / "print.css").read_text(encoding="utf-8"),
@@ -72,7 +70,6 @@ def document(page):
         entries=entries,
         article=article.decode_contents(),
     )
-    return printed, entries
 
 
 def _entries(article, captions):

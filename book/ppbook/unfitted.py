@@ -105,7 +105,8 @@ def unfitted_runs(file):
         flops = 6 * parameters(run.model).total * run.model.sequence * batch
         records.append({
             "row": row, "id": row.get("id", ""), "runs": file, "device": row["device"], **size,
-            "framework": system.framework.name, "precision": precision_of(row, system), "system": system.name,
+            "framework": system.framework.name, "system": system.name,
+            "precision": row.get("precision") or system.framework.precision,
             "iteration_s": float(row["iteration_s"]), "predicted_s": seconds,
             "fastest_s": fastest * seconds, "slowest_s": slowest * seconds,
             "six_n_d_s": flops / (gpus * RULE_OF_THUMB * system.peak_compute_flops),
@@ -118,11 +119,6 @@ def unfitted_runs(file):
     for (system, *_), group in frame.groupby(["system", "source", "device", "precision"]):
         frame.loc[group.index, "constant_s"] = constant_utilization(list(group.row), load_system(system))
     return frame.drop(columns=["row", "mfu"])
-
-
-def precision_of(row, system):
-    """The precision of a row: its own, or else its framework's."""
-    return row.get("precision") or system.framework.precision
 
 
 def unfitted_by_source():

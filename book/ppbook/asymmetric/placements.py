@@ -1,7 +1,7 @@
 """Time and memory of Chimera for every split of the model on a grid, and every placement of its second pipeline."""
 
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import permutations
 from math import factorial
 from typing import NamedTuple
 
@@ -196,42 +196,6 @@ def frontier(points):
     ordered = rows.sort_values(["pp", "relative_time", "peak"], kind="stable")
     before = ordered.groupby("pp").peak.transform(lambda peak: peak.cummin().shift(fill_value=np.inf))
     return rows.assign(frontier=ordered.peak < before)
-
-
-def certificates(sizes, units):
-    """The cells that prove, at each size, that no split a : b has a lower peak than symmetric Chimera.
-
-    Examples
-    --------
-    >>> certificates([4], [1])[["rank", "operation", "in_flight", "front", "back", "peak"]].values.tolist()
-    [[1, '2F3@1', '0 2 2 0', 2, 2, 4.0]]
-    """
-    rows = []
-    for size, count in product(sizes, units):
-        proof = peaks.front_back_certificate(build("chimera", size, count * size))
-        for row in proof.certificate:
-            rows.append({
-                "pp": size, "microbatches": count * size, "rank": row.rank, "operation": row.operation,
-                "in_flight": " ".join(map(str, row.in_flight)), "front": sum(row.in_flight[: size // 2]),
-                "back": sum(row.in_flight[size // 2 :]), "weight": str(row.weight), "peak": float(proof.peak),
-            })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def even_work(sizes, units=1):
-    """How many placements of the second pipeline allow a peak below Chimera's while all ranks have the same work.
-
-    Examples
-    --------
-    >>> even_work([4]).values.tolist()
-    [[4, 24, 4, 4, 0]]
-    """
-    rows = []
-    for size in sizes:
-        tables = [placed_chimera(size, units * size, second) for second in every_placement(size)]
-        even, bounds = int(peak_activations(tables[0]).max()), [peaks.even_work_bound(table) for table in tables]
-        rows.append((size, len(bounds), even, min(bounds), sum(bound < even for bound in bounds)))
-    return pd.DataFrame(rows, columns=["pp", "placements", "even", "bound", "below"])
 
 
 def lowest_peaks(sizes, placed_sizes, units=1):

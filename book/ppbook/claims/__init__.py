@@ -11,10 +11,3 @@ from ppbook.claims.judge import VERDICTS, Judgement, assumptions, disagreements,
 from ppbook.claims.search import TARGETS, UNKNOWNS, holding, search
 from ppbook.claims.stp import judge_stp
 from ppbook.claims.tables import MARKS, claims_table, commands, headline_table, signed, verdict_page
-
-__all__ = [
-    "MARKS", "NINE", "TARGETS", "UNKNOWNS", "VERDICTS", "Bench", "Expected", "Judgement", "assumptions",
-    "beside_published", "claims_table", "commands", "disagreements", "headline_table", "holding", "judge", "judge_stp",
-    "load_claims", "load_figures", "measure", "published", "rows_of", "search",
-    "signed", "turns", "verdict_page",
-]  # fmt: skip
