@@ -11,7 +11,7 @@ _KIND = 40
 
 @loop(fills=("times", "copied"))
 def events(
-    columns, link, routes, gates, num_places, durations, overlap_factor, occupied, shares, copies, times, copied
+    columns, link, routes, gates, num_places, durations, occupied, shares, overlap_factor, copies, times, copied
 ):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 

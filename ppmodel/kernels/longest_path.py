@@ -8,7 +8,7 @@ NONE = -1
 
 @loop(fills=("times", "copied"))
 def longest_path(
-    columns, link, cost_class, sizes, tables, factors, overlap_factor, shares, occupied, copies, times, copied
+    columns, link, cost_class, sizes, tables, factors, shares, occupied, overlap_factor, copies, times, copied
 ):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 

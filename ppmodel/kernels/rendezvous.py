@@ -9,7 +9,7 @@ PHASE, BATCH, LEFT = range(3)
 
 
 @loop(fills=("times", "state", "copied"))
-def rendezvous(columns, exchanges, durations, overlap_factor, copies, times, state, copied):
+def rendezvous(columns, exchanges, durations, state, overlap_factor, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `exchanges` are the arrays of `simulation.exchanges.Exchanges`; `copies` and `copied` are as in

@@ -5,7 +5,6 @@ from math import isfinite
 import numpy as np
 
 from ppmodel.errors import CostError
-from ppmodel.ops import OpKind
 from ppmodel.simulation.copies import plan_copies
 from ppmodel.simulation.timeline import Timeline
 
@@ -36,11 +35,11 @@ def plan_of(graph, costs):
     return kept[1]
 
 
-def filled_timeline(graph, costs, factors, fill):
-    """Return the `Timeline` of the times that ``fill(times, copies, copied)`` fills in, NaN before."""
+def filled_timeline(graph, costs, factors, loop, work, *arrays):
+    """Return the `Timeline` of the times that a loop fills in, NaN before; an operation is as much work as `work`."""
     times, plan = np.full((4, graph.num_operations), np.nan), plan_of(graph, costs)
-    copied = plan and np.full_like(times, np.nan)
-    fill(times, plan and plan[:-1], copied)
+    copied, factor = plan and np.full_like(times, np.nan), float(costs.overlap_factor)
+    loop.run(work * graph.num_operations, graph.columns, *arrays, factor, plan and plan[:-1], times, copied)
     steps_s = step_lengths(graph.schedule, costs, factors)
     return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
 
@@ -50,10 +49,9 @@ def step_lengths(schedule, costs, factors=None):
     steps = schedule.steps
     if not len(steps):
         return []
-    of_kind = costs.compute_s[OpKind.O]
-    where = schedule.stage[steps] if of_kind.ndim == 1 else (schedule.replica[steps], schedule.stage[steps])
+    lengths = costs.by_class(schedule.num_replicas)[0][schedule.cost_class[steps]]
     with np.errstate(over="ignore"):
-        return (of_kind[where] if factors is None else of_kind[where] * np.asarray(factors)[steps]).tolist()
+        return (lengths if factors is None else lengths * np.asarray(factors)[steps]).tolist()
 
 
 def refuse_overflow(makespan_s):

@@ -49,12 +49,7 @@ def run_events(graph, costs, factors=None):
     if graph.meets:
         timeline = posted_timeline(graph, costs, factors)
     else:
-        columns, shares = durations(graph, costs, factors), shares_of(graph, costs)
-        arrays = *graph.for_events, columns, float(costs.overlap_factor), graph.occupied, shares
-
-        def fill(times, copies, copied):
-            events.run(5 * graph.num_operations, *arrays, copies, times, copied)
-
-        timeline = filled_timeline(graph, costs, factors, fill)
+        how = durations(graph, costs, factors), graph.occupied, shares_of(graph, costs)
+        timeline = filled_timeline(graph, costs, factors, events, 5, *graph.for_events, *how)
     refuse_overflow(timeline.makespan_s)
     return timeline

@@ -230,7 +230,7 @@ class ExecutionGraph:
         gates = self.gates if self.holds else np.zeros((2, 0))
         gates = tuple(column.astype(np.int32) for column in gates)
         gates = (*gates, self.schedule.num_ranks)
-        return self.columns, self.link, self.routes.astype(np.int32), gates, num_places
+        return self.link, self.routes.astype(np.int32), gates, num_places
 
     @property
     def queues(self):
@@ -252,7 +252,7 @@ class ExecutionGraph:
         """The arrays that compiled engines read under ``streams``; see `kernels.streams`."""
         issued, receiver, pair, num_pairs = issue_order(self)
         issued, receiver, pair = (column.astype(np.int32) for column in (issued, receiver, pair))
-        return self.columns, issued, receiver, pair, (num_pairs, 2 * self.schedule.num_ranks)
+        return issued, receiver, pair, (num_pairs, 2 * self.schedule.num_ranks)
 
     @cached_property
     def instructions_by_pair(self):

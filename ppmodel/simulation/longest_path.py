@@ -92,14 +92,9 @@ def _timeline(graph, costs, factors):
     if costs.pairs:
         tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[graph.index]
     in_order = None if factors is None else np.asarray(factors, dtype=float)[graph.index]
-    arrays = graph.columns, graph.link, cost_class.astype(np.uint32), sizes
-    tables, factor, shares = tuple(map(np.ravel, tables)), float(costs.overlap_factor), checks.shares_of(graph, costs)
-    how = tables, in_order, factor, shares, graph.occupied
-
-    def fill(times, copies, copied):
-        longest_path.run(graph.num_operations, *arrays, *how, copies, times, copied)
-
-    return checks.filled_timeline(graph, costs, factors, fill)
+    arrays = graph.link, cost_class.astype(np.uint32), sizes, tuple(map(np.ravel, tables)), in_order
+    how = checks.shares_of(graph, costs), graph.occupied
+    return checks.filled_timeline(graph, costs, factors, longest_path, 1, *arrays, *how)
 
 
 class Iterations(NamedTuple):

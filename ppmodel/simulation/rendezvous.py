@@ -35,15 +35,11 @@ def rendezvous_timeline(graph, costs, factors=None):
         deadlocked rank waits.
     """
     state = np.zeros((3, 2 * graph.schedule.num_ranks), dtype=np.int32)
-    columns, factor = durations(graph, costs, factors), float(costs.overlap_factor)
-
-    def fill(times, copies, copied):
-        arrays = graph.columns, tuple(graph.exchanges)
-        rendezvous.run(2 * graph.num_operations, *arrays, columns, factor, copies, times, state, copied)
-        if np.isnan(times[1]).any():
-            _Deadlock(graph, times, state).refuse()
-
-    return filled_timeline(graph, costs, factors, fill)
+    arrays = tuple(graph.exchanges), durations(graph, costs, factors), state
+    timeline = filled_timeline(graph, costs, factors, rendezvous, 2, *arrays)
+    if np.isnan(timeline.times_s[1]).any():
+        _Deadlock(graph, np.concatenate((timeline.times_s, timeline.transfers())), state).refuse()
+    return timeline
 
 
 class _Deadlock:

@@ -41,9 +41,5 @@ def posted_timeline(graph, costs, factors=None):
         return rendezvous_timeline(graph, costs, factors)
     compute, occupancy, latency = durations(graph, costs, factors)
     delay = np.zeros(len(compute)) if costs.delay_s is None else costs.delay_s.ravel()[graph.cost_class]
-    columns, factor = (compute, occupancy + (latency - delay), delay), float(costs.overlap_factor)
-
-    def fill(times, copies, copied):
-        streams.run(2 * graph.num_operations, *graph.for_streams, columns, factor, copies, times, copied)
-
-    return filled_timeline(graph, costs, factors, fill)
+    columns = compute, occupancy + (latency - delay), delay
+    return filled_timeline(graph, costs, factors, streams, 2, *graph.for_streams, columns)
