@@ -136,7 +136,6 @@ class Loop:
             raise PPModelError("numba", str(problem).partition("\n")[0], rule, remedy) from None
         names = self.plain.__globals__ | {
             "filled": njit(lambda value, count: np.full(count, value), inline="always"),
-            "space": njit(lambda value, count: np.empty(count, type(value)), inline="always"),
             "grid": njit(lambda value, rows, columns: np.full((rows, columns), value), inline="always"),
         }
         for name, value in self.plain.__globals__.items():
@@ -177,11 +176,6 @@ def inlined(function):
 
 def filled(value, count):
     """Return a list of equal values; compiled, an array."""
-    return [value] * count
-
-
-def space(value, count):
-    """Return a list as `filled`; compiled, an array of that type with anything in it."""
     return [value] * count
 
 

@@ -289,9 +289,8 @@ def on_poisoned_buffers():
             if any(loop.filled):  # runs on lists, too
                 loop.__dict__["dispatcher"] = partial(run_on_lists, loop)
             module = sys.modules[loop.__module__]
-            for name, replacement in (("np", INTERPRETED), ("space", lambda *given: poison(given[1], type(given[0])))):
-                if hasattr(module, name):
-                    patch.setattr(module, name, replacement)
+            if hasattr(module, "np"):
+                patch.setattr(module, "np", INTERPRETED)
         try:
             yield
         finally:

@@ -1,6 +1,6 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
-from ppmodel.compiled import filled, inlined, loop, space
+from ppmodel.compiled import filled, inlined, loop
 from ppmodel.kernels.copies import copied_out
 
 NONE = -1
@@ -11,14 +11,28 @@ _KIND = 40
 
 @loop(fills=("times", "copied"))
 def events(
-    columns, link, routes, gates, num_places, durations, occupied, shares, overlap_factor, copies, times, copied
+    columns,
+    link,
+    order,
+    consumers,
+    routes,
+    gates,
+    num_places,
+    durations,
+    occupied,
+    shares,
+    overlap_factor,
+    copies,
+    times,
+    copied,
 ):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
-    `gates` are the places that the reductions of each rank hold, and where each rank's places begin; if there are none,
-    reductions hold nothing. `num_places` counts the places where messages queue; `durations` are those of each
-    operation; `shares`, `copies` and `copied` are as in `longest_path`. In each round, streams that can go on
-    do so, new events join the event queue, and the first event is handled.
+    `order` is the group of each operation, each stream's groups in order, and where each stream's begin; `consumers`
+    are those of an `ExecutionGraph`. `gates` are the places that the reductions of each rank hold, and where each
+    rank's places begin; if there are none, reductions hold nothing. `num_places` counts the places where messages
+    queue; `durations` are those of each operation; `shares`, `copies` and `copied` are as in `longest_path`. In each
+    round, streams that can go on do so, new events join the event queue, and the first event is handled.
     The phases of a round are one function, since passing arrays costs as much as the work; a comment marks each.
     """
     stream, source, group_start, remote, reduces, overlaps = columns
@@ -27,8 +41,11 @@ def events(
     start, end, sent, arrived = times[0], times[1], times[2], times[3]
     gate, gate_start, num_ranks = gates
     count, num_streams, holds = len(stream), 2 * num_ranks, len(gate_start) > 0
-    group_of, programs, head, program_end = _programs(stream, group_start, num_streams)
-    receiver, beside = _consumers(stream, source, remote)
+    group_of, programs, program_start = order
+    receiver, beside = consumers
+    head = filled(0, num_streams)
+    for here in range(num_streams):
+        head[here] = program_start[here]
     idle, finished = filled(True, num_streams), filled(False, count)
     delivered, taken = filled(False, count), filled(False, count)
     waiting, last_waiting = filled(NONE, num_places), filled(NONE, num_places)
@@ -46,9 +63,9 @@ def events(
         room += count
         seconds, needs, fetch_start, fetch = copies
         out_free, in_free, back = filled(0.0, num_streams), filled(0.0, num_streams), filled(False, count)
-    when, key, num_events = space(0.0, room), space(0, room), 0
-    new_when, new_key, num_new = space(0.0, room), space(0, room), 0
-    awake, num_awake = space(0, count + 2 * num_streams), num_streams
+    when, key, num_events = filled(0.0, room), filled(0, room), 0
+    new_when, new_key, num_new = filled(0.0, room), filled(0, room), 0
+    awake, num_awake = filled(0, count + 2 * num_streams), num_streams
     for here in range(num_streams):
         awake[here] = here
     now = 0.0
@@ -57,7 +74,7 @@ def events(
         while num_awake:
             num_awake -= 1
             here = awake[num_awake]
-            if not idle[here] or head[here] == program_end[here]:
+            if not idle[here] or head[here] == program_start[here + 1]:
                 continue
             group = programs[head[here]]
             first, last, free_to_start = group_start[group], group_start[group + 1], True
@@ -78,7 +95,7 @@ def events(
             together = longest = 0.0
             for op in range(first, last):
                 needed, lane = source[op], stream[op]
-                at_head = idle[lane] and head[lane] < program_end[lane] and programs[head[lane]] == group
+                at_head = idle[lane] and head[lane] < program_start[lane + 1] and programs[head[lane]] == group
                 has_input = needed == NONE or (taken[needed] if remote[op] else finished[needed])
                 if copies is not None:
                     has_input = has_input and (needs[op] == NONE or back[needs[op]])
@@ -124,7 +141,7 @@ def events(
             first, last = group_start[group], group_start[group + 1]
             for done in range(first, last):
                 end[done], finished[done] = now, True
-                if head[stream[done]] < program_end[stream[done]] and programs[head[stream[done]]] == group:
+                if head[stream[done]] < program_start[stream[done] + 1] and programs[head[stream[done]]] == group:
                     head[stream[done]] += 1
                 if copies is not None:
                     copied_out(done, stream[done], now, seconds, out_free, copied)
@@ -134,7 +151,7 @@ def events(
             if copies is not None:  # copies back in start with the next cell, after a reduction that of each rank
                 for ended in range(first, last if reduces[op] else first + 1):
                     here = stream[ended]
-                    following = programs[head[here]] if head[here] < program_end[here] else group
+                    following = programs[head[here]] if head[here] < program_start[here + 1] else group
                     for done in range(group_start[following], group_start[following + 1]):
                         for place in range(fetch_start[done], fetch_start[done + 1] if following != group else 0):
                             forward = fetch[place]
@@ -306,40 +323,3 @@ def _join(waiting, last_waiting, behind, place, message):
     else:
         behind[last_waiting[place]] = message
     last_waiting[place], behind[message] = message, NONE
-
-
-@inlined
-def _programs(stream, group_start, num_streams):
-    """The group of each operation, each stream's groups in order, and where each stream's groups begin and end."""
-    group_of, is_first = filled(0, len(stream)), filled(True, len(stream))
-    begin, end = filled(0, num_streams), filled(0, num_streams)
-    for group in range(len(group_start) - 1):
-        for op in range(group_start[group], group_start[group + 1]):
-            group_of[op] = group
-            for other in range(group_start[group], op):  # a stream executes a group once
-                if stream[other] == stream[op]:
-                    is_first[op] = False
-            end[stream[op]] += 1
-    for here in range(1, num_streams):
-        begin[here] = begin[here - 1] + end[here - 1]
-    programs = filled(0, len(stream))
-    for here in range(num_streams):
-        end[here] = begin[here]
-    for op in range(len(stream)):
-        if is_first[op]:
-            programs[end[stream[op]]] = group_of[op]
-            end[stream[op]] += 1
-    return group_of, programs, begin, end
-
-
-@inlined
-def _consumers(stream, source, remote):
-    """The stream that receives each operation's message, and that of the reduction waiting for it beside the rank."""
-    receiver, beside = filled(NONE, len(stream)), filled(NONE, len(stream))
-    for op in range(len(stream)):
-        if source[op] != NONE and stream[op] != stream[source[op]]:
-            if remote[op]:
-                receiver[source[op]] = stream[op]
-            else:
-                beside[source[op]] = stream[op]
-    return receiver, beside

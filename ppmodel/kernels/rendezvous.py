@@ -9,7 +9,7 @@ PHASE, BATCH, LEFT = range(3)
 
 
 @loop(fills=("times", "state", "copied"))
-def rendezvous(columns, exchanges, durations, state, overlap_factor, copies, times, copied):
+def rendezvous(columns, consumers, exchanges, durations, state, overlap_factor, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `exchanges` are the arrays of `simulation.exchanges.Exchanges`; `copies` and `copied` are as in
@@ -17,15 +17,13 @@ def rendezvous(columns, exchanges, durations, state, overlap_factor, copies, tim
     shape (3, num_streams), says where each is when none can go on.
     """
     stream, source, group_start, remote, reduces, overlaps = columns
-    phase_start, group_of, first_batch, batch_start, message, receiver, taken_in = exchanges
+    phase_start, group_of, first_batch, batch_start, message, taken_in = exchanges
     compute, occupancy, latency = durations
     phase, batch, left = state[PHASE], state[BATCH], state[LEFT]
     count, num_streams = len(stream), len(phase_start) - 1
-    beside, ended, sent = filled(NONE, count), filled(False, count), filled(False, count)
+    receiver, beside = consumers
+    ended, sent = filled(False, count), filled(False, count)
     free, posted, sends_next = filled(0.0, num_streams), filled(0.0, num_streams), filled(0.0, num_streams)
-    for op in range(count):
-        if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
-            beside[source[op]] = stream[op]
     if copies is not None:
         seconds, needs, fetch_start, fetch = copies
         last_end, out_free, in_free = filled(0.0, num_streams), filled(0.0, num_streams), filled(0.0, num_streams)

@@ -10,7 +10,7 @@ NONE = -1
 def streams(columns, issued, receiver, pair, sizes, durations, overlap_factor, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
-    `issued`, `receiver` and `pair` are those of `simulation.issue.issue_order`; `sizes` are the numbers of pairs and of
+    `issued` and `pair` are those of `simulation.issue.issue_order`; `sizes` are the numbers of pairs and of
     streams; `durations` those of operations, transfers and delays; `copies` and `copied` are as in
     `longest_path`.
     """

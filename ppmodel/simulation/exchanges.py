@@ -22,8 +22,6 @@ class Exchanges(NamedTuple):
         The messages of each batch.
     message : ndarray of int, shape (2 * num_messages,)
         Operations; the result of each is in a batch of its sender and in one of its receiver.
-    receiver : ndarray of int, shape (num_operations,)
-        The stream that receives an operation's result, or ``NO_OPERATION``.
     taken_in : ndarray of int, shape (num_operations,)
         The receiver's batch that contains it, or ``NO_OPERATION``.
     """
@@ -33,7 +31,6 @@ class Exchanges(NamedTuple):
     first_batch: np.ndarray
     batch_start: np.ndarray
     message: np.ndarray
-    receiver: np.ndarray
     taken_in: np.ndarray
 
 
@@ -60,7 +57,7 @@ def exchanges_of(graph):
     phase_of[order] = np.cumsum(begins) - 1 + stream  # each earlier stream has one more phase than cells
     phase_start = np.append(0, np.cumsum(np.bincount(stream[begins], minlength=num_streams) + 1))
     group = np.full(phase_start[-1], NO_OPERATION)
-    group[phase_of] = np.repeat(np.arange(len(graph.group_start) - 1), np.diff(graph.group_start))
+    group[phase_of] = graph.group
 
     takers = np.flatnonzero(graph.remote)
     makers = graph.source[takers]
@@ -74,10 +71,9 @@ def exchanges_of(graph):
     by_batch = np.argsort(first[alike], kind="stable")
     in_order, begins = in_order[by_batch], np.diff(first[alike][by_batch], prepend=-1) != 0
     message, batch = np.append(makers, makers)[in_order], np.cumsum(begins) - 1
-    receiver, taken_in = np.full((2, num_operations), NO_OPERATION)
-    receiver[makers] = graph.stream[takers]
+    taken_in = np.full(num_operations, NO_OPERATION)
     taken_in[message[receives[in_order]]] = batch[receives[in_order]]
     first_batch = np.searchsorted(phase[in_order][begins], np.arange(len(group) + 1))
     batch_start = np.append(np.flatnonzero(begins), len(message))
-    columns = (phase_start, group, first_batch, batch_start, message, receiver, taken_in)
+    columns = (phase_start, group, first_batch, batch_start, message, taken_in)
     return Exchanges(*(column.astype(np.int32) for column in columns))

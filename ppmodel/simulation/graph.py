@@ -224,13 +224,35 @@ class ExecutionGraph:
         return stream, self.source, group_start, self.remote, self.reduces, self.overlaps
 
     @cached_property
+    def group(self):
+        """The group of each operation, shape (num_operations,); operations of one group start and end together."""
+        return np.repeat(np.arange(len(self.group_start) - 1, dtype=np.int32), np.diff(self.group_start))
+
+    @cached_property
+    def programs(self):
+        """The groups that each stream executes in order, stream by stream, and where each stream's begin."""
+        num_streams, num_groups = 2 * self.schedule.num_ranks, len(self.group_start) - 1
+        codes = np.unique(self.stream.astype(np.int64) * num_groups + self.group)
+        start = np.searchsorted(codes, num_groups * np.arange(num_streams + 1))
+        return (codes % num_groups).astype(np.int32), start.astype(np.int32)
+
+    @cached_property
+    def consumers(self):
+        """The streams that wait for each result, or ``NO_OPERATION``: for its message, and beside its rank."""
+        receiver, beside = np.full((2, self.num_operations), NO_OPERATION, dtype=np.int32)
+        receiver[self.source[self.remote]] = self.stream[self.remote]
+        local = (self.source != NO_OPERATION) & ~self.remote & (self.stream != self.stream[self.source])
+        beside[self.source[local]] = self.stream[local]
+        return receiver, beside
+
+    @cached_property
     def for_events(self):
         """The arrays that the compiled event queue reads; see `kernels.events`."""
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
         gates = self.gates if self.holds else np.zeros((2, 0))
         gates = tuple(column.astype(np.int32) for column in gates)
         gates = (*gates, self.schedule.num_ranks)
-        return self.link, self.routes.astype(np.int32), gates, num_places
+        return self.link, (self.group, *self.programs), self.consumers, self.routes.astype(np.int32), gates, num_places
 
     @property
     def queues(self):
@@ -250,9 +272,9 @@ class ExecutionGraph:
     @cached_property
     def for_streams(self):
         """The arrays that compiled engines read under ``streams``; see `kernels.streams`."""
-        issued, receiver, pair, num_pairs = issue_order(self)
-        issued, receiver, pair = (column.astype(np.int32) for column in (issued, receiver, pair))
-        return issued, receiver, pair, (num_pairs, 2 * self.schedule.num_ranks)
+        issued, pair, num_pairs = issue_order(self)
+        sizes = num_pairs, 2 * self.schedule.num_ranks
+        return issued.astype(np.int32), self.consumers[0], pair.astype(np.int32), sizes
 
     @cached_property
     def instructions_by_pair(self):

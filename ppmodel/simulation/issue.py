@@ -25,14 +25,11 @@ def issue_order(graph):
     issued : ndarray of int, shape (num_groups + num_messages,)
         In an order that agrees with that of every rank: a group's number, or ``-1 - operation`` for both ends of the
         message with that operation's result.
-    receiver : ndarray of int, shape (num_operations,)
-        The rank that receives an operation's result, or ``NO_OPERATION``.
     pair : ndarray of int, shape (num_operations,)
         The number of the two ranks between which that message goes, or ``NO_OPERATION``.
     num_pairs : int
     """
-    count, num_groups = graph.num_operations, len(graph.group_start) - 1
-    group = np.repeat(np.arange(num_groups), np.diff(graph.group_start))
+    count, num_groups, group = graph.num_operations, len(graph.group_start) - 1, graph.group
     length = np.bincount(group, _PLANNED[graph.schedule.kind[graph.index]], num_groups).astype(np.int64)
     plan, num_streams = np.zeros((2, num_groups), dtype=np.int64), 2 * graph.schedule.num_ranks
     columns = (graph.source, graph.remote, graph.stream, group, np.arange(count))
@@ -60,8 +57,7 @@ def issue_order(graph):
     issued = np.concatenate((np.arange(num_groups), -1 - makers))
     is_group = issued >= 0
     keys = np.maximum(issued, 0), is_group, np.concatenate((behind, number)), np.concatenate((at, due))
-    receiver, pair = np.full((2, count), NO_OPERATION)
-    receiver[makers] = graph.stream[takers]
+    pair = np.full(count, NO_OPERATION)
     ends = np.sort((graph.stream[makers], graph.stream[takers]), axis=0)
     used, pair[makers] = np.unique(ends[0] * graph.schedule.num_ranks + ends[1], return_inverse=True)
-    return issued[np.lexsort(keys)], receiver, pair, len(used)
+    return issued[np.lexsort(keys)], pair, len(used)

@@ -35,7 +35,7 @@ def rendezvous_timeline(graph, costs, factors=None):
         deadlocked rank waits.
     """
     state = np.zeros((3, 2 * graph.schedule.num_ranks), dtype=np.int32)
-    arrays = tuple(graph.exchanges), durations(graph, costs, factors), state
+    arrays = graph.consumers, tuple(graph.exchanges), durations(graph, costs, factors), state
     timeline = filled_timeline(graph, costs, factors, rendezvous, 2, *arrays)
     if np.isnan(timeline.times_s[1]).any():
         _Deadlock(graph, np.concatenate((timeline.times_s, timeline.transfers())), state).refuse()
@@ -83,7 +83,7 @@ class _Deadlock:
             first, last = self.exchanges.batch_start[self.batch[stream] :][:2]
             op = next(op for op in self.exchanges.message[first:last] if not self.times[3, op] >= 0)
             if graph.stream[op] == stream:
-                receiver = int(self.exchanges.receiver[op])
+                receiver = int(graph.consumers[0][op])
                 return op, f"rank {rank} sends {schedule.op(index[op])} to rank {receiver}", receiver
             taker, sender = np.flatnonzero((graph.source == op) & graph.remote)[0], int(graph.stream[op])
             return taker, f"rank {rank} receives {schedule.op(index[op])} from rank {sender}", sender
