@@ -11,7 +11,7 @@ stream is free; memory is allocated at that moment. A cell waits if its activati
 """
 
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -101,14 +101,11 @@ class _Trip(NamedTuple):
 
 def _cells(graph):
     """The computing cells of each rank, in order: the operations of each, as numbered in the graph."""
-    schedule = graph.schedule
-    place = np.full(schedule.num_operations, NO_OPERATION)
-    place[graph.index] = np.arange(graph.num_operations)
-    computing = schedule.kind < OpKind.R
-    for rank in range(schedule.num_ranks):
-        ops = np.flatnonzero(computing & (schedule.rank == rank))
-        begins = np.flatnonzero(~schedule.joined[ops])
-        yield [cell.tolist() for cell in np.split(place[ops], begins[1:])] if len(ops) else []
+    groups, start, _ = (column.tolist() for column in graph.programs)
+    bounds, reduces = graph.group_start.tolist(), graph.reduces
+    for first, last in pairwise(start[: graph.schedule.num_ranks + 1]):
+        cells = (range(bounds[group], bounds[group + 1]) for group in groups[first:last])
+        yield [list(cell) for cell in cells if not reduces[cell[0]]]
 
 
 def _round_trips(graph, costs, cells):

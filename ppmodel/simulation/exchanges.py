@@ -49,13 +49,8 @@ def exchanges_of(graph):
     Exchanges
         Of 32-bit integers.
     """
-    num_streams, num_operations = 2 * graph.schedule.num_ranks, graph.num_operations
-    order = np.lexsort((graph.index, graph.stream))
-    stream, cell = graph.stream[order], graph.schedule.cell[graph.index[order]]
-    begins = np.diff(cell, prepend=-1) != 0
-    phase_of = np.empty(num_operations, dtype=np.int64)
-    phase_of[order] = np.cumsum(begins) - 1 + stream  # each earlier stream has one more phase than cells
-    phase_start = np.append(0, np.cumsum(np.bincount(stream[begins], minlength=num_streams) + 1))
+    num_streams, (_, start, place) = 2 * graph.schedule.num_ranks, graph.programs
+    phase_of, phase_start = place + graph.stream, start + np.arange(num_streams + 1)  # one more phase than groups each
     group = np.full(phase_start[-1], NO_OPERATION)
     group[phase_of] = graph.group
 
@@ -71,7 +66,7 @@ def exchanges_of(graph):
     by_batch = np.argsort(first[alike], kind="stable")
     in_order, begins = in_order[by_batch], np.diff(first[alike][by_batch], prepend=-1) != 0
     message, batch = np.append(makers, makers)[in_order], np.cumsum(begins) - 1
-    taken_in = np.full(num_operations, NO_OPERATION)
+    taken_in = np.full(graph.num_operations, NO_OPERATION)
     taken_in[message[receives[in_order]]] = batch[receives[in_order]]
     first_batch = np.searchsorted(phase[in_order][begins], np.arange(len(group) + 1))
     batch_start = np.append(np.flatnonzero(begins), len(message))

@@ -16,7 +16,7 @@ from ppmodel.kernels.tables import renumbered
 from ppmodel.ops import OpKind
 from ppmodel.simulation.exchanges import exchanges_of
 from ppmodel.simulation.issue import issue_order
-from ppmodel.tables import NO_OPERATION, Schedule
+from ppmodel.tables import NO_OPERATION, Schedule, by_keys
 
 BUFFERED = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
 """Communication semantics under which any table runs, in an order independent of costs: messages wait for their
@@ -230,11 +230,15 @@ class ExecutionGraph:
 
     @cached_property
     def programs(self):
-        """The groups that each stream executes in order, stream by stream, and where each stream's begin."""
-        num_streams, num_groups = 2 * self.schedule.num_ranks, len(self.group_start) - 1
-        codes = np.unique(self.stream.astype(np.int64) * num_groups + self.group)
-        start = np.searchsorted(codes, num_groups * np.arange(num_streams + 1))
-        return (codes % num_groups).astype(np.int32), start.astype(np.int32)
+        """The groups of each stream in order, stream by stream; where each stream's begin; each operation's place."""
+        order, place = by_keys(self.stream), np.empty(self.num_operations, dtype=np.int32)
+        stream, group = self.stream[order], self.group[order]
+        begins = (np.diff(stream, prepend=-1) != 0) | (
+            np.diff(group, prepend=-1) != 0
+        )  # a stream executes a group once
+        place[order] = np.cumsum(begins) - 1
+        start = np.searchsorted(stream[begins], np.arange(2 * self.schedule.num_ranks + 1))
+        return group[begins], start.astype(np.int32), place
 
     @cached_property
     def consumers(self):
@@ -252,7 +256,14 @@ class ExecutionGraph:
         gates = self.gates if self.holds else np.zeros((2, 0))
         gates = tuple(column.astype(np.int32) for column in gates)
         gates = (*gates, self.schedule.num_ranks)
-        return self.link, (self.group, *self.programs), self.consumers, self.routes.astype(np.int32), gates, num_places
+        return (
+            self.link,
+            (self.group, *self.programs[:2]),
+            self.consumers,
+            self.routes.astype(np.int32),
+            gates,
+            num_places,
+        )
 
     @property
     def queues(self):
