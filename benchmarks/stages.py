@@ -160,7 +160,7 @@ def ready(schedule, p2p="overlapped"):
     ExecutionGraph
     """
     graph = compile_graph(schedule, p2p)
-    _ = graph.instructions
+    _ = graph.instructions, graph.columns
     return graph
 
 
@@ -272,7 +272,7 @@ def compiling_afresh(plan):
 
 
 def evaluation(plan):
-    """One system: all start and end times."""
+    """One system: when all operations start and end, and their results leave and arrive."""
     for name, size, options in legal(plan):
         schedule = build(name, *size, **options)
         for p2p in P2P if name == "1f1b" else ["latency", "overlapped"]:
