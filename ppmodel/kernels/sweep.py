@@ -54,6 +54,7 @@ def sweep(
     results = np.full((3 if split else 2) * size, ABSENT)
     count, link_free = np.zeros(len(classes), np.int32), np.zeros(num_links)
     free, head = np.zeros(num_ranks), rank_start[:-1].copy()
+    begun, ended = np.full(num_ranks, np.inf), np.zeros(num_ranks)
     awake, num_awake = np.arange(num_ranks - 1, -1, -1), num_ranks
     while num_awake:
         num_awake -= 1
@@ -107,6 +108,7 @@ def sweep(
             if forward and backward:
                 together = overlap_factor * together
             now = finished = ready + together
+            begun[here], ended[here] = min(begun[here], ready), finished
             several = after > op + 1
             while op < after:  # what they produce
                 if several:
@@ -156,26 +158,15 @@ def sweep(
     messages = 0
     for class_ in range(len(classes)):
         messages += count[class_] if classes[class_, LINK] >= 0 else 0
-    makespan, longest = _spans(kind, rank_start, times)
-    return makespan, longest, messages
+    return ended.max(), (ended - begun).max(), messages
 
 
 @loop
 def _sound(rank_start, placement, joined):
     """Whether every rank has a place in the table's arrays."""
-    if rank_start[0] != 0 or rank_start[-1] != len(joined):
+    if rank_start[0] != 0 or rank_start[-1] != len(joined) or not (np.diff(rank_start) > 0).all():
         return False
-    sound = True
-    for rank in range(len(rank_start) - 1):
-        if not 0 <= rank_start[rank] < rank_start[rank + 1]:
-            return False
-    for start in rank_start[:-1]:
-        if start >= len(joined) or joined[start]:
-            return False
-    for homes in placement:
-        for home in homes:
-            sound &= 0 <= home < len(rank_start) - 1
-    return sound
+    return not joined[rank_start[:-1]].any() and placement.min() >= 0 and placement.max() < len(rank_start) - 1
 
 
 @loop
@@ -212,19 +203,3 @@ def _classes(placement, num_ranks, num_microbatches):
                         taker[link], next_link[link], first_link[here] = placement[r, after], first_link[here], link
                     classes[class_, LINK] = link
     return classes, num_links
-
-
-@loop
-def _spans(kind, rank_start, times):
-    """Makespan, and the longest time from a rank's first start to its last end."""
-    makespan, longest = 0.0, 0.0
-    for rank in range(len(rank_start) - 1):
-        first, last = rank_start[rank], rank_start[rank + 1] - 1
-        while first <= last and kind[first] >= _R:
-            first += 1
-        while last > first and kind[last] >= _R:
-            last -= 1
-        if first <= last:
-            makespan = max(makespan, times[1, last])
-            longest = max(longest, times[1, last] - times[0, first])
-    return makespan, longest
