@@ -1,6 +1,7 @@
 """What each part of the model buys: errors without it, with the other constants kept and with them fitted again."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from ppmodel.measured.constants import TIME, chosen, with_values
 from ppmodel.measured.fit import Problem
 
 _FASTEST = 1e30
-_SHAPES = ("product_half_rows", "product_half_width")
+_SHAPES = "kernels.product_half_rows", "kernels.product_half_width"
 _FIXED = (
-    "block_host_s", "tensor_host_s", "softmax_host_s", "stage_overhead_s", "iteration_overhead_s", "message_overhead_s",
+    "kernels.block_host", "kernels.tensor_host", "kernels.softmax_host", "kernels.stage_overhead",
+    "kernels.iteration_overhead", "collectives.message_overhead",
 )  # fmt: skip
 
 
@@ -25,30 +27,18 @@ class Part(NamedTuple):
     ----------
     without : tuple of str
         What a `Batch` leaves out.
-    change : callable
-        Takes a system and returns one without the part.
+    values : dict of str to float
+        Values of constants with which a system has no such part, by the names in `constants`.
     """
 
     without: tuple = ()
-    change: object = staticmethod(lambda system: system)
-
-
-def _zeros(names):
-    def change(system):
-        blocks = {}
-        for block in ("kernels", "collectives"):
-            spec = getattr(system, block)
-            present = {name: 0.0 for name in names if getattr(spec, name, 0.0)}
-            blocks[block] = replace(spec, **present) if present else spec
-        return replace(system, **blocks)
-
-    return change
+    values: Mapping = MappingProxyType({})
 
 
 PARTS = {
-    "GEMMs by their shape": Part((), _zeros(_SHAPES)),
-    "kernels that memory bounds": Part((), lambda system: replace(system, memory_bandwidth_bytes_per_s=_FASTEST)),
-    "host and fixed costs": Part((), _zeros(_FIXED)),
+    "GEMMs by their shape": Part((), dict.fromkeys(_SHAPES, 0.0)),
+    "kernels that memory bounds": Part((), {"memory_bandwidth_bytes_per_s": _FASTEST}),
+    "host and fixed costs": Part((), dict.fromkeys(_FIXED, 0.0)),
     "recomputation": Part(("recomputation",)),
     "tensor-parallel collectives": Part(("tensor",)),
     "data-parallel collectives": Part(("data",)),
@@ -82,7 +72,7 @@ def ablated(rows, files, start, system, part):
     values = fitted_values(system, TIME)
 
     def seconds(points):
-        return batch.seconds([part.change(with_values(system, point)) for point in points])
+        return batch.seconds([with_values(system, point | part.values) for point in points])
 
     constants = chosen(start, list(values))
     problem = Problem(constants, lambda points: weights * np.log(seconds(points) / measured), SCALE, 0.5)

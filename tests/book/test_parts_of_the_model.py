@@ -8,6 +8,7 @@ from ppbook.ablation import PARTS, Part, ablated
 from ppbook.against import left_out, others
 from ppbook.baseline import constant_utilization, ideal_s, scaled_to_others
 from ppmodel.measured.batch import Batch
+from ppmodel.measured.constants import with_values
 from ppmodel.specs import DATA, load_system
 
 SOURCES = ["a100_bigscience", "a100_layouts", "h100_mlperf", "a100_selene"]
@@ -21,7 +22,7 @@ def seconds(name, part=None):
     """Times of a source's rows without a part, its constants as they are."""
     system = load_system(name)
     part = part or Part()
-    return Batch(timed(name), system, part.without).seconds([part.change(system)])[0]
+    return Batch(timed(name), system, part.without).seconds([with_values(system, part.values)])[0]
 
 
 @pytest.mark.parametrize("label", PARTS)
