@@ -36,8 +36,8 @@ _TITLED = ("source", "runs", "group", "where")  # columns that name runs of othe
 _UNITS = {"s": " (s)", "bytes": " (bytes)"}
 _HEADINGS = {column.name: column.heading + _UNITS.get(column.name.rpartition("_")[2], "") for column in COLUMNS}
 _HEADINGS |= {  # of `analysis.reversals` and `claims.beside_published`
-    "smaller_bubble": "smaller bubble", "bubble_smaller": "bubble", "makespan_smaller_s": "T_sim (s)",
-    "bubble_faster": "its bubble", "makespan_faster_s": "its T_sim (s)", "by_network": "by the network",
+    "smaller_bubble": "smaller bubble", "bubble_smaller": "bubble", "makespan_smaller_s": "time (s)",
+    "bubble_faster": "its bubble", "makespan_faster_s": "its time (s)", "by_network": "by the network",
     "difference": "ours minus published",
 }  # fmt: skip
 
