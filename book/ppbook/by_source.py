@@ -6,6 +6,7 @@ from functools import cache
 import pandas as pd
 from ruamel.yaml import YAML
 
+from ppbook.against import fitted_rows
 from ppbook.baseline import scaled_to_others
 from ppbook.unfitted import MEASURED
 from ppmodel.costs import model_flops
@@ -60,8 +61,9 @@ def beside_unfitted(fitted, unfitted):
     times = unfitted.rename(columns={"predicted_s": "unfitted_s"})[["runs", "id", "unfitted_s"]]
     runs = fitted[fitted.iteration_s.notna()]
     runs = runs.merge(times, on=["runs", "id"], validate="1:1")
-    for _, group in runs.groupby("runs"):
-        seconds = scaled_to_others(group.unfitted_s.to_numpy(), group[["iteration_s"]].to_dict("records"))
+    rows = {(row["runs"], row["id"]): row for name in fitted.system.unique() for row in fitted_rows(name)}
+    for name, group in runs.groupby("runs"):
+        seconds = scaled_to_others(group.unfitted_s.to_numpy(), [rows[name, which] for which in group.id])
         runs.loc[group.index, "scaled_s"] = seconds
     return runs
 

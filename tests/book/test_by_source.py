@@ -11,7 +11,16 @@ import pytest
 from refusals import refused
 
 from ppbook import by_source
-from ppbook.by_source import AIM, anchors, anchors_by_source, constants_seen, errors_by_source, kept_aside
+from ppbook.against import fitted_rows
+from ppbook.by_source import (
+    AIM,
+    anchors,
+    anchors_by_source,
+    beside_unfitted,
+    constants_seen,
+    errors_by_source,
+    kept_aside,
+)
 from ppbook.fitted_errors import chosen_over_best
 from ppbook.ranges import KINDS, covered_when_left_out, ends, ratios
 from ppbook.unfitted import FILES, MEASURED, RULE_OF_THUMB, unfitted_by_source
@@ -105,6 +114,15 @@ def test_errors_move_with_what_was_measured(unfitted):
     before, after = errors_by_source(rows), errors_by_source(rows.assign(iteration_s=1.1 * rows.iteration_s))
     assert (after.bias < before.bias - 0.05).all()
     assert (after.covered < before.covered).all()
+
+
+def test_one_factor_makes_up_for_a_speed():
+    """Runs that all take twice as long as predicted are met, each by the others' factor."""
+    fitted = pd.DataFrame(fitted_rows("a100_selene")).assign(system="a100_selene")
+    fitted["iteration_s"] = pd.to_numeric(fitted.iteration_s)
+    runs = beside_unfitted(fitted, fitted.assign(predicted_s=fitted.iteration_s / 2))
+    assert len(runs) > 1
+    assert runs.scaled_s.tolist() == pytest.approx(runs.iteration_s.tolist())
 
 
 def test_who_had_seen_what():
