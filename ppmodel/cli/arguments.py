@@ -1,7 +1,8 @@
 """Argument types, and the options that several commands share."""
 
+import json
 import math
-import re
+import sys
 from contextlib import suppress
 from functools import reduce
 
@@ -9,6 +10,7 @@ import click
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
+from ppmodel.points import COLUMNS, SECONDS
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.layout import layout_options
 from ppmodel.specs.option import LARGEST
@@ -50,14 +52,23 @@ class Value(click.ParamType):
 
 
 class Output(click.Path):
-    """A file to be written. `commands.Command` checks it before the command runs."""
+    """A file to be written. `commands.Command` checks it, and how its name ends, before the command runs."""
+
+    def __init__(self, *suffixes):
+        super().__init__()
+        self.suffixes = suffixes
+
+
+def number(low, high, rule=None, name="NUMBER"):
+    """A number within limits."""
+    rule = rule or f"must be from {low} to {high}"
+    return Value(name, float, lambda value: low <= value <= high, rule, "pass, for example, {option} 0.5")
 
 
 def seconds(smallest="0 or more"):
     """A finite number of seconds."""
     least = 0 if smallest == "0 or more" else math.nextafter(0, 1)
-    rule = f"must be a finite number of seconds, {smallest}"
-    return Value("SECONDS", float, lambda time: least <= time < math.inf, rule, "pass, for example, {option} 0.5")
+    return number(least, sys.float_info.max, f"must be a finite number of seconds, {smallest}", "SECONDS")
 
 
 def count(largest=LARGEST, smallest=1, rule=None):
@@ -72,104 +83,99 @@ def choice(words):
     return Value(f"[{'|'.join(words)}]", str, words.__contains__, f"must be one of {', '.join(words)}")
 
 
+def option(name, metavar, help, type=None, **others):
+    """An option of a command: its name without dashes, the parameter's behind it if that differs, and its help."""
+    return click.option(*f"--{name}".split(), metavar=metavar, help=help, type=type, **others)
+
+
 def combined(*options):
     """Combine several options into one decorator, in the order in which help lists them."""
     return lambda command: reduce(lambda command, option: option(command), reversed(options), command)
 
 
-def _layout_option(name, option):
-    """The command line's option for a value of a layout."""
+def written(text):
+    """A number, or several behind commas, if a text is one; otherwise the text.
+
+    >>> written("8"), written("15,17"), written("none")
+    (8, (15, 17), 'none')
+    """
+    with suppress(ValueError, RecursionError):
+        first, *others = json.loads(f"[{text}]")
+        return (first, *others) if others else first if type(first) in (int, float, bool) else text
+    return text
+
+
+def _layout_option(name, declared):
+    """The command line's option for a value of a layout, which itself refuses what is illegal."""
     dashed = name.replace("_", "-")
-    if option.type is bool:
-        return click.option(f"--{dashed}/--no-{dashed}", default=None, help=option.help)
-    if option.words and option.type is str:
-        return click.option(f"--{dashed}", type=choice(option.words), help=option.help)
-    if option.words or option.type is tuple:  # the layout itself refuses what is neither a word nor a number
 
-        def kind(text):
-            if option.type is int:
-                return int(text) if re.fullmatch(r"\d{1,10}", text, re.ASCII) else text
-            is_list = re.fullmatch(r" *\d{1,9}( *, *\d{1,9})* *", text, re.ASCII)
-            return tuple(map(int, text.split(","))) if is_list else text
+    def kind(text):
+        value = written(text)
+        if declared.type is tuple:
+            return (value,) if isinstance(value, int) else value
+        return text if isinstance(value, tuple) else value
 
-    elif option.type is float:
-        remedy = f"pass, for example, {{option}} {0.5 if option.high == 1 else option.low}"
-        kind = Value("NUMBER", float, lambda number: option.low <= number <= option.high, option.rule, remedy)
-    else:
-        kind = count(option.high, option.low, option.rule)
-    return click.option(f"--{dashed}", type=kind, metavar=option.form, help=option.help)
+    if declared.type is bool:
+        return option(f"{dashed}/--no-{dashed}", None, declared.help, default=None)
+    return option(dashed, declared.form, declared.help, kind)
 
 
 sizes = combined(
-    click.option("--pp", type=count(), metavar="S", help="Ranks of the pipeline."),
-    click.option("--microbatches", type=count(), metavar="B", help="Microbatches per iteration."),
+    option("pp", "S", "Ranks of the pipeline.", count()),
+    option("microbatches", "B", "Microbatches per iteration.", count()),
 )
 """Decorator: the size of a schedule."""
 
 schedule_file = combined(
-    click.option(
-        "--schedule-file",
-        "file",
-        type=click.Path(),
-        metavar="FILE",
-        help="Your own schedule: a generator (.py) or a table (.csv, ours or PyTorch's).",
-    ),
-    click.option("--time-limit", type=seconds("above 0"), help="Stop your own generator after this long (default 60)."),
+    option("schedule-file file", "FILE", "Your own schedule: a generator (.py) or a table (.csv, ours or PyTorch's)."),
+    option("time-limit", None, "Stop your own generator after this long (default 60).", seconds("above 0")),
 )
 """Decorator: a file that defines a schedule, and how long it may run."""
 
-SECONDS = {
-    "forward": ("above 0", "Forward of one microbatch on 1/S of the model."),
-    "backward": ("above 0", "Its backward; each of its halves takes half of this."),
-    "input-grad": ("above 0", "Gradient of the input; with --weight-grad, instead of --backward."),
-    "weight-grad": ("0 or more", "Gradient of the weights; with --input-grad, instead of --backward."),
-    "pair": ("above 0", "A forward and a backward in one cell, F&B (default: their sum)."),
-    "comm": ("0 or more", "One transfer (default 0); not divided among chunks."),
-    "reduction": ("0 or more", "Gradient all-reduce of 1/S of the model; with --allreduce."),
-    "optimizer": ("0 or more", "Optimizer step of 1/S of the model, in tables that have steps."),
-}
-
-links = click.option(
-    "--link", "links", multiple=True, metavar="RANKS:delay=TIME,bandwidth=RATE",
-    callback=lambda *given: " ".join(given[-1]) if given[-1] else None,
-    help="A link that differs, as in 0-1:delay=60ms (0>1: one direction); may be repeated. A delay is added, a "
-    "bandwidth replaces the network's. For a slower network as a whole, change it in a copy of the system's file.",
+links = option(
+    "link links", "RANKS:delay=TIME,bandwidth=RATE",
+    "A link that differs, as in 0-1:delay=60ms (0>1: one direction); may be repeated. A delay is added, a bandwidth "
+    "replaces the network's. For a slower network as a whole, change it in a copy of the system's file.",
+    multiple=True, callback=lambda *given: " ".join(given[-1]) if given[-1] else None,
 )  # fmt: skip
 """Decorator: links that differ from the others."""
 
-framework = click.option(
-    "--framework", metavar="NAME|FILE", help="The training framework (default: the system's own, or megatron)."
-)
+framework = option("framework", "NAME|FILE", "The training framework (default: the system's own, or megatron).")
 """Decorator: the training framework."""
 
-_p2p = click.option(
-    "--p2p", type=choice(P2P), help="What a transfer occupies (default: as the framework; else its link)."
-)
+csv_file = option("csv csv_file", "FILE", "Also write the rows to a CSV file.", Output())
+"""Decorator: the rows as a file."""
 
-transfers = combined(
-    _p2p, click.option("--comm", type=seconds(SECONDS["comm"][0]), default=0.0, help=SECONDS["comm"][1]), links
+workers = combined(
+    option("workers", "N", "Compute in N processes on this machine.", count(1024)),
+    option("scheduler", "ADDRESS", "Compute on a Dask cluster instead, such as tcp://host:8786."),
 )
+"""Decorator: who computes."""
+
+_p2p = option("p2p", None, "What a transfer occupies (default: as the framework; else its link).", choice(P2P))
+_docs = {column.name: column.doc for column in COLUMNS}
+_ABOVE_0 = "forward", "backward", "input_grad", "pair"
+_seconds = [
+    option(name.replace("_", "-"), None, f"{_docs[name][0].upper()}{_docs[name][1:]}.",
+           seconds("above 0" if name in _ABOVE_0 else "0 or more")) for name in SECONDS
+]  # fmt: skip
+
+transfers = combined(_p2p, option("comm", None, "One transfer (default 0).", seconds(), default=0.0), links)
 """Decorator: what transfers occupy and take, where operations are measured."""
 
 run = combined(
     _p2p,
-    click.option(
-        "--allreduce",
-        type=choice(ALLREDUCE),
-        default="excluded",
-        show_default=True,
-        help="What the gradient all-reduce of replicated stages does.",
+    option(
+        "allreduce", None, "What the gradient all-reduce of replicated stages does.", choice(ALLREDUCE),
+        default="excluded", show_default=True,
     ),
-    *(click.option(f"--{name}", type=seconds(low), help=text) for name, (low, text) in SECONDS.items()),
-    click.option("--model", metavar="NAME|FILE", help="The model; with --system, instead of seconds."),
-    click.option("--system", metavar="NAME|FILE", help="The cluster; with --model, instead of seconds."),
-    framework,
-    links,
-    click.option(
-        "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below override its values."
-    ),
-    *(_layout_option(name, option) for name, option in layout_options(of_schedule=False)),
-)
+    *_seconds,
+    option("model", "NAME|FILE", "The model; with --system, instead of seconds."),
+    option("system", "NAME|FILE", "The cluster; with --model, instead of seconds."),
+    framework, links,
+    option("layout", "NAME|FILE", "How the run is spread over GPUs; the options below override its values."),
+    *(_layout_option(*entry) for entry in layout_options(of_schedule=False)),
+)  # fmt: skip
 """Decorator: communication semantics; costs, in seconds or from a model and a system; and how the run is spread."""
 
 
@@ -177,18 +183,15 @@ def schedule_options(command):
     """Decorator: the options of all schedules."""
     declared = {}
     for name in schedules.names():
-        for option in schedules.get(name).options:
-            declared.setdefault(option.name, (option, []))[1].append(name)
-    for option, owners in reversed(declared.values()):
-        text = f"{', '.join(owners)}: {option.help}"
-        command = click.option(f"--{option.written}", metavar=option.form, help=text)(command)
+        for entry in schedules.get(name).options:
+            declared.setdefault(entry.name, (entry, []))[1].append(name)
+    for entry, owners in reversed(declared.values()):
+        command = option(entry.written, entry.form, f"{', '.join(owners)}: {entry.help}")(command)
     return command
 
 
-launch_option = click.option(
-    "--launch",
-    metavar="NAME|FILE",
-    help="Also print what to paste to run it with megatron, nemo, ...: see ppmodel launchers.",
+launch_option = option(
+    "launch", "NAME|FILE", "Also print what to paste to run it with megatron, nemo, ...: see ppmodel launchers."
 )
 """Decorator: print what to write to run it."""
 

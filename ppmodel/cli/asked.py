@@ -1,7 +1,7 @@
 """What the arguments ask for: a schedule by name or file, costs and sizes."""
 
-from ppmodel.cli.arguments import SECONDS
 from ppmodel.errors import PPModelError
+from ppmodel.points import SECONDS
 from ppmodel.schedules.cases import cases_of_file, cases_of_text
 from ppmodel.specs.layout import layout_keywords
 
@@ -13,15 +13,7 @@ def given(arguments):
 
 def asked_costs(arguments):
     """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
-    names = [
-        *(name.replace("-", "_") for name in SECONDS),
-        "model",
-        "system",
-        "framework",
-        "links",
-        "layout",
-        *layout_keywords(),
-    ]
+    names = (*SECONDS, "model", "system", "framework", "links", "layout", *layout_keywords())
     return given({name: arguments.pop(name) for name in names if name in arguments})
 
 

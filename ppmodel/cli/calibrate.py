@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from ppmodel.cli.arguments import Output, Value
+from ppmodel.cli.arguments import Output, Value, choice, combined, number, option
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError, counted
@@ -13,25 +13,27 @@ from ppmodel.errors import PPModelError, counted
 _BLOCKS = ("kernels", "collectives", "memory")
 _POOR = 0.5
 _COLUMNS = {"time": "a number in iteration_s", "memory": "a number in memory_gb, or oom in status"}
-_PRIOR = Value(
-    "FLOAT", float, lambda prior: 0.001 <= prior <= 10, "must be from 0.001 to 10", "pass, for example, {option} 0.5"
+_DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass, for example, {option} 2026-01-31")
+FILE = Output(".yaml", ".yml")
+"""A system's file that is written."""
+
+about = combined(
+    option("title", None, "Title of the system that is written."),
+    option("date", "YYYY-MM-DD", "Date to record with the values (default: today).", _DATE),
 )
-DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass, for example, {option} 2026-01-31")
+"""Decorator: what a system's file says of itself."""
 
 
 @command("calibrate")
 @click.argument("rows_files", metavar="[ROWS.csv...]", nargs=-1)
-@click.option(
-    "--run", "runs", metavar="WORDS|FILE.yaml", multiple=True, help="One run, without a CSV; may be repeated."
-)
-@click.option("--system", metavar="NAME|FILE", required=True, help="The system to start from.")
-@click.option("--out", type=Output(), metavar="FILE.yaml", required=True, help="Where to write the result.")
-@click.option("--framework", metavar="NAME|FILE", help="The training framework of all rows (default: see below).")
-@click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
-@click.option("--only", type=click.Choice(["time", "memory"]), help="Fit and judge only times, or only memory.")
-@click.option("--prior", type=_PRIOR, default=0.5, show_default=True, help="How far constants are expected to move.")
-@click.option("--title", help="Title of the calibrated system.")
-@click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today).")
+@option("run runs", "WORDS|FILE.yaml", "One run, without a CSV; may be repeated.", multiple=True)
+@option("system", "NAME|FILE", "The system to start from.", required=True)
+@option("out", "FILE.yaml", "Where to write the result.", FILE, required=True)
+@option("framework", "NAME|FILE", "The training framework of all rows (default: see below).")
+@option("constants", "NAME,...", "Constants to fit, by their keys in the system's file.")
+@option("only", None, "Fit and judge only times, or only memory.", choice(["time", "memory"]))
+@option("prior", None, "How far constants are expected to move.", number(0.001, 10), default=0.5, show_default=True)
+@about
 def calibrate_command(rows_files, runs, system, out, framework, constants, only, prior, title, date):
     """Fit the constants of a system to measured training runs.
 
@@ -58,8 +60,6 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     from ppmodel.measured.system_file import system_text
     from ppmodel.specs import load_framework, load_system
 
-    if not str(out).endswith((".yaml", ".yml")):
-        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
     if not rows_files and not runs:
         raise PPModelError("ROWS.csv", None, "must be given", "pass a CSV file of runs, or --run WORDS")
     start = load_system(system)

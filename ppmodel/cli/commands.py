@@ -2,27 +2,23 @@
 
 import re
 import warnings
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 
 import click
 
-from ppmodel.errors import PPModelError, shown
+from ppmodel.errors import PPModelError, did_you_mean, shown
+from ppmodel.specs.layout import layout_options
 
-_MODULES = {
-    **dict.fromkeys(("schedules", "models", "systems", "frameworks"), "ppmodel.cli.listing"),
-    **dict.fromkeys(("layouts", "launchers", "columns"), "ppmodel.cli.listing"),
-    "table": "ppmodel.cli.table", "check": "ppmodel.cli.check", "simulate": "ppmodel.cli.simulate",
-    "compare": "ppmodel.cli.compare", "plan": "ppmodel.cli.plan", "predict": "ppmodel.cli.predict",
-    "calibrate": "ppmodel.cli.calibrate", "measure": "ppmodel.cli.measure", "replay": "ppmodel.cli.replay",
-    "sweep": "ppmodel.cli.sweep",
-    **dict.fromkeys(("notebooks", "run"), "ppbook.commands.notebook"),
-    "reproduce": "ppbook.commands.book", "claims": "ppbook.commands.claims", "smoke": "ppbook.commands.smoke",
-    "pdf": "ppbook.commands.pdf",
+_COMMANDS = {
+    "ppmodel.cli.listing": ("schedules", "models", "systems", "frameworks", "layouts", "launchers", "columns"),
+    "ppmodel.cli.{}": (
+        "table", "check", "simulate", "compare", "plan", "predict", "calibrate", "measure", "replay", "sweep",
+    ),
+    "ppbook.commands.notebook": ("notebooks", "run"), "ppbook.commands.book": ("reproduce",),
+    "ppbook.commands.{}": ("claims", "smoke", "pdf"),
 }  # fmt: skip
-_CALLED_NOW = {"stages": "pp", "devices": "pp", "ranks": "pp", "table": "schedule-file", "batches": "microbatches"}
-_ALIKE = 0.7
+_MODULES = {name: module.format(name) for module, names in _COMMANDS.items() for name in names}
 
 
 class Unknown(click.UsageError):
@@ -40,18 +36,13 @@ class _Careful:
         try:
             *_, order = self.make_parser(ctx).parse_args(args=list(args))
         except click.NoSuchOption as error:
-            given = error.option_name
-            word = given.lstrip("-")
-            options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-            options = [param.opts[-1].lstrip("-") for param in options if "--help" not in param.opts]
-            near = _nearest(word, options)
-            fixable = "fix" in options and f"write --fix {word}=... if it is a value of the layout"
-            hint = f"did you mean --{near}?" if near else fixable
-            if (meant := _CALLED_NOW.get(word)) in options:
-                hint = f"it is called --{meant} now"
-            if not hint and (file := next((argument for argument in args if argument.endswith(".py")), None)):
-                option = word.replace("-", "_")
-                hint = f"an option of your own schedule is written after its file: {file}:{option}=..."
+            given, options = error.option_name, [option for param in self.get_params(ctx) for option in param.opts]
+            name, file = given.lstrip("-").replace("-", "_"), next((word for word in args if word.endswith(".py")), "")
+            hint = did_you_mean(given, options)
+            if "--fix" in options and name in dict(layout_options()):
+                hint = f"write --fix {name}=..."
+            elif file:
+                hint = f"{hint} An option of your own schedule is written after its file: {file}:{name}=...".strip()
             raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, hint) from None
         for param in order:
             if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
@@ -73,6 +64,10 @@ class Command(_Careful, click.Command):
             value = ctx.params.get(param.name)
             if isinstance(param.type, Output):
                 outputs[param.opts[0]] = value
+                suffixes = param.type.suffixes
+                if value and suffixes and not str(value).endswith(suffixes):
+                    rule, remedy = f"must end in {', '.join(suffixes)}", f"write, for example, mine{suffixes[0]}"
+                    raise PPModelError(param.opts[0], value, rule, remedy)
             else:
                 texts += [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
         files = {*texts, *(split_options(text)[0] for text in texts)}  # a schedule's file may have options
@@ -139,16 +134,9 @@ class Group(_Careful, click.Group):
 
     def resolve_command(self, ctx, args):
         if args and args[0] not in _MODULES:
-            near = _nearest(args[0], _MODULES)
-            remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(_MODULES)}"
+            remedy = did_you_mean(args[0], _MODULES) or f"choose one of {', '.join(_MODULES)}"
             raise Unknown(f"{args[0]} is not a command of ppmodel", ctx, remedy)
         return super().resolve_command(ctx, args)
-
-
-def _nearest(word, candidates):
-    """The word probably meant: one that begins with this one, or is spelt almost like it."""
-    beginning = [candidate for candidate in candidates if len(word) > 1 and candidate.startswith(word)]
-    return next(iter(beginning or get_close_matches(word, candidates, n=1, cutoff=_ALIKE)), None)
 
 
 def command(name):

@@ -17,7 +17,7 @@ from ppmodel.specs.layout import layout_keywords
 @arguments.sizes
 @arguments.run
 @arguments.json_option("Print one JSON array with an object for each schedule.")
-@click.option("--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the rows to a CSV file.")
+@arguments.csv_file
 def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):
     """Simulate schedules side by side, and rank them by time.
 

@@ -4,10 +4,8 @@ import datetime
 import os
 from pathlib import Path
 
-import click
-
-from ppmodel.cli.arguments import Output, combined
-from ppmodel.cli.calibrate import DATE
+from ppmodel.cli.arguments import Output, combined, option
+from ppmodel.cli.calibrate import FILE, about
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError, counted
@@ -23,15 +21,11 @@ _FILES = {
 
 
 @command("measure")
-@click.option("--system", metavar="NAME|FILE", help="The system to start from: peaks, and what is not measured.")
-@click.option("--out", type=Output(), metavar="FILE.yaml", help="Where to write the result.")
-@combined(*(
-    click.option(f"--{name}", multiple=True, metavar=form, help=f"{text} May be repeated.")
-    for name, (form, text) in _FILES.items()
-))  # fmt: skip
-@click.option("--title", help="Title of the measured system.")
-@click.option("--date", type=DATE, metavar="YYYY-MM-DD", help="Date to record with the values (default: today).")
-@click.option("--write-probe", type=Output(), metavar="FILE.py", help="Write the script probe.py, and nothing else.")
+@option("system", "NAME|FILE", "The system to start from: peaks, and what is not measured.")
+@option("out", "FILE.yaml", "Where to write the result.", FILE)
+@combined(*(option(name, form, f"{text} May be repeated.", multiple=True) for name, (form, text) in _FILES.items()))
+@about
+@option("write-probe", "FILE.py", "Write the script probe.py, and nothing else.", Output())
 def measure_command(system, out, title, date, write_probe, **files):
     """Write a system file for your own machine.
 
@@ -55,11 +49,9 @@ def measure_command(system, out, title, date, write_probe, **files):
     if write_probe is not None:
         given = {"system": system, "out": out, "title": title, "date": date, **files}
         return _write_probe(write_probe, [name for name, value in given.items() if value])
-    for option, value in (("--system", system), ("--out", out)):
+    for name, value in (("--system", system), ("--out", out)):
         if value is None:
-            raise PPModelError(option, None, "is missing", f"pass, for example, {option} {option[2:]}.yaml")
-    if not str(out).endswith((".yaml", ".yml")):
-        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
+            raise PPModelError(name, None, "is missing", f"pass, for example, {name} {name[2:]}.yaml")
     start = load_system(system)
     room = start.nodes.devices_per_node if start.nodes else 1
     read = {

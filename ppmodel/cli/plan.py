@@ -1,8 +1,6 @@
 """ppmodel plan: which layout and which schedule for a model on some GPUs."""
 
-import json
 import re
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -12,54 +10,41 @@ from ppmodel.cli.commands import command
 from ppmodel.cli.text import plain, say, say_json
 from ppmodel.errors import PPModelError
 
-_PICTURES = ".svg", ".png", ".pdf"
+_PICTURE = arguments.Output(".svg", ".png", ".pdf")
 _LIMITED = "tp", "pp", "cp", "ep", "dp"
 
 
 @command("plan")
 @click.argument("words", metavar="[SCHEDULE|NAME=VALUE]...", nargs=-1)
-@click.option("--model", required=True, metavar="NAME|FILE", help="The model: see ppmodel models.")
-@click.option("--system", required=True, metavar="NAME|FILE", help="The cluster: see ppmodel systems.")
-@click.option("--gpus", required=True, type=arguments.count(2**20), metavar="N", help="GPUs of the run.")
-@click.option(
-    "--global-batch", required=True, type=arguments.count(2**24), metavar="N", help="Sequences per iteration."
-)
-@click.option(
-    "--sequence", type=arguments.count(2**24), metavar="N", help="Tokens of a sequence (default: the model's)."
-)
+@arguments.option("model", "NAME|FILE", "The model: see ppmodel models.", required=True)
+@arguments.option("system", "NAME|FILE", "The cluster: see ppmodel systems.", required=True)
+@arguments.option("gpus", "N", "GPUs of the run.", arguments.count(2**20), required=True)
+@arguments.option("global-batch", "N", "Sequences per iteration.", arguments.count(2**24), required=True)
+@arguments.option("sequence", "N", "Tokens of a sequence (default: the model's).", arguments.count(2**24))
 @arguments.framework
 @arguments.links
-@click.option("--memory-limit", metavar="SIZE", help="Memory of a GPU, such as '64 GiB' (default: all of it).")
-@click.option("--schedules", multiple=True, metavar="SCHEDULE...", help="Schedules to try (default: all).")
-@click.option("--fix", multiple=True, metavar="NAME=VALUE...", help="Values that every layout has, such as tp=8.")
+@arguments.option("memory-limit", "SIZE", "Memory of a GPU, such as '64 GiB' (default: all of it).")
+@arguments.option("schedules", "SCHEDULE...", "Schedules to try (default: all).", multiple=True)
+@arguments.option("fix", "NAME=VALUE...", "Values that every layout has, such as tp=8.", multiple=True)
 @arguments.combined(*(
-    click.option(f"--max-{name}", type=arguments.count(), metavar="N", help=f"The largest {name} to try"
-                 + (" (default: a node)." if name == "tp" else ".")) for name in _LIMITED
+    arguments.option(f"max-{name}", "N", f"The largest {name} to try{' (default: a node)' * (name == 'tp')}.",
+                     arguments.count()) for name in _LIMITED
 ))  # fmt: skip
-@click.option(
-    "--within", type=arguments.Value("SHARE", float, lambda share: 0 <= share <= 1, "must be from 0 to 1", "pass 0.05"),
-    default=0.05, show_default=True, help="List answers that take at most this share longer than the best.",
+@arguments.option(
+    "within", None, "List answers that take at most this share longer than the best.", arguments.number(0, 1),
+    default=0.05, show_default=True,
 )  # fmt: skip
-@click.option("--rows", type=arguments.count(1000), default=10, show_default=True, help="Answers to list.")
-@click.option(
-    "--explain", type=arguments.count(1000), default=1, metavar="ROW", help="Row of the answer to explain (default: 1)."
-)
-@click.option(
-    "--pareto", type=arguments.Output(), metavar="FILE", help="Also draw time against memory, as .svg, .png or .pdf."
-)
-@click.option("--workers", type=arguments.count(1024), metavar="N", help="Search in N processes on this machine.")
-@click.option("--scheduler", metavar="ADDRESS", help="Search on a Dask cluster instead, such as tcp://host:8786.")
-@click.option(
-    "--resume",
-    type=arguments.Output(),
-    metavar="FILE",
-    help="Keep what is computed in FILE, for --pareto also in FILE.1, FILE.2 and so on; the same command goes on.",
-)
+@arguments.option("rows", None, "Answers to list.", arguments.count(1000), default=10, show_default=True)
+@arguments.option("explain", "ROW", "Row of the answer to explain (default: 1).", arguments.count(1000), default=1)
+@arguments.option("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", _PICTURE)
+@arguments.workers
+@arguments.option(
+    "resume", "FILE", "Keep what is computed in FILE, for --pareto also in FILE.1, FILE.2 and so on; the same command "
+    "goes on.", arguments.Output(),
+)  # fmt: skip
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
-@click.option(
-    "--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the answers to a CSV file."
-)
+@arguments.csv_file
 def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file, pareto, **given):
     """Find the fastest layout and schedule for a model on some GPUs.
 
@@ -82,8 +67,6 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     from ppmodel.specs import load_launcher
     from ppmodel.sweep.progress import passing
 
-    if pareto is not None and Path(pareto).suffix not in _PICTURES:
-        raise PPModelError("--pareto", pareto, f"must end in {', '.join(_PICTURES)}", "write, for example, front.svg")
     if launch is not None:
         load_launcher(launch)  # refused before the search
     if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", given["links"] or ""):
@@ -136,8 +119,5 @@ def _separated(fix, words, schedules):
         name = name.replace("-", "_")
         if name in fixed:
             raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
-        fixed[name] = value
-        with suppress(ValueError, RecursionError):  # a word, or nothing
-            first, *others = json.loads(f"[{value}]")
-            fixed[name] = (first, *others) if others else first
+        fixed[name] = arguments.written(value)
     return fixed, [name for name in named if name]

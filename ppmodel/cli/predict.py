@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import click
 
-from ppmodel.cli.arguments import Output, links
+from ppmodel.cli.arguments import Output, links, option
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import EXIT_ALL_REFUSED, counted
@@ -12,10 +12,10 @@ from ppmodel.errors import EXIT_ALL_REFUSED, counted
 
 @command("predict")
 @click.argument("rows_file", metavar="ROWS.csv")
-@click.option("--system", metavar="NAME|FILE", required=True, help="The system to predict for.")
-@click.option("--framework", metavar="NAME|FILE", help="The training framework of all rows (default: see below).")
+@option("system", "NAME|FILE", "The system to predict for.", required=True)
+@option("framework", "NAME|FILE", "The training framework of all rows (default: see below).")
 @links
-@click.option("--out", type=Output(), metavar="FILE.csv", required=True, help="Where to write the predictions.")
+@option("out", "FILE.csv", "Where to write the predictions.", Output(), required=True)
 def predict_command(rows_file, system, framework, links, out):
     """Predict iteration time, memory and utilization of training runs.
 

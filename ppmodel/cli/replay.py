@@ -16,12 +16,12 @@ _CAUSES = {
 
 @command("replay")
 @click.argument("files", metavar="FILE...", nargs=-1)
-@click.option("--schedule", metavar="NAME|FILE", help="What ran; options as in interleaved-1f1b:chunks=4.")
+@arguments.option("schedule", "NAME|FILE", "What ran; options as in interleaved-1f1b:chunks=4.")
 @arguments.sizes
 @arguments.transfers
-@click.option("--against", multiple=True, metavar="NAME|FILE", help="Another schedule; may be repeated.")
-@click.option("--iteration", type=arguments.seconds("above 0"), help="The measured iteration (default: from FILE).")
-@click.option("--csv", "csv_file", type=arguments.Output(), metavar="FILE", help="Also write the rows to a CSV file.")
+@arguments.option("against", "NAME|FILE", "Another schedule; may be repeated.", multiple=True)
+@arguments.option("iteration", None, "The measured iteration (default: from FILE).", arguments.seconds("above 0"))
+@arguments.csv_file
 @arguments.json_option("Print one JSON array with an object for each schedule.")
 def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, as_json, **transfers):
     """Replay the measured operations of one iteration, and tell where its time went.

@@ -14,9 +14,7 @@ from ppmodel.cli.text import say, say_json
 @arguments.sizes
 @arguments.schedule_options
 @arguments.run
-@click.option(
-    "--trace", type=arguments.Output(), metavar="FILE", help="Also write a trace for Perfetto or chrome://tracing."
-)
+@arguments.option("trace", "FILE", "Also write a trace for Perfetto or chrome://tracing.", arguments.Output())
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
 def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch, as_json, **others):

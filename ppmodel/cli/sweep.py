@@ -10,25 +10,14 @@ from ppmodel.errors import EXIT_ALL_REFUSED, EXIT_INTERRUPTED, counted
 
 @command("sweep")
 @click.argument("specification", metavar="SPEC", type=click.Path())
-@click.option("--out", type=arguments.Output(), required=True, metavar="FILE", help="The output; must end in .parquet.")
-@click.option("--workers", type=arguments.count(1024), metavar="N", help="Compute in N processes on this machine.")
-@click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
-@click.option(
-    "--schedule-file",
-    "files",
-    type=click.Path(),
-    multiple=True,
-    metavar="FILE",
-    help="Your own schedule, in addition to those in SPEC: a generator (.py) or a table (.csv); may be repeated.",
-)
-@click.option(
-    "--time-limit",
-    "seconds",
-    type=arguments.seconds("above 0"),
-    default=60,
-    show_default=True,
-    help="Stop your own generator after this long for one table.",
-)
+@arguments.option("out", "FILE", "The output; must end in .parquet.", arguments.Output(".parquet"), required=True)
+@arguments.workers
+@arguments.option(
+    "schedule-file files", "FILE", "Your own schedule, in addition to those in SPEC: a generator (.py) or a table "
+    "(.csv); may be repeated.", multiple=True,
+)  # fmt: skip
+@arguments.option("time-limit seconds", None, "Stop your own generator after this long for one table (default 60).",
+                  arguments.seconds("above 0"), default=60)  # fmt: skip
 @arguments.links
 @click.option("--force", is_flag=True, help="Replace the output, or the unfinished parts, of another sweep.")
 def sweep_command(specification, out, workers, scheduler, files, seconds, links, force):

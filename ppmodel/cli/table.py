@@ -9,34 +9,31 @@ from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import built, size_of
 
+_SLOTS = {
+    "backward": "a backward (default 2)", "input_grad": "the gradient of the input (default 1)",
+    "weight_grad": "the gradient of the weights (default 1)",
+}  # fmt: skip
+
 
 @command("table")
 @click.argument("name", metavar="[NAME|FILE]", required=False)
 @arguments.schedule_file
 @arguments.sizes
 @arguments.schedule_options
-@click.option(
-    "--format",
-    "form",
-    type=arguments.choice(["text", "csv", "pytorch"]),
-    default="text",
-    help="Output format; pytorch is the CSV that torch.distributed.pipelining loads.",
-)
-@click.option("--backward-slots", type=arguments.count(), metavar="N", help="Slots of a backward (default 2).")
-@click.option(
-    "--input-grad-slots", type=arguments.count(), metavar="N", help="Slots of the gradient of the input (default 1)."
-)
-@click.option(
-    "--weight-grad-slots", type=arguments.count(), metavar="N", help="Slots of the gradient of the weights (default 1)."
-)
-def table_command(name, file, pp, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
+@arguments.option("format form", None, "Output format; pytorch is the CSV that torch.distributed.pipelining loads.",
+                  arguments.choice(["text", "csv", "pytorch"]), default="text")  # fmt: skip
+@arguments.combined(*(
+    arguments.option(f"{name.replace('_', '-')}-slots", "N", f"Slots of {what}.", arguments.count())
+    for name, what in _SLOTS.items()
+))  # fmt: skip
+def table_command(name, file, pp, microbatches, form, **options):
     """Print the idealised table of a schedule: ranks x slots, without communication.
 
     NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file.
     """
     from ppmodel.export import write_table
 
-    slots = given({"backward": backward_slots, "input_grad": input_grad_slots, "weight_grad": weight_grad_slots})
+    slots = given({kind: options.pop(f"{kind}_slots") for kind in _SLOTS})
     for kind, count in slots.items():
         if form == "pytorch":
             option = f"--{kind.replace('_', '-')}-slots"

@@ -52,7 +52,8 @@ class Option(NamedTuple):
         if self.type is tuple:
             return "WORD|N,N,...|STRING"
         if self.words:
-            return "|".join([*self.words, "N"])
+            words = "|".join(self.words)
+            return f"{words}|N" if self.type is int else f"[{words}]"
         if self.high < 10:
             return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
         return "N"
