@@ -43,8 +43,6 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
         parts = run.memory_of_ranks.columns
         by_rank = zip(*(sizes.tolist() for sizes in parts.values()), strict=True)
         result["memory_by_rank"] = [dict(zip(parts, sizes, strict=True)) for sizes in by_rank]
-    if run.system is not None and run.system.nodes is not None:
-        result["nodes"] = _nodes(run)
     pasted = []
     if launch is not None:
         from ppmodel.cli.launched import launched
@@ -55,22 +53,3 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
     if as_json:
         return say_json(result)
     return say("\n".join([simulated_text(result, run, gpus_not_kept(costs, result.get("gpus"))), *pasted]))
-
-
-def _nodes(run):
-    """The ranks' nodes, their messages, and whether these occupy shared NICs."""
-    from ppmodel.metrics import messages_by_node
-
-    spec, graph, num_ranks = run.system.nodes, run.timeline.graph, run.table.num_ranks
-    gpus_per_rank = 1 if run.layout is None else run.layout.gpus // num_ranks  # over all replicas of the pipeline
-    of_gpus = spec.of_ranks(num_ranks * gpus_per_rank)
-    nodes = of_gpus[::gpus_per_rank]
-    inside, between = messages_by_node(run.table, nodes)
-    nics = "held" if graph.queues else f"not occupied under {graph.p2p}"
-    if not (spec.shared_nic and nodes.any()):
-        nics = "not used" if spec.shared_nic else "own links"
-    return {
-        "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
-        "devices_per_node": spec.devices_per_node, "used": int(of_gpus.max()) + 1,
-        "messages_inside": inside, "messages_between": between, "nics": nics,
-    }  # fmt: skip

@@ -42,17 +42,6 @@ def simulated_text(result, run, not_kept=""):
             f"of {text.gibibytes(capacity)}{fits}"
         )
         lines += _model_and_system(run)
-    if "nodes" in result:
-        nodes, members = result["nodes"], "ranks" if run.layout is None else "GPUs"
-        placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
-        inside, between = nodes["messages_inside"], nodes["messages_between"]
-        through = " through shared NICs" if nodes["nics"] == "held" else ""
-        lines += [
-            f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} {members}, {placement}",
-            f"messages            {inside} inside nodes, {between} between them{through}",
-        ]
-        if nodes["nics"].startswith("not occupied"):
-            lines.append(f"shared NICs         {nodes['nics']}")
     if "trace" in result:
         lines.append(f"trace               {result['trace']}, {result['trace_events']} events")
     return "\n".join(lines)
