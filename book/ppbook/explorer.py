@@ -91,6 +91,8 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
             continue
         if key in ("schedule", "against"):
             case = as_case(value)
+            usual = {(name, option.default) for name, option in case.known_options.items()}
+            case = case._replace(options=tuple(option for option in case.options if option not in usual))
             if case not in variants(case.name):
                 raise PPModelError("schedule", case.label, "has no orders in the explorer", "choose one that it lists")
             value = written(case)

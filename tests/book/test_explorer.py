@@ -259,6 +259,11 @@ def test_links_are_checked():
         link("1f1b", 4, 4, colour="red")
 
 
+def test_an_option_with_its_default_is_the_schedule_without():
+    """A chart that names both depths of chunks links to both."""
+    assert link("interleaved-1f1b:chunks=2", 4, 8) == link("interleaved-1f1b", 4, 8)
+
+
 # ---- clicking and typing -------------------------------------------------------------------------
 
 

@@ -19,14 +19,6 @@ AXES = {
 }  # fmt: skip
 """What assumptions vary, and how it is printed."""
 
-READ_ON = {
-    "semantics": "nb/semantics", "concat": "nb/bubble", "waves": "nb/hanayo", "memory": "nb/implied",
-    "backward": "nb/implied", "setting": "nb/implied", "costs": "nb/tensor-pipeline",
-}  # fmt: skip
-"""The page about each of them."""
-
-NONE_TRIED = "holds under none tried"
-
 _STRENGTH = ("no case", "fails", "depends", "holds")
 
 
@@ -88,7 +80,7 @@ def headline_table(claims, judgements, implied=None, figures=()):
         margin, axis, decides, page, rows, holding, holding_implied``. ``claim`` is a claim's number, or a figure's,
         whose counterpart here has the `label`. ``row`` is the weakest of the deciding rows, and of equally weak ones
         the first; ``decides`` is the assumption that reverses its answer, of the kind ``axis``, and whether the row
-        holds under it or fails. ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied``
+        holds under it or fails; where none does, how many were tried, and the one that comes nearest. ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied``
         those of them that hold under the two settings.
     """
     judged = {judgement.row.id: judgement for judgement in judgements}
@@ -125,21 +117,30 @@ def _verdict(deciding, page=""):
 
 def _decides(judgement):
     """The kind of the assumption that reverses a row's answer, and its name; where all transfers do, the all-reduce."""
+    if judgement.verdict == "fails":
+        margins, tried = judgement.outcomes, len({assumption.setting for assumption in judgement.outcomes})
+        best = max(margins, key=margins.get)
+        nearest = f"; nearest under {_name(best, judgement.anchor)}" * (margins[best] > min(margins.values()))
+        return "", f"holds under none of {tried}{nearest}"
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
-        return axis, NONE_TRIED if judgement.verdict == "fails" else judgement.reason
-    name, others = f"{AXES[axis]}: {values[0]}", len(values) - 1
-    if axis == "setting":
-        nearest = _nearest(judgement)[axis]
-        changed = f" with {AXES[nearest.axis]}: {nearest.value}" if nearest.changes else ""
-        name = f"several at once: setting {nearest.anchor}{changed}"
-    elif axis == "semantics":
+        return axis, judgement.reason
+    name, others = _name(_nearest(judgement)[axis], judgement.anchor), len(values) - 1
+    if axis == "semantics":
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
-        name = f"all-reduce: {sums.removesuffix(')')}" if by_sums else f"transfers: {transfers}"
-        others *= not by_sums
+        axis, name = ("all-reduce", sums.removesuffix(")")) if by_sums else ("transfers", transfers)
+        name, others = f"{axis}: {name}", others * (not by_sums)
     more = f", or {others} more" * (others > 0 and axis != "setting")
     return axis, f"{'fails' if judgement.holds_here else 'holds'} under {name}{more}"
+
+
+def _name(assumption, anchor):
+    """An assumption in words, seen from the setting that is judged."""
+    name = f"{AXES[assumption.axis]}: {assumption.value}"
+    if assumption.anchor == anchor:
+        return name
+    return f"several at once: setting {assumption.anchor}" + f" with {name}" * bool(assumption.changes)
 
 
 def _nearest(judgement):
@@ -203,11 +204,8 @@ def verdict_page(headlines, claims, judgements):
         again, decides = f"`ppmodel run {claim.page.removeprefix('nb/')}`", ""
         if claim.row:
             again = f"`ppmodel claims --row {claim.row}`"
-            page = READ_ON.get(claim.axis, table.page[claim.row])
-            link = f"{{doc}}`{in_words(claim.decides)} </{page}>`"
-            if claim.decides == NONE_TRIED:
-                link = f"{{ref}}`{claim.decides} <against-{page.removeprefix('nb/')}>`"
-            decides = link if claim.decides else "none of those tried"
+            place = f"assumed-{claim.axis}" if claim.axis else f"against-{table.page[claim.row].removeprefix('nb/')}"
+            decides = f"{{ref}}`{in_words(claim.decides)} <{place}>`" if claim.decides else "none of those tried"
             here += f"<br><small>{literal(table.statement[claim.row])}</small>"
         lines.append(map(MyST, (
             f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
