@@ -116,6 +116,11 @@ class Change:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in values.items() if value != getattr(Change, name)}
 
+    @property
+    def of_system(self) -> tuple[Any, ...]:
+        """The values that change a system, and not the costs on it alone."""
+        return tuple(getattr(self, name) for name in _OF_SYSTEM)
+
     def system(self, system: SystemSpec) -> SystemSpec:
         """Apply the change to a system.
 

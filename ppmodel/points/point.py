@@ -116,10 +116,11 @@ class Point:
             if allreduce != "excluded" and "reduction" not in seconds and (table.num_replicas > 1 or table.reduces):
                 raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
             return self.change.costs(uniform_costs(table, **seconds), table)
-        key = self.model, self.change, self.system, self.layout
-        return once(table, key, lambda: self.change.costs(
-            model_costs(table, self.model, self.changed_system, layout=self.layout_of(table)), table
-        ))  # fmt: skip
+        key = self.model, self.change.of_system, self.system, self.layout
+        costs = once(
+            table, key, lambda: model_costs(table, self.model, self.changed_system, layout=self.layout_of(table))
+        )
+        return once(table, (*key, self.change), lambda: self.change.costs(costs, table))
 
     def require_effect(self):
         """Refuse seconds that do not matter to the table, where it is the only one.

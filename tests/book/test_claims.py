@@ -179,7 +179,10 @@ def test_a_row_that_nothing_turns_says_so(judgements, capsys):
 
 def test_rows_about_stp_turn_by_costs_which_no_setting_has(capsys):
     """`--row` prints them, without commands."""
-    turned = next(judgement for judgement in claims.judge_stp(load_claims(about="stp")) if judgement.turned)
+    stp = load_claims(about="stp")
+    judgements = claims.judge_stp(stp)
+    assert claims.headline_table(stp, judgements).decides.str.contains("under costs: ").any()
+    turned = next(judgement for judgement in judgements if judgement.turned)
     assert main(["claims", "--of", "stp", "--row", turned.row.id]) == 0
     assert "turned by" not in capsys.readouterr().out
 

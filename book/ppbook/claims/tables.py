@@ -125,8 +125,10 @@ def _decides(judgement):
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
         return axis, judgement.reason
-    name, others = _name(_nearest(judgement)[axis], judgement.anchor), len(values) - 1
-    if axis == "semantics":
+    name, others = f"{AXES[axis]}: {values[0]}", len(values) - 1
+    if axis == "setting":
+        name = _name(_nearest(judgement)[axis], judgement.anchor)
+    elif axis == "semantics":
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
         axis, name = ("all-reduce", sums.removesuffix(")")) if by_sums else ("transfers", transfers)
