@@ -80,8 +80,9 @@ def headline_table(claims, judgements, implied=None, figures=()):
         margin, axis, decides, page, rows, holding, holding_implied``. ``claim`` is a claim's number, or a figure's,
         whose counterpart here has the `label`. ``row`` is the weakest of the deciding rows, and of equally weak ones
         the first; ``decides`` is the assumption that reverses its answer, of the kind ``axis``, and whether the row
-        holds under it or fails; where none does, how many were tried, and the one that comes nearest. ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied``
-        those of them that hold under the two settings.
+        holds under it or fails; where none does, how many were tried, and the one that comes nearest. ``rows``
+        counts those of whoever makes the claim, ``holding`` and ``holding_implied`` those of them that hold under the
+        two settings.
     """
     judged = {judgement.row.id: judgement for judgement in judgements}
     fitted = {judgement.row.id: judgement.holds_here for judgement in implied or ()}
