@@ -28,7 +28,7 @@ from ppbook.explorer_data import write_explorer
 from ppbook.files import bring, files_of, require_names
 from ppbook.folders import copy_sources, publish, require_ours, workspace
 from ppbook.kinds import KINDS
-from ppbook.notebooks import KEPT, OWN_PAGE, execute_all, named, read
+from ppbook.notebooks import KEPT, execute_all, named, read
 from ppbook.pages import ARCHIVE, add_buttons, how_to_get, mend, repository
 from ppbook.provenance import git, write_archive
 from ppbook.report import literal
@@ -46,6 +46,8 @@ NO_SOURCES = ("_build", "nb", "results", "ppbook")
 
 _RECORDED = re.compile(r'ppmodelRun = \{"id": "[0-9a-f]{16}", .*"notebooks": \{.*\}\};\n')
 _EXPLORER = "explorer"
+OWN_PAGE = "nb/which-layout"
+"""The page about the user's own system."""
 LONGEST = (
     "measured", "which-layout", "optimum", "implied", "claims", "uncertainty", "tensor-pipeline",
     "schedules-measured", "asymmetric", "field", "phases",

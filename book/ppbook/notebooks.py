@@ -18,18 +18,14 @@ import nbformat
 from nbformat.v4 import new_markdown_cell
 
 from ppbook.forked import ForkedKernels, end_with_parent, load_nothing
-from ppbook.parameters import declared
 from ppbook.published import MAGIC, as_markdown
 from ppmodel import errors
-from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
+from ppmodel.errors import PPModelError, ReproduceError, TableError
 from ppmodel.files import read_text
-from ppmodel.specs import load_system, system_names
 
 KEPT = "nothing was written, and existing files are unchanged"
 """What a failed run says about its output."""
 
-OWN_PAGE = "nb/which-layout"
-"""The page about the user's own system."""
 
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _WARNINGS = re.compile(r"\b\w+Warning(?=: )")
@@ -40,11 +36,6 @@ _ENDS = "**The page ends here.** What follows is not defined for these parameter
 _REFUSALS = {
     name for name, entry in vars(errors).items() if isinstance(entry, type) and issubclass(entry, PPModelError)
 }
-_SPECIFIED = {"system", "node-system", "model"}
-_WRITTEN_FOR = (
-    "The text of this page was written for the paper's systems and model. Its tables and figures are for those that "
-    "the parameters below name, and where the two disagree, they are right."
-)
 
 
 def read(source):
@@ -257,8 +248,6 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=ForkedKerne
         if "outputs" in cell:  # a page shows what its parameters do, also those that do nothing
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     as_markdown(notebook)
-    if f"nb/{source.stem}" != OWN_PAGE:
-        _note_systems(notebook, values, folder)
     _normalise(notebook)
     return notebook
 
@@ -297,25 +286,6 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels, output, s
             return _run_by_papermill(source, folder, values, at_cell, first, kernels, output, starts - 1)
         rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
         raise ReproduceError("notebook", source.name, rule, KEPT) from None
-
-
-def _note_systems(notebook, values, folder):
-    """Note below the title that a page was written for other systems, and at which sizes one node holds all ranks."""
-    parameters = declared(notebook)
-    words = {name: parameters[name].word for name in values if name in parameters}
-    if not _SPECIFIED & set(words.values()):
-        return
-    note = f"\n\n> {_WRITTEN_FOR}"
-    systems = [values[name] for name, word in words.items() if word == "system"]
-    if systems and "pp" in parameters:
-        name = systems[0][0] if isinstance(systems[0], list) else systems[0]
-        system = load_system(name if name in system_names() else folder / name)
-        sizes = values.get("pp", parameters["pp"].value)
-        with suppress(SpecificationError):  # a list of nodes for other sizes, on a page that does not use them
-            sizes = sizes if isinstance(sizes, list) else [sizes]
-            single = [size for size in sizes if system.nodes is not None and not system.nodes.of_ranks(size).any()]
-            note += f" On one node of {system.name}: S = {', '.join(map(str, single))}." if single else ""
-    notebook.cells[0].source += note.rstrip()
 
 
 def _normalise(notebook):

@@ -18,7 +18,6 @@ import nbformat
 import pytest
 from books import HTML, notebook, tiny_book
 from filelock import FileLock
-from nbformat.v4 import new_markdown_cell
 from refusals import refused
 from sizes import PARAMETERS
 
@@ -214,20 +213,6 @@ def test_given_parameters_reach_the_cells(tmp_path):
     """Papermill puts them in place of the notebook's own."""
     done = execute(notebook(tmp_path, "print(system)"), tmp_path, {"system": "dgx_h100"})
     assert "dgx_h100" in str(done.cells[-1].outputs)
-
-
-def test_pages_say_where_the_network_of_a_given_system_is_not_used(tmp_path):
-    """A page whose ranks all lie on one node of the system that was given says so, and no other page does."""
-    path = notebook(tmp_path, "print(system)")
-    whole = nbformat.read(path, as_version=4)
-    whole.cells[0].source += "\npp = [8, 16]  # count: ranks"
-    whole.cells.insert(0, new_markdown_cell("# Small"))
-    nbformat.write(whole, path)
-    said = "On one node of a2_highgpu_8g: S = 8."
-    heads = {name: execute(path, tmp_path, {"system": name}).cells[0].source for name in ("a2_highgpu_8g", "dgx_h100")}
-    assert said in heads["a2_highgpu_8g"]
-    assert "one node" not in heads["dgx_h100"]
-    assert execute(path, tmp_path, {}).cells[0].source == "# Small"
 
 
 def test_a_folder_takes_the_place_of_another(tmp_path):
