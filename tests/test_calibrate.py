@@ -21,7 +21,7 @@ from ppmodel.measured import FITS, fit_word, memory_errors, memory_margin, predi
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import INTERVAL, SCALE, calibrated
 from ppmodel.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values
-from ppmodel.measured.fit import Problem, cross_validated, fitted, parted, with_spread
+from ppmodel.measured.fit import Problem, fitted, parted, refitted, with_spread
 from ppmodel.measured.rows import configuration, is_healthy, system_of
 from ppmodel.measured.stated_run import stated_run
 from ppmodel.measured.under import start_under
@@ -585,7 +585,7 @@ def test_intervals_cover(number, noise):
         )  # fmt: skip
         fit = fitted(problem)
         folds = parted(list(range(number)), 5, 0)
-        _, refits = cross_validated(problem, fit.values, folds, number, lambda _, size=number: np.ones(size))
+        refits = [refitted(problem, fit.values, seen) for seen, _ in folds]
         fit = with_spread(fit, refits)
         value, factor = fit.values["a"], fit.factors["a"]
         covered.append(value / factor <= 1.1 <= value * factor)

@@ -1,12 +1,21 @@
 """Fits to rows, made again: to the rows of the other folds, of the other models, or without a part of the model."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, MeasuredRows
+from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, MeasuredRows, TimeData
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of
-from ppmodel.measured.fit import Problem, parted, solve
+from ppmodel.measured.fit import Problem, parted, refitted
+
+_FASTEST = 1e30
+_SHAPES = "kernels.product_half_rows", "kernels.product_half_width"
+_FIXED = (
+    "kernels.block_host", "kernels.tensor_host", "kernels.softmax_host", "kernels.stage_overhead",
+    "kernels.iteration_overhead", "collectives.message_overhead",
+)  # fmt: skip
 
 
 class Unseen(NamedTuple):
@@ -80,20 +89,59 @@ def fitted_values(system, names):
     return {name: value_of(system, name) for name in entries}
 
 
-def refitted(problem, values):
-    """Fit the constants again, starting from where an earlier fit ended, and return their values.
+# ---- without a part of the model -----------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """A part of the model.
 
     Parameters
     ----------
-    problem : Problem
-        Constants that `values` does not name are left out.
+    without : tuple of str
+        What a `Batch` leaves out.
     values : dict of str to float
+        Values of constants with which a system has no such part, by the names in `constants`.
+    """
+
+    without: tuple = ()
+    values: Mapping = MappingProxyType({})
+
+
+PARTS = {
+    "GEMMs by their shape": Part((), dict.fromkeys(_SHAPES, 0.0)),
+    "kernels that memory bounds": Part((), {"memory_bandwidth_bytes_per_s": _FASTEST}),
+    "host and fixed costs": Part((), dict.fromkeys(_FIXED, 0.0)),
+    "recomputation": Part(("recomputation",)),
+    "tensor-parallel collectives": Part(("tensor",)),
+    "data-parallel collectives": Part(("data",)),
+    "transfers between stages": Part(("transfers",)),
+    "waiting in the pipeline": Part(("bubble",)),
+}
+"""The parts of the model that can be taken away, by the names that tables give them."""
+
+
+def ablated(rows, files, start, system, part):
+    """Iteration times of rows, predicted without one part of the model.
+
+    Parameters
+    ----------
+    rows : sequence of dict of str to str
+        With a number in ``iteration_s``.
+    files : sequence of str
+        The file of each row; all files weigh the same.
+    start, system : SystemSpec
+        The system from which the fit started, and the fitted one.
+    part : Part
 
     Returns
     -------
-    dict of str to float
+    kept, refitted : ndarray of float, shape (num_rows,)
+        In seconds, with the constants of `system`, and with all of them fitted again to the same rows.
     """
-    problem = problem.of([constant for constant in problem.constants if constant.name in values])
-    start = np.log([values[constant.name] for constant in problem.constants])
-    solution = np.exp(solve(problem, start=start).x).tolist() if len(start) else []
-    return dict(zip((constant.name for constant in problem.constants), solution, strict=True))
+    data, values = TimeData(rows, np.array(files), system, part.without), fitted_values(system, TIME)
+
+    def without(points):
+        return [point | part.values for point in points]
+
+    problem = Problem(chosen(start, list(values)), lambda points: data.residuals(without(points)), SCALE, 0.5)
+    return tuple(data.predicted(without([point]))[0] for point in (values, refitted(problem, values)))

@@ -12,7 +12,7 @@ from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.kept import cached_property
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, with_values
-from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, with_spread
+from ppmodel.measured.fit import Fitted, Problem, fitted, parted, refitted, with_spread
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
 from ppmodel.measured.under import by_block, keeping_stated, start_under
@@ -294,10 +294,12 @@ class Data:
     rows : list of dict of str to str
     files : ndarray of str
     system : SystemSpec
+    without : tuple of str
+        Parts of the model that are left out, as in `Batch`.
     """
 
-    def __init__(self, rows, files, system):
-        self.rows, self.files, self.system, self.batch = rows, files, system, Batch(rows, system)
+    def __init__(self, rows, files, system, without=()):
+        self.rows, self.files, self.system, self.batch = rows, files, system, Batch(rows, system, without)
         self.weights, self.names = equal_weights(files.tolist()), list(dict.fromkeys(files.tolist()))
         self.configurations = [configuration(row) for row in rows]
         self.measured = self.unit * np.array([float(row.get(self.column) or "nan") for row in rows])
@@ -312,8 +314,12 @@ class Data:
         return self.evaluate([with_values(self.system, values) for values in points])
 
     def of_unseen(self, problem, values, folds):
-        """Predictions of each row by a fit to the rows of the other folds, and these fits; see `cross_validated`."""
-        return cross_validated(problem, values, folds, len(self.rows), lambda point: self.predicted([point])[0])
+        """Predictions of each row by a fit to the rows of the other folds of `parted`, and these fits' constants."""
+        predictions, refits = np.empty(len(self.rows)), []
+        for seen, held_out in folds:
+            refits.append(refitted(problem, values, seen))
+            predictions[held_out] = self.predicted(refits[-1:])[0, held_out]
+        return predictions, refits
 
     def source(self, file, what, errors, unseen):
         """The `Source` of a file, of which rows have these errors."""

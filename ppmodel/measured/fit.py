@@ -191,34 +191,23 @@ def with_spread(fit, refits):
     return fit._replace(factors=factors)
 
 
-def cross_validated(problem, values, parts, num_rows, predict):
-    """Predictions of each row by a fit to the rows of the other folds.
+def refitted(problem, values, rows=slice(None)):
+    """Fit constants again, to some of the rows, starting from where an earlier fit ended.
 
     Parameters
     ----------
     problem : Problem
+        Constants that `values` does not name are left out.
     values : dict of str to float
-        From the fit to all rows; the fits of the folds start there.
-    parts : iterable of (ndarray of int, ndarray of int)
-        From `parted`.
-    num_rows : int
-    predict : callable
-        Takes a dict of values and returns a prediction for each row.
+    rows : ndarray of int or slice
 
     Returns
     -------
-    predictions : ndarray of float, shape (num_rows,)
-    refits : list of dict of str to float
-        The constants' values without each fold.
+    dict of str to float
     """
     problem = problem.of([constant for constant in problem.constants if constant.name in values])
     start = np.log([values[constant.name] for constant in problem.constants])
-    predictions, refits = np.empty(num_rows), []
-    for seen, held_out in parts:
-        point = solve(problem, seen, start).x if len(start) else start
-        refits.append(_values(problem, point))
-        predictions[held_out] = predict(refits[-1])[held_out]
-    return predictions, refits
+    return _values(problem, solve(problem, rows, start).x if len(start) else start)
 
 
 def parted(labels, folds=None, seed=0):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_calibrate import rows_of
 
-from ppbook.ablation import PARTS, Part, ablated
 from ppbook.against import left_out, others
 from ppbook.baseline import constant_utilization, ideal_s, scaled_to_others
+from ppbook.refits import PARTS, Part, ablated
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import with_values
 from ppmodel.specs import DATA, load_system

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppbook.joint import fitted_together
+from ppbook.against import fitted_together
 from ppbook.remaining import FAR, remaining
 from ppmodel.measured import COLUMNS, read_rows
 from ppmodel.specs import DATA, load_system
