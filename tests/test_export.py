@@ -50,8 +50,16 @@ EXPECTED = {
     "overlap_forwards.csv": (1, "column 1", "must be a forward"),
     "overlap_three.csv": (1, "column 3", "must be a forward"),
     "pair.csv": (1, "column 5", "is not an operation"),
+    "recv_late.csv": (2, "column 2", "comes after 1F0, which needs"),
     "same_cell.csv": (None, "rank 0", "needs 0F0"),
+    "send_early.csv": (1, "column 2", "comes before 0F1, which produces"),
+    "sharding.csv": (2, "column 1", "is misplaced: stage 0"),
     "short.csv": (None, "microbatch 1", "has no operation"),
+    "transfer_doubled.csv": (1, "column 4", "occurs twice in the table"),
+    "transfer_local.csv": (1, "column 3", "is not a transfer"),
+    "transfer_missing.csv": (None, "rank 0", "is missing: a table has"),
+    "transfer_of_replicas.csv": (2, "slot 1", "is ambiguous in a table"),
+    "transfer_stage.csv": (1, "column 2", "names a stage outside 0"),
     "word.csv": (1, "column 1", "is not an operation"),
 }
 
@@ -290,12 +298,12 @@ def test_transfers_and_sharding_change_nothing():
         ("0F0,0B0", "format: PyTorch's CSV; letters: pytorch (B is full backward)"),
         ("# mine\n0F0,0B0", "format: table; letters: pytorch (B is full backward)"),
         ((GOLDEN / "lowered.csv").read_text(),
-         "format: PyTorch's CSV; letters: pytorch (B is full backward); 44 transfers and sharding "
-         "actions ignored"),
+         "format: PyTorch's CSV; letters: pytorch (B is full backward); 32 transfers checked, "
+         "12 sharding actions ignored"),
     ],
 )  # fmt: skip
 def test_what_a_file_was_taken_for(tmp_path, text, said):
-    """The form, the letters, and how many of PyTorch's words are ignored; a file with comments is one of ours."""
+    """The form, the letters, and how many of PyTorch's words agree; a file with comments is one of ours."""
     path = tmp_path / "any.csv"
     path.write_text(text)
     reading = read_file(path)

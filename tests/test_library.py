@@ -421,13 +421,14 @@ def test_a_table_that_cannot_be_written_leaves_what_was_there(tmp_path):
         pp.build("gpipe", 4, 4).to_csv(tmp_path / "nowhere" / "table.csv")
 
 
-@pytest.mark.parametrize("costs", [SECONDS, ON])
-def test_a_run_writes_its_trace(tmp_path, costs):
-    """As many events as it says; names where there is a model."""
+@pytest.mark.parametrize(("costs", "units"), [(SECONDS, {"microbatches"}), (ON, {"microbatches", "GiB"})])
+def test_a_run_writes_its_trace(tmp_path, costs, units):
+    """As many events as it says; bytes and names where there is a model."""
     path = tmp_path / "run.json"
     count = pp.simulate("1f1b", 4, 8, **costs).to_trace(path)
     written = json.loads(Path(path).read_text())
     assert len(written["traceEvents"]) == count
+    assert {unit for event in written["traceEvents"] if event["ph"] == "C" for unit in event["args"]} == units
     assert written["otherData"].get("model") == costs.get("model")
 
 

@@ -1,6 +1,7 @@
 """Activations that go to the host and back, and results that leave before their cell ends."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from ppmodel import Schedule, build
 from ppmodel.cli import main
 from ppmodel.costs import Offload, OpCosts, stages, uniform_costs
 from ppmodel.errors import CostError, SpecificationError
+from ppmodel.export import trace_events
 from ppmodel.metrics import activation_bytes, offloaded_peaks, peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
@@ -278,6 +280,24 @@ def test_a_layout_says_what_is_copied_and_its_parts_sum_up():
     warm = pp.simulate("stp", system=system, offload=0.0, offload_warm_up=1.0, **given)
     assert warm.costs.offload.share[:, 0, 0].tolist() == [1, 0]
     assert warm.timeline.copies[0].fetch.size == 4 * 2 * 4  # each rank runs 2 S forwards of chunk 0 ahead
+
+
+def test_a_trace_shows_the_copies():
+    """Two tracks more for each rank, a slice for each copy, none over another, and memory up to the peak."""
+    run = pp.simulate("stp", 2, 8, model="stp_12b", system="a800", tp=4, layers="even", offload=0.5)
+    events = trace_events(run.timeline, stages(run.table, run.model, run.system, layout=run.layout))
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    copies = [event for event in events if event.get("cat") == "copy"]
+    assert {names[event["tid"]] for event in copies} == {
+        f"rank {n}, copies {way}" for n in (0, 1) for way in ("out", "back")
+    }
+    assert len(copies) == 2 * run.timeline.copies[0].fetch.size
+    for thread in {event["tid"] for event in copies}:
+        spans = sorted((event["ts"], event["ts"] + event["dur"]) for event in copies if event["tid"] == thread)
+        assert all(end <= begin + 1e-6 for (_, end), (begin, _) in pairwise(spans))
+    held = [event["args"]["GiB"] for event in events if event["name"] == "rank 0 memory"]
+    assert max(held) * 2**30 == pytest.approx(run.memory.activations_bytes[0])
+    assert min(held) == held[-1] == 0
 
 
 @IDLE

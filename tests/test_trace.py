@@ -9,17 +9,20 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
 
 from ppmodel import build
-from ppmodel.costs import uniform_costs
+from ppmodel.costs import OpCosts, cell_streams_of, model_costs, stages, uniform_costs
+from ppmodel.costs.units import Unit, cell_streams
 from ppmodel.errors import PPModelError
 from ppmodel.export import trace, trace_events, write_trace
-from ppmodel.metrics import peak_activations
+from ppmodel.metrics import memory, peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.specs import LayoutSpec, load_model, load_system
+from ppmodel.tables import Schedule
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((Path(__file__).parent / "golden" / "trace_event_format.json").read_text())
@@ -153,6 +156,23 @@ def test_counters_peak_where_the_metrics_do(case, p2p):
     assert peaks == pytest.approx(peak_activations(timeline.graph.schedule).tolist(), abs=1e-9)
 
 
+@settings(max_examples=10)
+@given(case=cases(max_stages=4, max_microbatches=6))
+def test_bytes_are_those_of_the_memory(case):
+    """Where a model is given, a second counter in GiB peaks at the activations of `metrics.memory`."""
+    schedule, costs = case
+    model = load_model("paper")
+    if 256 % schedule.num_microbatches:
+        return
+    held = stages(schedule, model, load_system("mid_cp_mid_nw"))
+    peaks = defaultdict(float)
+    for event in of(trace_events(run_graph(compile_graph(schedule), costs), held), "C"):
+        if event["name"].endswith("memory"):
+            peaks[event["name"]] = max(peaks[event["name"]], event["args"]["GiB"])
+    expected = memory(schedule, model, held).activations / 2**30
+    assert list(peaks.values()) == pytest.approx(expected.tolist(), rel=1e-9)
+
+
 def test_a_small_trace_in_full():
     """Two stages, a microbatch, half a second of transfer: microseconds, tracks and colours."""
     schedule = build("gpipe", 2, 1)
@@ -233,3 +253,126 @@ def test_traces_too_large_for_a_viewer_are_refused(monkeypatch):
     monkeypatch.setattr(trace, "MAX_EVENTS", most - 1)
     with refused(PPModelError, "events of the trace", f"at most {most - 1}", most):
         trace_events(some_timeline())
+
+
+# ---- two streams ---------------------------------------------------------------------------------
+
+LLAMA, H100 = load_model("llama3_70b"), load_system("dgx_h100_nodes")
+
+
+def streams_of(events):
+    """Slices of the ranks' processes, by rank and thread."""
+    found = defaultdict(dict)
+    for (group, track), slices in tracks(events).items():
+        if group.endswith(", two streams"):
+            found[int(group.split()[1].strip(","))][track] = sorted(
+                slices, key=lambda event: (event["ts"], event["dur"])
+            )
+    return found
+
+
+def streamed(name, layout, size=(2, 6)):
+    """A timeline of a layout, its streams, and what its cells hold."""
+    table = build(name, *size)
+    costs = model_costs(table, LLAMA, H100, layout=layout)
+    return run_graph(compile_graph(table), costs), cell_streams_of(table, LLAMA, H100, layout)
+
+
+LAYOUTS = {
+    "tensor": LayoutSpec(tp=8, layers="even"),
+    "sequence parallel, best": LayoutSpec(tp=8, sequence_parallel=True, pairing="best"),
+    "zero 3, recomputed": LayoutSpec(tp=4, dp=2, zero=3, recompute=2),
+    "hidden in the backward": LayoutSpec(tp=8, overlap_backward=True),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("name", ["stp", "combined-1f1b", "dualpipe", "1f1b"])
+def test_a_rank_has_two_streams(name, layout):
+    """Kernels on one, collectives on the other: each within its cell, none beside another of its stream; and the cells
+    take as long as their streams."""
+    timeline, streams = streamed(name, layout)
+    table, events = timeline.graph.schedule, trace_events(timeline, streams=streams)
+    SCHEMA.validate({"traceEvents": of(events, "M") + of(events, "X")[-50:]})
+    found = streams_of(events)
+    assert found.keys() == set(range(table.num_ranks))
+    for rank, (_, cells) in enumerate(sorted((k, v) for k, v in tracks(events).items() if k[0] == "ranks")):
+        spans = {ns(cell["ts"]): ns(cell["ts"]) + ns(cell["dur"]) for cell in cells}
+        starts = np.array(sorted(spans))
+        assert found[rank].keys() == {"compute", "communication"}
+        for slices in found[rank].values():
+            begin = np.array([ns(one["ts"]) for one in slices])
+            end = begin + [ns(one["dur"]) for one in slices]
+            assert (end[:-1] <= begin[1:]).all()
+            own = starts[np.searchsorted(starts, begin, side="right") - 1]
+            assert all(at <= spans[start] for at, start in zip(end.tolist(), own.tolist(), strict=True))
+    bounds = [*np.flatnonzero(~table.joined & (table.kind < OpKind.R)).tolist(), table.num_operations]
+    for start, end in pairwise(bounds):
+        cell = [table.op(index) for index in range(start, end) if table.kind[index] < OpKind.R]
+        if layout.overlap_backward and [op.kind for op in cell] == [OpKind.I]:
+            continue  # its time counts on its own weight gradients, which here run later
+        lasting = timeline.end_s[start] - timeline.start_s[start]
+        assert lasting == pytest.approx(streams(tuple((op.kind, op.stage) for op in cell)).end_s, rel=1e-9)
+
+
+def test_streams_hold_the_seconds_of_their_units():
+    """Without contention the kernels of a whole trace sum to what the units compute, and so do the collectives."""
+    layout = LAYOUTS["tensor"]
+    timeline, streams = streamed("dualpipev", layout)
+    held = stages(timeline.graph.schedule, LLAMA, H100, layout=layout)
+    found = streams_of(trace_events(timeline, streams=streams))
+    taken = {name: sum(one["dur"] for rank in found.values() for one in rank[name]) * 1e-6 for name in found[0]}
+    parts = 6 * np.sum([stage.parts_s for stage in held], axis=(0, 1))
+    assert taken["compute"] == pytest.approx(parts[0], rel=1e-6)
+    assert taken["communication"] == pytest.approx(parts[1:].sum(), rel=1e-6)
+
+
+def test_two_streams_by_hand():
+    """A forward alone, and a pair: the all-reduce of each under the product of the other."""
+    table = Schedule.from_rows("by hand", [["0F0", "0B0&0F1", "0B1"]])
+    forward, backward = [Unit(2.0, 1.0)], [Unit(2.0, 1.0, 1.0)]
+    costs = OpCosts(
+        *np.array([[3.0], [4.0], [0], [0], [0], [0]])[None], *np.zeros((2, 6, 1)), pairs={(0, 0, 1, 0): 5 / 7}
+    )
+
+    def streams(cell):
+        if len(cell) == 1:
+            return cell_streams(forward if cell[0][0] == OpKind.F else backward)
+        found = cell_streams(forward, backward)
+        return type(found)(*([one._replace(operation=1 - one.operation) for one in stream] for stream in found))
+
+    found = streams_of(trace_events(run_graph(compile_graph(table), costs), streams=streams))[0]
+    shown = {name: [(one["name"], one["ts"] / 1e6, one["dur"] / 1e6) for one in each] for name, each in found.items()}
+    assert shown == {
+        "compute": [
+            ("0F0", 0, 2), ("0F1", 3, 2), ("0B0", 5, 2), ("0B0 weight gradient", 7, 1),
+            ("0B1", 8, 2), ("0B1 weight gradient", 11, 1),
+        ],
+        "communication": [
+            ("0F0 collective", 2, 1), ("0F1 collective", 5, 1), ("0B0 collective", 7, 1), ("0B1 collective", 10, 1),
+        ],
+    }  # fmt: skip
+
+
+def test_streams_come_behind_all_else_and_are_left_out_where_they_are_too_many(monkeypatch):
+    """Every other event stays as it is; a label says that they are missing."""
+    timeline, streams = streamed("stp", LAYOUTS["tensor"])
+    plain, both = trace_events(timeline), trace_events(timeline, streams=streams)
+    assert both[: len(plain)] == plain
+    assert len({(event["pid"], event["tid"]) for event in of(both, "X")}) == len({e["tid"] for e in of(both, "X")})
+    monkeypatch.setattr(trace, "MAX_EVENTS", len(both) - 100)
+    *rest, label = trace_events(timeline, streams=streams)
+    assert rest == plain
+    assert label["args"] == {"labels": f"streams left out: more than {len(both) - 100} events"}
+    SCHEMA.validate({"traceEvents": [label]})
+
+
+def test_without_collectives_there_are_no_streams(tmp_path):
+    """Where nothing communicates beside the kernels a rank is one track, as without a layout."""
+    import ppmodel as pp
+
+    assert cell_streams_of(build("1f1b", 4, 8), LLAMA, H100, LayoutSpec(pp=4)) is None
+    for more in ({}, {"layout": LayoutSpec(pp=4)}, {"layout": LayoutSpec(pp=4, tp=2)}):
+        pp.simulate("1f1b", 4, 8, model=LLAMA, system=H100, **more).to_trace(tmp_path / "run.json")
+        events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+        assert bool(streams_of(events)) == ("layout" in more and more["layout"].tp > 1)

@@ -3,12 +3,13 @@
 One row per rank, one operation per cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` is a forward and
 a backward (full or half) that may overlap.
 Idle steps are empty cells, or left out. There are no comments and no header. Files with ``compute_comms`` also contain
-transfers (SEND_F, RECV_F, SEND_B, RECV_B) and actions for sharded weights (UNSHARD, RESHARD, REDUCE_GRAD). Both are
-ignored: transfers follow from the table.
+transfers (SEND_F, RECV_F, SEND_B, RECV_B) and actions for sharded weights (UNSHARD, RESHARD, REDUCE_GRAD): here,
+transfers follow from the table, and actions for sharded weights are ignored.
 """
 
 import re
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +17,44 @@ from ppmodel.errors import TableError
 from ppmodel.export.letters import read_operation
 from ppmodel.ops import OpKind
 
-EXTRA = re.compile(r"[0-9]{1,9}(?:(?:SEND|RECV)_[FB][0-9]{1,9}|UNSHARD|RESHARD|REDUCE_GRAD)")
-"""A word that is no operation: a transfer, or an action for sharded weights."""
-
+_TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
+_EXTRA = re.compile(rf"(\d{{1,9}})(?:({'|'.join(_TRANSFERS)})(\d{{1,9}})|({'|'.join(_SHARDING)}))", re.ASCII)
 _PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
+
+
+class Extra(NamedTuple):
+    """A word that is not an operation: a transfer, or an action for sharded weights.
+
+    Attributes
+    ----------
+    word : str
+        Such as ``SEND_F``.
+    stage : int
+    microbatch : int or None
+        Microbatch of a transfer.
+    rank : int
+        The row.
+    place : int
+        Number of cells with operations before it in the row.
+    where, field : int, str
+        Line of the file and column, for messages.
+    """
+
+    word: str
+    stage: int
+    microbatch: int | None
+    rank: int
+    place: int
+    where: int
+    field: str
+
+    def __str__(self):
+        return f"{self.stage}{self.word}{'' if self.microbatch is None else self.microbatch}"
+
+    @property
+    def is_transfer(self):
+        """Whether this is a SEND or a RECV."""
+        return self.word in _TRANSFERS
 
 
 def write(schedule):
@@ -105,3 +140,75 @@ def read_cell(text, letters):
         remedy = f"write {'&'.join(map(str, cell))}, or separate"
         raise TableError("cell", text, "must be a forward and a backward", remedy)
     return cell
+
+
+def parse_extra(text, *place):
+    """Make an `Extra` from its text and place, or return None if `text` is not such a word.
+
+    >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
+    ('3SEND_F1', None)
+    """
+    match = _EXTRA.fullmatch(text)
+    if not match:
+        return None
+    stage, transfer, microbatch, sharding = match.groups()
+    return Extra(transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
+
+
+def check_extras(schedule, extras):
+    """Refuse transfers and sharding actions that contradict the table.
+
+    The RECVs of a link need not be in the order of its SENDs: PyTorch's ``defer_pp_recv`` moves RECVs after later ones
+    (ZB-V, DualPipeV, interleaved ZB).
+
+    Each must be on its stage's rank. Either all transfers between different ranks are present or none; a SEND comes
+    after the operation that produces its data, a RECV before the one that needs it.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    extras : list of Extra
+
+    Raises
+    ------
+    TableError
+        With line and column.
+    """
+    if extras and schedule.num_replicas > 1:
+        _refuse(extras[0], "is ambiguous in a table with several replicas", "delete all such words")
+    for extra in extras:
+        if extra.stage >= schedule.num_stages:
+            _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it")
+        home = schedule.placement[0, extra.stage]
+        if home != extra.rank:
+            _refuse(extra, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to the row of {home}")
+    transfers = [extra for extra in extras if extra.is_transfer]
+    if not transfers:
+        return
+    operation_of = {}  # by word, stage and microbatch, the operation that sends the data or needs it
+    for consumer in np.flatnonzero(schedule.dependencies.remote).tolist():
+        way = "F" if schedule.kind[consumer] == OpKind.F else "B"
+        for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
+            operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
+    place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
+    seen = set()
+    for extra in transfers:
+        key = (extra.word, extra.stage, extra.microbatch)
+        if key not in operation_of:
+            _refuse(extra, "is not a transfer of this table: nothing is sent there from another rank", "delete it")
+        if key in seen:
+            _refuse(extra, "occurs twice in the table", "delete one of them")
+        seen.add(key)
+        operation, sends = schedule.op(operation_of[key]), extra.word.startswith("SEND")
+        if sends and place[operation_of[key]] >= extra.place:
+            _refuse(extra, f"comes before {operation}, which produces its data", f"put it after {operation}")
+        if not sends and place[operation_of[key]] < extra.place:
+            _refuse(extra, f"comes after {operation}, which needs its data", f"put it before {operation}")
+    for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1]:
+        rule = "is missing: a table has all transfers between its ranks, or none"
+        remedy = "add it, or delete every SEND and RECV"
+        raise TableError(f"rank {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
+
+
+def _refuse(extra, rule, remedy):
+    raise TableError(extra.field, extra, rule, remedy, where=extra.where)

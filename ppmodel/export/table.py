@@ -48,19 +48,21 @@ class Reading(NamedTuple):
     pytorch : bool
         Whether the file is in PyTorch's format: comma-separated rows without comments or header, or its words.
     letters : {"pytorch", "zero-bubble"}
-    ignored : int
-        Number of PyTorch's transfers and actions for sharded weights.
+    transfers, sharding : int
+        Number of SEND and RECV that agree with the table, and of UNSHARD, RESHARD and REDUCE_GRAD, which are ignored.
     """
 
     schedule: Schedule
     pytorch: bool
     letters: str
-    ignored: int
+    transfers: int
+    sharding: int
 
     def __str__(self):
         form = "PyTorch's CSV" if self.pytorch else "table"
         text = f"format: {form}; letters: {self.letters} (B is {MEANINGS[self.letters]['B']})"
-        return text + f"; {self.ignored} transfers and sharding actions ignored" * bool(self.ignored)
+        extras = f"; {self.transfers} transfers checked, {self.sharding} sharding actions ignored"
+        return text + extras if self.transfers or self.sharding else text
 
 
 def write_table(schedule, form="text", **slots):
@@ -244,7 +246,7 @@ def _parse(text, name):
         remedy = "begin with a row rank,0,1,2,... or delete the numbers"
         raise TableError("cell", rows[0][1][0], rule, remedy, where=rows[0][0])
     letters = convention(notes.get("letters"), lines)
-    cells, slots, ignored = _read_cells(rows, letters, slotted)
+    cells, slots, extras = _read_cells(rows, letters, slotted)
     try:
         name = unescaped(notes["schedule"][1]) if "schedule" in notes else name
         schedule = Schedule.from_rows(name, cells, **_sizes(notes))
@@ -253,10 +255,12 @@ def _parse(text, name):
             translated = "in our letters, I is the file's B, and B is its BW"
             error.why = f"{error.why}; {translated}" if error.why else translated
         raise
+    pytorch.check_extras(schedule, extras)
     if slotted:
         _check_slots(schedule, *np.repeat(slots, [len(cell) for row in cells for cell in row], axis=0).T)
+    transfers = sum(extra.is_transfer for extra in extras)
     bare = comma and not notes and not slotted
-    return Reading(schedule, bare or bool(ignored), letters, ignored)
+    return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
 
 
 def _read_note(line, number, notes):
@@ -294,8 +298,8 @@ def _by_rank(header, *rows):
 
 
 def _read_cells(rows, letters, slotted):
-    """Rows of cells, each cell's first and last slots rank by rank, and how many words are no operations."""
-    cells, slots, ignored = [], [], 0
+    """Rows of cells, each cell's first and last slots rank by rank, and words that are not operations."""
+    cells, slots, extras = [], [], []
     for number, row in rows:
         cells.append([])
         for slot, text in enumerate(row):
@@ -307,8 +311,8 @@ def _read_cells(rows, letters, slotted):
                     remedy = "put it right after an operation"
                     raise TableError(field, CONTINUED, "continues no operation", remedy, where=number)
                 slots[-1][1] += 1
-            elif pytorch.EXTRA.fullmatch(text):
-                ignored += 1
+            elif extra := pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field):
+                extras.append(extra)
             else:
                 slots.append([slot, slot + 1])
                 try:
@@ -316,7 +320,7 @@ def _read_cells(rows, letters, slotted):
                 except TableError as error:
                     error.where, error.field = number, field
                     raise
-    return cells, slots, ignored
+    return cells, slots, extras
 
 
 def _sizes(notes):

@@ -1,9 +1,12 @@
 """A simulated run as a trace in Chrome's trace-event format, for Perfetto and chrome://tracing.
 
-There are three groups. *Ranks*: one track per rank, with one slice per cell of the table. *Links*: one track per
-directed link that carries messages, with a slice for each message from departure to arrival. *Activations*: what each
-rank holds, in microbatches on 1/S of the model. An arrow leads from the sending operation, along its message, to the
-one that needs it. A link with several messages in flight has further tracks, because viewers drop overlapping slices.
+There are three groups. *Ranks*: one track per rank, with one slice per cell of the table, and two more tracks for
+copies if the rank offloads activations to its host. *Links*: one track per directed link that carries messages, with a
+slice for each message from departure to arrival. *Activations*: what each rank holds, in microbatches on 1/S of the
+model and, if a model is given, in GiB. If a layout has collectives, each rank is also a process with two threads, one
+for the kernels and one for the collectives of its cells. An arrow leads from the sending operation, along its message,
+to the one that needs it. A link with several messages in flight has further tracks, because viewers drop overlapping
+slices.
 
 Times are microseconds with three decimals: start and end are rounded to whole nanoseconds, and durations are their
 difference. Format: "Trace Event Format", the Chromium project.
@@ -17,7 +20,7 @@ import numpy as np
 from ppmodel import __version__
 from ppmodel.errors import PPModelError
 from ppmodel.files import checked_target, write_whole
-from ppmodel.metrics import activations_in_use
+from ppmodel.metrics import activation_bytes, activations_in_use, offloaded_levels
 from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
@@ -29,18 +32,25 @@ _COLOURS = {
 MAX_EVENTS = 10**6
 """Viewers can hardly open larger traces."""
 _MAX_NS = 2**53
+_STREAMS = "compute", "communication"
+_FIELDS = {
+    "compute_s": ("", None), "comm_s": (" collective", "R"), "weight_s": (" weight gradient", "W"),
+    "weight_comm_s": (" gathers its input", "R"),
+}  # fmt: skip
+"""The suffix for each field of a unit, and the kind whose colour it has."""
+_FIRST_PROCESS = 1001
 _FIRST_THREAD = 1001  # Perfetto shows it after the name of a track, where it must not look like a rank
 
 
-def write_trace(path, timeline, **about):
+def write_trace(path, timeline, stages=None, streams=None, **about):
     """Write a timeline as a trace file, completely or not at all.
 
     Parameters
     ----------
     path : str or Path
         Usually ends in ``.json``; its folder must exist. An existing file is replaced.
-    timeline : Timeline
-        From `simulation.run_graph`.
+    timeline, stages, streams
+        As in `trace_events`.
     **about : str or number
         Further entries of the file's ``otherData``, such as the model's name.
 
@@ -68,7 +78,7 @@ def write_trace(path, timeline, **about):
     32
     """
     path = checked_target(path, "trace")
-    events = trace_events(timeline)
+    events = trace_events(timeline, stages, streams)
     graph, schedule = timeline.graph, timeline.graph.schedule
     facts = {
         "program": f"ppmodel {__version__}", "schedule": schedule.name, "ranks": schedule.num_ranks,
@@ -82,13 +92,18 @@ def write_trace(path, timeline, **about):
     return len(events)
 
 
-def trace_events(timeline):
+def trace_events(timeline, stages=None, streams=None):
     """Compute the events of a trace: names and order of the tracks, slices, arrows and counters.
 
     Parameters
     ----------
     timeline : Timeline
         From `simulation.run_graph`.
+    stages : Stages, optional
+        From `costs.stages`; with them, activations are also counted in GiB.
+    streams : callable, optional
+        From `costs.cell_streams_of`; with it, each rank has two streams. If jitter or a factor makes a cell longer or
+        shorter than its units, they are scaled evenly.
 
     Returns
     -------
@@ -98,7 +113,8 @@ def trace_events(timeline):
     Raises
     ------
     PPModelError
-        If there are more than a million events, or they last longer than 2^53 nanoseconds (104 days).
+        If there are more than a million events, or they last longer than 2^53 nanoseconds (104 days). If streams would
+        exceed the limit, they are left out, and a label on the ranks says so.
 
     Examples
     --------
@@ -111,7 +127,7 @@ def trace_events(timeline):
     [('0F0', 0.0, 1000000.0), ('0B0', 1000000.0, 2000000.0)]
     """
     schedule = timeline.graph.schedule
-    at_most = 3 * schedule.num_operations + 4 * int(schedule.dependencies.remote.sum())
+    at_most = schedule.num_operations * (3 + 2 * (stages is not None)) + 4 * int(schedule.dependencies.remote.sum())
     if at_most > MAX_EVENTS:
         rule = f"must be at most {MAX_EVENTS}; viewers can hardly open more"
         raise PPModelError("events of the trace", at_most, rule, "trace fewer stages or microbatches")
@@ -122,8 +138,10 @@ def trace_events(timeline):
     thread, ranks = _rank_tracks(timeline.graph)
     first_link = _FIRST_THREAD + len(ranks)
     links, messages, arrows = _messages(timeline, thread, *spans, first_link)
+    first_copy = first_link + len(links)
+    ways, copies = _copies(timeline, first_copy)
     events = [event for group, name in _GROUPS.items() for event in _name("process", group, 0, name, group)]
-    for group, names, first in (_RANKS, ranks, _FIRST_THREAD), (_LINKS, links, first_link):
+    for group, names, first in (_RANKS, ranks, _FIRST_THREAD), (_LINKS, links, first_link), (_RANKS, ways, first_copy):
         for track, name in enumerate(names, start=first):
             events += _name("thread", group, track, name, track)
     begin, end = spans
@@ -132,7 +150,18 @@ def trace_events(timeline):
         args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
         colour = {"cname": _COLOURS[ops[0].kind.name]} if len(ops) == 1 else {}
         events.append(_slice(name, _RANKS, thread[first], begin[first], end[first], cat=kind, **colour, args=args))
-    return [*events, *messages, *arrows, *_counters(schedule, *spans, activations_in_use(schedule))]
+    events += messages + copies + arrows
+    events += _cell_counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
+    if stages is not None and timeline.copies:
+        for rank, (times, levels) in enumerate(offloaded_levels(timeline, *activation_bytes(stages))):
+            levels = [0.0, *np.maximum(levels / 2**30, 0.0).tolist()]
+            events += _counter(rank, "memory", "GiB", [0, *_nanoseconds(times).tolist()], levels)
+    elif stages is not None:
+        levels = [level / 2**30 for level in activations_in_use(schedule, *activation_bytes(stages))]
+        events += _cell_counters(schedule, *spans, "memory", "GiB", levels)
+    if streams is not None:
+        events += _stream_events(schedule, *spans, streams, first_copy, MAX_EVENTS - at_most)
+    return events
 
 
 def _nanoseconds(seconds):
@@ -225,10 +254,65 @@ def _messages(timeline, thread, begin, end, first_thread):
     return names, slices, arrows
 
 
+def _copies(timeline, first_thread):
+    """The names of the tracks, two for each rank that copies to the host and back, and one slice per copy."""
+    if timeline.copies is None:
+        return [], []
+    schedule, spans = timeline.graph.schedule, _nanoseconds(timeline.copied_s)
+    copied = np.flatnonzero(spans[0] >= 0)
+    ranks = np.unique(schedule.rank[copied]).tolist()
+    names = [f"rank {rank}, copies {way}" for rank in ranks for way in ("out", "back")]
+    slices = []
+    for index in copied.tolist():
+        op, thread = schedule.op(index), first_thread + 2 * ranks.index(schedule.rank[index])
+        for track, (begin, end) in enumerate(spans[:, index].reshape(2, 2).tolist(), start=thread):
+            slices.append(_slice(str(op), _RANKS, track, begin, end, cat="copy", args=_args(op)))
+    return names, slices
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+
+def _stream_events(schedule, begin, end, streams, first_thread, at_most):
+    """For each rank, a process with tracks for kernels and collectives; a note if there would be too many events."""
+    cells = [
+        (first, ops, streams(tuple((op.kind, op.stage) for op in ops)))
+        for first, ops in _cells(schedule, begin)
+        if ops[0].kind < OpKind.R
+    ]
+    if sum(len(stream) for *_, pair in cells for stream in pair) > at_most:
+        labels = {"labels": f"streams left out: more than {MAX_EVENTS} events"}
+        return [{"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels}]
+    events = []
+    for rank in range(schedule.num_ranks):
+        process = _FIRST_PROCESS + rank
+        events += _name("process", process, 0, f"rank {rank}, two streams", process)
+        for track, name in enumerate(_STREAMS, start=first_thread + len(_STREAMS) * rank):
+            events += _name("thread", process, track, name, track)
+    for first, ops, pair in cells:
+        rank, start = int(schedule.rank[first]), int(begin[first])
+        pace = (int(end[first]) - start) / pair.end_s if pair.end_s else 0.0
+        for track, (category, units) in enumerate(zip(_STREAMS, pair, strict=True)):
+            for unit in units:
+                op, span = ops[unit.operation], [start + round(time * pace) for time in (unit.start_s, unit.end_s)]
+                suffix, kind = _FIELDS[unit.field]
+                fields = {"cname": _COLOURS[kind or op.kind.name], "args": {**_args(op), "unit": unit.unit}}
+                thread = first_thread + len(_STREAMS) * rank + track
+                events.append(_slice(f"{op}{suffix}", _FIRST_PROCESS + rank, thread, *span, cat=category, **fields))
+    return events
+
+
 # ---- counters ------------------------------------------------------------------------------------
 
 
-def _counters(schedule, begin, end, levels):
+def _counter(rank, name, unit, times, levels):
+    """What a rank has, whenever that changes."""
+    for time, level in zip(times, levels, strict=True):
+        args = {unit: round(level, 9)}
+        yield {"ph": "C", "name": f"rank {rank} {name}", "pid": _ACTIVATIONS, "tid": 0, "ts": _us(time), "args": args}
+
+
+def _cell_counters(schedule, begin, end, name, unit, levels):
     """What each rank has during its cells and after each: 0 at the start, then a value whenever it changes.
 
     What a cell releases is combined with what the next one takes, if that starts immediately.
@@ -244,6 +328,4 @@ def _counters(schedule, begin, end, levels):
         kept[1:-1:2] = times[1:-1:2] != times[2::2]
         times, values = np.append(0, times[kept]), np.append(0.0, values[kept])
         changed = np.append(True, values[1:] != values[:-1])
-        for time, level in zip(times[changed].tolist(), values[changed].tolist(), strict=True):
-            place = {"ph": "C", "name": f"rank {rank} holds", "pid": _ACTIVATIONS, "tid": 0, "ts": _us(time)}
-            yield place | {"args": {"microbatches": round(level, 9)}}
+        yield from _counter(rank, name, unit, times[changed].tolist(), values[changed].tolist())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel import metrics
+from ppmodel.costs import cell_streams_of
 from ppmodel.kept import cached_property
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for
@@ -250,6 +251,8 @@ class Run:
     def to_trace(self, path: str | os.PathLike[str]) -> int:
         """Write the timeline for Perfetto or ``chrome://tracing``.
 
+        It includes memory if there is a model, and two streams per rank if the layout has collectives.
+
         Parameters
         ----------
         path : str or Path
@@ -262,5 +265,8 @@ class Run:
         """
         from ppmodel.export import write_trace
 
-        names = {"model": self.model.name, "system": self.system.name} if self.model and self.system else {}
-        return write_trace(path, self.timeline, **names)
+        if self.model is None or self.system is None:
+            return write_trace(path, self.timeline)
+        streams = None if self.layout is None else cell_streams_of(self.table, self.model, self.system, self.layout)
+        names = {"model": self.model.name, "system": self.system.name}
+        return write_trace(path, self.timeline, self.costs.stages, streams, **names)

@@ -206,7 +206,7 @@ def test_tables_are_drawn_with_the_slots_that_are_asked_for(capsys):
 
 
 def test_a_trace_is_written_beside_the_answer(capsys, tmp_path):
-    """Text and JSON name the file and its events; with a model and a system these are in it."""
+    """Text and JSON name the file and its events; with a model and a system these are in it, and bytes."""
     path = tmp_path / "trace.json"
     out = run(capsys, [*SIMULATE.split(), *SECONDS.split(), "--trace", str(path)])[1]
     plain = json.loads(path.read_text())
@@ -215,6 +215,8 @@ def test_a_trace_is_written_beside_the_answer(capsys, tmp_path):
     result, full = json.loads(run(capsys, line)[1]), json.loads(path.read_text())
     assert (result["trace"], result["trace_events"]) == (str(path), len(full["traceEvents"]))
     assert (full["otherData"]["model"], full["otherData"]["system"]) == ("paper", "dgx_h100")
+    units = [{unit for e in one["traceEvents"] if e["ph"] == "C" for unit in e["args"]} for one in (plain, full)]
+    assert units == [{"microbatches"}, {"microbatches", "GiB"}]
 
 
 def test_text_says_what_json_says(capsys):
