@@ -41,7 +41,8 @@ def serve(leave=os._exit):
 
 
 def _send(pipe, head, tail):
-    data = memoryview(json.dumps([head, len(tail)]).encode() + b"\n" + tail)
+    head = json.dumps([head, len(tail)], default=lambda value: callable(value) or str(value))
+    data = memoryview(head.encode() + b"\n" + tail)
     while data:
         data = data[os.write(pipe, data) :]
 
@@ -69,24 +70,11 @@ def _loaded(path, code):
         ) from None
     made = [entry for entry in registry.entries() if not any(entry is other for other in before)]
     registry.require(made, "file", path, "registers no schedule", "write @schedule(...) above its generator")
-    return {"entries": [_described(entry) for entry in made]}, b""
-
-
-def _described(entry):
-    """An entry in values that JSON has; what is a function there is called through `_called`."""
-    code = getattr(entry.generate, "__code__", None)
-    texts = {name: str(getattr(entry, name)) for name in ("name", "label", "title", "legal", "when", "source")}
-    return texts | {
-        "line": code.co_firstlineno if code else None,
-        "searched": bool(entry.searched),
-        "bubble_ratio": entry.bubble_ratio is not None,
-        "published": entry.published is not None,
-        "options": [
-            {name: str(getattr(option, name)) for name in ("name", "form", "rule", "help")}
-            | {"default": option.default, "examples": option.examples}
-            for option in entry.options
-        ],
-    }
+    sent = []  # as `own_files` reads it: a function is true
+    for entry in made:
+        options = [option._asdict() for option in entry.options]
+        sent.append(entry._asdict() | {"options": options, "where": registry.place_of(entry.generate)})
+    return {"entries": sent}, b""
 
 
 def _called(path, name, function, place, arguments, options):
@@ -113,8 +101,7 @@ def _generated(path, entry, num_ranks, num_microbatches, options):
     size = f"at S = {num_ranks}, B = {num_microbatches}"
     try:
         table = entry.generate(num_ranks, num_microbatches, **options)
-        code = getattr(entry.generate, "__code__", None)
-        where = f"{path}:{code.co_firstlineno}" if code and code.co_filename == path else path
+        where = registry.place_of(entry.generate) or path
         registry.require_made(entry.name, table, num_ranks, num_microbatches, where)
         columns = np.stack([np.asarray(getattr(table, name), dtype="<i4") for name in _COLUMNS])
     except TableError as error:

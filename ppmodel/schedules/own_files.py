@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -74,9 +75,12 @@ def register_file(path):
     ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
     """
     registry.require(os.path.isfile(path), "file", path, "is not a file", "check the path")
-    path, code = str(path), read_text(path, error=ScheduleError)
+    path, code, entries = str(path), read_text(path, error=ScheduleError), []
     try:
-        entries = [_entry(path, code, described) for described in _host(path, code).described()]
+        for sent in _host(path, code).described():
+            of_file = path, code, str(sent["name"]), str(sent["where"] or path)
+            options = [_made(Option, option, *of_file, place=place) for place, option in enumerate(sent["options"])]
+            entries.append(_made(registry.Entry, sent, *of_file)._replace(options=tuple(options), file=path))
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, PPModelError):
             raise
@@ -85,24 +89,15 @@ def register_file(path):
     return entries
 
 
-def _entry(path, code, described):
-    """The `Entry` of a description by `host`; its functions are called in the file's process."""
-    name, line = described["name"], described["line"]
-
-    def remote(function, place=None):
-        return Remote(path, code, name, function, place, line)
-
-    options = tuple(
-        Option(
-            option["name"], remote("read", place), _tupled(option["default"]), option["form"], option["rule"],
-            option["help"], remote("accepts", place), _tupled(option["examples"]),
-        )
-        for place, option in enumerate(described["options"])
-    )  # fmt: skip
-    formulas = [remote(which) if described[which] else None for which in ("bubble_ratio", "published")]
-    texts = [described[field] for field in ("label", "title", "legal")]
-    others = described["searched"], described["when"], described["source"]
-    return registry.Entry(name, remote("generate"), *texts, options, *formulas, *others, file=path)
+def _made(kind, sent, *of_file, place=None):
+    """An `Entry` or `Option` from its fields as `host` sent them; its functions are called in the file's process."""
+    values = {}
+    for name, annotation in kind.__annotations__.items():
+        if annotation is Callable or (annotation == Callable | None and sent[name]):
+            values[name] = Remote(*of_file, name, place)
+        else:
+            values[name] = annotation(sent[name]) if annotation in (str, bool) else _tupled(sent[name])
+    return kind(**values)
 
 
 def _tupled(value):
@@ -117,18 +112,20 @@ class Remote:
     ----------
     path, code : str
         The file, and its text.
-    name, function : str
-        The schedule, and the field of its `Entry`, or of the option at `place`.
-    line : int or None
-        Where the generator begins.
+    name : str
+        The schedule.
+    where : str
+        Where its generator begins, for messages.
+    function : str
+        The field of its `Entry`, or of the option at `place`.
     """
 
     path: str
     code: str
     name: str
+    where: str
     function: str
     place: int | None
-    line: int | None
 
     def __call__(self, *arguments, **options):
         head, tail = _host(self.path, self.code).ask([self.name, self.function, self.place, arguments, options])
@@ -142,7 +139,6 @@ class Remote:
 
     def _table(self, head, tail, num_ranks, num_microbatches):
         """The table that was sent, checked in full: the process may send anything."""
-        where = f"{self.path}:{self.line}" if self.line else self.path
         try:
             arrays, begin = [], 0
             for shape in head.pop("shapes"):
@@ -159,10 +155,10 @@ class Remote:
             )  # fmt: skip
             if len(table.stage_shares) != table.num_stages:
                 raise ValueError
-            registry.require_made(self.name, table, num_ranks, num_microbatches, where)
+            registry.require_made(self.name, table, num_ranks, num_microbatches, self.where)
             table.validate()
         except PPModelError as error:
-            error.where = error.where or where
+            error.where = error.where or self.where
             error.why = error.why or f"at S = {num_ranks}, B = {num_microbatches}"
             raise
         except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError):

@@ -95,7 +95,7 @@ def schedule(
     def register(generate):
         registered = _registry.get(name)
         if registered and not _same(registered.generate, generate):
-            _refuse_name_of(registered, _place_of(generate))
+            _refuse_name_of(registered, place_of(generate))
         authors = published if callable(published) else bubble_ratio if published else None
         for function in (generate, bubble_ratio, authors):
             if function is not None:
@@ -123,10 +123,10 @@ def _require_parameters(function, options, which):
         if option.name not in parameters:
             rule = f"is an option, but no parameter of {which}"
             remedy = f"its parameters: {', '.join(parameters)}"
-            raise ScheduleError("option", repr(option.name), rule, remedy, where=_place_of(function))
+            raise ScheduleError("option", repr(option.name), rule, remedy, where=place_of(function))
 
 
-def _place_of(generate):
+def place_of(generate):
     """File and line of a generator, with its decorator; None if it has no code of its own."""
     code = getattr(generate, "__code__", None)
     return code and f"{code.co_filename}:{code.co_firstlineno}"
@@ -155,7 +155,7 @@ def add(entries):
             Path(other.file).name == Path(entry.file).name or other.generate.code == entry.generate.code
         )
         if other is not entry and not is_copy:
-            _refuse_name_of(other, f"{entry.file}:{entry.generate.line}")
+            _refuse_name_of(other, entry.generate.where)
     _registry.update({entry.name: entry for entry in entries})
 
 
