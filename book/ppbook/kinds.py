@@ -145,12 +145,6 @@ def count_from(least):
 
 
 _A_COUNT = count_from(1)
-_MODEL = _kind(_NAME, "the name or file of a model", "paper", "models", specs.load_model)
-_SYSTEM = _kind(_NAME, "the name or file of a system", "dgx_h100", "systems", specs.load_system)
-_NODE_SYSTEM = _kind(
-    Annotated[_NAME, AfterValidator(specs.load_system), Predicate(lambda system: system.nodes is not None)],
-    "the name or file of a system with nodes", "a2_highgpu_8g", "systems",
-)  # fmt: skip
 _TABLE = "the name or file of a table", "my_table.csv", ".csv"
 
 KINDS = {
@@ -177,16 +171,16 @@ KINDS = {
         str | list, "the name of a schedule, or [name, {option: value}]", "[chimera, {concat: direct}]",
         check=_require_schedule,
     ),
-    "model": _MODEL,
-    "paper-model": _MODEL,
-    "system": _SYSTEM,
-    "paper-system": _SYSTEM,
+    "model": _kind(_NAME, "the name or file of a model", "paper", "models", specs.load_model),
+    "system": _kind(_NAME, "the name or file of a system", "dgx_h100", "systems", specs.load_system),
     "fitted-system": _kind(
         Annotated[str, Predicate(lambda name: name in fitted_systems())],
         "the name of a system fitted to measured runs", "a100_selene",
     ),
-    "node-system": _NODE_SYSTEM,
-    "paper-node-system": _NODE_SYSTEM,
+    "node-system": _kind(
+        Annotated[_NAME, AfterValidator(specs.load_system), Predicate(lambda system: system.nodes is not None)],
+        "the name or file of a system with nodes", "a2_highgpu_8g", "systems",
+    ),
     "layout": _kind(_NAME, "the name or file of a run layout", "bloom_176b", "layouts", specs.load_layout),
     "setting": _kind(_NAME, "the name or file of a setting", "default", "settings", load_setting),
     "table": _kind(_NAME, *_TABLE, lambda name: read_table(specs.template_path(name, ".csv"))),
@@ -206,7 +200,7 @@ KINDS = {
     "stage-of-work": _choice(("generation", "compile", "one evaluation", "many systems")),
 }  # fmt: skip
 """The kinds, by the first word of a parameter's comment. ``microbatches`` and ``waves`` are counts that a model may not
-allow; a ``paper-model`` or ``paper-system`` is kept when a book is built for another one (see `parameters`)."""
+allow; a ``paper-model`` is a model that is kept when a book is built for another one, and so on (see `parameters`)."""
 
 
 def like(default):

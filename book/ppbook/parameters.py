@@ -92,10 +92,11 @@ def _declared_in(source):
             name, value = node.targets[0].id, ast.literal_eval(node.value)
             comment = _COMMENT.match(lines[node.end_lineno - 1][node.end_col_offset :].decode())
             word, least, each_of = comment.groups(default="") if comment else ("", "", "")
-            if word and word not in KINDS:
+            kind = count_from(int(least)) if least else KINDS.get(word.removeprefix("paper-"))
+            if word and kind is None:
                 remedy = did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
                 raise PPModelError(name, f"# {word}: ...", "is not a kind of parameter", remedy)
-            kind = count_from(int(least)) if least else KINDS[word] if word else like(value)
+            kind = kind or like(value)
             several = isinstance(value, list) and not kind.holds(value)
             parameters[name] = Parameter(value, word, kind, several, each_of)
     except PPModelError:
