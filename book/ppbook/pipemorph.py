@@ -8,7 +8,6 @@ import pandas as pd
 from ppbook.zero_bubble import like_gpt3
 from ppmodel import replay
 from ppmodel.errors import TableError
-from ppmodel.measured.rows import even_layers
 from ppmodel.points import simulate
 from ppmodel.specs import DATA
 
@@ -59,12 +58,8 @@ def fitted_operations(hardware, model, method):
     """
     runs = runs_of(hardware, model)
     row, keys = runs.iloc[0], [key for key in ("1F1B", "ZB") if (runs.schedule == key).any()]
-    spec = like_gpt3(int(row.hidden), int(row.heads), int(row.layers), int(row.seq))
-    layout = {
-        "pp": int(row.pp), "tp": int(row.tp), "dp": int(row.dp), "microbatch_size": int(row.mbs),
-        "global_batch": int(row.m * row.mbs * row.dp), "layers": even_layers(int(row.layers), int(row.pp)),
-    }  # fmt: skip
-    seconds = simulate("zb-h1", model=spec, system="h100", framework="eager", layout=layout).costs.compute_s
+    given = {"system": "h100", "framework": "eager"} | like_gpt3(row, int(row.pp))
+    seconds = simulate("zb-h1", int(row.pp), **given).costs.compute_s
     rows = {
         key: pd.DataFrame(
             [(rank, kind, seconds["FBIW".index(kind), rank]) for rank in range(row.pp) for kind in _KINDS[key]],

@@ -7,7 +7,6 @@ import pandas as pd
 
 from ppbook import pipemorph, zero_bubble
 from ppmodel import PPModelError, replay
-from ppmodel.measured.rows import even_layers
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.cases import as_case
 from ppmodel.specs import DATA
@@ -56,15 +55,9 @@ def _seconds(row):
         costs = {"forward": 1, "input_grad": 1 + recomputed, "weight_grad": 1}
         given, basis = costs | {"microbatches": _ASSUMED_M if np.isnan(row.m) else int(row.m)}, "table"
     else:
-        dp = int(np.nan_to_num(row.dp, nan=1))
-        model = zero_bubble.like_gpt3(int(row.hidden), int(row.heads), int(row.layers), int(row.seq))
         stages = int(row.pp) * (2 if row["name"] in _V_SHAPED else int(row.chunks) if is_interleaved else 1)
-        given, basis = {
-            "model": model, "system": _SYSTEM, "tp": int(np.nan_to_num(row.tp, nan=1)), "dp": dp,
-            "microbatch_size": int(row.mbs), "global_batch": int(row.m * row.mbs) * dp,
-            "layers": even_layers(model.blocks, stages),
-            "recompute": "full" if recomputed else "none",
-        }, "model"  # fmt: skip
+        given, basis = zero_bubble.like_gpt3(row, stages) | {"system": _SYSTEM}, "model"
+        given["recompute"] = "full" if recomputed else "none"
     try:
         run = resolve_point(case, int(row.pp), **given).run()
     except PPModelError:  # such as fewer microbatches than ranks

@@ -21,18 +21,30 @@ SCHEDULES = {"1f1b": "1f1b", "interleaved_1f1b": "interleaved-1f1b", "zb_1p": "z
 """From the names in the file to ours."""
 
 
-def like_gpt3(hidden, heads, blocks, sequence):
-    """A model of other sizes with what is inferred of Zero Bubble's, which are like GPT-3.
+def like_gpt3(row, num_stages):
+    """A run of a model of other sizes with what is inferred of Zero Bubble's, which are like GPT-3, for `simulate`.
 
-    Examples
-    --------
-    >>> like_gpt3(5120, 40, 40, 1024).mlp_hidden
-    20480
+    Parameters
+    ----------
+    row : namedtuple or Series
+        With the columns of the files in ``schedules_measured``; without a number, `dp` and `tp` are 1.
+    num_stages : int
+
+    Returns
+    -------
+    dict
+        Its model and layout.
     """
-    return replace(
-        load_model("zero_bubble_6_2b"), hidden=hidden, heads=heads, kv_heads=heads, head_size=hidden / heads,
-        mlp_hidden=4 * hidden, blocks=blocks, sequence=sequence,
+    dp, heads = int(np.nan_to_num(row.dp, nan=1)), int(row.heads)
+    model = replace(
+        load_model("zero_bubble_6_2b"), hidden=int(row.hidden), heads=heads, kv_heads=heads,
+        head_size=int(row.hidden) / heads, mlp_hidden=4 * int(row.hidden), blocks=int(row.layers),
+        sequence=int(row.seq),
     )  # fmt: skip
+    return {
+        "model": model, "tp": int(np.nan_to_num(row.tp, nan=1)), "dp": dp, "microbatch_size": int(row.mbs),
+        "global_batch": int(row.m * row.mbs) * dp, "layers": even_layers(model.blocks, num_stages),
+    }  # fmt: skip
 
 
 def case_of(point):
