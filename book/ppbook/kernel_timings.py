@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from ppbook.kinds import shown
-from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.work import Kernel
 from ppmodel.errors import PPModelError
 from ppmodel.measured import kernel_fits
 from ppmodel.measured.constants import with_values
-from ppmodel.specs import DATA, CollectiveSpec, KernelSpec, LayoutSpec, load_system
+from ppmodel.specs import DATA, CollectiveSpec, KernelSpec, load_system
 
 TIMINGS = DATA / "reference" / "kernels"
 STANDS_IN = {
@@ -245,20 +244,10 @@ def _between_nodes(system):
 def _collectives(kind, gpu, rows, system, link_bytes_per_s, fitted_from=0):
     """The bandwidth of the link is a GPU's, and between nodes that of all NICs of a node."""
     table = rows[["op", "gpus", "nodes", "bytes", "seconds"]].reset_index(drop=True)
-    large = table[table.bytes >= fitted_from]
-    ((_, fit),) = kernel_fits.fit_collectives(list(large.itertuples(index=False, name=None)), system)
+    rows, large = (list(some.itertuples(index=False, name=None)) for some in (table, table[table.bytes >= fitted_from]))
+    ((_, fit),) = kernel_fits.fit_collectives(large, system)
     passes = 1 + (table.op == "all_reduce")
     ideal_s = passes * (table.gpus - 1) / table.gpus * table.bytes / link_bytes_per_s
-    shown_rows = table.assign(of=table.op.map(kernel_fits.COLLECTIVES), size=table.bytes, ideal_s=ideal_s)
-
-    def seconds_on(system):
-        seconds = []
-        for row in table.itertuples():
-            group = replace(system, nodes=replace(system.nodes, devices_per_node=row.gpus // row.nodes))
-            fixed, slope = collective_line(
-                kernel_fits.COLLECTIVES[row.op], "tensor", LayoutSpec(pp=1, tp=row.gpus), group
-            )
-            seconds.append(fixed + slope * row.bytes)
-        return np.array(seconds)
-
-    return Timed(kind, gpu, shown_rows[["of", "size", "seconds", "ideal_s"]], fit, seconds_on)
+    table = table.assign(of=table.op.map(kernel_fits.COLLECTIVES), size=table.bytes, ideal_s=ideal_s)
+    seconds_on = partial(kernel_fits.collectives_s, rows)
+    return Timed(kind, gpu, table[["of", "size", "seconds", "ideal_s"]], fit, seconds_on)

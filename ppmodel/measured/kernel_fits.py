@@ -232,26 +232,40 @@ def _spread(rows):
     return bool(sizes) and max(sizes) >= _SPREAD * min(sizes)
 
 
+def collectives_s(rows, system):
+    """Seconds of collectives on a system, by the lines that a prediction uses.
+
+    Parameters
+    ----------
+    rows : sequence of Collective
+        Or tuples of as many fields.
+    system : SystemSpec
+        With as many devices on a node as the collectives have there.
+
+    Returns
+    -------
+    ndarray of float, shape (num_rows,)
+    """
+    lines = {}
+    for op, gpus, nodes in {row[:3] for row in rows}:
+        group, layout = system, LayoutSpec(pp=1, tp=int(gpus))
+        if system.nodes:
+            group = replace(system, nodes=replace(system.nodes, devices_per_node=int(gpus // nodes)))
+        lines[op, gpus, nodes] = collective_line(COLLECTIVES[op], "tensor", layout, group)
+    fixed, slope = np.array([lines[row[:3]] for row in rows]).T
+    return fixed + slope * np.array([row[3] for row in rows])
+
+
 def _collective_fit(rows, system, names, overlapped=None):
     """The constants of a link; with `overlapped`, also whether its phases and those in nodes share the time."""
-    sizes, switch = np.array([row[3] for row in rows]), {}
-    shapes = sorted({row[:3] for row in rows})
-    which = [shapes.index(row[:3]) for row in rows]
-    if overlapped is not None:
-        switch = {"collectives.overlapped_phases": overlapped}
+    switch = {} if overlapped is None else {"collectives.overlapped_phases": overlapped}
     start = dict(zip(names, (0.5, 5e-6), strict=False))
     if "collectives.network_efficiency" in start:  # told by all-to-alls alone, which do not tell the other
         start["collectives.exchange_efficiency"] = 0.5
 
     def log_time(logs):
-        lines, attained = [], with_values(system, switch | dict(zip(start, np.exp(logs).tolist(), strict=True)))
-        for op, gpus, nodes in shapes:
-            group = attained
-            if system.nodes:
-                group = replace(attained, nodes=replace(system.nodes, devices_per_node=int(gpus // nodes)))
-            lines.append(collective_line(COLLECTIVES[op], "tensor", LayoutSpec(pp=1, tp=int(gpus)), group))
-        fixed, slope = np.array(lines)[which].T
-        return np.log(fixed + slope * sizes)
+        values = switch | dict(zip(start, np.exp(logs).tolist(), strict=True))
+        return np.log(collectives_s(rows, with_values(system, values)))
 
     fit = _fitted(log_time, [row[4] for row in rows], start)
     return fit._replace(values=fit.values | switch)
