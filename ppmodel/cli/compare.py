@@ -7,7 +7,7 @@ from ppmodel.cli.asked import asked_costs, gpus_not_kept
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
-from ppmodel.schedules.cases import cases_of_file, cases_of_text, require_one_each
+from ppmodel.schedules.cases import cases_of_text, require_one_each
 from ppmodel.specs.layout import layout_keywords
 
 
@@ -34,7 +34,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     from ppmodel.points import as_model, compared
 
     costs = asked_costs(given)
-    cases = _cases(names, file)
+    cases = _cases([*([] if file is None else [file]), *names])
     if not {"layout", *layout_keywords()} & costs.keys():
         pp, microbatches = _size(cases, pp, microbatches)
     columns, rows = compared(cases, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
@@ -51,11 +51,9 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 
-def _cases(names, file):
+def _cases(names):
     """The schedules named, each once; tables with the same name are distinguished by their files."""
-    named = [] if file is None else [(file, case) for case in cases_of_file(file)]
-    generators = {}
-    require_one_each(generators, [case for _, case in named])
+    named, generators = [], {}
     for name in names:
         for case in require_one_each(generators, cases_of_text(name)):
             places = [place for place, other in named if other == case]

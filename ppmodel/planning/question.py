@@ -14,7 +14,7 @@ from ppmodel.points import Point, as_model, as_system
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import as_case, as_cases
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, parse_size, with_framework
-from ppmodel.specs.layout import layout_keywords, layout_options
+from ppmodel.specs.layout import layout_keywords
 
 SIZES = "pp", "tp", "cp", "ep", "etp", "dp", "microbatch_size"
 """What is searched of a layout's sizes."""
@@ -23,7 +23,6 @@ WAYS = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
 
 _NOT_FIXED = "gpus", "global_batch", "sequence"
-_TOGETHER = "dp", "ep", "etp", "pp", "chunks"
 _MOST_GPUS, _MOST_BATCH = 2**20, 2**24
 
 
@@ -172,20 +171,18 @@ def _cases(schedules):
 
 def _fixed(fix, gpus, batch, model):
     """The fixed values, checked."""
-    options = dict(layout_options())
     known = [name for name in ("pp", "chunks", *layout_keywords()) if name not in _NOT_FIXED]
-    for name, value in fix.items():
+    for name in fix:
         if name not in known:
             remedy = did_you_mean(name, known) or f"fix any of {', '.join(known)}"
             raise PPModelError("fix", name, "is not a value of a layout that is searched", remedy)
-        option = options[name]
-        if option.type is int and not option.words and (
-            isinstance(value, bool) or not isinstance(value, int) or not option.low <= value <= option.high
-        ):  # fmt: skip
-            raise PPModelError(f"fix {name}", value, option.rule, f"write, for example, {name}={max(option.low, 1)}")
+    try:
+        checked = LayoutSpec(**fix)
+    except PPModelError as error:
+        error.field = f"fix {error.field}"
+        raise
+    fix = {name: getattr(checked, name) for name in fix if getattr(checked, name) is not None}
     _require_divisors(fix, gpus, batch)
-    alone = {name: value for name, value in fix.items() if name not in _TOGETHER}
-    checked = LayoutSpec(**alone)
     if model.experts and model.experts.number % fix.get("ep", 1):
         rule = f"must divide the experts of {model.name} ({model.experts.number})"
         raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")
@@ -196,7 +193,7 @@ def _fixed(fix, gpus, batch, model):
     if fix.get("pp", 1) > model.blocks + 2:
         rule = f"is more than the layers of {model.name} ({model.blocks})"
         raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")
-    return fix | {name: getattr(checked, name) for name in alone}
+    return fix
 
 
 def _require_divisors(fix, gpus, batch):

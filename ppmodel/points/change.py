@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from dataclasses import dataclass, fields, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ppmodel.errors import CostError, PPModelError
-from ppmodel.given import listed, plain
+from ppmodel.given import is_number, listed, plain
 from ppmodel.ops import OpKind
 
 if TYPE_CHECKING:
@@ -17,14 +16,11 @@ if TYPE_CHECKING:
     from ppmodel.tables import Schedule
 
 _REFERENCE_FLOPS = 1e15
-_ABOVE_0 = "must be finite and above 0", "write 1 for no change", lambda value: value > 0
-_FROM_0 = "must be finite and at least 0", "write 1 for no change", lambda value: value >= 0
 _RULES = {
-    **dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggler", "backward", "overlap"), _ABOVE_0),
-    **dict.fromkeys(("latency", "collectives"), _FROM_0),
-    "straggling": ("must be from 0 to 1", "write 1 for the last stage", lambda value: 0 <= value <= 1),
+    **dict.fromkeys(("latency", "collectives"), ("must be finite and at least 0", 0.0, math.inf)),
+    "straggling": ("must be from 0 to 1", 0.0, 1.0),
 }
-_SWITCHES = ("memory_follows", "network")
+_FACTOR = "must be finite and above 0", math.nextafter(0, 1), math.inf
 _BANDWIDTHS = "network_bandwidth_bytes_per_s", "node_bandwidth_bytes_per_s", "bandwidth_bytes_per_s"
 _LATENCIES = "network_latency_s", "node_latency_s", "delay_s"
 _PEAKS = "peak_compute_flops", "fp8_peak_compute_flops"
@@ -89,18 +85,15 @@ class Change:
     network: bool = True
 
     def __post_init__(self):
-        self.__dict__.update((entry.name, plain(getattr(self, entry.name))) for entry in fields(self))
-        for name, (rule, remedy, holds) in _RULES.items():
-            value = getattr(self, name)
-            if value is None and name == "backward":
-                continue
-            if isinstance(value, bool) or not isinstance(value, Real):
-                raise PPModelError(name, repr(value), "must be a number", "ppmodel.compare takes a list of changes")
-            if not (abs(value) <= sys.float_info.max and holds(value)):
-                raise PPModelError(name, value, rule, remedy)
-        for name in _SWITCHES:
-            if not isinstance(value := getattr(self, name), bool):
-                raise PPModelError(name, repr(value), "must be True or False", "write one of them")
+        for name, default in ((entry.name, entry.default) for entry in fields(self)):
+            value = self.__dict__[name] = plain(getattr(self, name))
+            if isinstance(default, bool):
+                rule, is_legal = "must be True or False", isinstance(value, bool)
+            else:
+                rule, low, high = _RULES.get(name, _FACTOR)
+                is_legal = value is default is None or (is_number(value) and low <= value <= high)
+            if not is_legal:
+                raise PPModelError(name, repr(value), rule, f"write, for example, {default}; compare takes several")
 
     def __repr__(self):
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
