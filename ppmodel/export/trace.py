@@ -134,34 +134,42 @@ def trace_events(timeline, stages=None, streams=None):
     if timeline.makespan_s * 1e9 > _MAX_NS:
         rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be exact in nanoseconds"
         raise PPModelError("makespan", f"{timeline.makespan_s:g} s", rule, "use shorter durations")
-    spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
-    thread, ranks = _rank_tracks(timeline.graph)
-    first_link = _FIRST_THREAD + len(ranks)
-    links, messages, arrows = _messages(timeline, thread, *spans, first_link)
-    first_copy = first_link + len(links)
-    ways, copies = _copies(timeline, first_copy)
-    events = [event for group, name in _GROUPS.items() for event in _name("process", group, 0, name, group)]
-    for group, names, first in (_RANKS, ranks, _FIRST_THREAD), (_LINKS, links, first_link), (_RANKS, ways, first_copy):
-        for track, name in enumerate(names, start=first):
-            events += _name("thread", group, track, name, track)
-    begin, end = spans
+    begin, end = spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
+    stream = schedule.rank.astype(np.int64)
+    stream[timeline.graph.index] = timeline.graph.stream  # the ranks, then all-reduces that overlap their computing
+    ranks = [f"rank {rank}" for rank in range(schedule.num_ranks)]
+    tracks = np.array([*ranks, *(f"{rank}, all-reduce" for rank in ranks)])[stream].tolist()
+    events = _Events()
+    for group, name in _GROUPS.items():
+        events.name("process", {"pid": group, "tid": 0}, name, group)
+    for rank in ranks:
+        events.track(_RANKS, rank)
     for first, ops in _cells(schedule, begin):  # one slice per cell; that of a pair names both operations
         name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
         args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
         colour = {"cname": _COLOURS[ops[0].kind.name]} if len(ops) == 1 else {}
-        events.append(_slice(name, _RANKS, thread[first], begin[first], end[first], cat=kind, **colour, args=args))
-    events += messages + copies + arrows
-    events += _cell_counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
-    if stages is not None and timeline.copies:
-        for rank, (times, levels) in enumerate(offloaded_levels(timeline, *activation_bytes(stages))):
-            levels = [0.0, *np.maximum(levels / 2**30, 0.0).tolist()]
-            events += _counter(rank, "memory", "GiB", [0, *_nanoseconds(times).tolist()], levels)
-    elif stages is not None:
-        levels = [level / 2**30 for level in activations_in_use(schedule, *activation_bytes(stages))]
-        events += _cell_counters(schedule, *spans, "memory", "GiB", levels)
+        events.slice(_RANKS, tracks[first], name, (begin[first], end[first]), cat=kind, **colour, args=args)
+    _add_messages(events, timeline, tracks, begin, end)
+    copied = np.full((4, 0), -1) if timeline.copies is None else _nanoseconds(timeline.copied_s)
+    for index in np.flatnonzero(copied[0] >= 0).tolist():
+        op, rank = schedule.op(index), ranks[schedule.rank[index]]
+        for way, span in zip(("out", "back"), copied[:, index].reshape(2, 2), strict=True):
+            events.slice(_RANKS, f"{rank}, copies {way}", str(op), span, cat="copy", args=_args(op))
+    counters = {"holds": ("microbatches", 1, _levels(schedule, *spans, activations_in_use(schedule)))}
+    if stages is not None:
+        kept = activation_bytes(stages)
+        levels = _levels(schedule, *spans, activations_in_use(schedule, *kept))
+        if timeline.copies:
+            levels = ((_nanoseconds(times), np.maximum(held, 0)) for times, held in offloaded_levels(timeline, *kept))
+        counters["memory"] = "GiB", 2**30, levels
+    for name, (unit, size, of_ranks) in counters.items():
+        for rank, (times, levels) in enumerate(of_ranks):
+            for time, level in zip([0, *times.tolist()], [0.0, *(levels / size).tolist()], strict=True):
+                place = {"pid": _ACTIVATIONS, "tid": 0, "ts": _us(time)}
+                events.append({"ph": "C", "name": f"rank {rank} {name}", **place, "args": {unit: round(level, 9)}})
     if streams is not None:
-        events += _stream_events(schedule, *spans, streams, first_copy, MAX_EVENTS - at_most)
-    return events
+        _add_streams(events, schedule, *spans, streams, MAX_EVENTS - at_most)
+    return list(events)
 
 
 def _nanoseconds(seconds):
@@ -173,33 +181,30 @@ def _us(nanoseconds):
     return int(nanoseconds) / 1000
 
 
-# ---- names ---------------------------------------------------------------------------------------
+class _Events(list):
+    """Events; the tracks of their processes are numbered and named as they are first used."""
 
+    def __init__(self):
+        super().__init__()
+        self._tracks = {}
 
-def _name(what, group, thread, name, place):
-    """Name a group or track, and set its position."""
-    for key, value in (("name", name), ("sort_index", place)):
-        yield {"ph": "M", "name": f"{what}_{key}", "pid": group, "tid": thread, "args": {key: value}}
+    def name(self, what, where, name, place):
+        """Name a process or a thread, and set its position."""
+        for key, value in (("name", name), ("sort_index", place)):
+            self.append({"ph": "M", "name": f"{what}_{key}", **where, "args": {key: value}})
 
+    def track(self, process, name):
+        """Where a track is."""
+        is_new = (process, name) not in self._tracks
+        where = {"pid": process, "tid": self._tracks.setdefault((process, name), _FIRST_THREAD + len(self._tracks))}
+        if is_new:
+            self.name("thread", where, name, where["tid"])
+        return where
 
-def _rank_tracks(graph):
-    """The track of each operation, and the names of tracks: ranks, and all-reduces that overlap their computation."""
-    schedule = graph.schedule
-    stream = schedule.rank.astype(np.int64)
-    stream[graph.index] = graph.stream
-    overlapping = np.unique(stream[stream >= schedule.num_ranks])
-    names = [f"rank {rank}" for rank in range(schedule.num_ranks)]
-    names += [f"rank {rank - schedule.num_ranks}, all-reduce" for rank in overlapping.tolist()]
-    own_track = schedule.num_ranks + np.searchsorted(overlapping, stream)
-    return _FIRST_THREAD + np.where(stream < schedule.num_ranks, stream, own_track), names
-
-
-# ---- slices --------------------------------------------------------------------------------------
-
-
-def _slice(name, group, thread, begin, end, **fields):
-    place = {"pid": group, "tid": int(thread), "ts": _us(begin), "dur": _us(end - begin)}
-    return {"ph": "X", "name": name, **place, **fields}
+    def slice(self, process, track, name, span, **fields):
+        """Add a slice to a track, from a begin to an end in nanoseconds."""
+        place = {**self.track(process, track), "ts": _us(span[0]), "dur": _us(span[1] - span[0])}
+        self.append({"ph": "X", "name": name, **place, **fields})
 
 
 def _cells(schedule, begin):
@@ -215,8 +220,8 @@ def _args(op):
     return {"kind": op.kind.name, "stage": op.stage, **microbatch, "replica": op.replica}
 
 
-def _messages(timeline, thread, begin, end, first_thread):
-    """The names of the links' tracks, the slices of messages by link and time, and the arrows along them.
+def _add_messages(events, timeline, tracks, begin, end):
+    """Add the messages by link and time, each with an arrow.
 
     A message takes the first track of its link on which the previous message has arrived when it leaves. Its arrow has
     three events: in its sender, just before it leaves or the cell ends; on departure; where it is needed.
@@ -228,53 +233,29 @@ def _messages(timeline, thread, begin, end, first_thread):
     senders, receivers = schedule.rank[producers], schedule.rank[consumers]
     first_of_cell = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice is where its first operation is
     columns = (senders, receivers, producers, consumers, departures, arrivals)
-    order = np.lexsort((producers, departures, receivers, senders))
-    names, slices, arrows, link, free = [], [], [], None, []
+    order, free_of = np.lexsort((producers, departures, receivers, senders)), {}
     for number, row in enumerate(zip(*(column[order].tolist() for column in columns), strict=True)):
         sender, receiver, producer, consumer, departure, arrival = row
-        if link != (sender, receiver):
-            link, free, first_lane = (sender, receiver), [], first_thread + len(names)
+        free = free_of.setdefault((sender, receiver), [])
         lane = next((lane for lane, until in enumerate(free) if until <= departure), len(free))
-        if lane == len(free):
-            free.append(0)
-            names.append(f"{sender} -> {receiver}" + (f", track {lane + 1}" if lane else ""))
-        free[lane] = arrival
+        free[lane : lane + 1] = [arrival]
+        link = f"{sender} -> {receiver}" + (f", track {lane + 1}" if lane else "")
         result, needed_by = schedule.op(producer), schedule.op(consumer)
         args = {"result of": str(result), "needed by": str(needed_by), "microbatch": result.microbatch}
         kind = "activations" if result.kind == OpKind.F else "gradients"
-        slices.append(_slice(str(result), _LINKS, first_lane + lane, departure, arrival, cat=kind, args=args))
+        events.slice(_LINKS, link, str(result), (departure, arrival), cat=kind, args=args)
         tail, head = first_of_cell[producer], first_of_cell[consumer]
-        arrow = {"name": "transfer", "cat": "transfer", "id": number}
         leaves = max(begin[tail], min(end[tail], departure) - 1)
-        arrows += [
-            {"ph": "s", **arrow, "pid": _RANKS, "tid": int(thread[tail]), "ts": _us(leaves)},
-            {"ph": "t", **arrow, "pid": _LINKS, "tid": first_lane + lane, "ts": _us(departure)},
-            {"ph": "f", "bp": "e", **arrow, "pid": _RANKS, "tid": int(thread[head]), "ts": _us(begin[head])},
-        ]
-    return names, slices, arrows
+        for phase, process, track, time in (
+            ({"ph": "s"}, _RANKS, tracks[tail], leaves), ({"ph": "t"}, _LINKS, link, departure),
+            ({"ph": "f", "bp": "e"}, _RANKS, tracks[head], begin[head]),
+        ):  # fmt: skip
+            arrow = {**phase, "name": "transfer", "cat": "transfer", "id": number}
+            events.append({**arrow, **events.track(process, track), "ts": _us(time)})
 
 
-def _copies(timeline, first_thread):
-    """The names of the tracks, two for each rank that copies to the host and back, and one slice per copy."""
-    if timeline.copies is None:
-        return [], []
-    schedule, spans = timeline.graph.schedule, _nanoseconds(timeline.copied_s)
-    copied = np.flatnonzero(spans[0] >= 0)
-    ranks = np.unique(schedule.rank[copied]).tolist()
-    names = [f"rank {rank}, copies {way}" for rank in ranks for way in ("out", "back")]
-    slices = []
-    for index in copied.tolist():
-        op, thread = schedule.op(index), first_thread + 2 * ranks.index(schedule.rank[index])
-        for track, (begin, end) in enumerate(spans[:, index].reshape(2, 2).tolist(), start=thread):
-            slices.append(_slice(str(op), _RANKS, track, begin, end, cat="copy", args=_args(op)))
-    return names, slices
-
-
-# ---- streams -------------------------------------------------------------------------------------
-
-
-def _stream_events(schedule, begin, end, streams, first_thread, at_most):
-    """For each rank, a process with tracks for kernels and collectives; a note if there would be too many events."""
+def _add_streams(events, schedule, begin, end, streams, at_most):
+    """Add a process with tracks for kernels and collectives of each rank; a note if there would be too many events."""
     cells = [
         (first, ops, streams(tuple((op.kind, op.stage) for op in ops)))
         for first, ops in _cells(schedule, begin)
@@ -282,38 +263,24 @@ def _stream_events(schedule, begin, end, streams, first_thread, at_most):
     ]
     if sum(len(stream) for *_, pair in cells for stream in pair) > at_most:
         labels = {"labels": f"streams left out: more than {MAX_EVENTS} events"}
-        return [{"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels}]
-    events = []
-    for rank in range(schedule.num_ranks):
-        process = _FIRST_PROCESS + rank
-        events += _name("process", process, 0, f"rank {rank}, two streams", process)
-        for track, name in enumerate(_STREAMS, start=first_thread + len(_STREAMS) * rank):
-            events += _name("thread", process, track, name, track)
+        events.append({"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels})
+        return
+    for process in range(_FIRST_PROCESS, _FIRST_PROCESS + schedule.num_ranks):
+        name = f"rank {process - _FIRST_PROCESS}, two streams"
+        events.name("process", {"pid": process, "tid": 0}, name, process)
     for first, ops, pair in cells:
-        rank, start = int(schedule.rank[first]), int(begin[first])
+        process, start = _FIRST_PROCESS + int(schedule.rank[first]), int(begin[first])
         pace = (int(end[first]) - start) / pair.end_s if pair.end_s else 0.0
-        for track, (category, units) in enumerate(zip(_STREAMS, pair, strict=True)):
+        for track, units in zip(_STREAMS, pair, strict=True):
             for unit in units:
                 op, span = ops[unit.operation], [start + round(time * pace) for time in (unit.start_s, unit.end_s)]
                 suffix, kind = _FIELDS[unit.field]
                 fields = {"cname": _COLOURS[kind or op.kind.name], "args": {**_args(op), "unit": unit.unit}}
-                thread = first_thread + len(_STREAMS) * rank + track
-                events.append(_slice(f"{op}{suffix}", _FIRST_PROCESS + rank, thread, *span, cat=category, **fields))
-    return events
+                events.slice(process, track, f"{op}{suffix}", span, cat=track, **fields)
 
 
-# ---- counters ------------------------------------------------------------------------------------
-
-
-def _counter(rank, name, unit, times, levels):
-    """What a rank has, whenever that changes."""
-    for time, level in zip(times, levels, strict=True):
-        args = {unit: round(level, 9)}
-        yield {"ph": "C", "name": f"rank {rank} {name}", "pid": _ACTIVATIONS, "tid": 0, "ts": _us(time), "args": args}
-
-
-def _cell_counters(schedule, begin, end, name, unit, levels):
-    """What each rank has during its cells and after each: 0 at the start, then a value whenever it changes.
+def _levels(schedule, begin, end, levels):
+    """What each rank has during its cells and after each: the times at which that changes, and the new values.
 
     What a cell releases is combined with what the next one takes, if that starts immediately.
     """
@@ -321,11 +288,11 @@ def _cell_counters(schedule, begin, end, name, unit, levels):
     first = first[begin[first] >= 0]
     during, after = (level[schedule.cell[first]] for level in levels)
     bounds = np.searchsorted(schedule.rank[first], np.arange(schedule.num_ranks + 1)).tolist()
-    for rank, cells in enumerate(starmap(slice, pairwise(bounds))):
+    for cells in starmap(slice, pairwise(bounds)):
         times = np.stack([begin[first[cells]], end[first[cells]]], axis=1).ravel()
         values = np.stack([during[cells], after[cells]], axis=1).ravel().astype(float)
         kept = np.ones(len(times), bool)
         kept[1:-1:2] = times[1:-1:2] != times[2::2]
-        times, values = np.append(0, times[kept]), np.append(0.0, values[kept])
-        changed = np.append(True, values[1:] != values[:-1])
-        yield from _counter(rank, name, unit, times[changed].tolist(), values[changed].tolist())
+        times, values = times[kept], values[kept]
+        changed = np.diff(values, prepend=0.0) != 0
+        yield times[changed], values[changed]
