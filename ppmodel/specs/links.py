@@ -11,8 +11,7 @@ from __future__ import annotations  # help() shows a field's type by its name
 import re
 from typing import NamedTuple
 
-from ppmodel.errors import SpecificationError
-from ppmodel.given import is_number
+from ppmodel.errors import SpecificationError, shown
 from ppmodel.specs.units import parse_quantity
 
 _EDGE = re.compile(r"(\d{1,6})([->])(\d{1,6})")
@@ -92,24 +91,16 @@ def as_links(given: object) -> tuple[Link, ...]:
     True
     """
     if isinstance(given, str):
-        edges = []
-        for text in given.split() or [given]:
-            edge, _, values = text.partition(":")
-            pairs = [value.partition("=")[::2] for value in values.split(",") if value]
-            if len(dict(pairs)) < len(pairs):
-                raise _refused(text, "gives a value twice", "leave out one of the two")
-            edges.append((edge, dict(pairs)))
-        given = edges
+        texts = given.split() or [given]
     elif isinstance(given, dict):
-        given = given.items()
-    elif given is None:
-        given = ()
-    elif not (isinstance(given, list | tuple) and all(isinstance(entry, Link) for entry in given)):
+        texts = [f"{edge}:{_written(values)}" for edge, values in given.items()]
+    elif isinstance(given, list | tuple | None) and all(isinstance(entry, Link) for entry in given or ()):
+        texts = list(map(str, given or ()))
+    else:
         raise _refused(given, "must map pairs of ranks to what their link has", "write 0-1:delay=60ms")
     links: list[Link] = []
     seen: dict[tuple[int, int], Link] = {}
-    for entry in given:
-        link = entry if isinstance(entry, Link) else _link(*entry)
+    for link in map(_link, texts):
         for direction in link.directions:
             if direction in seen:
                 rule = f"names the link from rank {direction[0]} to rank {direction[1]} again, after {seen[direction]}"
@@ -119,20 +110,28 @@ def as_links(given: object) -> tuple[Link, ...]:
     return tuple(sorted(links, key=lambda link: link[:3]))
 
 
-def _link(edge, values):
-    """The `Link` of a pair of ranks, and of what a file or a caller says about it."""
-    match = _EDGE.fullmatch(edge) if isinstance(edge, str) else None
+def _written(values):
+    """What a caller or a file says about a link, as text."""
+    if not isinstance(values, dict):
+        return ""
+    return ",".join(f"{name}={shown(value).replace(' ', '')}" for name, value in values.items())
+
+
+def _link(text):
+    """The `Link` of a pair of ranks, and of what is said about it."""
+    edge, _, values = text.partition(":")
+    match, pairs = _EDGE.fullmatch(edge), [value.partition("=")[::2] for value in values.split(",")]
     if match is None or int(match[1]) == int(match[3]):
         rule = "must be two different ranks, as in 0-1 for both directions or 0>1 for one"
-        raise _refused(edge, rule, "write, for example, 0-1:delay=60ms")
-    if not (isinstance(values, dict) and values and values.keys() <= _RULES.keys()):
+        raise _refused(text, rule, "write, for example, 0-1:delay=60ms")
+    if not len(pairs) == len(dict(pairs)) == len(dict(pairs).keys() & _RULES):
         rule = "must have a delay, a bandwidth or both, and nothing else"
-        raise _refused(f"{edge}: {values}", rule, f"write, for example, {edge}:delay=60ms")
+        raise _refused(text, rule, f"write, for example, {edge}:delay=60ms")
     ranks, both_ways = [int(match[1]), int(match[3])], match[2] == "-"
     si = {}
-    for name, value in values.items():
+    for name, value in pairs:
         units, rule, example = _RULES[name]
-        number = float(value) if name == "delay" and is_number(value) else parse_quantity(value, units)
+        number = parse_quantity(value, units)
         if number is None or not (0 <= number <= _LARGEST and (number > 0 or name == "delay")):
             raise _refused(f"{edge}:{name}={value}", rule, f"write, for example, {edge}:{name}={example}")
         si[name] = number
