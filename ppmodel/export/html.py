@@ -1,16 +1,13 @@
 """A table as notebooks show it: the first slots, one cell per operation, coloured by kind."""
 
+import re
 from html import escape
-from itertools import pairwise
-
-import numpy as np
+from itertools import starmap
 
 from ppmodel.errors import PPModelError
-from ppmodel.ops import OpKind
+from ppmodel.tables import CONTINUED
 
-_COLOURS = {OpKind.F: "#56B4E9", OpKind.B: "#E69F00", OpKind.I: "#F0E442", OpKind.W: "#CC79A7", OpKind.R: "#BBBBBB",
-            OpKind.O: "#009E73"}  # fmt: skip
-_MAX_OPERATIONS = 2**20
+_COLOURS = {"F": "#56B4E9", "B": "#E69F00", "I": "#F0E442", "W": "#CC79A7", "R": "#BBBBBB", "O": "#009E73"}
 _CELL = "border:1px solid #555;padding:1px 4px;text-align:center;color:#000;background:"
 _SLOT = '<td style="min-width:2.8em;padding:0"></td>'
 
@@ -27,7 +24,7 @@ def table_html(schedule, slots=32, ranks=16):
     Returns
     -------
     str
-        A caption and a table; only the caption if the schedule is broken or has more than a million operations.
+        A caption and a table; if it is broken or too large to be drawn, only the caption and why.
 
     Examples
     --------
@@ -37,36 +34,25 @@ def table_html(schedule, slots=32, ranks=16):
     (2, 1)
     """
     caption = escape(repr(schedule)[1:-1])
-    if schedule.num_operations > _MAX_OPERATIONS:
-        return f"<p>{caption}</p>"
     try:
-        start, end = schedule.slots()
+        grid = schedule.table()
     except PPModelError as error:
         return f"<p>{caption}<br>{escape(str(error))}</p>"
-    shown = min(slots, int(end.max())), min(ranks, schedule.num_ranks)
-    if shown != (int(end.max()), schedule.num_ranks):
-        caption += f"; shown: {shown[0]} of {end.max()} slots, {shown[1]} of {schedule.num_ranks} ranks"
-    rows = "".join(_row(schedule, rank, start, end, shown[0]) for rank in range(shown[1]))
-    style = "border-collapse:collapse;font-size:80%;white-space:nowrap"
-    slots = f'<tr style="line-height:0"><td></td>{_SLOT * shown[0]}</tr>'  # all as wide: time runs across
-    table = f'<table style="{style}">{slots}{rows}</table>'
+    size, shown = (len(grid[0]), len(grid)), (min(slots, len(grid[0])), min(ranks, len(grid)))
+    if shown != size:
+        caption += f"; shown: {shown[0]} of {size[0]} slots, {shown[1]} of {size[1]} ranks"
+    rows = f'<tr style="line-height:0"><td></td>{_SLOT * shown[0]}</tr>'  # all as wide: time runs across
+    for rank, texts in enumerate(grid[: shown[1]]):
+        cells = re.findall(rf"(\S+)((?: {CONTINUED})*)", " ".join(texts[: shown[0]]))
+        rows += f"<tr><th>rank {rank}</th>{''.join(starmap(_cell, cells))}</tr>"
+    table = f'<table style="border-collapse:collapse;font-size:80%;white-space:nowrap">{rows}</table>'
     return f'<div class="slots" style="overflow-x:auto"><p>{caption}</p>{table}</div>'
 
 
-def _row(schedule, rank, start, end, slots):
-    """The cells of a rank, including idle ones."""
-    first, last = schedule.rank_start[rank : rank + 2]
-    heads = first + np.flatnonzero(~schedule.joined[first:last])
-    cells, free = [f"<th>rank {rank}</th>"], 0
-    for head, following in pairwise([*heads[start[heads] < slots].tolist(), int(last)]):
-        begin, until = int(start[head]), min(int(end[head]), slots)
-        following = head + 1 + int(np.argmin(np.append(schedule.joined[head + 1 : following], False)))
-        cells += ["<td></td>"] * (begin - free)
-        if until > begin:
-            ops = [schedule.op(index) for index in range(head, following)]
-            colours = dict.fromkeys(_COLOURS[op.kind] for op in ops)
-            fill = f"linear-gradient({','.join(colours)})" if len(colours) > 1 else _COLOURS[ops[0].kind]
-            text = escape("&".join(map(str, ops)))
-            cells.append(f'<td colspan="{until - begin}" style="{_CELL}{fill}">{text}</td>')
-        free = until
-    return f"<tr>{''.join(cells)}{'<td></td>' * (slots - free)}</tr>"
+def _cell(text, rest):
+    """A cell of the table, and the slots that it goes on."""
+    colours = list(dict.fromkeys(_COLOURS[letter] for letter in re.findall("[A-Z]", text)))
+    if not colours:
+        return "<td></td>"
+    fill = f"linear-gradient({','.join(colours)})" if len(colours) > 1 else colours[0]
+    return f'<td colspan="{1 + rest.count(CONTINUED)}" style="{_CELL}{fill}">{escape(text)}</td>'

@@ -249,13 +249,10 @@ def columns_of(grid):
     >>> columns_of(resolve("1f1b", 4, 8, forward=1, backward=2))[7:10]
     ['forward', 'backward', 'makespan_s']
     """
-    groups = {"schedule", "result", "remark"} | ({"system"} if grid.systems else set())
-    if grid.links_are_column:
-        groups.add("links")
-    if grid.change_is_column:
-        groups.add("change")
-    if grid.layouts != (None,):
-        groups |= {"layout", "iteration"}
+    has_layout = grid.layouts != (None,)
+    optional = {"system": grid.systems, "links": grid.links_are_column, "change": grid.change_is_column}
+    optional |= {"layout": has_layout, "iteration": has_layout}
+    groups = {"schedule", "result", "remark", *(name for name, is_there in optional.items() if is_there)}
     seconds = grid.seconds[0] if grid.seconds else ()
     return [
         column.name

@@ -147,10 +147,9 @@ class FrameworkSpec(Checked):
             attained = links.data_efficiency or links.network_efficiency
             links = replace(links, data_efficiency=self.data_factor * attained)
         if self.activation_factor != 1.0:
-            from ppmodel.specs.kernels import MemorySpec
+            from ppmodel.specs.system import MemorySpec, scaled
 
-            memory = memory or MemorySpec()
-            memory = replace(memory, activation_factor=self.activation_factor * memory.activation_factor)
+            memory = scaled(memory or MemorySpec(), {"activation_factor": self.activation_factor})
         return replace(system, framework=self, kernels=kernels, memory=memory, collectives=links, errors=None)
 
 

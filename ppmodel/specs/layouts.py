@@ -99,18 +99,13 @@ def as_layout(layout=None, keywords=None):
     elif not isinstance(layout, LayoutSpec):
         layout = load_layout(layout)
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
-    changed = {  # True equals 1
-        name: value for name, value in keywords.items()
-        if (value, type(value) is bool) != (getattr(layout, name), type(getattr(layout, name)) is bool)
-    }  # fmt: skip
-    if not changed:
-        replace(layout, **keywords)  # refuses what is equal but no number, such as True
-        return layout
-    if layout.name and "name" not in changed:
-        changed |= {"name": "", "title": ""}  # it is a different layout now
-    if changed.keys() & {"pp", *MULTIPLIED} and "gpus" not in keywords:
-        changed["gpus"] = None  # the stated number no longer holds
-    return replace(layout, **(keywords | changed))
+    changed = [name for name, value in keywords.items() if value != getattr(layout, name)]
+    if layout.name and changed and "name" not in keywords:
+        keywords |= {"name": "", "title": ""}  # it is a different layout now
+    if {"pp", *MULTIPLIED}.intersection(changed) and "gpus" not in keywords:
+        keywords["gpus"] = None  # the stated number no longer holds
+    replaced = replace(layout, **keywords)  # refuses also what equals a number and is none, such as True
+    return replaced if changed else layout
 
 
 def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
