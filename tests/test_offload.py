@@ -314,11 +314,11 @@ def test_results_of_a_models_pairs_leave_early():
 @pytest.mark.parametrize(
     ("field", "value", "rule"),
     [
-        ("offload", 1.5, "number from 0 to 1"),
-        ("offload", True, "number from 0 to 1"),
-        ("offload_warm_up", -1, "number from 0 to 1"),
-        ("offload_chunks", "some", "one of first, all"),
-        ("hand_on", "soon", "one of at_end, when_ready"),
+        ("offload", 1.5, "less than or equal to 1"),
+        ("offload", True, "valid number"),
+        ("offload_warm_up", -1, "greater than or equal to 0"),
+        ("offload_chunks", "some", "'first' or 'all'"),
+        ("hand_on", "soon", "'at_end' or 'when_ready'"),
     ],
 )
 def test_illegal_values_are_refused(field, value, rule):
@@ -334,5 +334,5 @@ def test_a_system_without_a_link_to_its_host_offloads_nothing(capsys):
     said = "offload = 0.5: needs a system with a link to its host, and mid_cp_mid_nw gives none"
     assert said in capsys.readouterr().err
     assert main(line.format("stp_12b", "a800", 2).split()) == 2
-    assert "--offload = 2: must be a number from 0 to 1" in capsys.readouterr().err
+    assert "--offload = 2: must be less than or equal to 1" in capsys.readouterr().err
     assert main(line.format("stp_12b", "a800", 0.5).split()) == 0

@@ -193,9 +193,10 @@ class LayoutSpec:
         try:
             self.__dict__.update(_checks()(**values).__dict__)
         except ValidationError as error:
-            name = error.errors()[0]["loc"][0]
-            option = dict(layout_options())[name]
-            self._refuse(name, option.rule, option.remedy.format(name=name))
+            from ppmodel.specs.document import rule_and_remedy
+
+            problem = error.errors()[0]
+            self._refuse(problem["loc"][0], *rule_and_remedy(problem))
         layers = self.layers
         if isinstance(layers, str) and set(layers) & set("E|L"):
             parse_layers(layers)

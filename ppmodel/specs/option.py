@@ -58,24 +58,6 @@ class Option(NamedTuple):
             return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
         return "N"
 
-    @property
-    def rule(self):
-        """What values are legal, for error messages."""
-        if self.words:
-            return f"must be one of {', '.join(self.words)}" + (", or a number of layers" if self.type is int else "")
-        if self.type is bool:
-            return "must be true or false"
-        if self.type is int and self.high < 10:
-            return f"must be one of {', '.join(map(str, range(self.low, self.high + 1)))}"
-        return f"must be a {'whole ' if self.type is int else ''}number from {self.low} to {self.high}"
-
-    @property
-    def remedy(self):
-        """What to write instead, for error messages; ``{name}`` stands for the value's name."""
-        if self.words or self.type is bool:
-            return "choose one of them"
-        return f"write, for example, {{name}}: {8 if self.high > 8 else 0.5 if self.type is float else self.high}"
-
     def pydantic_type(self):
         """The type that pydantic checks."""
         from pydantic import Field, StrictBool
