@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ppmodel import schedules
-from ppmodel.specs import DATA, ORDERS, read_document
+from ppmodel.specs import DATA, ORDERS
+from ppmodel.specs.document import Form, read_document
 from ppmodel.specs.entries import Sourced
 
 _NOTES = {
@@ -42,8 +43,7 @@ class Ties(Sourced):
     value: float
 
 
-class _File(Sourced.__base__):
-    model_config = Sourced.model_config
+class _File(Form):
     ties: Ties | None = None
     profiles: list[Profile] = Field(default_factory=list)
     entries: list[Entry]

@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import accumulate, count
 from typing import get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -35,6 +35,12 @@ _REMEDIES = {
 }
 
 
+class Form(BaseModel):
+    """The keys of a file, or of a block in it, with their types and rules; no others are known."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
 def read_document(path, file_type, form=None):
     """Read a YAML file that follows a form.
 
@@ -42,14 +48,13 @@ def read_document(path, file_type, form=None):
     ----------
     path : Path
         The file.
-    file_type : type of pydantic.BaseModel
-        The form: its keys, with their types and rules.
+    file_type : type of Form
     form : str, optional
         How such a file is written; the remedy if the file is nothing like it. By default, entries with sources.
 
     Returns
     -------
-    BaseModel
+    Form
         An instance of `file_type`.
 
     Raises

@@ -5,11 +5,11 @@ from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import Field, TypeAdapter, ValidationError, create_model
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import plain
-from ppmodel.specs.document import place_in, read_document, rule_and_remedy
+from ppmodel.specs.document import Form, place_in, read_document, rule_and_remedy
 from ppmodel.specs.files import specification_path
 from ppmodel.specs.units import SIZES, UNITS
 
@@ -20,10 +20,9 @@ published figures come out; fitted to measurements; or our choice, because nothi
 _SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes"}
 
 
-class Sourced(BaseModel):
+class Sourced(Form):
     """A value with its source and the kind of that source."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     kind: Kind
     source: Annotated[str, Field(min_length=1)]
     si_suffix: ClassVar = ""
@@ -68,8 +67,7 @@ Transfers = Annotated[str, entry(Literal[_P2P])]
 """What a point-to-point transfer occupies; the same words as `simulation.P2P`."""
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _Block(Form):
     is_block: ClassVar = True
     specification: ClassVar
 
@@ -85,7 +83,7 @@ def file_form(spec_type, titled=True):
             keys[field.name] = (entry(kind), field.default)
     for name, form in _forms(spec_type):
         keys[name.removesuffix(getattr(form, "si_suffix", ""))] = (form, getattr(spec_type, name, ...))
-    form = create_model(f"{spec_type.__name__}File", __base__=_Form, **keys)
+    form = create_model(f"{spec_type.__name__}File", __base__=_Block, **keys)
     form.specification = spec_type
     return form
 
@@ -102,10 +100,10 @@ def _forms(spec_type):
 @cache
 def _checks(spec_type):
     """The values of a specification: name, default, and what validates one."""
-    return [
-        (name, getattr(spec_type, name, None), TypeAdapter(form.type_of_value).validate_python)
-        for name, form in _forms(spec_type) if not getattr(form, "is_block", False)
-    ]  # fmt: skip
+    options = {field.name: field.metadata.get("option") for field in fields(spec_type)}
+    types = {name: option.pydantic_type() for name, option in options.items() if option}
+    types |= {name: form.type_of_value for name, form in _forms(spec_type) if not getattr(form, "is_block", False)}
+    return [(name, getattr(spec_type, name, None), TypeAdapter(kind).validate_python) for name, kind in types.items()]
 
 
 class Checked:

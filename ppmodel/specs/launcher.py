@@ -3,19 +3,15 @@
 import os
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator, Field
 
-from ppmodel.specs.document import read_document
+from ppmodel.specs.document import Form, read_document
 from ppmodel.specs.files import specification_path
 
 _FORM = "write, for example, 'tp: [{write: [--tensor-model-parallel-size $tp]}]', as the files in data/launchers do"
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Rule(_Form):
+class Rule(Form):
     """What to write for a field where some fields have some values.
 
     Parameters
@@ -28,7 +24,7 @@ class Rule(_Form):
         Without arguments: why the framework has none.
     """
 
-    when: dict[str, Any] = {}
+    when: dict[str, Any] = Field(default_factory=dict)
     write: list[str] | None = None
     lacks: str = ""
 
@@ -45,7 +41,7 @@ def _rules(fields):
     return {name: [{"write": [rules]}] if isinstance(rules, str) else rules for name, rules in fields.items()}
 
 
-class Launcher(_Form):
+class Launcher(Form):
     """The arguments of one version of a training framework.
 
     Parameters

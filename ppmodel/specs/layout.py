@@ -184,19 +184,12 @@ class LayoutSpec:
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
-        from pydantic import ValidationError
+        from ppmodel.specs.entries import Checked  # not before there is a layout
 
-        values = {name: plain(getattr(self, name)) for name, _ in layout_options()}
-        recompute = str(values["recompute"])
+        recompute = str(plain(self.recompute))
         if recompute.isascii() and recompute.isdecimal():  # text, as in frames
-            values["recompute"] = int(recompute)
-        try:
-            self.__dict__.update(_checks()(**values).__dict__)
-        except ValidationError as error:
-            from ppmodel.specs.document import rule_and_remedy
-
-            problem = error.errors()[0]
-            self._refuse(problem["loc"][0], *rule_and_remedy(problem))
+            self.__dict__["recompute"] = int(recompute)
+        Checked.__post_init__(self)
         layers = self.layers
         if isinstance(layers, str) and set(layers) & set("E|L"):
             parse_layers(layers)
@@ -384,18 +377,6 @@ def layout_options(column=None, of_schedule=None):
         (name, option) for name, option in options
         if column in (None, option.column) and of_schedule in (None, option.of_schedule)
     )  # fmt: skip
-
-
-@cache
-def _checks():
-    """What pydantic checks of the values; those whose default is None may be open."""
-    from pydantic import ConfigDict, create_model
-
-    types = {}
-    for name, option in layout_options():
-        legal = option.pydantic_type()
-        types[name] = (legal if getattr(LayoutSpec, name) is not None else legal | None, ...)
-    return create_model("LayoutValues", __config__=ConfigDict(strict=True, allow_inf_nan=False), **types)
 
 
 def layout_keywords():
