@@ -160,11 +160,6 @@ def extreme_splits(family, num_ranks):
     ndarray of int, shape (num_corners, num_ranks)
         Shares, scaled to a mean of 1.
 
-    Raises
-    ------
-    PPModelError
-        If the family is unknown.
-
     Examples
     --------
     >>> extreme_splits("front : back", 4).tolist()
@@ -173,14 +168,11 @@ def extreme_splits(family, num_ranks):
     [[0, 0, 2, 2], [0, 2, 0, 2], [2, 0, 2, 0], [2, 2, 0, 0]]
     """
     half = num_ranks // 2
-    if family == FRONT_BACK:
-        return np.repeat([[2, 0], [0, 2]], half, axis=1)
-    if family == EVEN:
-        front = np.array(list(product((0, 2), repeat=half)))
-        return np.hstack((front, 2 - front[:, ::-1]))
-    if family == OWN:
-        return num_ranks * np.eye(num_ranks, dtype=int)
-    raise PPModelError("family", family, f"must be one of {', '.join(SPLITS)}", "choose one of them")
+    front = np.array(list(product((0, 2), repeat=half)))
+    return {
+        FRONT_BACK: np.repeat([[2, 0], [0, 2]], half, axis=1), EVEN: np.hstack((front, 2 - front[:, ::-1])),
+        OWN: num_ranks * np.eye(num_ranks, dtype=int),
+    }[family]  # fmt: skip
 
 
 # ---- proofs --------------------------------------------------------------------------------------
@@ -227,42 +219,6 @@ class LowestPeak(NamedTuple):
 
 
 @cache
-def front_back_certificate(schedule):
-    """The proof that no split a : b of front and back half has a lower peak than the even split.
-
-    Each row of the table is a line over the front's share, and the peak, their maximum, is convex. The even split is
-    its minimum if one of the rows that reach the peak there is level, or if one of them rises and another falls.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table, with an even number of stages.
-
-    Returns
-    -------
-    LowestPeak
-        At the even split; its certificate is a level row, or a rising and a falling one.
-
-    Raises
-    ------
-    PPModelError
-        If some other split has a lower peak.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> proof = front_back_certificate(build("chimera", 4, 4))
-    >>> proof.peak, proof.certificate[0].rank, proof.certificate[0].in_flight
-    (Fraction(4, 1), 1, (0, 2, 2, 0))
-    """
-    lowest, even = lowest_peak(schedule, FRONT_BACK), np.ones((1, schedule.num_stages), dtype=int)
-    if split_peaks(schedule, even)[0] > lowest.peak:
-        remedy = f"choose a {'smaller' if lowest.shares[0] < 1 else 'larger'} front"
-        raise PPModelError("split", "1:1", f"is not a minimum of the peak of {schedule.name}", remedy)
-    shares = (Fraction(1),) * schedule.num_stages
-    return lowest._replace(shares=shares, certificate=tuple(sorted(lowest.certificate)))
-
-
 def lowest_peak(schedule, family=OWN):
     """The lowest peak over all real splits of a family, with an exact proof.
 
@@ -279,11 +235,8 @@ def lowest_peak(schedule, family=OWN):
     Returns
     -------
     LowestPeak
-
-    Raises
-    ------
-    PPModelError
-        If the family is unknown.
+        Between front and back half, each row is a line over the front's share, and the peak, their maximum, is convex:
+        the certificate is a level row, or a rising and a falling one.
 
     Examples
     --------
@@ -291,6 +244,8 @@ def lowest_peak(schedule, family=OWN):
     >>> chimera = build("chimera", 4, 4)
     >>> lowest_peak(chimera, "own shares, even work").peak, lowest_peak(chimera).peak
     (Fraction(4, 1), Fraction(8, 3))
+    >>> lowest_peak(chimera, "front : back").certificate[0].in_flight
+    (0, 2, 2, 0)
     """
     operation, count = _in_use(schedule)
     count, corners = count.sum(axis=1), extreme_splits(family, schedule.num_stages)
@@ -300,11 +255,11 @@ def lowest_peak(schedule, family=OWN):
     peak, mixture, weights = _solve_game(payoff[matter])
     rank = schedule.rank[operation]
     place = np.arange(len(rank)) - np.searchsorted(rank, rank)
-    certificate = tuple(
+    certificate = sorted(
         CertificateRow(int(rank[n]), int(place[n]), str(schedule.op(operation[n])), tuple(count[n].tolist()), weight)
         for n, weight in zip(cell[matter], weights, strict=True) if weight
     )  # fmt: skip
-    return LowestPeak(peak, tuple(mixture @ corners.astype(object)), certificate)
+    return LowestPeak(peak, tuple(mixture @ corners.astype(object)), tuple(certificate))
 
 
 def even_work_bound(schedule):

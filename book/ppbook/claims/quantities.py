@@ -12,11 +12,10 @@ import pandas as pd
 
 from ppbook import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.asymmetric.orders import gains
-from ppbook.asymmetric.peaks import front_back_certificate
+from ppbook.asymmetric.peaks import FRONT_BACK, lowest_peak
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
 from ppmodel.costs import stages, uniform_costs
-from ppmodel.errors import PPModelError
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
 from ppmodel.points.rows import table_columns
 from ppmodel.schedules.cases import as_case, built, case_of_data, published_bubble_ratio
@@ -148,10 +147,7 @@ def peak_tib(bench, size, of):
 def split_minimum(bench, size):
     """1 if it is proven that no real split a : b has a lower peak than the even one, else 0."""
     schedule = built(as_case("chimera"), *size)
-    try:
-        return bench.everywhere(front_back_certificate(schedule).peak == peak_activations(schedule).max())
-    except PPModelError:  # some split is lower
-        return bench.everywhere(False)
+    return bench.everywhere(lowest_peak(schedule, FRONT_BACK).peak == peak_activations(schedule).max())
 
 
 def reordered_gain(bench, size, limit):
