@@ -5,6 +5,7 @@ A quantity is a function of an assumption, by its name in `stp_assumptions`, and
 
 from dataclasses import replace
 from functools import cache
+from inspect import isfunction
 
 import pandas as pd
 
@@ -218,11 +219,7 @@ def filled_gain(assumption, offload):
 
 
 STP_QUANTITIES = {
-    quantity.__name__: cache(quantity)
-    for quantity in (
-        exposed_more, exposed_less, bubble_more, peak_more, peak_ratio, gain_off, run_gain, deep_gain, overlapped_gain,
-        long_gain, alone_gain, share_growth, seconds_growth, offload_saves, offload_waits, offload_over_recompute,
-        peak_off, filled_gain,
-    )
+    name: cache(quantity) for name, quantity in globals().items()
+    if isfunction(quantity) and quantity.__module__ == __name__ and not name.startswith("_")
 }  # fmt: skip
-"""Every quantity of STP's claims by its name in ``data/claims.yaml``."""
+"""Every public function above, by its name in ``data/claims.yaml``."""
