@@ -15,8 +15,7 @@ _COMMANDS = {
     "ppmodel.cli.{}": (
         "table", "check", "simulate", "compare", "plan", "predict", "calibrate", "measure", "replay", "sweep",
     ),
-    "ppbook.commands.notebook": ("notebooks", "run"), "ppbook.commands.book": ("reproduce",),
-    "ppbook.commands.{}": ("claims", "smoke", "pdf"),
+    "ppbook.commands.book": ("notebooks", "run", "reproduce", "smoke", "pdf"), "ppbook.commands.{}": ("claims",),
 }  # fmt: skip
 _MODULES = {name: module.format(name) for module, names in _COMMANDS.items() for name in names}
 

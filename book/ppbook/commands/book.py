@@ -1,11 +1,84 @@
-"""ppmodel reproduce: run all notebooks and build the book."""
+"""ppmodel run, notebooks, smoke, reproduce, pdf: one notebook with your own parameters, one figure, the whole book."""
+
+import json
 
 import click
 
-from ppbook.commands.options import cell_limit, out_folder
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
+from ppmodel.cli.listing import say_titles
 from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError
+
+cell_limit = click.option(
+    "--time-limit",
+    "cell_limit",
+    type=arguments.seconds("above 0"),
+    help="Stop a cell that takes longer (default: wait).",
+)
+"""Decorator: time limit for a notebook cell."""
+
+
+class _Folder(click.Path):
+    """A folder, whose name is not empty."""
+
+    def convert(self, value, param, ctx):
+        if not value.strip():
+            raise PPModelError("--out", repr(value), "must name a folder", "pass a folder, or leave --out out")
+        return value
+
+
+def out_folder(text):
+    """Decorator: the folder that receives what is made."""
+    return click.option("--out", type=_Folder(), metavar="FOLDER", help=text)
+
+
+@command("run")
+@click.argument("notebook")
+@click.option(
+    "-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
+)
+@out_folder("Where to put notebook and results (default: the notebook's name).")
+@cell_limit
+def run_command(notebook, given, out, cell_limit):
+    """Run one notebook, by name or file, with your own parameters.
+
+    "ppmodel notebooks" lists them.
+    """
+    from ppbook.run import run
+
+    answer, folder = run(notebook, given, out, cell_limit)
+    say(f"{answer}\n\nnotebook and results are in {folder}")
+
+
+@command("notebooks")
+def notebooks_command():
+    """List the notebooks that "ppmodel run" can run."""
+    from ppbook.run import ROOT, notebook_names
+
+    titles = {}
+    for name, path in sorted(notebook_names().items()):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        lines = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown").splitlines()
+        titles[name] = next((line[2:].strip() for line in lines if line.startswith("# ")), "")
+    if not titles:
+        remedy = "run ppmodel from a clone of the project"
+        raise PPModelError("notebooks", ROOT / "notebooks", "has none: they do not come with the package", remedy)
+    say_titles(titles)
+
+
+@command("smoke")
+@out_folder("Where to put numbers and picture (default results/smoke).")
+def smoke_command(out):
+    """Reproduce a figure of the paper (number 3) in half a minute and compare its numbers.
+
+    Exit code 1 if any is off by too much.
+    """
+    from ppbook.smoke import smoke
+
+    lines, passed = smoke(out)
+    say("\n".join(lines))
+    return 0 if passed else 1
 
 
 @command("reproduce")
@@ -25,3 +98,12 @@ def reproduce_command(out, jobs, cell_limit, **given):
 
     page = reproduce(out=out, jobs=jobs, time_limit=cell_limit, **given)
     say(f"the book is {page}")
+
+
+@command("pdf")
+@out_folder("Folder of the built book (default book/_build).")
+def pdf_command(out):
+    """Print the built book as one PDF, next to its pages and linked from them; needs Chromium."""
+    from ppbook.pdf import pdf
+
+    say(pdf(out))
