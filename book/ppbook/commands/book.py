@@ -56,11 +56,8 @@ def notebooks_command():
     """List the notebooks that "ppmodel run" can run."""
     from ppbook.run import ROOT, notebook_names
 
-    titles = {}
-    for name, path in sorted(notebook_names().items()):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        lines = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown").splitlines()
-        titles[name] = next((line[2:].strip() for line in lines if line.startswith("# ")), "")
+    cells = {name: json.loads(path.read_text("utf-8"))["cells"] for name, path in sorted(notebook_names().items())}
+    titles = {name: first["source"][0].removeprefix("# ").strip() for name, (first, *_) in cells.items()}
     if not titles:
         remedy = "run ppmodel from a clone of the project"
         raise PPModelError("notebooks", ROOT / "notebooks", "has none: they do not come with the package", remedy)
