@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 from IPython.display import display_markdown
+from jinja2 import Environment, FileSystemLoader
 from matplotlib import pyplot
 from pandas.io.formats.style import Styler
 from ruamel.yaml import YAML
@@ -326,3 +327,11 @@ def list_table(rows, header, widths):
         texts = [cell if isinstance(cell, MyST) else literal(cell) for cell in cells]
         lines += [f"{'  - ' if number else '* - '}{text}" for number, text in enumerate(texts)]
     return MyST("\n".join([*lines, ":::", ""]))
+
+
+TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, autoescape=False)
+"""The templates of generated pages, which are MyST."""
+
+TEMPLATES.filters |= {
+    "literal": literal, "in_words": in_words, "escape": escape, "short": "{:.3g}".format, "percent": "{:.1%}".format,
+}  # fmt: skip

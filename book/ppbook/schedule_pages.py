@@ -1,13 +1,10 @@
 """A section for every registered schedule: a drawing, its rule, and facts computed from its table."""
 
 from contextlib import suppress
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader
 
 from ppbook import explorer
 from ppbook.drawings import drawing
-from ppbook.report import MyST, list_table, literal
+from ppbook.report import TEMPLATES, MyST, list_table, literal
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio
@@ -31,8 +28,6 @@ SECTIONS, OVERVIEW = "<!-- sections -->", "<!-- overview -->"
 _TIMES = {"forward": 1, "backward": 2, "comm": 0.2}
 _LARGE = ((8, 32), (8, 8))
 _BASE = "1f1b"
-_TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, autoescape=False)
-_TEMPLATES.filters |= {"literal": literal, "short": "{:.3g}".format, "percent": "{:.1%}".format}
 _POINT = "{} leaves {:.0%} of its slots empty, and {:.0%} of the time where transfers take 0.2 F"
 
 
@@ -62,7 +57,7 @@ def section(name, note=""):
         link = explorer.link(name, table.num_ranks, table.num_microbatches, page=page, comm=_TIMES["comm"])
     run, base = simulate(table, **_TIMES), _base_of(table)
     point = _POINT.format(entry.label, _bubble(table), run.idle_ratio)
-    return _TEMPLATES.get_template("schedule.md").render(
+    return TEMPLATES.get_template("schedule.md").render(
         entry=entry, table=table, large=large, base=base, large_base=large and _base_of(large), is_base=name == _BASE,
         picture=drawing(table, run.timeline, f"drawing-{name}", f"{point}."), point=point, link=link, note=note,
         chunks=int(table.chunks_per_rank), held=peak_activations(table), sent=messages_sent(table),
@@ -97,7 +92,7 @@ def exercises(entries, page=""):
     for entry in entries if page in _ASKED else ():
         with suppress(PPModelError):  # not defined at that size
             asked.append((entry.label, _ASKED[page](entry.name)))
-    return _TEMPLATES.get_template("exercises.md").render(rows=rows, comm=comms[1], page=page, asked=asked)
+    return TEMPLATES.get_template("exercises.md").render(rows=rows, comm=comms[1], page=page, asked=asked)
 
 
 def _held(name):

@@ -1,13 +1,10 @@
 """Judgements as tables: every row, a line per claim, and the margin under every assumption."""
 
-from html import escape
-
 import pandas as pd
 
 from ppbook.claims.file import EXACT, load_figures
 from ppbook.claims.judge import VERDICTS
-from ppbook.report import MyST, list_table, literal
-from ppmodel.plot.style import in_words
+from ppbook.report import TEMPLATES
 from ppmodel.simulation import BUFFERED
 
 MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hold": "✗", "no case": "", "no number": "○"}
@@ -195,42 +192,13 @@ def verdict_page(headlines, claims, judgements):
     -------
     str
     """
-    table = claims_table(claims, judgements).set_index("id")
-    again_of = {judgement.row.id: list(commands(judgement).values()) for judgement in judgements}
+    again = [next(iter(commands(each).values()), f"ppmodel claims --row {each.row.id}") for each in judgements]
+    table = claims_table(claims, judgements).assign(again=again)
+    table["deciding"] = table.id.isin([row.id for claim in claims for row in claim.deciding])
+    rows = {row.id: row for row in table.itertuples()}
     behind = {figure.figure: figure.rows for figure in load_figures()}
     behind |= {claim.number: [row.id for row in claim.rows] for claim in claims}
-    deciding = {row.id for claim in claims for row in claim.deciding}
-    lines, rows = [], []
-    for claim in headlines.itertuples():
-        here = f" (our {{numref}}`{claim.label}`)" if claim.label else ""
-        name = f"The paper's {claim.claim}" if claim.label else f"Claim {claim.claim}"
-        again, decides = f"`ppmodel run {claim.page.removeprefix('nb/')}`", ""
-        if claim.row:
-            again = f"`ppmodel claims --row {claim.row}`"
-            place = f"assumed-{claim.axis}" if claim.axis else f"against-{table.page[claim.row].removeprefix('nb/')}"
-            decides = f"{{ref}}`{in_words(claim.decides)} <{place}>`" if claim.decides else "none of those tried"
-            here += f"<br><small>{literal(table.statement[claim.row])}</small>"
-        lines.append(map(MyST, (
-            f"**{name}**: {{doc}}`{claim.title} </{claim.page}>`{here}", literal(claim.claimed),
-            literal(claim.measured), _marked(claim.verdict), decides, again,
-        )))  # fmt: skip
-        if behind[claim.claim]:
-            summary = f"{_marked(claim.verdict)} {name}: {escape(claim.statement)}"
-            rows.append(f'<details class="rows"><summary>{summary}</summary>\n')
-            for row in table.loc[behind[claim.claim]].itertuples():
-                numbers = f"Claimed {literal(row.claimed)}, ours {literal(row.measured)}"
-                depends = f"; other answers under {literal(in_words(row.depends))}" if row.depends else ""
-                (again, *_) = again_of[row.Index] or [f"ppmodel claims --row {row.Index}"]
-                place = " **The verdict follows from this row.**" if not claim.label and row.Index in deciding else ""
-                rows.append(
-                    f"- {_marked(row.verdict)} {literal(row.statement)}. {numbers}{depends}.{place} "
-                    f"`{again}`, {{doc}}`/{row.page}`"
-                )
-            rows.append("\n</details>\n")
-    header = ("", "claimed", "ours", "verdict", "turned by", "run again")
-    return list_table(lines, header, (30, 13, 12, 15, 18, 12)) + "\n" + "\n".join(rows)
-
-
-def _marked(verdict):
-    """A verdict with its sign and colour."""
-    return f'<span class="verdict {verdict.replace(" ", "-")}">{MARKS[verdict]} {verdict}</span>'
+    return TEMPLATES.get_template("verdicts.md").render(
+        headlines=list(headlines.itertuples()), rows=rows, marks=MARKS,
+        behind={name: [rows[row] for row in of_claim] for name, of_claim in behind.items()},
+    )  # fmt: skip
