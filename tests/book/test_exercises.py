@@ -37,8 +37,8 @@ def seconds(name, pp, microbatches, **point):
 
 def test_pages_that_teach_end_with_two_exercises():
     """One to guess and one to compute, behind all but what follows; answers are folded and quote what was computed."""
-    assert {"claims", "your-own", "schedules", "run", "sweeps"} < set(PAGES)
-    assert len(PAGES) >= 21
+    assert {"claims", "your-own", "schedules", "run", "sweeps", "explorer", "idea-to-rank"} < set(PAGES)
+    assert len(PAGES) >= 23
     for page in PAGES:
         _, exercises = PROSE[page].split("\n## Exercises\n")
         assert set(re.findall(r"^## (.*)", exercises, re.MULTILINE)) <= {"What follows", "Data"}, page
@@ -108,6 +108,27 @@ def test_schedules(answers):
     assert facts["messages"] == pytest.approx((8 * facts["chunks"] - 1) / 7)
     assert facts["zb_v"]["bubble"] < facts["looped"]["bubble"] == pytest.approx(7 / (32 * 2 + 7))
     assert facts["zb_v"]["peak"] == 8 < facts["looped"]["peak"]
+
+
+def test_explorer(answers):
+    """VPP and ZB-H1 are level at the same transfer, however many microbatches; what 1F1B waits for is counted."""
+    facts = answers("exercise_explorer.json")
+    assert facts["few"] == pytest.approx(facts["many"], rel=1e-3)
+    looped = build("interleaved-1f1b", 8, 16, chunks=4)
+    for comm, sign in ((0.9 * facts["few"], -1), (1.1 * facts["few"], 1)):
+        point = {**THIRDS, "comm": comm}
+        assert sign * (simulate(looped, **point).makespan_s - seconds("zb-h1", 8, 16, **point)) > 0
+    assert facts["free"] == 3 * (8 + 4 - 1)
+    assert facts["sent"] == pytest.approx(facts["free"] + 0.1 * facts["transfers"])
+    assert facts["transfers"] == 2 * (3 + 7 - 2)
+
+
+def test_an_idea(answers):
+    """Without transfers both tables are as long; the warm-up holds one microbatch more for each slow link."""
+    facts = answers("exercise_idea.json")
+    assert facts["free"] == [33, 33]
+    assert facts["sent"] == [seconds("1f1b", 4, 8, comm=0.5, **TIMES), 39]
+    assert (facts["held"], facts["base"]) == (16 + 3, 16)
 
 
 def test_your_own(answers):
