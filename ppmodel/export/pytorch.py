@@ -174,41 +174,33 @@ def check_extras(schedule, extras):
     TableError
         With line and column.
     """
-    if extras and schedule.num_replicas > 1:
-        _refuse(extras[0], "is ambiguous in a table with several replicas", "delete all such words")
-    for extra in extras:
-        if extra.stage >= schedule.num_stages:
-            _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it")
-        home = schedule.placement[0, extra.stage]
-        if home != extra.rank:
-            _refuse(extra, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to the row of {home}")
-    transfers = [extra for extra in extras if extra.is_transfer]
-    if not transfers:
-        return
-    operation_of = {}  # by word, stage and microbatch, the operation that sends the data or needs it
+    operation_of, seen = {}, set()  # by word, stage and microbatch, the operation that sends the data or needs it
     for consumer in np.flatnonzero(schedule.dependencies.remote).tolist():
         way = "F" if schedule.kind[consumer] == OpKind.F else "B"
         for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
             operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
     place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
-    seen = set()
-    for extra in transfers:
-        key = (extra.word, extra.stage, extra.microbatch)
-        if key not in operation_of:
-            _refuse(extra, "is not a transfer of this table: nothing is sent there from another rank", "delete it")
-        if key in seen:
-            _refuse(extra, "occurs twice in the table", "delete one of them")
-        seen.add(key)
-        operation, sends = schedule.op(operation_of[key]), extra.word.startswith("SEND")
-        if sends and place[operation_of[key]] >= extra.place:
-            _refuse(extra, f"comes before {operation}, which produces its data", f"put it after {operation}")
-        if not sends and place[operation_of[key]] < extra.place:
-            _refuse(extra, f"comes after {operation}, which needs its data", f"put it before {operation}")
-    for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1]:
+    for extra in extras:
+        key, sends = (extra.word, extra.stage, extra.microbatch), extra.word.startswith("SEND")
+        home = int(schedule.placement[0, extra.stage]) if extra.stage < schedule.num_stages else None
+        index = operation_of.get(key)
+        operation, is_behind = (None, sends) if index is None else (schedule.op(index), place[index] >= extra.place)
+        for is_wrong, rule, remedy in (
+            (schedule.num_replicas > 1, "is ambiguous in a table with several replicas", "delete all such words"),
+            (home is None, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it"),
+            (home != extra.rank, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to row {home}"),
+            (extra.is_transfer and index is None, "is not a transfer of this table: nothing is sent there from another"
+             " rank", "delete it"),
+            (key in seen, "occurs twice in the table", "delete one of them"),
+            (sends and is_behind, f"comes before {operation}, which produces its data", f"put it after {operation}"),
+            (index is not None and not sends and not is_behind, f"comes after {operation}, which needs its data",
+             f"put it before {operation}"),
+        ):  # fmt: skip
+            if is_wrong:
+                raise TableError(extra.field, extra, rule, remedy, where=extra.where)
+        if extra.is_transfer:
+            seen.add(key)
+    for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1] if seen else ():
         rule = "is missing: a table has all transfers between its ranks, or none"
         remedy = "add it, or delete every SEND and RECV"
         raise TableError(f"rank {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
-
-
-def _refuse(extra, rule, remedy):
-    raise TableError(extra.field, extra, rule, remedy, where=extra.where)
