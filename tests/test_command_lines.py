@@ -36,7 +36,7 @@ OPTIONS = {
     SPECIFIED: ["--model", "--system"],
     f"{SIMULATE} ": ["--trace", "--schedule-file", "--chunks", "--reduction", "--input-grad", "--time-limit"],
     COMPARE: ["--csv"],
-    "table hanayo --pp 4 --microbatches 4": ["--waves", "--format", "--backward-slots"],
+    "table hanayo --pp 4 --microbatches 4": ["--waves", "--format"],
     "table asymmetric-chimera --pp 4 --microbatches 8": ["--split", "--concat"],
     "table zb-1p --pp 4 --microbatches 8": ["--times", "--limit", "--held"],
     "claims": ["--system", "--model", "--setting", "--of"],
@@ -54,7 +54,7 @@ ODD_LINES = [
     "table interleaved-1f1b --pp 4 --microbatches 8 --chunks 1000000000",
     "table hanayo --pp 4 --microbatches 4 --waves 999999999",
     "table asymmetric-chimera --pp 4 --microbatches 8 --split 1000000000:1",
-    "table 1f1b --pp 4 --microbatches 8 --backward-slots 1000000000", f"{SIMULATE} --time-limit 5",
+    "table 1f1b --pp 4 --microbatches 1000000000", f"{SIMULATE} --time-limit 5",
     f"{SIMULATE} --model paper", f"{SIMULATE} --reduction 1", "table zb-1p --pp 4 --microbatches 8 --limit 9",
 ]  # fmt: skip
 SECONDS = ["5e-324", "1e-30", "1", "1e30", "1.7976931348623157e308"]

@@ -197,14 +197,6 @@ def test_pytorchs_tables_go_the_same_way(capsys, tmp_path):
     assert by_file == by_name | {"schedule": "mine", "label": "mine"}
 
 
-def test_tables_are_drawn_with_the_slots_that_are_asked_for(capsys):
-    """A backward of three slots, and halves of two and of three."""
-    line = "table gpipe --pp 1 --microbatches 1 --format csv --backward-slots 3"
-    assert run(capsys, line)[1].splitlines()[-1] == "0,0F0,0B0,~,~"
-    line = "table zb-h1 --pp 1 --microbatches 1 --format csv --input-grad-slots 2 --weight-grad-slots 3"
-    assert run(capsys, line)[1].splitlines()[-1] == "0,0F0,0I0,~,0W0,~,~"
-
-
 def test_a_trace_is_written_beside_the_answer(capsys, tmp_path):
     """Text and JSON name the file and its events; with a model and a system these are in it, and bytes."""
     path = tmp_path / "trace.json"
