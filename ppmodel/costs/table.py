@@ -162,9 +162,10 @@ class OpCosts:
         >>> [table.size for table in OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4))).by_class(2)]
         [48, 48, 48]
         """
-        if num_replicas == 1:
-            return tuple(getattr(self, name).flatten() for name in _TABLES)  # writable, as all that compiled code takes
-        return tuple(side_by_side([self], num_replicas)[..., 0])
+        tables = self.compute_s, self.occupancy_s, self.latency_s
+        if num_replicas > 1:  # without a replica axis, replicas are alike
+            tables = [table if table.ndim == 3 else table[:, None].repeat(num_replicas, 1) for table in tables]
+        return tuple([table.flatten() for table in tables])  # writable, as all that compiled code takes
 
 
 def are_seconds(numbers):

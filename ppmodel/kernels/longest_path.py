@@ -1,5 +1,7 @@
 """The longest path through an execution graph, for one system: all times."""
 
+from math import nan
+
 from ppmodel.compiled import filled, loop
 from ppmodel.kernels.copies import brought_back, copied_out
 
@@ -8,17 +10,18 @@ NONE = -1
 
 @loop(fills=("times", "copied"))
 def longest_path(
-    columns, link, cost_class, sizes, tables, factors, shares, occupied, overlap_factor, copies, times, copied
+    columns, starts, link, cost_class, sizes, tables, factors, shares, occupied, overlap_factor, copies, times, copied
 ):
-    """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
+    """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); NaN if nothing is sent.
 
-    `columns` are those of an `ExecutionGraph`; `sizes` are the numbers of its streams and links; `tables` are
-    durations, occupancies and latencies by `cost_class`; `factors` are those on the durations of single operations;
-    `shares` are the shares of its cell after which each result can be sent; `occupied` says whether a transfer occupies
-    the sender, the receiver and its link; `copies` are the arrays of a `simulation.copies.Copies`, whose copy times
-    `copied` takes. Where one is None, the compiled loop contains no trace of it.
+    `columns` are those of an `ExecutionGraph`; `starts` is its `group_start`, or None if every operation starts alone;
+    `sizes` are the numbers of its streams, links and groups; `tables` are durations, occupancies and latencies by
+    `cost_class`; `factors` are those on the durations of single operations; `shares` are the shares of its cell after
+    which each result can be sent; `occupied` says whether a transfer occupies the sender, the receiver and its link;
+    `copies` are the arrays of a `simulation.copies.Copies`, whose copy times `copied` takes. Where one is None, the
+    compiled loop contains no trace of it.
     """
-    stream, source, group_start, remote, reduces, overlaps = columns
+    stream, source, _, remote, reduces, overlaps = columns
     compute, occupancy, latency = tables
     sends, receives, queues = occupied
     start, end, sent, arrived = times[0], times[1], times[2], times[3]
@@ -26,9 +29,10 @@ def longest_path(
     if copies is not None:
         seconds, needs, fetch_start, fetch = copies
         ended, out_free, in_free = filled(0.0, sizes[0]), filled(0.0, sizes[0]), filled(0.0, sizes[0])
-    last = group_start[0]
-    for group in range(len(group_start) - 1):
-        first, last = last, group_start[group + 1]
+    for group in range(sizes[2]):
+        first, last = group, group + 1
+        if starts is not None:
+            first, last = starts[group], starts[group + 1]
         ready, together, longest = 0.0, 0.0, 0.0
         for op in range(first, last):
             lane_free, needed, seconds_of = free[stream[op]], source[op], compute[cost_class[op]]
@@ -58,12 +62,13 @@ def longest_path(
             lane, class_ = stream[op], cost_class[op]
             start[op] = ready
             end[op] = finished
-            free[lane] = finished if finished > free[lane] else free[lane]
+            free[lane] = max(finished, free[lane]) if sends else finished
             if copies is not None:
                 ended[lane] = finished
                 copied_out(op, lane, finished, seconds, out_free, copied)
             leaves_on = link[op]
             if leaves_on < 0:
+                sent[op] = arrived[op] = nan
                 continue
             sendable = finished if shares is None else ready + shares[op] * longest
             if sends:

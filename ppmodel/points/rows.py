@@ -146,15 +146,13 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
 
 def table_columns(table):
     """The columns that depend only on the table: bubble ratio, peak of the most loaded rank, messages."""
-    return once(
-        table,
-        "columns",
-        lambda: {
-            "table_bubble_ratio": metrics.table_bubble_ratio(table),
-            "peak_activations": float(metrics.peak_activations(table).max()),
-            "messages": brief(table).messages,
-        },
-    )
+
+    def compute():
+        _, _, messages, bubble_ratio = brief(table)
+        peak = float(metrics.peak_activations(table).max())
+        return {"table_bubble_ratio": bubble_ratio, "peak_activations": peak, "messages": messages}
+
+    return once(table, "columns", compute)
 
 
 def memory_columns(point):

@@ -42,9 +42,8 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
         kind, microbatch, stage = loops.dispatcher(columns, num_microbatches, chunks, group)
         return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)
     begun, place = np.divmod(np.arange(count, dtype=np.int32), chunks * group)
-    chunk, member = np.divmod(
-        place, np.minimum(group, num_microbatches - group * begun)
-    )  # the last group may be smaller
+    # the last group may be smaller
+    chunk, member = np.divmod(place, np.minimum(group, num_microbatches - group * begun))
     kind, number = in_rounds(count, kinds, first)
     turn = np.where(kind == OpKind.F, chunk[number], chunks - 1 - chunk[number])  # the last chunk goes back first
     stage = turn * num_ranks + np.arange(num_ranks)[:, None]

@@ -35,9 +35,9 @@ def plan_of(graph, costs):
     return kept[1]
 
 
-def filled_timeline(graph, costs, factors, loop, work, *arrays):
+def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):
     """Return the `Timeline` of the times that a loop fills in, NaN before; an operation is as much work as `work`."""
-    times, plan = np.full((4, graph.num_operations), np.nan), plan_of(graph, costs)
+    times, plan = np.full((4, graph.num_operations), np.nan) if times is None else times, plan_of(graph, costs)
     copied, factor = plan and np.full_like(times, np.nan), float(costs.overlap_factor)
     loop.run(work * graph.num_operations, graph.columns, *arrays, factor, plan and plan[:-1], times, copied)
     steps_s = step_lengths(graph.schedule, costs, factors)

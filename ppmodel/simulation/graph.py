@@ -233,9 +233,8 @@ class ExecutionGraph:
         """The groups of each stream in order, stream by stream; where each stream's begin; each operation's place."""
         order, place = by_keys(self.stream), np.empty(self.num_operations, dtype=np.int32)
         stream, group = self.stream[order], self.group[order]
-        begins = (np.diff(stream, prepend=-1) != 0) | (
-            np.diff(group, prepend=-1) != 0
-        )  # a stream executes a group once
+        # a stream executes a group once
+        begins = (np.diff(stream, prepend=-1) != 0) | (np.diff(group, prepend=-1) != 0)
         place[order] = np.cumsum(begins) - 1
         start = np.searchsorted(stream[begins], np.arange(2 * self.schedule.num_ranks + 1))
         return group[begins], start.astype(np.int32), place
@@ -254,16 +253,9 @@ class ExecutionGraph:
         """The arrays that the compiled event queue reads; see `kernels.events`."""
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
         gates = self.gates if self.holds else np.zeros((2, 0))
-        gates = tuple(column.astype(np.int32) for column in gates)
-        gates = (*gates, self.schedule.num_ranks)
-        return (
-            self.link,
-            (self.group, *self.programs[:2]),
-            self.consumers,
-            self.routes.astype(np.int32),
-            gates,
-            num_places,
-        )
+        gates = (*(column.astype(np.int32) for column in gates), self.schedule.num_ranks)
+        programs, routes = (self.group, *self.programs[:2]), self.routes.astype(np.int32)
+        return self.link, programs, self.consumers, routes, gates, num_places
 
     @property
     def queues(self):

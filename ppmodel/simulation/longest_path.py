@@ -62,10 +62,9 @@ def run_graph(graph, costs, factors=None):
     checks.check_fit(graph, costs, factors)
     if graph.meets:
         timeline = posted_timeline(graph, costs, factors)
-    elif factors is None and graph.nics is None and not (costs.handed or costs.offload) and graph.first_use():
-        timeline = _swept(graph, costs) or _timeline(graph, costs, factors)
     else:
-        timeline = _timeline(graph, costs, factors)
+        first = factors is None and graph.nics is None and not (costs.handed or costs.offload) and graph.first_use()
+        timeline = (first and _swept(graph, costs)) or _timeline(graph, costs, factors)
     checks.refuse_overflow(timeline.makespan_s)
     return timeline
 
@@ -88,13 +87,16 @@ def _swept(graph, costs):
 def _timeline(graph, costs, factors):
     """The timeline of one system, through the graph."""
     table, cost_class = graph.schedule, graph.cost_class
-    tables, sizes = costs.by_class(table.num_replicas), (2 * table.num_ranks, graph.num_links)
+    tables, num_groups = costs.by_class(table.num_replicas), len(graph.group_start) - 1
     if costs.pairs:
-        tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[graph.index]
+        tables, cost_class = tuple(with_pairs(tables, table, [costs])), table.pairs.cost_class[graph.index]
     in_order = None if factors is None else np.asarray(factors, dtype=float)[graph.index]
-    arrays = graph.link, cost_class.astype(np.uint32), sizes, tuple(map(np.ravel, tables)), in_order
+    sizes = 2 * table.num_ranks, graph.num_links, num_groups
+    starts = graph.columns[2] if num_groups < graph.num_operations else None
+    arrays = starts, graph.link, cost_class.astype(np.uint32), sizes, tables, in_order
     how = checks.shares_of(graph, costs), graph.occupied
-    return checks.filled_timeline(graph, costs, factors, longest_path, 1, *arrays, *how)
+    times = np.empty((4, len(cost_class)))  # the loop itself writes NaN where nothing is sent
+    return checks.filled_timeline(graph, costs, factors, longest_path, 1, *arrays, *how, times=times)
 
 
 class Iterations(NamedTuple):

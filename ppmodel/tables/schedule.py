@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ppmodel.tables.dependencies import Dependencies
 
 _ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
+_PARTS, _PAIR = np.array((1, 2, 2, 2, 0, 0), np.uint8), 1 | 2  # of a forward, of a backward, of neither; of F&B
 _COLUMNS = (
     ("kind", np.int32), ("stage", np.int32), ("microbatch", np.int32), ("replica", np.int32),
     ("rank_start", np.int32), ("placement", np.int32), ("joined", bool),
@@ -240,17 +241,16 @@ class Schedule:
     @cached_property
     def reduces(self) -> bool:
         """Whether the table has gradient reductions."""
-        return bool((self.kind == OpKind.R).any())
+        return bool((self.kind == int(OpKind.R)).any())  # NumPy takes 2 us to understand the member of an enum
 
     @cached_property
     def overlaps(self) -> NDArray[np.bool_]:
         """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
-        first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
-        pairs = np.logical_or.reduceat(forward, first)
-        pairs &= np.logical_or.reduceat(~forward & (self.kind < OpKind.R), first)
-        return np.repeat(pairs, np.diff(first, append=self.num_operations))
+        first = np.flatnonzero(~self.joined)
+        parts = np.bitwise_or.reduceat(_PARTS.take(self.kind, mode="clip"), first)
+        return np.repeat(parts == _PAIR, np.diff(first, append=self.num_operations))
 
     @property
     def cost_class(self) -> NDArray[np.int32]:

@@ -79,7 +79,7 @@ def find_steps(schedule: Schedule) -> NDArray[np.int64]:
     >>> find_steps(build("gpipe", 2, 1).with_step()).tolist()
     [3, 7]
     """
-    if schedule.kind[-1] != OpKind.O:  # either all ranks end with steps, or none
+    if schedule.kind.item(-1) != OpKind.O:  # either all ranks end with steps, or none
         return np.empty(0, dtype=int)
     return np.flatnonzero(schedule.kind == OpKind.O)
 

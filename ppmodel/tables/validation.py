@@ -70,13 +70,13 @@ def refuse_out_of_range(schedule):
     limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
     for name, limit in limits.items():
         column = getattr(schedule, name)
-        if len(column) != schedule.num_operations or column.min(initial=0) < 0 or column.max(initial=0) >= limit:
+        if len(column) != schedule.num_operations or column.view(np.uint32).max(initial=0) >= limit:  # or below 0
             rule = f"must be {schedule.num_operations} numbers from 0 to {limit - 1}"
             raise TableError(name, f"{column.min(initial=0)} to {column.max(initial=0)}", rule, "fix the table")
     if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
         rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
         raise TableError("rank_start", starts.tolist(), rule, "start each rank where the one before it ends")
-    if schedule.kind.max(initial=0) == OpKind.O:
+    if int(schedule.kind.max(initial=0)) == OpKind.O:
         _refuse_early_steps(schedule)
     lowest = schedule.microbatch.min(initial=0)
     bad = lowest < NO_MICROBATCH or schedule.microbatch.max(initial=0) >= schedule.table_microbatches
