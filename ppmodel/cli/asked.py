@@ -1,8 +1,10 @@
 """What the arguments ask for: a schedule by name or file, costs and sizes."""
 
+from pathlib import Path
+
 from ppmodel.errors import PPModelError
 from ppmodel.points import SECONDS
-from ppmodel.schedules.cases import cases_of_file, cases_of_text
+from ppmodel.schedules.cases import as_case, cases_of_file
 from ppmodel.specs.layout import layout_keywords
 
 
@@ -63,14 +65,8 @@ def asked_case(name, file, options):
     if name is None and file is None:
         remedy = "pass a schedule's name, or --schedule-file FILE"
         raise PPModelError("NAME", None, "must be given unless you name a file", remedy)
-    cases = cases_of_file(file) if file is not None else []
-    if name is not None:
-        if cases and cases[0].source is not None:
-            raise PPModelError("NAME", name, f"cannot be combined with the table {file}", "leave out one of the two")
-        registered, cases = {case.name for case in cases}, cases_of_text(name)
-        if registered and cases[0].name not in registered:
-            raise PPModelError("NAME", name, f"is not in {file}, which has no effect", "leave out one of the two")
-    if len(cases) > 1:
-        rule = f"registers several schedules: {', '.join(case.name for case in cases)}"
-        raise PPModelError("file", file or name, rule, "name one of them, and pass the file with --schedule-file")
-    return cases[0].with_options(given(options))
+    registered = None if None in (name, file) else {case.name for case in cases_of_file(file) if case.own}
+    case = as_case(Path(file) if name is None else name)
+    if registered is not None and case.name not in registered:
+        raise PPModelError("NAME", name, f"is not in {file}, which has no effect", "leave out one of the two")
+    return case.with_options(given(options))

@@ -39,7 +39,7 @@ def test_a_generators_options_are_written_behind_its_name(capsys):
     [
         ("check mine.csv --pp 6", "table = .* at pp = 6, .*: is a table for pp = 4, .*; use that size"),
         ("simulate mine.csv --chunks 4", "--chunks = 4: is not an option of node-aware 1F1B by hand"),
-        ("simulate 1f1b --schedule-file mine.csv", "NAME = 1f1b: cannot be combined with the table mine.csv"),
+        ("simulate 1f1b --schedule-file mine.csv", "NAME = 1f1b: is not in mine.csv, which has no effect"),
         ("simulate node-2f2b --schedule-file mine.py", "schedule = node-2f2b: .*did you mean node-1f1b"),
         ("simulate two.py --pp 4 --microbatches 8", "registers several schedules: one, two; name one of them"),
         (f"compare mine.py a/mine.py --pp 4 --microbatches 8 {SECONDS}", "a/mine.py: schedule = node-1f1b: .*mine"),
