@@ -2,14 +2,20 @@
 
 import re
 import shutil
+from html import escape
+from itertools import zip_longest
 from pathlib import Path
+from time import gmtime, strftime
+
+from bs4 import BeautifulSoup
 
 from ppbook.browser import chromium
-from ppbook.build import NO_SOURCES, build_pages
+from ppbook.build import NO_SOURCES, build_pages, commit_time
 from ppbook.folders import copy_sources, publish, require_ours, workspace
 from ppbook.pictures import choose
-from ppbook.printed import document
+from ppbook.report import TEMPLATES
 from ppbook.run import ROOT
+from ppmodel import __version__
 from ppmodel.errors import ReproduceError
 from ppmodel.specs import DATA
 
@@ -17,6 +23,14 @@ NAME = "pipeline-schedules.pdf"
 """The file name, in the folder of the pages."""
 
 PAPER = {"width": 673, "height": 980}  # px: what the sheet leaves of A4 within its margins
+_DROPPED = (
+    "script, style:not(.cell_output style), link, button, [hidden], .headerlink, .copybtn, .cell_input, "
+    ".cell.tag_parameters, .cell.tag_hide-cell, "
+    ".only-dark, source, svg.narrow, .on-screen"  # keeps the light, wide pictures; templates are files of the reader's
+)
+_DOWNLOADS = re.compile("^Data$")  # sections that only name files
+_MANY = 60  # rows of a table that is printed small
+_SHEETS = re.compile(r'<link [^>]*rel="stylesheet"[^>]*>')
 _BUTTON = re.compile(r"<button [^>]*\bwindow\.print\(\)[^>]*>.*?</button>", re.DOTALL)
 _LAST_LIST = re.compile(r"(<nav [^>]*\bbd-docs-nav\b.*?)(</ul>\s*</div>\s*</nav>)", re.DOTALL)
 
@@ -77,6 +91,70 @@ def single_page(html, work):
     choose(page.parent, html / "_images")
     page.write_text(document(page), encoding="utf-8")
     return page
+
+
+def document(page):
+    """The document of a single page: a title, the contents with room for page numbers, and the chapters.
+
+    Parameters
+    ----------
+    page : Path
+        The single page.
+
+    Returns
+    -------
+    str
+        HTML, to be opened from the folder of the page.
+    """
+    text = page.read_text(encoding="utf-8")
+    single = BeautifulSoup(text, "html.parser")
+    article = single.select_one("article")
+    for part in article.select(_DROPPED):
+        part.decompose()
+    for cell in article.select("div.cell"):
+        if not cell.get_text(strip=True) and not cell.select("img, svg, canvas"):
+            cell.decompose()
+    for heading in article.find_all(re.compile("h[2-6]"), string=_DOWNLOADS):
+        heading.find_parent("section").decompose()
+    for part in article.select("noscript"):
+        part.unwrap()
+    for part in article.select("details"):
+        part["open"] = ""
+    for table in article.select("table"):
+        if len(table.select("tr")) > _MANY:
+            table["class"] = [*table.get("class", ()), "print-long"]
+    for picture in article.select("img[loading]"):
+        del picture["loading"]
+    for link in article.select("a[href]"):
+        if not link["href"].startswith(("#", "http://", "https://", "mailto:")):  # a download, or the explorer
+            link.unwrap()
+    entries = _entries(article, [part.get_text(strip=True) for part in single.select("nav.bd-docs-nav p.caption")])
+    return TEMPLATES.get_template("print.html").render(
+        title=single.title.string.rpartition("—")[2].strip(),
+        sheets=_SHEETS.findall(text),
+        style=Path(__file__).with_name("print.css").read_text(encoding="utf-8"),
+        cover=[picture["src"] for picture in article.select(".race img")],
+        version=__version__,
+        day=strftime("%-d %B %Y", gmtime(int(commit_time()))),
+        entries=entries,
+        article=article.decode_contents(),
+    )
+
+
+def _entries(article, captions):
+    """The chapters, the first page first; the caption of each part is set above it, for the single page has none."""
+    first = article.select_one("section")
+    entries = [(None, first["id"], first.h1.get_text(strip=True))]
+    parts = [part for part in article.select(".toctree-wrapper") if not part.find_parent(class_="toctree-wrapper")]
+    for part, caption in zip_longest(parts, captions):
+        if caption:
+            part.insert(0, BeautifulSoup(f'<p class="print-part-title">{escape(caption)}</p>', "html.parser"))
+        for chapter in part.select("span[id^='document-']"):
+            title = chapter.find_next("section").find(re.compile("h[1-6]"))
+            entries.append((caption, chapter["id"], title.get_text(strip=True)))
+            title["id"] = chapter.extract()["id"]  # before the section, it may be on the page before
+            caption = None
+    return entries
 
 
 def print_page(page, target):

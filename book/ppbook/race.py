@@ -5,13 +5,12 @@ In a book, ``explorer/race.js`` gives it its slider: it simulates with the explo
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader
 
 from ppbook import explorer
+from ppbook.report import TEMPLATES
 from ppmodel.errors import PPModelError, shown
 from ppmodel.metrics import table_bubble_ratio
 from ppmodel.ops import OpKind
@@ -96,7 +95,6 @@ class Race:
         pieces = fastest[fastest.label != fastest.label.shift()]
         ends = [*pieces.comm[1:], self.most]
         kinds = [kind for kind in OpKind if any((run.table.kind == kind).any() for run in self.runs.values())]
-        page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True).get_template("race.html")
         ends_of_order = [self.cases[label] for label in self.order.label.iloc[[0, -1]]]
         rows = []  # what the page needs of each schedule; lengths are shares of the width, so that it fits any
         for label, run in self.runs.items():
@@ -108,7 +106,7 @@ class Race:
                 "boxes": list(_boxes(run, latest)),
             })  # fmt: skip
         explorer.offer(self, ends_of_order, *self.size, comm=self.comm, p2p=self.p2p)
-        return page.render(
+        return TEMPLATES.get_template("race.html").render(
             pp=self.size[0], microbatches=self.size[1], p2p=self.p2p, latest=latest, comm=self.comm, most=self.most,
             step=self.most / STEPS, fastest=list(zip(pieces.label, pieces.comm, ends, strict=True)), height=_HEIGHT,
             rows=rows, link=self.explorer, scripts=SCRIPTS,

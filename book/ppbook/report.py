@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 from IPython.display import display_markdown
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, FileSystemLoader, select_autoescape
 from matplotlib import pyplot
 from pandas.io.formats.style import Styler
 from ruamel.yaml import YAML
@@ -329,8 +329,10 @@ def list_table(rows, header, widths):
     return MyST("\n".join([*lines, ":::", ""]))
 
 
-TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, autoescape=False)
-"""The templates of generated pages, which are MyST."""
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, autoescape=select_autoescape()
+)
+"""The templates of what is generated: pages in MyST, and parts of pages in HTML, where values are text."""
 
 TEMPLATES.filters |= {
     "literal": literal, "in_words": in_words, "escape": escape, "short": "{:.3g}".format, "percent": "{:.1%}".format,
