@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, islice
@@ -232,21 +233,11 @@ def _least_recomputed(question, divided, is_fast, most_bytes):
         if recompute in ("light", "selective") and fits(recompute):
             yield recompute
         if recompute == 1 and fits("full"):
-            fewest = _fewest(fits, int(divided("full").stages.blocks.max()))
+            most = int(divided("full").stages.blocks.max())
+            fewest = bisect_left(range(most), True, lo=1, key=fits)
+            fewest = "full" if fewest >= most else fewest
             if is_fast(divided(fewest).stages):
                 yield fewest
-
-
-def _fewest(fits, most):
-    """The fewest layers of a stage that are recomputed to fit; all of them are ``full``."""
-    too_few, enough, fewest = 0, most, "full"
-    while enough - too_few > 1:
-        middle = (too_few + enough) // 2
-        if fits(middle):
-            fewest = enough = middle
-        else:
-            too_few = middle
-    return fewest
 
 
 class _Search:
