@@ -173,6 +173,18 @@ def test_a_models_arguments_say_all_of_its_sizes(model):
         assert sum(eval(arguments["--moe-layer-freq"][1:-1])) == spec.blocks - spec.experts.dense_layers
 
 
+@pytest.mark.parametrize("launcher", ["megatron", "megatron-bridge", "nemo"])
+def test_experts_are_exchanged_as_they_are_priced(launcher):
+    """In one all-to-all, not in the all-gather that is the default; tensor parallelism needs its sequence parallelism."""
+    sizes = {"model": "mixtral_8x7b", "tp": 2, "ep": 4, "dp": 4}
+    written = launch(point_of("1f1b", sequence_parallel=True, **sizes), load_launcher(launcher))
+    arguments = " ".join(written.arguments).replace("=", " ").replace("_", "-")
+    assert "moe-token-dispatcher-type alltoall" in arguments
+    assert "moe-grouped-gemm" in arguments
+    assert "sequence_parallel" not in written.without
+    assert "sequence_parallel" in launch(point_of("1f1b", **sizes), load_launcher(launcher)).without
+
+
 def test_light_recomputation_is_that_of_the_model():
     """What a model has of it runs again; other frameworks have none."""
     point = point_of("1f1b", 16, 32, "deepseek_v3", ep=8, dp=8, recompute="light")
