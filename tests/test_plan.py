@@ -156,7 +156,7 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     assert frame.is_tie.sum() == len(ties) < frame.is_run.sum()
     assert line.startswith(f"ties    {len(ties)} of {frame.is_run.sum()} answers")
     assert frame[frame.is_run].over_best.min() < 0
-    assert any(line.startswith("row 1: simplest within 1% of the fastest") for line in lines)
+    assert any(line.startswith("order: row 1 is the simplest within 1% of the fastest") for line in lines)
     first, steadiest, *_ = plan.tried
     assert frame.fit[0] == "fits"
     assert ties.fit.eq("tight").any()
@@ -175,7 +175,7 @@ def test_a_row_that_is_not_the_first_for_its_memory_says_so(capsys):
     assert main(["plan", *question, "--framework", "nanotron", "1f1b", "--json"]) == 0
     first, *others = json.loads(capsys.readouterr().out)["answers"]
     assert main(["plan", *question, "--framework", "nanotron", "1f1b"]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("row 1: simplest")]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("order: row 1 is")]
     least_gib = float(line.split(" GiB")[0].rsplit(maxsplit=1)[1])
     faster = [row for row in others if row["iteration_s"] < first["iteration_s"] / 1.01]
     assert min(row["peak_memory_bytes"] for row in faster) > least_gib * 2**30 > first["peak_memory_bytes"]

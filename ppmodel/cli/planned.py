@@ -34,7 +34,7 @@ def planned_text(plan, most_rows, place):
     row, system = frame.iloc[place], question.system
     lines = [
         f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
-        f"{question.model.sequence} tokens; framework: {framework_text(system)}",
+        f"{question.model.sequence} tokens (--sequence); framework: {framework_text(system)}",
         f"model   {size_text(question.model)}",
         f"system  {network_text(system)}",
         *([f"links   {' '.join(map(str, system.links))}"] if system.links else []),
@@ -45,11 +45,11 @@ def planned_text(plan, most_rows, place):
     ]
     usual = frame[frame.is_run]
     if len(usual):
-        lines += [*_table(usual, 1, most_rows, plan.risk), ""]
+        lines += [*_table(usual, most_rows, plan), ""]
     if len(others := frame[~frame.is_run]):
         name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
         lines.append(f"{faster}{name} does not run it, or no such run was measured:")
-        lines += [*_table(others, len(usual) + 1, most_rows, None), ""]
+        lines += [*_table(others, most_rows), ""]
     lines.pop()
     if len(usual):
         disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
@@ -58,11 +58,11 @@ def planned_text(plan, most_rows, place):
         lines.append(f"disturbed: seconds with {disturbed}; chance: {chance}")
     if system.collectives is None:
         lines.append("collectives: all of the links' bandwidth, as the system's file does not say what they attain")
-    if usual.over_best.lt(0).any():
+    if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.crowded_from)
         roomy = "" if plan.limits.is_tight(plan.answers[0]) else f" in {plan.limits.roomy_bytes / 2**30:.3g} GiB{slow}"
         lines.append(
-            f"row 1: simplest within {EQUAL:.0%} of the fastest{roomy}; faster ones need more, or are less simple"
+            f"order: row 1 is the simplest within {EQUAL:.0%} of the fastest{roomy}; the others follow by the same rule"
         )
     if frame.fit.eq("tight").any():
         lines.append(f"tight: {margin_text()}")
@@ -96,27 +96,29 @@ def _over(share):
     return f"{round(share, 3) + 0.0:+.1%}"  # without -0.0%
 
 
-def _table(frame, first, most_rows, risk):
-    """Answers as lines, at most so many; with their risk, or else with the code that has their schedules."""
-    missing, frame = len(frame) - most_rows, frame.head(most_rows)
+def _table(frame, most_rows, plan=None):
+    """Answers as lines, at most so many and those to run; with their risk, or the code that has their schedules."""
+    shown = sorted({*range(min(most_rows, len(frame))), *(plan.tried if plan else ())})
+    missing, risk, frame = len(frame) - len(shown), plan and plan.risk, frame.iloc[shown]
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
     others = ["disturbed", "chance"] if risk is not None else ["schedule in"]
     cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *others]]
     ends = [[plain(names)] for names in frame.frameworks]
     if risk is not None:
         percent = risk.chance.map("{:.0%}".format).replace("nan%", "")
-        ends = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True), *[("", "")] * len(frame)]
-    for number, ((_, row), last) in enumerate(zip(frame.iterrows(), ends, strict=False)):
+        known = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True)]
+        ends = [known[place] if place < len(known) else ("", "") for place in shown]
+    for (place, row), last in zip(frame.iterrows(), ends, strict=True):
         has_etp = row.ep > 1 and row.etp and row.etp == row.etp  # and not that of the rest of the model
         sizes = {name: str(row[name]) for name in _SIZES} | ({"ep": f"{row.ep} x {row.etp:.0f}"} if has_etp else {})
         cells.append([
-            str(first + number), f"{row.iteration_s:.4g}", _over(row.over_best), plain(row.label),
+            str(place + 1), f"{row.iteration_s:.4g}", _over(row.over_best), plain(row.label),
             *sizes.values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
     held = 9 + len(ways)  # the column of GiB
     right = (0, 1, 2, *range(4, 11), held, *((held + 2, held + 3) if risk is not None else ()))
-    more = [f"not listed: {missing} more, from row {first + most_rows} on; see --rows"] if missing > 0 else []
+    more = [f"not listed: {missing} more; see --rows"] if missing else []
     return [*aligned(cells, right=right).splitlines(), *more]
 
 

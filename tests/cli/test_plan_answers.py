@@ -7,6 +7,7 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.planning import planned
 from ppmodel.specs import DATA
 
 QUESTION = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "4", "--global-batch", "8"]
@@ -53,14 +54,19 @@ def test_a_chance_or_a_range_that_is_not_known_says_when_it_would_be(system, is_
     assert ("fastest when run" in line, "without the system's kernels" in line) == (is_known, not is_known)
 
 
-def test_rows_that_are_not_listed_are_counted(capsys):
-    """Their numbers are those of the whole answer, so that `--explain` names the same row however many are listed."""
-    assert main([*QUESTION, "--schedules", "1f1b", "zb-v", "--within", "0.5", "--rows", "2"]) == 0
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_rows_that_are_not_listed_are_counted(rows, capsys):
+    """Their numbers are those of the whole answer, so `--explain` names the same row; rows to run are always listed."""
+    assert main([*QUESTION, "--within", "0.5", "--rows", str(rows)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    frame = pp.plan("llama3_8b", "h100", 4, 8, schedules=["1f1b", "zb-v"], within=0.5)
-    assert f"not listed: {frame.is_run.sum() - 2} more, from row 3 on; see --rows" in lines
+    plan = planned("llama3_8b", "h100", 4, 8, within=0.5)
+    listed = sorted({*range(rows), *plan.tried})
+    assert rows > 1 or len(listed) > rows
+    start = next(place for place, line in enumerate(lines) if "iteration (s)" in line) + 1
+    assert [int(line.split()[0]) - 1 for line in lines[start : start + len(listed)]] == listed
+    assert f"not listed: {plan.frame.is_run.sum() - len(listed)} more; see --rows" in lines
     (head,) = [place for place, line in enumerate(lines) if "does not run" in line]
-    assert lines[head + 2].split()[0] == str(frame.is_run.sum() + 1)
+    assert lines[head + 2].split()[0] == str(plan.frame.is_run.sum() + 1)
 
 
 def test_without_collectives_there_is_no_range_and_a_line_says_what_is_assumed(tmp_path, capsys):
