@@ -58,6 +58,8 @@ def planned_text(plan, most_rows, place):
         lines.append(f"disturbed: seconds with {disturbed}; chance: {chance}")
     if system.collectives is None:
         lines.append("collectives: all of the links' bandwidth, as the system's file does not say what they attain")
+    if question.model.experts and system.range and system.framework.name:
+        lines.append("nine of ten: of runs without experts; see the published runs in the book, Against measured runs")
     if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.crowded_from)
         roomy = "" if plan.limits.is_tight(plan.answers[0]) else f" in {plan.limits.roomy_bytes / 2**30:.3g} GiB{slow}"

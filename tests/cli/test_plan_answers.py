@@ -7,6 +7,7 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.measured import read_rows
 from ppmodel.planning import planned
 from ppmodel.specs import DATA
 
@@ -103,3 +104,13 @@ def test_a_terminal_shows_the_best_so_far_until_there_is_an_answer(is_terminal, 
     *_, last, behind = ["", *shown.split("\r")]
     assert last.strip() == behind == ""
     assert "\n" not in shown
+
+
+def test_a_range_of_runs_without_experts_says_so(capsys):
+    """No run behind a packaged range has experts; one file that has them would make the line wrong."""
+    for path in (DATA / "reference" / "measured").glob("*.csv"):
+        assert not {int(row.get("ep") or 1) for row in read_rows(path)[1]} - {1}, path.name
+    question = ["--system", "h100", "--gpus", "16", "--global-batch", "16", "1f1b", "--fix", "pp=1"]
+    for model, has_experts in (("qwen2_57b_a14b", True), ("llama3_8b", False)):
+        assert main(["plan", "--model", model, *question]) == 0
+        assert ("of runs without experts" in capsys.readouterr().out) == has_experts
