@@ -175,7 +175,7 @@ def test_a_models_arguments_say_all_of_its_sizes(model):
 
 @pytest.mark.parametrize("launcher", ["megatron", "megatron-bridge", "nemo"])
 def test_experts_are_exchanged_as_they_are_priced(launcher):
-    """In one all-to-all, not in the all-gather that is the default; tensor parallelism needs its sequence parallelism."""
+    """In one all-to-all, not the all-gather that is the default; tensor parallelism needs sequence parallelism."""
     sizes = {"model": "mixtral_8x7b", "tp": 2, "ep": 4, "dp": 4}
     written = launch(point_of("1f1b", sequence_parallel=True, **sizes), load_launcher(launcher))
     arguments = " ".join(written.arguments).replace("=", " ").replace("_", "-")
