@@ -37,7 +37,11 @@ class _Careful:
         except click.NoSuchOption as error:
             given, options = error.option_name, [option for param in self.get_params(ctx) for option in param.opts]
             name, file = given.lstrip("-").replace("-", "_"), next((word for word in args if word.endswith(".py")), "")
-            hint = did_you_mean(given, options)
+            from ppmodel.specs.meant import meant_key
+
+            keys = {option.lstrip("-").replace("-", "_"): option for option in options}
+            meant = meant_key(name, keys).removeprefix("did you mean ").removesuffix("?")
+            hint = f"did you mean {keys[meant]}?" if meant in keys else did_you_mean(given, options)
             if "--fix" in options and name in dict(layout_options()):
                 hint = f"write --fix {name}=..."
             elif file:
