@@ -113,7 +113,7 @@ def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
 
 
 WRONG_OUTPUTS = {
-    "results.csv": "must be a name ending in .parquet",
+    "results.csv": "must end in .parquet",
     "nowhere/results.parquet": "nowhere, which is no folder; create it",
     "folder.parquet": "exists but is not a file; name another file",
 }
