@@ -10,4 +10,4 @@ from ppbook.claims.file import Expected, beside_published, load_claims, load_fig
 from ppbook.claims.judge import VERDICTS, Judgement, assumptions, disagreements, judge, measure, turns
 from ppbook.claims.search import TARGETS, UNKNOWNS, holding, search
 from ppbook.claims.stp import judge_stp
-from ppbook.claims.tables import MARKS, claims_table, commands, headline_table, signed, verdict_page
+from ppbook.claims.tables import MARKS, claims_table, commands, decided, headline_table, signed, verdict_page

@@ -105,7 +105,7 @@ def _verdict(deciding, page=""):
     verdicts = {judgement.verdict for judgement in deciding} - {"no case"} or {"no case"}
     verdict = VERDICTS[verdicts.pop() if len(verdicts) == 1 else "depends"]
     weakest = min(deciding, key=lambda judgement: (_STRENGTH.index(judgement.verdict), judgement.holds_here))
-    row, (axis, decides) = weakest.row, _decides(weakest)
+    row, (axis, decides) = weakest.row, decided(weakest)
     return {
         "verdict": "holds in part" if "fails" in verdicts else verdict, "row": row.id, "page": page or row.page,
         "measured": row.number(weakest.measured), "claimed": row.reference, "margin": signed(row, weakest.margin),
@@ -113,7 +113,7 @@ def _verdict(deciding, page=""):
     }  # fmt: skip
 
 
-def _decides(judgement):
+def decided(judgement):
     """The kind of the assumption that reverses a row's answer, and its name; where all transfers do, the all-reduce."""
     if judgement.verdict == "fails":
         margins, tried = judgement.outcomes, len({assumption.setting for assumption in judgement.outcomes})

@@ -76,7 +76,9 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     for axis, again in judging.commands(judgements[0], setting, given).items() if only else ():
         say(f"turned by {axis}: {again}")
     if only and not judgements[0].turned:
-        say(f"turned by none of the {len({each.setting for each in judgements[0].outcomes})} assumptions tried")
+        tried = len({each.setting for each in judgements[0].outcomes})
+        failing = judgements[0].verdict == "fails"
+        say(judging.decided(judgements[0])[1] if failing else f"turned by none of the {tried} assumptions tried")
     if unexpected:
         lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
