@@ -5,7 +5,7 @@ a GPU does in each depends only on model and layout; its time on a system takes 
 calibration, or a sweep over systems, computes the work only once, and the layers of many runs may stand side by side.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -335,6 +335,8 @@ class LayerCosts:
         Seconds of each kernel; exposed seconds of each collective.
     seconds : ndarray of float, shape (num_layers, 3, 5)
         By forward, input gradient (with recomputed forwards) and weight gradient, and by part.
+    stages : dict
+        The `Stages` made of them so far.
     """
 
     work: LayerWork
@@ -343,6 +345,7 @@ class LayerCosts:
     kernel_s: np.ndarray
     exposed_s: np.ndarray
     seconds: np.ndarray
+    stages: dict = field(default_factory=dict)
 
     @cached_property
     def times(self):

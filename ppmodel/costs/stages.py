@@ -13,6 +13,8 @@ from ppmodel.costs.work import PARTS, recompute_of
 from ppmodel.kept import cached_property
 from ppmodel.specs.layers import format_layers
 
+_MOST_KEPT = 256
+
 
 @dataclass(frozen=True, eq=False)
 class Stages:
@@ -119,16 +121,23 @@ def stages(schedule, model, system, layout=None):
     """
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, layout, layers.times)
-    recompute = recompute_of(model, layout)
-    counts = layer_counts(layers.work, cut, recompute)
-    parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
-    step_s = np.zeros((3, len(counts)))
+    recompute, step = recompute_of(model, layout), None
     if layout is not None:
         nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None
         step = step_work(schedule, model, layout, cut, nodes)
+    key = recompute, *(np.asarray(value).tobytes() for value in (*cut, *(step or ())))
+    if key in layers.stages:  # many schedules have the same
+        return layers.stages[key]
+    counts = layer_counts(layers.work, cut, recompute)
+    parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
+    step_s = np.zeros((3, len(counts)))
+    if step:
         step_s = step_seconds(parts_s, (dense, experts), step, layers.work.sharing, layers)
     of_parts = *parts_s.sum(axis=2).T, *stage_bytes(layers.bytes, counts)
-    return Stages(cut.blocks, counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
+    made = Stages(cut.blocks, counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
+    if len(layers.stages) < _MOST_KEPT:
+        layers.stages[key] = made
+    return made
 
 
 def layer_counts(work, cut, recompute):
