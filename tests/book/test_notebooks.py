@@ -266,6 +266,7 @@ def test_schedules_measured(recorded):
     """Runs are met by the semantics of their calls alone, and the order of 1F1B and ZB flips where it did."""
     facts = recorded("measured_reversal.json")
     assert (facts["flip_from"], facts["flip_to"]) == ("10", "20")
+    assert set(recorded("measured_reversal.csv").what) == {"measured", "predicted"}
     errors = recorded("measured_semantics.csv").set_index(["schedule"]).drop(columns="hardware")
     for schedule, p2p in (("1F1B", "rendezvous"), ("ZB", "streams"), ("ZB-CPU", "latency")):
         assert (errors.loc[schedule, p2p] < 0.05).all()

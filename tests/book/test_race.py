@@ -101,6 +101,12 @@ def test_no_other_page_loads_it():
     assert having == {"timeline.html", "explorer.html"}
 
 
+def test_who_passes_whom():
+    """As the page says: GPipe ends ahead of both others, and 1F1B, which has its bubble, of V-Half alone."""
+    plain, end = pp.simulate("1f1b", 4, 8, forward=1, backward=2, comm=1).makespan_s, simulated(1)
+    assert end["GPipe"] < end["interleaved 1F1B"] < plain < end["V-Half"]
+
+
 def test_a_race_is_data_too():
     """A row for each position of the slider; a size that the explorer lacks gives the picture without a slider."""
     race = Race(list(RACERS), 4, 8, 0.5, 1)
