@@ -15,7 +15,7 @@ def written(tmp_path, monkeypatch):
     """A folder of data with other entries, read anew."""
 
     def write(*entries):
-        (tmp_path / "frameworks.yaml").write_text("entries:\n" + "".join(ENTRY.format(*one) for one in entries))
+        (tmp_path / "available.yaml").write_text("entries:\n" + "".join(ENTRY.format(*one) for one in entries))
         frameworks._file.cache_clear()
 
     monkeypatch.setattr(frameworks, "DATA", tmp_path)
@@ -53,7 +53,7 @@ def test_a_faulty_entry_is_refused_in_one_line(written, entries, said):
     written(*entries)
     with pytest.raises(SpecificationError, match=said) as found:
         frameworks.entries()
-    assert "frameworks.yaml" in str(found.value)
+    assert "available.yaml" in str(found.value)
     assert "\n" not in str(found.value)
 
 

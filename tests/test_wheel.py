@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 ROOT = Path(__file__).parents[1]
+_MODEL = "--model llama3_70b --system dgx_h100_nodes"
 BOOK_COMMANDS = ["notebooks", "run table", "reproduce", "claims", "smoke", "pdf"]
 
 
@@ -49,13 +50,13 @@ def test_the_wheel_has_the_library_alone(wheel):
     assert packed == modules | {Path("ppmodel/py.typed")}
     rooms = {name.parts[2] for name in names if name.parts[:2] == ("ppmodel", "data")}
     specifications = {"frameworks", "launchers", "layouts", "models", "systems", "templates"}
-    assert rooms == {"aliases.yaml", "words.yaml"} | specifications
+    assert rooms == {"aliases.yaml", "available.yaml", "words.yaml"} | specifications
     assert {name.parts[0] for name in names} == {"ppmodel", wheel.name.replace("-py3-none-any.whl", ".dist-info")}
 
 
-@pytest.mark.parametrize("costs", ["--forward 1 --backward 2", "--model llama3_70b --system dgx_h100_nodes"])
+@pytest.mark.parametrize("costs", ["--forward 1 --backward 2", _MODEL, f"{_MODEL} --tp 8"])
 def test_an_installed_library_compares(installed, tmp_path, costs):
-    """A comparison in an empty folder, by plain numbers and with a model and a system of the wheel."""
+    """A comparison in an empty folder, by plain numbers, with a model and a system of the wheel, and with a layout."""
     line = f"compare 1f1b gpipe --pp 4 --microbatches 8 {costs} --csv out.csv"
     assert "1F1B" in succeed(installed, *line.split(), cwd=tmp_path)
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3

@@ -1,4 +1,4 @@
-"""``data/frameworks.yaml``: which public code runs which schedule, and what its pairs hide there."""
+"""``data/available.yaml``: which public code runs which schedule, and what its pairs hide there."""
 
 from functools import cache
 from typing import Annotated, Literal
@@ -51,7 +51,7 @@ class _File(Form):
 
 @cache
 def _file():
-    return read_document(DATA / "frameworks.yaml", _File)
+    return read_document(DATA / "available.yaml", _File)
 
 
 def entries():
