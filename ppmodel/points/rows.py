@@ -54,23 +54,16 @@ def _fill(points, rows, graph_of):
         graph = graph_of(points[0]) if graph_of else points[0].graph
     if graph is None:
         return
-    priced, laid_out = [], []
+    priced = []
     for point, row in zip(points, rows, strict=True):
         point.__dict__["table"] = graph.schedule
         with refusing(row):
             priced.append((point.costs, point, row))
-    for (_, point, row), numbers in _evaluated(graph, priced):
-        row.update(table_columns(graph.schedule) | numbers)
-        if point.layout is not None:
-            laid_out.append((point, row))
-        elif point.model is not None:
-            row.update(memory_columns(point))
-    if laid_out:
-        points = [point for point, _ in laid_out]
-        spans = [row["makespan_s"] for _, row in laid_out]
-        wholes = iterations_of(graph, points, [point.costs for point in points], spans)
-        for (point, row), iteration in zip(laid_out, wholes, strict=True):
-            row.update(iteration_columns(point, iteration))
+    evaluated = _evaluated(graph, priced)
+    laid_out = [(point, costs, numbers["makespan_s"]) for (costs, point, _), numbers in evaluated if point.layout]
+    wholes = iter(iterations_of(graph, *zip(*laid_out, strict=True)) if laid_out else ())
+    for (_, point, row), numbers in evaluated:
+        row.update(result_columns(point, numbers, next(wholes) if point.layout else None))
 
 
 def _evaluated(graph, priced):
@@ -117,6 +110,27 @@ def evaluate(graph, many_costs, ends=None):
         numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
         numbers["nics_shared"] = costs.nics is not None and graph.queues
     return rows
+
+
+def result_columns(point, numbers, iteration=None):
+    """All columns of a point's results.
+
+    Parameters
+    ----------
+    point : Point
+    numbers : dict
+        From `evaluate`.
+    iteration : Iteration, optional
+        From `iterations_of`, with a layout.
+
+    Returns
+    -------
+    dict
+    """
+    columns = numbers | table_columns(point.table)
+    if point.model is None:
+        return columns
+    return columns | (memory_columns(point) if iteration is None else iteration_columns(point, iteration))
 
 
 def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):

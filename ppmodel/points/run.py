@@ -9,9 +9,9 @@ import numpy as np
 from ppmodel import metrics
 from ppmodel.costs import cell_streams_of
 from ppmodel.kept import cached_property
-from ppmodel.points.iteration import iteration_columns, iterations_of
+from ppmodel.points.iteration import iterations_of
 from ppmodel.points.order import ordered_for
-from ppmodel.points.rows import evaluate, memory_columns, table_columns
+from ppmodel.points.rows import evaluate, result_columns, table_columns
 from ppmodel.simulation import Iterations
 
 if TYPE_CHECKING:
@@ -209,11 +209,8 @@ class Run:
         dict
             Without model, system and memory if costs were given in seconds.
         """
-        row = self.point.coordinates | {"ordered_for": self.ordered_for, **self._numbers, **table_columns(self.table)}
-        if self.model is None:
-            return row
-        is_whole = self.layout is not None
-        return row | (iteration_columns(self.point, self.iteration) if is_whole else memory_columns(self.point))
+        results = result_columns(self.point, self._numbers, self.iteration)
+        return self.point.coordinates | {"ordered_for": self.ordered_for} | results
 
     def to_frame(self) -> DataFrame:
         """Return every operation with its times.
