@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ppmodel.grid import Grid
+    from ppmodel.marked import MarkedTable
 
 _LONGEST_VALUE, LONGEST_LINE = 200, 1200
 EXIT_ALL_REFUSED, EXIT_REFUSED, EXIT_INTERRUPTED = 1, 2, 130
@@ -87,7 +87,7 @@ class PPModelError(ValueError):
         The file and line that the value came from.
     why : str, optional
         The reason for the rule, printed after it.
-    grid : Grid or str, optional
+    grid : MarkedTable or str, optional
         Printed below the message: the cells of a table, with the faulty ones marked.
 
     Examples
@@ -105,7 +105,7 @@ class PPModelError(ValueError):
         *,
         where: str | None = None,
         why: str | None = None,
-        grid: Grid | str | None = None,
+        grid: MarkedTable | str | None = None,
     ) -> None:
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
         self.where, self.why, self.grid = where, why, grid

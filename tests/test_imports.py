@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
-_TABLE = {"kept", "errors", "ops", "grid", "compiled", "kernels", "tables"}
+_TABLE = {"kept", "errors", "ops", "marked", "compiled", "kernels", "tables"}
 _GRAPH = {
     "errors",
     "ops",
@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "ops": {"errors"},
     "compiled": {"errors", "kept"},
     "kernels": {"ops", "compiled"},
-    "grid": set(),
+    "marked": set(),
     "given": set(),
     "files": {"errors"},
     "tables": _TABLE - {"tables"},
@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "measured": _GRAPH | {"files", "points", "export"},
     "sweep": _GRAPH | {"files", "export", "noise", "points"},
     "planning": _GRAPH | {"files", "points", "measured", "noise", "sweep"},
-    "plot": {"errors", "files", "ops", "tables", "schedules", "simulation", "metrics", "grid", "points"},
+    "plot": {"errors", "files", "ops", "tables", "schedules", "simulation", "metrics", "marked", "points"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }
 """The rooms of the library, from the bottom to the top, and what each may import of the others."""

@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.grid import Grid
+from ppmodel.marked import MarkedTable
 from ppmodel.ops import NO_MICROBATCH, parse_cell
 
 _AS_OP = 'write, for example, Op(OpKind.F, 2, 5) or "2F5"'
@@ -52,7 +52,7 @@ def numbered_without_gap(flat, cells):
             first = gap[0] if len(gap) else 0
             rule = "has no operation in the table"
             remedy = f"number every {name} from 0 without gaps"
-            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=Grid(texts(cells)))
+            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=MarkedTable(texts(cells)))
         counts[name] = len(numbers)
     return counts
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.grid import Grid
 from ppmodel.kept import cached_property
+from ppmodel.marked import MarkedTable
 from ppmodel.ops import Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
 from ppmodel.tables.pairs import find_pairs
@@ -186,7 +186,7 @@ class Schedule:
         if optional["num_microbatches"] * parts > counts["microbatch"]:
             field, rule = f"microbatch {counts['microbatch']}", "has no operation in the table"
             remedy = f"write its operations, or fix the number of microbatches ({optional['num_microbatches']})"
-            raise TableError(field, "missing", rule, remedy, grid=Grid(texts(cells)))
+            raise TableError(field, "missing", rule, remedy, grid=MarkedTable(texts(cells)))
         if optional.get("stage_shares") is not None and len(optional["stage_shares"]) != counts["stage"]:
             rule = f"must have one share per stage, {counts['stage']}"
             raise TableError("stage_shares", optional["stage_shares"], rule, "fix or delete them")
@@ -431,10 +431,10 @@ class Schedule:
             "replica": self.replica, **columns,
         })  # fmt: skip
 
-    def marked(self, indices: Iterable[int]) -> Grid:
-        """The `Grid` of the rows in program order, with some operations' cells marked."""
+    def marked(self, indices: Iterable[int]) -> MarkedTable:
+        """The `MarkedTable` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
-        return Grid(texts(self.rows()), {(int(self.rank[i]), int(place[i])) for i in indices})
+        return MarkedTable(texts(self.rows()), {(int(self.rank[i]), int(place[i])) for i in indices})
 
 
 def _column(values, shape, dtype):

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppmodel.grid import Grid
+from ppmodel.marked import MarkedTable
 
 
 @st.composite
@@ -14,7 +14,7 @@ def grids(draw):
     lengths = draw(st.lists(st.integers(0, 60), min_size=1, max_size=60))
     rows = [[f"{rank}F{place}&0B1@1" for place in range(length)] for rank, length in enumerate(lengths)]
     cells = [(rank, place) for rank, length in enumerate(lengths) for place in range(length)]
-    return Grid(rows, draw(st.sets(st.sampled_from(cells), max_size=4)) if cells else set())
+    return MarkedTable(rows, draw(st.sets(st.sampled_from(cells), max_size=4)) if cells else set())
 
 
 def written(line):
@@ -48,9 +48,9 @@ def test_the_first_mark_is_shown(grid):
 
 def test_large_grids_are_cut_around_the_mark():
     """A long row shows the neighbourhood of the marked cell, a tall table that of the marked row."""
-    text = str(Grid([[f"0F{m}" for m in range(500)]], {(0, 250)}))
+    text = str(MarkedTable([[f"0F{m}" for m in range(500)]], {(0, 250)}))
     assert ">0F250<" in text
     assert len(text) < 400
-    tall = str(Grid([[f"{d}F0"] for d in range(3000)], {(1500, 0)}))
+    tall = str(MarkedTable([[f"{d}F0"] for d in range(3000)], {(1500, 0)}))
     assert ">1500F0<" in tall
     assert len(tall.splitlines()) < 30

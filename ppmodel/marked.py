@@ -6,7 +6,7 @@ from typing import NamedTuple
 _PLACES_SHOWN, _RANKS_SHOWN, _LONGEST_CELL = 16, 24, 40
 
 
-class Grid(NamedTuple):
+class MarkedTable(NamedTuple):
     """Rows of cells, some of them marked; as a string, aligned text with one line per rank.
 
     Parameters
@@ -18,7 +18,7 @@ class Grid(NamedTuple):
 
     Examples
     --------
-    >>> print(Grid([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
+    >>> print(MarkedTable([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
     rank 0 | 0F0  0B0
     rank 1 |>1F0< 1B0
     """
