@@ -12,18 +12,14 @@ from ppmodel import formulas
 from ppmodel.formulas.interleaved import group_size
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.options import CHUNKS
-from ppmodel.schedules.registry import Option, schedule
-
-_CHUNKS = Option(
-    "chunks", int, 2, CHUNKS.form, "must be a whole number of at least 2", CHUNKS.help,
-    lambda value: CHUNKS.accepts(value) and value > 1, (2, 3, 4),
-)  # fmt: skip
+from ppmodel.schedules.options import CHUNKS, Option
+from ppmodel.schedules.registry import schedule
 
 
 @schedule(
     "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B, with forwards and backwards in pairs",
-    legal="B >= 1; groups of S if S divides B", options=[_CHUNKS],
+    legal="B >= 1; groups of S if S divides B",
+    options=[Option.count("chunks", 2, CHUNKS.form, CHUNKS.help, (2, 3, 4), least=2)],
     bubble_ratio=formulas.bubble_ratio_interleaved, published=False,
     when="Collectives of experts or tensor parallelism take much of a layer; otherwise it is interleaved 1F1B that "
     "holds one more chunk.",

@@ -39,13 +39,14 @@ class Option(NamedTuple):
     examples: tuple = ()
 
     @classmethod
-    def count(cls, name, default, form, help, examples=(1, 2, 3)):
-        """Create an option that is a whole number of at least 1.
+    def count(cls, name, default, form, help, examples=(1, 2, 3), least=1):
+        """Create an option that is a whole number of at least `least`.
 
         >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
         3
         """
-        return cls(name, _digits, default, form, COUNTED, help, is_count, examples)
+        rule = f"must be a whole number of at least {least}"
+        return cls(name, _digits, default, form, rule, help, lambda value: is_count(value, least), examples)
 
     @classmethod
     def words(cls, name, words, help):
@@ -108,20 +109,16 @@ def option_text(value):
 
 def _digits(text):
     """The number of decimal digits, without signs, spaces or underscores."""
-    return int(text) if re.fullmatch("[0-9]{1,10}", text) else 0
+    return int(text) if re.fullmatch("[0-9]{1,10}", text) else -1
 
 
-COUNTED = "must be a whole number of at least 1"
-"""The rule of a count, for error messages."""
-
-
-def is_count(value):
-    """Whether a value is a whole number of at least 1.
+def is_count(value, least=1):
+    """Whether a value is a whole number of at least `least`.
 
     >>> is_count(1), is_count(True), is_count(0)
     (True, False, False)
     """
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 CHUNKS = Option.count("chunks", 2, "V", "stages per rank")

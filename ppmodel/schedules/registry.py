@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError, SizeError, did_you_mean
 from ppmodel.given import plain
-from ppmodel.schedules.options import COUNTED, Option, is_count
+from ppmodel.schedules.options import Option, is_count
 from ppmodel.tables import Schedule
 
 _MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
@@ -285,7 +285,7 @@ def require_counts(**values):
     for field, value in values.items():
         if not is_count(value):
             shown = repr(value) if isinstance(value, str) else value
-            raise ScheduleError(field, shown, COUNTED, f"pass {field} of 1 or more")
+            raise ScheduleError(field, shown, "must be a whole number of at least 1", f"pass {field} of 1 or more")
     return tuple(values.values())
 
 
