@@ -230,7 +230,7 @@ def _least_recomputed(question, divided, is_fast, most_bytes):
         yield least
         return
     for recompute in (way for way in others if is_fast(divided(way).stages)):
-        if recompute in ("light", "selective") and fits(recompute):
+        if recompute != 1 and fits(recompute):
             yield recompute
         if recompute == 1 and fits("full"):
             most = int(divided("full").stages.blocks.max())

@@ -8,6 +8,7 @@ from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ppmodel.errors import SpecificationError
@@ -241,12 +242,12 @@ class LayoutSpec:
     @property
     def rank_gpus(self) -> int:
         """GPUs of a rank of the pipeline, over all replicas of the model, tp x cp x dp."""
-        return self.tp * self.cp * self.dp
+        return prod(getattr(self, name) for name in MULTIPLIED)
 
     @property
     def data_gpus(self) -> int:
         """GPUs of a rank that hold the same part of the weights, cp x dp."""
-        return self.cp * self.dp
+        return self.rank_gpus // self.tp
 
     @property
     def expert_tp(self) -> int:
@@ -261,7 +262,7 @@ class LayoutSpec:
     @property
     def replica_gpus(self) -> int:
         """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
-        return self.tp * self.cp * (self.pp or 1)
+        return self.rank_gpus // self.dp * (self.pp or 1)
 
     @property
     def replicas_apart(self) -> bool:
