@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from ppmodel import schedules
 from ppmodel.cli import main
@@ -20,8 +21,7 @@ from ppmodel.specs import (
     model_names,
     parse_layers,
 )
-
-from .refusals import refused
+from ppmodel.specs.layout import RECOMPUTE
 
 NAMES = Path(__file__).parent / "launchers"
 LAYOUTS = [
@@ -183,6 +183,13 @@ def test_experts_are_exchanged_as_they_are_priced(launcher):
     assert "moe-grouped-gemm" in arguments
     assert "sequence_parallel" not in written.without
     assert "sequence_parallel" in launch(point_of("1f1b", **sizes), load_launcher(launcher)).without
+
+
+@pytest.mark.parametrize("way", RECOMPUTE)
+def test_no_way_to_recompute_is_taken_for_a_number_of_layers(launcher, way):
+    """A launcher's last rule writes a number: words have rules of their own."""
+    arguments = launch(point_of("1f1b", recompute=way), load_launcher(launcher)).arguments
+    assert not any(re.search(rf"layers[ =]{way}$", argument) for argument in arguments)
 
 
 def test_light_recomputation_is_that_of_the_model():

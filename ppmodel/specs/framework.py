@@ -154,7 +154,7 @@ class FrameworkSpec(Checked):
 
 
 HOST = tuple(spec.name for spec in fields(FrameworkSpec) if spec.name.endswith("_s"))
-"""The times of the host and of stages and iterations, which take the place of a system's shorter ones."""
+"""Times of the host, of stages and iterations, each also in `KernelSpec`: they replace a system's shorter ones."""
 
 
 def load_framework(name: str | os.PathLike[str]) -> FrameworkSpec:
