@@ -14,7 +14,7 @@ from refusals import refused, require_refused
 
 from ppmodel import build, compare, simulate
 from ppmodel.cli import main
-from ppmodel.costs import LayerTimes, check_layout, imbalance, stage_blocks, stage_layers
+from ppmodel.costs import LayerTimes, check_layout, slowest_over_mean, stage_blocks, stage_layers
 from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.points import compared
 from ppmodel.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
@@ -502,8 +502,8 @@ def test_eighty_blocks_on_thirty_two_stages_are_ten_a_rank():
     """Where an even share gives some ranks 12 and others 8, which the slowest rank over the mean says."""
     table, times = build("interleaved-1f1b", 8, 16, chunks=4), LayerTimes(1.0)
     even, balanced = stage_blocks(table, LLAMA), stage_layers(table, LLAMA, times=times).blocks
-    assert imbalance(table, even) == 1.2
-    assert imbalance(table, balanced) == 1.0
+    assert slowest_over_mean(table, even) == 1.2
+    assert slowest_over_mean(table, balanced) == 1.0
 
 
 def test_too_few_blocks_are_refused():

@@ -7,8 +7,8 @@ from ppmodel.costs.offload import Offload, offloads
 from ppmodel.costs.partition import (
     LayerTimes,
     check_layout,
-    imbalance,
     microbatch_sequences,
+    slowest_over_mean,
     stage_blocks,
     stage_layers,
 )

@@ -333,7 +333,7 @@ class LayerCosts:
         Of each line, fixed seconds and seconds per byte.
     kernel_s, exposed_s : ndarray of float, shape (num_kernels,) and (num_collectives,)
         Seconds of each kernel; exposed seconds of each collective.
-    seconds : ndarray of float, shape (num_layers, 3, 5)
+    seconds : ndarray of float, shape (num_layers, 3, num_parts)
         By forward, input gradient (with recomputed forwards) and weight gradient, and by part.
     stages : dict
         The `Stages` made of them so far.

@@ -418,7 +418,7 @@ def _stage_times(blocks, times):
     return stages
 
 
-def imbalance(schedule, stage_times):
+def slowest_over_mean(schedule, stage_times):
     """The computing time of the rank that computes longest, over the mean of all.
 
     Parameters
@@ -436,7 +436,7 @@ def imbalance(schedule, stage_times):
     Examples
     --------
     >>> from ppmodel import build
-    >>> imbalance(build("1f1b", 4, 8), [3.0, 3.0, 3.0, 4.5])
+    >>> slowest_over_mean(build("1f1b", 4, 8), [3.0, 3.0, 3.0, 4.5])
     1.3333333333333333
     """
     ranks = _rank_loads(schedule) @ np.asarray(stage_times, dtype=float)

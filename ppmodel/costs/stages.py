@@ -28,7 +28,7 @@ class Stages:
         Transformer blocks.
     layers : ndarray of float, shape (num_stages, num_layers)
         How often each of the model's layers occurs; see `layer_work`.
-    parts_s : ndarray of float, shape (num_stages, 3, 5)
+    parts_s : ndarray of float, shape (num_stages, 3, num_parts)
         Seconds of forward and both halves of the backward, each by `PARTS`: kernels, and the exposed collectives of
         each group.
     forward_s, input_grad_s, weight_grad_s : ndarray of float, shape (num_stages,)
@@ -181,7 +181,7 @@ def stage_parts_s(layers, counts, index=None):
 
     Returns
     -------
-    ndarray of float, shape (num_stages, 3, 5)
+    ndarray of float, shape (num_stages, 3, num_parts)
     """
     parts_s = summed(layers.seconds.reshape(len(layers.seconds), -1), counts, index).reshape(-1, 3, len(PARTS))
     if layers.system.kernels:
@@ -258,7 +258,7 @@ def step_seconds(parts_s, parameters, step, sharing, layers):
 
     Parameters
     ----------
-    parts_s : ndarray of float, shape (num_stages, 3, 5)
+    parts_s : ndarray of float, shape (num_stages, 3, num_parts)
     parameters : pair of ndarray of float, shape (num_stages,)
         Parameters of a GPU, and those of experts apart.
     step : StepWork

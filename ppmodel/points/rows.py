@@ -3,7 +3,7 @@
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.costs import comm_over_forward, imbalance
+from ppmodel.costs import comm_over_forward, slowest_over_mean
 from ppmodel.errors import PPModelError, refusing
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for, prepare_search
@@ -184,7 +184,7 @@ def memory_columns(point):
         return {
             "peak_memory_bytes": float(of_ranks.total[fullest]),
             "activations_bytes": float(of_ranks.activations[fullest]),
-            "slowest_over_mean": imbalance(table, seconds),
+            "slowest_over_mean": slowest_over_mean(table, seconds),
         }
 
     columns = once(table, ("memory", model, system if model.vocabulary else None), compute)

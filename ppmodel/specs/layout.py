@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import plain
+from ppmodel.specs.declared import LARGEST, declared
 from ppmodel.specs.layers import parse_layers
-from ppmodel.specs.option import LARGEST, declared
 from ppmodel.specs.recompute import KEEPS
 
 if TYPE_CHECKING:
@@ -362,11 +362,11 @@ def layout_options(column=None, of_schedule=None):
     Parameters
     ----------
     column, of_schedule : bool, optional
-        Only those with this value of `Option`.
+        Only those with this value of `Declared`.
 
     Returns
     -------
-    tuple of (str, Option)
+    tuple of (str, Declared)
 
     Examples
     --------

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 LARGEST = 10**9
 
 
-class Option(NamedTuple):
+class Declared(NamedTuple):
     """What is declared of a layout's value.
 
     Parameters
@@ -72,4 +72,4 @@ class Option(NamedTuple):
 def declared(default, type, help, *arguments, **keywords):
     if isinstance(default, str):
         help = f"{help.removesuffix('.')} (default {default})."
-    return field(default=default, metadata={"option": Option(type, help, *arguments, **keywords)})
+    return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
