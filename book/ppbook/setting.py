@@ -8,17 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ppmodel.specs.entries import (
-    Bandwidth,
-    Checked,
-    NumberOrZero,
-    Provenance,
-    Switch,
-    Transfers,
-    Whole,
-    entry,
-    load_specification,
-)
+from ppmodel.specs import entries
+from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
 from ppmodel.specs.files import DATA
 
 _Attained = Annotated[float, entry(Annotated[float, Field(gt=0, le=1, strict=True)])]
@@ -52,15 +43,15 @@ class SettingSpec(Checked):
 
     name: str
     title: str
-    p2p: Transfers
+    p2p: entries.Transfers
     allreduce: Annotated[str, entry(Literal["excluded", "overlapped", "blocking", "overlapped_links"])]
     concat: Annotated[str, entry(Literal["direct", "overlapping", "forward-doubling", "backward-halving"])]
-    waves: Whole
-    memory_bandwidth_bytes_per_s: Bandwidth
-    memory_follows: Switch
+    waves: entries.Whole
+    memory_bandwidth_bytes_per_s: entries.Bandwidth
+    memory_follows: entries.Switch
     compute_efficiency: _Attained
     memory_efficiency: _Attained
-    backward: NumberOrZero
+    backward: entries.NumberOrZero
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from ppmodel.errors import PPModelError
 from ppmodel.measured import kernel_fits
 from ppmodel.measured.constants import TIME
+from ppmodel.measured.under import by_block
 from ppmodel.specs import KernelSpec, Provenance, to_unit
 
 _SIXTEEN_BITS = "bf16", "fp16", "tf32", "fp32"
@@ -73,11 +74,8 @@ def measured_system(system, files, date):
         entries["kernels.host_exponent"] = Provenance("kernels.host_exponent", 1, "", "inferred", source)
     changed = {field for field, entry in entries.items() if entry not in system.provenance}
     left = [entry.field for entry in system.provenance if entry.field in TIME and entry.kind != "stated"]
-    blocks = list(dict.fromkeys(["", *(field.rpartition(".")[0] for field in entries)]))
-    ordered = sorted(entries.values(), key=lambda entry: blocks.index(entry.field.rpartition(".")[0]))
-    return Measurement(
-        ordered, [(label, fit) for _, label, fit in fits], [field for field in left if field not in changed]
-    )
+    labelled = [(label, fit) for _, label, fit in fits]
+    return Measurement(by_block(entries.values()), labelled, [field for field in left if field not in changed])
 
 
 def _fits(system, files):

@@ -26,7 +26,6 @@ from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, makespans
 from ppmodel.specs import ORDERS
 from ppmodel.sweep.runners import run_tasks
-from ppmodel.sweep.versions import versions
 
 _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
@@ -267,10 +266,8 @@ class _Search:
 _latest = []
 
 
-def candidates_of(question, first, last, wanted=None):
+def candidates_of(question, first, last):
     """The candidates of some entries of a question, for other processes; as `sweep.rows.compute_rows`."""
-    if wanted not in (None, versions()):
-        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
     if not (_latest and _latest[0].question == question):
         _latest[:] = [_Search(question)]
     return _latest[0].chunk(first, last)

@@ -16,7 +16,6 @@ from ppmodel.points.rows import time_columns
 from ppmodel.schedules.cases import generated
 from ppmodel.schedules.own_files import time_limit
 from ppmodel.simulation import compile_graph
-from ppmodel.sweep.versions import versions
 
 
 def columns_of(sweep):
@@ -35,7 +34,7 @@ def columns_of(sweep):
     return {column.name: column.type for column in COLUMNS if column.name in names}
 
 
-def compute_rows(sweep, first, last, wanted=None):
+def compute_rows(sweep, first, last):
     """Compute some rows of a sweep.
 
     Parameters
@@ -43,8 +42,6 @@ def compute_rows(sweep, first, last, wanted=None):
     sweep : Sweep
     first, last : int
         The first row, and the one after the last.
-    wanted : str, optional
-        The `versions` that this machine must have, if it computes rows for another one.
 
     Returns
     -------
@@ -55,7 +52,7 @@ def compute_rows(sweep, first, last, wanted=None):
     Raises
     ------
     SweepError
-        If the versions differ, or something fails that is not the fault of a point.
+        If something fails that is not the fault of a point.
 
     Examples
     --------
@@ -65,8 +62,6 @@ def compute_rows(sweep, first, last, wanted=None):
     >>> rows["label"], rows["system"]
     (['GPipe', 'GPipe'], ['dgx_a100', 'dgx_h100'])
     """
-    if wanted not in (None, versions()):
-        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
     try:
         with time_limit(sweep.time_limit), np.errstate(over="ignore"):  # a makespan that overflows refuses its row
             cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])

@@ -143,7 +143,7 @@ def _completed(executor, sweep, tasks, signals, threads, compute):
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
             for chunk, *rows in islice(waiting, room):
-                under_way[executor.submit(compute, sweep, *rows, versions())] = chunk, *rows
+                under_way[executor.submit(_of_version, versions(), compute, sweep, *rows)] = chunk, *rows
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         if not under_way:
@@ -157,6 +157,13 @@ def _completed(executor, sweep, tasks, signals, threads, compute):
             except Exception as error:
                 raise _no_rows(first, last, error) from error
             yield chunk, columns
+
+
+def _of_version(wanted, compute, *arguments):
+    """What a function computes on a machine with the same `versions`."""
+    if wanted != versions():
+        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
+    return compute(*arguments)
 
 
 def _no_rows(first, last, error):

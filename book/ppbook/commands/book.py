@@ -10,11 +10,8 @@ from ppmodel.cli.listing import say_titles
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError
 
-cell_limit = click.option(
-    "--time-limit",
-    "cell_limit",
-    type=arguments.seconds("above 0"),
-    help="Stop a cell that takes longer (default: wait).",
+cell_limit = arguments.option(
+    "time-limit cell_limit", None, "Stop a cell that takes longer (default: wait).", arguments.seconds("above 0")
 )
 """Decorator: time limit for a notebook cell."""
 
@@ -30,14 +27,17 @@ class _Folder(click.Path):
 
 def out_folder(text):
     """Decorator: the folder that receives what is made."""
-    return click.option("--out", type=_Folder(), metavar="FOLDER", help=text)
+    return arguments.option("out", "FOLDER", text, _Folder())
+
+
+def parameters(text):
+    """Decorator: values of a notebook's parameters, or of a setting's."""
+    return click.option("-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help=text)
 
 
 @command("run")
 @click.argument("notebook")
-@click.option(
-    "-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
-)
+@parameters("Set a parameter; may be repeated.")
 @out_folder("Where to put notebook and results (default: the notebook's name).")
 @cell_limit
 def run_command(notebook, given, out, cell_limit):
@@ -79,15 +79,13 @@ def smoke_command(out):
 
 
 @command("reproduce")
-@click.option("--system", metavar="NAME|FILE", help="Your system, in addition to the paper's.")
-@click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
-@click.option("--memory-limit", metavar="SIZE", help='Memory that a rank may use, such as "64 GiB" (default: all).')
-@click.option("--gpus", type=arguments.count(2**20), metavar="N", help="GPUs of the plan that your book begins with.")
-@click.option("--global-batch", type=arguments.count(2**24), metavar="N", help="Sequences of its iterations.")
+@arguments.option("system", "NAME|FILE", "Your system, in addition to the paper's.")
+@arguments.option("model", "NAME|FILE", "Your model, instead of the paper's.")
+@arguments.option("memory-limit", "SIZE", 'Memory that a rank may use, such as "64 GiB" (default: all).')
+@arguments.option("gpus", "N", "GPUs of the plan that your book begins with.", arguments.count(2**20))
+@arguments.option("global-batch", "N", "Sequences of its iterations.", arguments.count(2**24))
 @out_folder("Where to put the built book (default book/_build, or a folder in it).")
-@click.option(
-    "--jobs", type=arguments.count(), default=2, metavar="N", help="Number of notebooks to run at once (default 2)."
-)
+@arguments.option("jobs", "N", "Number of notebooks to run at once (default 2).", arguments.count(), default=2)
 @cell_limit
 def reproduce_command(out, jobs, cell_limit, **given):
     """Run every notebook and build the book; for your own system or model, a separate book."""

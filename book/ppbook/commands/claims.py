@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ppbook.commands.book import parameters
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import columns, say, say_json
@@ -15,17 +16,13 @@ _DEFAULT = "default", ()  # the anchor and the changes of the assumption that is
 
 
 @command("claims")
-@click.option("--of", type=arguments.choice(("paper", "stp")), default="paper", show_default=True, help="Whose claims.")
+@arguments.option("of", None, "Whose claims.", arguments.choice(("paper", "stp")), default="paper", show_default=True)
 @click.option("--rows", is_flag=True, help="Print every row behind the verdicts.")
-@click.option("--row", "only", metavar="ID", help="Print this row alone, by its name in the book's verdicts.")
-@click.option(
-    "-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="Change a value of the setting."
-)
-@click.option("--system", metavar="NAME|FILE", help="Judge on this system instead of the paper's nine.")
-@click.option("--model", metavar="NAME|FILE", default="paper", show_default=True, help="Model.")
-@click.option(
-    "--setting", metavar="NAME|FILE", default="default", show_default=True, help="Choices that the paper leaves open."
-)
+@arguments.option("row only", "ID", "Print this row alone, by its name in the book's verdicts.")
+@parameters("Change a value of the setting.")
+@arguments.option("system", "NAME|FILE", "Judge on this system instead of the paper's nine.")
+@arguments.option("model", "NAME|FILE", "Model.", default="paper", show_default=True)
+@arguments.option("setting", "NAME|FILE", "Choices that the paper leaves open.", default="default", show_default=True)
 @arguments.json_option("Print one JSON array with an object for each row.")
 def claims_command(of, rows, only, given, system, model, setting, as_json):
     """Judge the paper's claims, or STP's on its own runs; exit code 1 if a verdict is not as expected.
