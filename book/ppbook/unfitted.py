@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from ruamel.yaml import YAML
 
 from ppbook.baseline import constant_utilization
 from ppbook.certainty import SIZE
@@ -15,26 +16,9 @@ from ppmodel.measured.rows import is_healthy, run_of, system_of
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
-SYSTEMS = {
-    "A100-40GB": "a100", "A100-80GB": "a100", "H100-80GB": "h100", "B200-180GB": "b200", "GB200-186GB": "gb200",
-    "GB300-284GB": "gb300",
-}  # fmt: skip
-"""The system of each device; none of them is fitted to runs."""
-
-FILES = {
-    "nemo": ("dgxc_h100", "mlperf_h100", "mlperf_b200", "nemo", "megatron_bridge"),
-    "fsdp": ("llm_foundry_fsdp",),
-    "nanotron": ("playbook_h100", "nanotron_h100"),
-    "megatron": ("korthikanti_a100", "simumax_b200"),
-    "megatron_deepspeed": ("vtrain_multi", "vtrain_single"),
-    "bigscience": ("bigscience_a100",),
-    "scaling": ("layouts_a100",),
-    "eager": ("internevo_a100",),
-}
-"""The files with measured runs under each framework."""
-
-NETWORKS = {"vtrain_multi": "a100_vtrain", "vtrain_single": "a100_vtrain", "bigscience_a100": "a100_bigscience"}
-"""Files whose source states another network than that of the device's system, and a fitted system that has it."""
+_SOURCES = YAML(typ="safe").load(MEASURED / "sources.yaml")
+SYSTEMS, FILES, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "networks"))
+"""The system of each device, the files of each framework, and files with a network of their own."""
 
 RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
