@@ -97,16 +97,9 @@ class PPModelError(ValueError):
     """
 
     def __init__(
-        self,
-        field: str | None,
-        value: object,
-        rule: str | None,
-        remedy: str | None,
-        *,
-        where: str | None = None,
-        why: str | None = None,
-        grid: MarkedTable | str | None = None,
-    ) -> None:
+        self, field: str | None, value: object, rule: str | None, remedy: str | None, *, where: str | None = None,
+        why: str | None = None, grid: MarkedTable | str | None = None,
+    ) -> None:  # fmt: skip
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
         self.where, self.why, self.grid = where, why, grid
         super().__init__(field, value, rule, remedy)

@@ -59,17 +59,9 @@ The second runs a solver while the first compiles what all others load.
 
 
 def reproduce(
-    system=None,
-    model=None,
-    out=None,
-    jobs=2,
-    notebooks=None,
-    book=None,
-    memory_limit=None,
-    time_limit=None,
-    gpus=None,
+    system=None, model=None, out=None, jobs=2, notebooks=None, book=None, memory_limit=None, time_limit=None, gpus=None,
     global_batch=None,
-):
+):  # fmt: skip
     """Execute the notebooks and build the book.
 
     Parameters

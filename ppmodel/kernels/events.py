@@ -11,21 +11,9 @@ _KIND = 40
 
 @loop(fills=("times", "copied"))
 def events(
-    columns,
-    link,
-    order,
-    consumers,
-    routes,
-    gates,
-    num_places,
-    durations,
-    occupied,
-    shares,
-    overlap_factor,
-    copies,
-    times,
-    copied,
-):
+    columns, link, order, consumers, routes, gates, num_places, durations, occupied, shares, overlap_factor, copies,
+    times, copied,
+):  # fmt: skip
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `order` is the group of each operation, each stream's groups in order, and where each stream's begin; `consumers`

@@ -50,16 +50,9 @@ class SweepStopped(KeyboardInterrupt):
 
 
 def run_sweep(
-    specification,
-    out,
-    workers=None,
-    scheduler=None,
-    force=False,
-    process_ends=False,
-    schedule_files=(),
-    time_limit=60.0,
-    links=None,
-):
+    specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=(),
+    time_limit=60.0, links=None,
+):  # fmt: skip
     """Compute a sweep, or the part of it that is missing, and write it.
 
     Parameters
