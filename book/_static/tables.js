@@ -47,12 +47,12 @@
   // How wide each cell of a card is: the same place on every card, so that the eye can run down a column.
   function tile(table) {
     const rows = [...table.tBodies[0].rows];
-    const letters = (text) => text.trim().replace(/\\[a-z]+|[\\{}$]/g, "").length;
+    const letters = (cell) => (cell.querySelector(".math") ? 1.4 : 1) * cell.textContent.trim().replace(/\\[a-z]+|[\\{}$]/g, "").length;
     const word = (text) => Math.max(0, ...text.split(/[\s/-]+/).map((part) => part.length));
     const wide = [...rows[0].cells].map((_, place) => Math.max(...rows.map((row) => {
       const cell = row.cells[place];
       const said = cell?.dataset.label || ""; // on up to three lines
-      return cell ? Math.max(letters(cell.textContent), word(said), said.length / 2.5) : 0;
+      return cell ? Math.max(letters(cell), word(said), said.length / 2.5) : 0;
     })));
     for (const row of rows) {
       [...row.cells].forEach((cell, place) => {
