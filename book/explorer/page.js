@@ -464,11 +464,12 @@
     for (const id of ["pp", "microbatches", ...OF_RANKS]) $(id).addEventListener("change", () => choose({ [id]: Number($(id).value) }));
     for (const id of NUMBERS) {
       const input = $(id === "comm" ? "comm-number" : id);
+      const called = input.getAttribute("aria-label")?.split(",")[0] || input.labels[0].querySelector("span").textContent;
       input.addEventListener("input", () => {
         const value = input.value.trim() === "" ? NaN : Number(input.value), bad = !good(id, value);
         if (bad) {
           input.setAttribute("aria-invalid", "true");
-          note(`${id} = ${input.value} is not simulated: it must be ${rule(id)}. What is shown has ${id} = ${state[id]}.`, input);
+          note(`${called}: ${input.value || "an empty field"} is not simulated; it must be ${rule(id)}. What is shown has ${state[id]}.`, input);
           return;
         }
         input.removeAttribute("aria-invalid");

@@ -300,7 +300,7 @@ def test_typing_changes_the_numbers(explorer):
         field.fill(text)
         assert field.get_attribute("aria-invalid") == "true"
         assert state(explorer)["forward"] == 1
-    noted(explorer, "forward = -2 is not simulated")
+    noted(explorer, "Forward: -2 is not simulated")
     field.blur()
     assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1", None)
     for name, place in (("slow_rank", "3"), ("slow_link", "1")):
