@@ -18,7 +18,8 @@ ON_LIGHT, ON_DARK = "#010101", "#fefefe"
 GROUND = "#121212"
 """The background of a dark page."""
 
-_INK, _NEUTRAL, _CONTRAST = 0.9, 0.05, 4.5
+_INK, _NEUTRAL = 0.9, 0.05
+_STROKE, _AREA = 4.5, 3.0  # contrasts
 _COLOURS = ("color", "markerfacecolor", "markeredgecolor", "edgecolor", "facecolor")
 
 
@@ -35,7 +36,7 @@ def ink_on(colour):
 def dark(figure):
     """Recolour a figure for a dark page, and restore its colours at the end.
 
-    Black becomes light and white dark; strokes that are too dark become lighter, in the same hue; areas are unchanged.
+    Black becomes light and white dark; strokes and areas that are too dark become lighter, in the same hue.
 
     Parameters
     ----------
@@ -71,20 +72,20 @@ def _recoloured(artist):
         mapped_cells = name == "facecolor" and isinstance(artist, Collection) and artist.get_array() is not None
         if len(before) == 0 or mapped_cells or (isinstance(before, str) and before in ("none", "auto")):
             continue
-        after = np.array([_on_dark(colour, name != "facecolor") for colour in to_rgba_array(before)])
+        after = np.array([_on_dark(colour, _AREA if name == "facecolor" else _STROKE) for colour in to_rgba_array(before)])
         change = getattr(artist, f"set_{name}")
         change(after if np.ndim(before) == 2 else tuple(after[0]))
         yield partial(change, before)
 
 
-def _on_dark(colour, stroke):
-    """A colour (red, green, blue, opacity) for a dark page; a stroke stands out from its ground."""
+def _on_dark(colour, least):
+    """A colour (red, green, blue, opacity) for a dark page, with at least that contrast to its ground."""
     rgb, ground = colour[:3], np.array(to_rgb(GROUND))
     if any(np.allclose(rgb, to_rgb(kept), atol=1e-4) for kept in (ON_LIGHT, ON_DARK)):
         return colour
     if np.ptp(rgb) < _NEUTRAL:
         rgb = _INK + (ground - _INK) * rgb.mean()
     else:
-        while stroke and contrast(rgb, ground) < _CONTRAST:
+        while contrast(rgb, ground) < least:
             rgb = rgb + 0.08 * (1 - rgb)
     return (*rgb, colour[3])
