@@ -189,9 +189,9 @@ def anchors():
         given = {"layout": run["layout"]} if "=" not in run["layout"] else _values(run["layout"])
         name, _, changes = run["model"].partition(" ")  # a packaged model, with the values that follow its name
         model = replace(load_model(name), name=run["model"], **_values(changes)) if changes else load_model(name)
-        frame = compare(
-            case_of_data(run["schedule"]), model=model, system=run["system"], framework=run["framework"], **given
-        )
+        name, _, changes = run["framework"].partition(" ")
+        framework = replace(load_framework(name), **_values(changes))
+        frame = compare(case_of_data(run["schedule"]), model=model, system=run["system"], framework=framework, **given)
         (row,) = frame.itertuples()
         if isinstance(row.refused, str):
             raise PPModelError("layout", run["layout"], f"is refused: {row.refused}", "mend the layout")

@@ -27,7 +27,7 @@ from ppbook.unfitted import FILES, MEASURED, RULE_OF_THUMB, unfitted_by_source
 from ppmodel.costs import model_flops
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules.cases import case_of_data
-from ppmodel.specs import DATA, load_framework, load_model
+from ppmodel.specs import DATA, load_framework, load_model, load_system
 
 
 @pytest.fixture(scope="module")
@@ -143,18 +143,34 @@ def test_kept_aside_names_files_and_rows_that_exist():
 
 
 def test_anchors_are_within_eight_percent():
-    """All but some of MegaScale's runs, and one that exchanges narrow experts' tokens between 128 nodes."""
+    """All of them, and all fit."""
     table = anchors()
     assert len(table) == 79
     missed = table[table.error.abs() > AIM].run
-    assert missed.str.contains("G8T8, not folded, 1,024|of MegaScale").all()
-    assert len(missed) <= 5
+    assert missed.tolist() == []
     assert table.fits.all()
     ranged = table.dropna(subset="fastest_s")
     assert ranged.published_s.between(ranged.fastest_s, ranged.slowest_s).mean() > 0.8
     summary = anchors_by_source(table)
     assert summary.rows.sum() == len(table)
     assert summary.within.sum() == len(table) - len(missed)
+
+
+def test_anchors_run_under_the_framework_of_their_time():
+    """Its sources say what differs: without it, runs on more GPUs would seem ever faster than they were."""
+    rows = pd.read_csv(DATA / "reference" / "anchors.csv").set_index("run")
+    changed = rows.framework.str.partition(" ")[2]
+    of_2021 = rows.source.str.contains("Narayanan") & ~rows.layout.str.startswith("pp=1 ")
+    assert set(changed[of_2021]) == {"p2p=blocking scatter_messages=true"}
+    folding = rows.source.str.contains("Folding")
+    assert changed[folding].str.contains("gradient_bytes=4").all()
+    assert changed[folding].str.contains("p2p=blocking").equals(rows.schedule[folding] == "1f1b")
+    # 61.2 and 62.3 % MFU of the same iteration: what data pipeline and host take, beside the framework's own time
+    model = load_model("megascale_175b")
+    flops_s = model_flops(model, sequences=256) / (256 * load_system("a100").peak_compute_flops)
+    idle_s = flops_s / 0.612 - flops_s / 0.623 + load_framework("megatron").iteration_overhead_s
+    stated = changed[rows.source.str.contains("MegaScale")].str.extract("iteration_overhead_s=(.*)")[0].astype(float)
+    assert stated.tolist() == pytest.approx([idle_s] * 8, abs=5e-4)
 
 
 def test_published_rates_count_what_a_causal_mask_leaves():
