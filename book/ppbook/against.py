@@ -7,15 +7,16 @@ import numpy as np
 import pandas as pd
 
 from ppbook.baseline import constant_utilization
-from ppbook.certainty import SIZE
+from ppbook.certainty import SIZE, every_two
+from ppbook.fitted_errors import with_errors
 from ppbook.refits import PARTS, Part, ablated, fitted_values, unseen
 from ppbook.unfitted import MEASURED
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
-from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import SCALE, equal_weights
-from ppmodel.measured.constants import TIME, chosen, value_of, with_values
+from ppmodel.measured.calibrate import SCALE, TimeData, equal_weights
+from ppmodel.measured.constants import TIME, chosen, value_of
 from ppmodel.measured.fit import Problem, refitted
+from ppmodel.measured.predict import GB
 from ppmodel.measured.rows import is_healthy
 from ppmodel.specs import DATA, load_system
 
@@ -25,7 +26,6 @@ _NUMBERS = (
     "iteration_s", "memory_gb",
 )  # fmt: skip
 _COLUMNS = {"time": "iteration_s", "memory": "memory_gb"}
-_GB = 1e9
 
 
 def files_of(system):
@@ -80,12 +80,11 @@ def runs_of(names):
         frame[["predicted_iteration_s", "predicted_memory_gb"]] = np.nan
         for kind, predictions in _unseen(name).items():
             ids = [row["id"] for row in predictions.rows]
-            frame.loc[ids, f"predicted_{_COLUMNS[kind]}"] = predictions.values / (_GB if kind == "memory" else 1)
-        fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
+            frame.loc[ids, f"predicted_{_COLUMNS[kind]}"] = predictions.values / (GB if kind == "memory" else 1)
+        fits = frame.predicted_memory_gb * GB <= system.memory_capacity_bytes
         frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
-        for stem in frame.runs.unique():
-            rows = [row for row in timed_rows(name) if row["runs"] == stem]
-            frame.loc[[row["id"] for row in rows], "baseline_s"] = constant_utilization(rows, system)
+        timed = pd.Series({row["id"]: row for row in timed_rows(name)})
+        frame["baseline_s"] = timed.groupby(frame.runs).transform(constant_utilization, system)
         frames.append(frame)
     runs = pd.concat(frames, ignore_index=True)
     off = {what: runs[f"predicted_{column}"] / runs[column] - 1 for what, column in _COLUMNS.items()}
@@ -100,6 +99,12 @@ def fitted_rows(name):
 def timed_rows(name):
     """`fitted_rows` that have a measured time, of healthy runs."""
     return [row for row in fitted_rows(name) if row["iteration_s"] and is_healthy(row)]
+
+
+def _timed_data(name):
+    """`timed_rows` as a fit takes them, on the system that the packaged one was fitted from."""
+    rows = timed_rows(name)
+    return TimeData(rows, np.array([row["runs"] for row in rows]), start_of(name))
 
 
 def start_of(name):
@@ -129,14 +134,14 @@ def without_parts(names):
     """
     frames = []
     for name in names:
-        system, start = load_system(name), start_of(name)
+        system = load_system(name)
         if system.framework.overlap_backward:  # whose hidden parts cannot be taken away one by one
             continue
-        rows = timed_rows(name)
-        files, measured_s = [row["runs"] for row in rows], np.array([float(row["iteration_s"]) for row in rows])
+        data = _timed_data(name)
         for label, part in {"nothing": Part(), **PARTS}.items():
-            kept, refitted = np.abs(np.array(ablated(rows, files, start, system, part)) / measured_s - 1)
-            frames.append(pd.DataFrame({"runs": files, "part": label, "kept": kept, "refitted": refitted}))
+            times_s = ablated(data.rows, data.files, data.system, system, part)
+            kept, refitted = np.abs(np.array(times_s) / data.measured - 1)
+            frames.append(pd.DataFrame({"runs": data.files, "part": label, "kept": kept, "refitted": refitted}))
     return pd.concat(frames).groupby(["runs", "part"], sort=False).mean().reset_index()
 
 
@@ -181,30 +186,30 @@ def fitted_together(names, shared):
     values : dict of str to float
         The shared constants.
     """
-    starts, rows = [start_of(name) for name in names], [timed_rows(name) for name in names]
-    fits = [fitted_values(load_system(name), TIME) for name in names]
-    sources = list(zip(names, starts, fits, map(Batch, rows, starts), strict=True))
-    frame = pd.concat(map(pd.DataFrame, rows), ignore_index=True)
-    measured_s, weights = frame.iteration_s.astype(float).to_numpy(), equal_weights(frame.runs.tolist())
+    fits = {name: fitted_values(load_system(name), TIME) for name in names}
+    sources = {name: _timed_data(name) for name in names}
+    files = np.concatenate([data.files for data in sources.values()])
+    measured_s = np.concatenate([data.measured for data in sources.values()])
+    weights = equal_weights(files.tolist())
 
-    def name_in(source, name):
-        return name if name in shared else f"{source} {name}"
+    def key_of(source, constant):
+        return constant if constant in shared else f"{source} {constant}"
 
     def seconds(points):
         columns = []
-        for source, start, fit, batch in sources:
-            of_source = [tuple((name, values[name_in(source, name)]) for name in fit) for values in points]
+        for source, data in sources.items():
+            of_source = [tuple((name, values[key_of(source, name)]) for name in fits[source]) for values in points]
             distinct = list(dict.fromkeys(of_source))  # points that differ only for other sources are one
-            times = batch.seconds([with_values(start, dict(values)) for values in distinct])
-            columns.append(times[[distinct.index(values) for values in of_source]])
+            times = dict(zip(distinct, data.predicted(map(dict, distinct)), strict=True))
+            columns.append([times[values] for values in of_source])
         return np.concatenate(columns, axis=1)
 
     values, constants = {}, {}
-    for source, start, fit, _ in sources:
-        values |= {name_in(source, name): value for name, value in fit.items()}
-        for constant in chosen(start, list(fit)):
-            name = name_in(source, constant.name)
-            constants[name] = replace(constant, name=name)
+    for source, data in sources.items():
+        values |= {key_of(source, name): value for name, value in fits[source].items()}
+        for constant in chosen(data.system, list(fits[source])):
+            key = key_of(source, constant.name)
+            constants[key] = replace(constant, name=key)
     for name in shared:  # starts at the geometric mean of the systems' values
         mean = float(np.exp(np.mean([np.log(value_of(load_system(source), name)) for source in names])))
         constants[name], values[name] = replace(constants[name], start=mean), mean
@@ -212,11 +217,10 @@ def fitted_together(names, shared):
         list(constants.values()), lambda points: weights * np.log(seconds(points) / measured_s), SCALE, 0.5
     )
     values = refitted(problem, values)
-    apart_s = [batch.seconds([with_values(start, fit)])[0] for _, start, fit, batch in sources]
-    times_s = {"own": np.concatenate(apart_s), "together": seconds([values])[0]}
-    frame = frame.assign(**{name: np.abs(predicted_s / measured_s - 1) for name, predicted_s in times_s.items()})
-    files = frame.groupby("runs", sort=False, as_index=False)
-    errors = files.agg(rows=("own", "size"), own=("own", "mean"), together=("together", "mean"))
+    own_s = np.concatenate([data.predicted([fits[source]])[0] for source, data in sources.items()])
+    frame = pd.DataFrame({"runs": files, "iteration_s": measured_s, "own_s": own_s, "together_s": seconds([values])[0]})
+    of_file = with_errors(frame, "own", "together").groupby("runs", sort=False, as_index=False)
+    errors = of_file.agg(rows=("own", "size"), own=("own", "mean"), together=("together", "mean"))
     return errors, {name: values[name] for name in shared}
 
 
@@ -236,7 +240,7 @@ def others(runs):
         mean that the authors state for all runs of the source, and ``ours`` that of the runs available here.
     """
     published = pd.read_csv(DATA / "reference" / "simulators.csv")
-    published["predicted_memory_gb"] = published.predicted_memory_gib * 2**30 / _GB
+    published["predicted_memory_gb"] = published.predicted_memory_gib * 2**30 / GB
     whole = published[published.id.isna()]
     frames = [whole.assign(what="time", rows=0, theirs=whole.mean_error)]
     for what, column in _COLUMNS.items():
@@ -275,15 +279,11 @@ def ordered_wrongly(runs, by, measured, predicted, over=0.0):
     >>> ordered_wrongly(runs, ["microbatches"], "measured_s", "predicted_s", over=0.01)
     (2, 2)
     """
-    wrong = pairs = 0
-    for _, group in runs.groupby(by, sort=False):
-        ran, expected = group[[measured, predicted]].dropna().to_numpy().T
-        first, second = np.triu_indices(len(ran), 1)
-        apart = np.log(ran[first] / ran[second])
-        clear = np.abs(apart) > np.log1p(over)
-        pairs += int(clear.sum())
-        wrong += int((apart * (expected[first] - expected[second]) < 0)[clear].sum())
-    return wrong, pairs
+    pairs = every_two(runs[[*by, measured, predicted]].dropna(), by)
+    apart = np.log(pairs[measured] / pairs[f"{measured}_other"])
+    clear = apart.abs() > np.log1p(over)
+    wrong = clear & (apart * (pairs[predicted] - pairs[f"{predicted}_other"]) < 0)
+    return int(wrong.sum()), int(clear.sum())
 
 
 def left_out(runs):

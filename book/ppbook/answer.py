@@ -1,15 +1,13 @@
 """The answer of an executed notebook as text, for the terminal and for readers without the book."""
 
 import json
-import math
 import re
 from textwrap import fill
 
-from jinja2 import ChainableUndefined, Environment
+from jinja2 import Environment, StrictUndefined, UndefinedError
 
 _SUBSTITUTION = re.compile(r"\{\{(.+?)\}\}")
 _ROLE = re.compile(r"\{[\w:]+\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
-_NOT_HERE = re.compile(r"\bnan\b")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ELSEWHERE = "..."
 _WIDTH, _MOST_ROWS = 100, 24
@@ -23,19 +21,22 @@ def resolved(notebook, results):
     notebook : NotebookNode
         Executed; its Markdown cells are changed.
     results : Path
-        The folder with what the notebook recorded. Numbers from other pages, which are not there, become "...", and
-        so do those that are not defined for its parameters.
+        The folder with what the notebook recorded. What needs numbers from other pages, which are not there, becomes
+        "...", and so does what is not defined for its parameters.
 
     Returns
     -------
     NotebookNode
         The same object.
     """
-    facts = {path.stem: json.loads(path.read_text("utf-8"), object_hook=_defined) for path in results.glob("*.json")}
-    render = Environment(undefined=_Elsewhere, autoescape=False).from_string
+    facts = {path.stem: json.loads(path.read_text("utf-8")) for path in results.glob("*.json")}
+    jinja = Environment(undefined=StrictUndefined, finalize=lambda value: _ELSEWHERE if value is None else value)
 
     def number(match):
-        return _NOT_HERE.sub(_ELSEWHERE, render(match[0]).render(facts))
+        try:
+            return jinja.from_string(match[0]).render(facts)
+        except (UndefinedError, TypeError):  # of another page; null, which has no format
+            return _ELSEWHERE
 
     def link(match):  # to a file next to the notebook, or the name of a page of the book
         text, target = match[1].strip(), match[2] or ""
@@ -47,24 +48,6 @@ def resolved(notebook, results):
         if cell.cell_type == "markdown":
             cell.source = _ROLE.sub(link, _SUBSTITUTION.sub(number, cell.source))
     return notebook
-
-
-def _defined(facts):
-    return {name: value for name, value in facts.items() if value is not None}
-
-
-class _Elsewhere(ChainableUndefined):
-    """Stands for a number that another page records, or that is not defined."""
-
-    __str__ = __format__ = lambda *_: _ELSEWHERE
-
-    def __float__(self):
-        return math.nan
-
-    __mul__ = __rmul__ = __add__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = lambda self, _: self
-
-    def __neg__(self):
-        return self
 
 
 def answer(notebook):

@@ -26,10 +26,10 @@ from ppbook.claims import published
 from ppbook.commands.reference import write_reference
 from ppbook.explorer_data import write_explorer
 from ppbook.files import bring, files_of, require_names
-from ppbook.folders import copy_sources, publish, require_ours, workspace
+from ppbook.folders import copy_sources, publish, require_ours, rewrite, workspace
 from ppbook.kinds import KINDS
 from ppbook.notebooks import KEPT, execute_all, named, read
-from ppbook.pages import ARCHIVE, add_buttons, how_to_get, mend, repository
+from ppbook.pages import ARCHIVE, add_buttons, how_to_get, mended, repository
 from ppbook.provenance import git, write_archive
 from ppbook.report import literal
 from ppbook.run import ROOT
@@ -121,7 +121,7 @@ def reproduce(
             identity = _configure(copy, name, archived)
             html = _with_explorer(copy, work)
             pictures.choose(html, work / "pictures", copy / "results")
-            mend(html)
+            rewrite(html, lambda text, _: mended(text))
             if archived:
                 shutil.move(work / ARCHIVE, html)
             for setting in ("_config.yml", "_toc.yml"):  # with them, the pages' sources can be built again
@@ -140,17 +140,15 @@ def reproduce(
 # ---- what is asked for ---------------------------------------------------------------------------
 
 
-def _asked(sources, given, size=None):
+def _asked(sources, given, size):
     """The name of a book, empty for the paper's, and what is changed in the parameters of each notebook."""
     loads = {"system": load_system, "model": load_model}
     specs = {key: load(given[key]) for key, load in loads.items() if key in given}
     words = {"system": "system", "model": "model", "memory_limit": "size"}
-    require_names(
-        files_of(given, {key: parameters.Parameter("", word, KINDS[word], False) for key, word in words.items()})
-    )
-    if "memory_limit" in given:
-        KINDS["size"].check("memory_limit", given["memory_limit"])
-    for field, value in ({key: given[key] for key in ("memory_limit",) if key in given} | (size or {})).items():
+    own = {key: parameters.Parameter("", word, KINDS[word], False) for key, word in words.items()}
+    require_names(files_of(given, own))
+    parameters.check(given, own)
+    for field, value in (given | size).items():
         if not specs:
             rule = "has no effect without a system or model of your own"
             raise ReproduceError(field, value, rule, "give the system, too")
@@ -162,7 +160,7 @@ def _asked(sources, given, size=None):
             if "model" in specs and any(declared[name].word == "model" for name in changes[source]):
                 changes[source] |= parameters.fitting(declared, specs["model"])
             if f"nb/{source.stem}" == OWN_PAGE:
-                changes[source] |= size or {}
+                changes[source] |= size
             parameters.check(changes[source], declared)
     return "-".join(spec.name for spec in specs.values()), changes
 

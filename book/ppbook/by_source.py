@@ -6,12 +6,11 @@ from functools import cache
 import pandas as pd
 from ruamel.yaml import YAML
 
-from ppbook.against import fitted_rows
 from ppbook.baseline import scaled_to_others
+from ppbook.fitted_errors import with_errors
 from ppbook.unfitted import MEASURED
 from ppmodel.costs import model_flops
-from ppmodel.errors import PPModelError
-from ppmodel.points import compare
+from ppmodel.points import simulate
 from ppmodel.schedules.cases import case_of_data
 from ppmodel.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
 
@@ -34,7 +33,7 @@ def kept_aside():
     >>> len(kept_aside())
     6
     """
-    document = YAML(typ="safe").load((DATA / "reference" / "kept_aside.yaml").read_text(encoding="utf-8"))
+    document = YAML(typ="safe").load(DATA / "reference" / "kept_aside.yaml")
     entries = [
         {"runs": name} | {key: value["value"] if isinstance(value, dict) else value for key, value in entry.items()}
         for name, entry in document["sources"].items()
@@ -59,12 +58,10 @@ def beside_unfitted(fitted, unfitted):
         `scaled_to_others`.
     """
     times = unfitted.rename(columns={"predicted_s": "unfitted_s"})[["runs", "id", "unfitted_s"]]
-    runs = fitted[fitted.iteration_s.notna()]
-    runs = runs.merge(times, on=["runs", "id"], validate="1:1")
-    rows = {(row["runs"], row["id"]): row for name in fitted.system.unique() for row in fitted_rows(name)}
-    for name, group in runs.groupby("runs"):
-        seconds = scaled_to_others(group.unfitted_s.to_numpy(), [rows[name, which] for which in group.id])
-        runs.loc[group.index, "scaled_s"] = seconds
+    runs = fitted[fitted.iteration_s.notna()].merge(times, on=["runs", "id"], validate="1:1")
+    for _, group in runs.groupby("runs"):
+        rows = group.astype(str).fillna("").to_dict("records")
+        runs.loc[group.index, "scaled_s"] = scaled_to_others(group.unfitted_s.to_numpy(), rows)
     return runs
 
 
@@ -84,19 +81,12 @@ def errors_by_source(runs):
         where none is stated; mean errors of the baselines, ``constant`` and ``six_n_d``; and ``seen``, how many
         constants of system and framework were fitted to rows of the file.
     """
-    error = {name: runs[f"{name}_s"] / runs.iteration_s - 1 for name in ("predicted", "constant", "six_n_d")}
     inside = runs.iteration_s.between(runs.fastest_s, runs.slowest_s).astype(float).where(runs.fastest_s.notna())
-    columns = {f"{name}_off": value.abs() for name, value in error.items()} | {
-        "error": error["predicted"],
-        "inside": inside,
-    }
-    groups = runs.assign(**columns).groupby(
-        ["runs", "source", "device", "precision", "framework", "system"], sort=False
-    )
-    table = groups.agg(
-        rows=("error", "size"), mean=("predicted_off", "mean"), median=("predicted_off", "median"),
-        bias=("error", "mean"), covered=("inside", "mean"), constant=("constant_off", "mean"),
-        six_n_d=("six_n_d_off", "mean"),
+    rows = with_errors(runs, "predicted", "constant", "six_n_d")
+    rows = rows.assign(error=runs.predicted_s / runs.iteration_s - 1, inside=inside)
+    table = rows.groupby(["runs", "source", "device", "precision", "framework", "system"], sort=False).agg(
+        rows=("error", "size"), mean=("predicted", "mean"), median=("predicted", "median"), bias=("error", "mean"),
+        covered=("inside", "mean"), constant=("constant", "mean"), six_n_d=("six_n_d", "mean"),
     ).reset_index()  # fmt: skip
     seen = constants_seen()
     table["seen"] = [
@@ -190,17 +180,14 @@ def anchors():
         name, _, changes = run["model"].partition(" ")  # a packaged model, with the values that follow its name
         model = replace(load_model(name), name=run["model"], **_values(changes)) if changes else load_model(name)
         name, _, changes = run["framework"].partition(" ")
-        framework = replace(load_framework(name), **_values(changes))
-        frame = compare(case_of_data(run["schedule"]), model=model, system=run["system"], framework=framework, **given)
-        (row,) = frame.itertuples()
-        if isinstance(row.refused, str):
-            raise PPModelError("layout", run["layout"], f"is refused: {row.refused}", "mend the layout")
-        sequence = int(row.sequence) if row.sequence == row.sequence and row.sequence else model.sequence
+        given |= {"model": model, "system": run["system"], "framework": replace(load_framework(name), **_values(changes))}
+        row = simulate(case_of_data(run["schedule"]), **given).to_dict()
+        sequence = row["sequence"] or model.sequence
         published_s = _published_s(run, row, replace(model, sequence=sequence))
         rows.append(run | {
-            "gpus": int(row.gpus), "sequence": sequence, "published_s": published_s,
-            "predicted_s": row.iteration_s, "error": row.iteration_s / published_s - 1, "fastest_s": row.fastest_s,
-            "slowest_s": row.slowest_s, "memory_gib": row.peak_memory_bytes / 2**30, "fits": bool(row.fits),
+            "gpus": row["gpus"], "sequence": sequence, "published_s": published_s, "predicted_s": row["iteration_s"],
+            "error": row["iteration_s"] / published_s - 1, "fastest_s": row["fastest_s"],
+            "slowest_s": row["slowest_s"], "memory_gib": row["peak_memory_bytes"] / 2**30, "fits": row["fits"],
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -217,9 +204,9 @@ def _published_s(run, row, model):
         return run["published"]
     again = run["quantity"].endswith("recomputed")
     counted = {"recompute": "full"} if again else {"causal": True}
-    flops = model_flops(model, sequences=int(row.global_batch), **counted)
+    flops = model_flops(model, sequences=row["global_batch"], **counted)
     unit = load_system(run["system"]).peak_compute_flops / 100 if run["quantity"].startswith("mfu") else 1e12
-    return flops / (row.gpus * run["published"] * unit)
+    return flops / (row["gpus"] * run["published"] * unit)
 
 
 def anchors_by_source(table):

@@ -4,7 +4,6 @@ The error of a predicted time says little about this, because what two predictio
 counts pairs of measured runs that were predicted to be about as far apart, and that came out the other way round.
 """
 
-import numpy as np
 import pandas as pd
 
 SIZE = ("hidden", "layers", "gpus", "sequence", "global_batch")
@@ -45,15 +44,34 @@ def measured_pairs(runs):
     >>> measured_pairs(runs).apart.tolist(), measured_pairs(runs)["reversed"].tolist()
     ([0.5], [True])
     """
-    frames = []
-    for _, group in runs.groupby(["system", "runs", *SIZE], sort=False):
-        measured = group.iteration_s.to_numpy()
-        predicted = measured * (1 + group.error.to_numpy())
-        first, second = np.triu_indices(len(group), 1)
-        apart = 1 - np.minimum(predicted[first], predicted[second]) / np.maximum(predicted[first], predicted[second])
-        wrong = (measured[first] - measured[second]) * (predicted[first] - predicted[second]) < 0
-        frames.append(pd.DataFrame({"apart": apart, "reversed": wrong}))
-    return pd.concat(frames, ignore_index=True)
+    pairs = every_two(runs.assign(predicted_s=runs.iteration_s * (1 + runs.error)), ["system", "runs", *SIZE])
+    both = pairs[["predicted_s", "predicted_s_other"]]
+    opposite = (pairs.iteration_s - pairs.iteration_s_other) * (pairs.predicted_s - pairs.predicted_s_other) < 0
+    return pd.DataFrame({"apart": 1 - both.min(axis=1) / both.max(axis=1), "reversed": opposite})
+
+
+def every_two(runs, by):
+    """Every two runs that agree in some columns, each pair once.
+
+    Parameters
+    ----------
+    runs : DataFrame
+    by : list of str
+
+    Returns
+    -------
+    DataFrame
+        One row per pair: the columns of the first, and those of the second with ``_other`` behind their names.
+
+    Examples
+    --------
+    >>> runs = pd.DataFrame({"gpus": [8, 8, 16], "id": ["a", "b", "c"]})
+    >>> every_two(runs, ["gpus"])[["id", "id_other"]].values.tolist()
+    [['a', 'b']]
+    """
+    runs = runs.assign(place=range(len(runs)))
+    pairs = runs.merge(runs, on=by, suffixes=("", "_other"))
+    return pairs[pairs.place < pairs.place_other].reset_index(drop=True)
 
 
 def similar_pairs(pairs, saving):

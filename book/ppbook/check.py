@@ -7,6 +7,7 @@ cell ends with have four digits.
 import pandas as pd
 
 from ppbook.parameters import check_cell
+from ppbook.published import define_magic
 
 
 def load_ipython_extension(shell):
@@ -19,4 +20,4 @@ def load_ipython_extension(shell):
     """
     pd.options.display.float_format = "{:.4g}".format
     shell.run_line_magic("precision", "%.4g")
-    check_cell(shell.user_ns["In"], shell.user_ns)
+    define_magic(shell, check_cell(shell.user_ns["In"], shell.user_ns), shell.user_ns)

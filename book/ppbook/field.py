@@ -10,12 +10,10 @@ from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.noise import TIE
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import label, legal_cases
+from ppmodel.specs import DATA
 
 PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
 """The schedules that the paper compares."""
-
-_ALL, _OFTEN = (1.0, 0.0), (0.5, 0.1)
-"""The share of places from which a statement carries over, and the share from which it does in part."""
 
 FASTEST, WITHIN, LEAST = "fastest", "fastest within the base's memory", "least memory"
 """What `taken_of` takes."""
@@ -75,7 +73,7 @@ def smaller_bubbles(grid, base, clear):
 
 
 def verdicts(grid, front, last, base, *, clear, close, short):
-    """Whether the paper's statements carry over to all schedules.
+    """Whether the paper's statements carry over to all schedules, or in part: in which share of the places they hold.
 
     Parameters
     ----------
@@ -109,30 +107,22 @@ def verdicts(grid, front, last, base, *, clear, close, short):
     near = order_of_amounts(last.makespan_s, (1 + close) * fastest) <= 0
     converged = last.assign(near=near).groupby("system").near.all()
     worth = (front.front & front.label.isin(papers)).groupby([front.system, front.pp]).any()
-    statements = pd.DataFrame(
-        [("A published formula understates the bubble.", _ALL, sum(under), len(under), "formulas of others"),
-         ("Formula and table rank schedules alike without a network, and so does the simulation.", (1 - 1e-9, 0.5),
-          tau, 1, "the lower of two Kendall's taus"),
-         ("Schedule rankings are not abstraction-invariant.", _OFTEN, sum(ranks.clear > 0), len(ranks),
-          "points clearly reversed"),
-         ("It is communication that reverses them.", _ALL, ranks.by_network.sum(), ranks.reversed.sum(), "reversals"),
-         ("Communication can negate a structural advantage.", _OFTEN, bubbles.lost_from.count(), len(bubbles),
-          "schedules with a smaller bubble"),
-         ("Gains shrink as B grows.", _ALL, sum(falling), len(falling), "short or longer transfers"),
-         ("Gains are made where the network is fast.", _ALL, sum(faster), len(faster), "bases of the gain"),
-         ("All schedules converge for large B.", _ALL, sum(converged), len(converged), "systems"),
-         ("A smaller bubble costs messages or memory.", _ALL, bubbles.costs.sum(), len(bubbles),
-          "schedules with a smaller bubble"),
-         ("A schedule of the paper is worth taking, in time or in memory.", _OFTEN, sum(worth), len(worth), "fronts")],
-        columns=["statement", "rule", "met", "of", "counted"], dtype=object,
-    )  # fmt: skip
-    share = statements.met.astype(float) / statements.of.where(statements.of > 0)
-    carried, in_part = (share >= statements.rule.str[place] for place in (0, 1))
+    statements = pd.read_csv(DATA / "statements.csv")
+    met = {
+        "formula": (sum(under), len(under)), "levels": (tau, 1), "reversed": (sum(ranks.clear > 0), len(ranks)),
+        "network": (ranks.by_network.sum(), ranks.reversed.sum()),
+        "negated": (bubbles.lost_from.count(), len(bubbles)), "falling": (sum(falling), len(falling)),
+        "faster": (sum(faster), len(faster)), "converged": (sum(converged), len(converged)),
+        "costs": (bubbles.costs.sum(), len(bubbles)), "worth": (sum(worth), len(worth)),
+    }  # fmt: skip
+    counts = pd.DataFrame([met[name] for name in statements.name], columns=["met", "of"], dtype=object)
+    share = counts.met.astype(float) / counts.of.where(counts.of > 0)
+    carried, in_part = share >= statements.carries_over, share >= statements.in_part
     verdict = np.select(
         [share.isna(), carried, in_part & (share > 0)], ["not asked", "carries over", "in part"], "does not"
     )
-    counts = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in statements.itertuples()]
-    return statements[["statement"]].assign(verdict=verdict, found=counts, counted=statements.counted)
+    found = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in counts.itertuples()]
+    return statements[["statement"]].assign(verdict=verdict, found=found, counted=statements.counted)
 
 
 def taken_of(rows, limit_bytes):

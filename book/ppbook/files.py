@@ -5,11 +5,9 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
-from ppbook.setting import setting_names
 from ppmodel.errors import ReproduceError
-from ppmodel.specs import DATA, layout_names, model_names, system_names
+from ppmodel.specs import DATA
 
-_NAMES = {"systems": system_names, "models": model_names, "settings": setting_names, "layouts": layout_names}
 _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
 
 
@@ -39,7 +37,8 @@ def files_of(values, parameters):
 
 def _project_names(room):
     """Of specifications or, by their suffix, of templates."""
-    return _NAMES[room]() if room in _NAMES else [path.stem for path in (DATA / "templates").rglob(f"*{room}")]
+    paths = (DATA / "templates").rglob(f"*{room}") if room.startswith(".") else (DATA / room).glob("*.yaml")
+    return [path.stem for path in paths]
 
 
 def require_names(files):
@@ -60,7 +59,7 @@ def require_names(files):
         if not _GOOD_NAME.fullmatch(stem):
             rule = "has a name with characters other than letters, digits, spaces and single . , _ - + ' ( ) { }"
             raise ReproduceError("file", repr(name), rule, "rename the file")
-        if room in _NAMES and stem in _project_names(room):
+        if not room.startswith(".") and stem in _project_names(room):
             raise ReproduceError("file", name, *same_name(name, room))
 
 
@@ -86,7 +85,7 @@ def bring(values, parameters, folder):
     ReproduceError
         If two files of one kind share a name.
     """
-    copies, brought = {}, dict(values)
+    copies = {}
     for name, room in files_of(values, parameters):
         copy = folder / "specifications" / room.removeprefix(".") / Path(name).name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -94,11 +93,11 @@ def bring(values, parameters, folder):
             raise ReproduceError("file", name, "has the same name as another given file", "rename one of them")
         shutil.copyfile(name, copy)
         copies[name] = str(copy.relative_to(folder))
-    for key, value in values.items():
-        if parameters[key].kind.files:
-            names = [copies.get(str(name), name) for name in (value if isinstance(value, list) else [value])]
-            brought[key] = names if isinstance(value, list) else names[0]
-    return brought
+
+    def brought(value):
+        return [brought(name) for name in value] if isinstance(value, list) else copies.get(str(value), value)
+
+    return {key: brought(value) if parameters[key].kind.files else value for key, value in values.items()}
 
 
 @contextmanager

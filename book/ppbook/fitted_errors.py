@@ -1,7 +1,32 @@
-"""Errors of fitted systems by source, and of choices among layouts."""
+"""Errors of predicted times: of runs, by source, and of choices among layouts."""
 
-_GROUP = ["runs", "hidden", "layers", "gpus", "sequence", "global_batch"]
+from ppbook.certainty import SIZE
+
+_CELL = ["runs", *SIZE]
 _FEWEST = 5
+
+
+def with_errors(runs, *names):
+    """Runs with what predicted times are off by.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        With ``iteration_s``, and for each name a column such as ``constant_s``.
+    *names : str
+
+    Returns
+    -------
+    DataFrame
+        The runs, with a column for each name, the magnitude of predicted over measured minus 1.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> with_errors(pd.DataFrame({"iteration_s": [2.0], "constant_s": [1.0]}), "constant").constant.tolist()
+    [0.5]
+    """
+    return runs.assign(**{name: (runs[f"{name}_s"] / runs.iteration_s - 1).abs() for name in names})
 
 
 def summary(rows, error):
@@ -45,6 +70,6 @@ def chosen_over_best(timed):
     DataFrame
         One row per group of at least five runs; ``behind`` is 0 if the choice was right.
     """
-    ran = timed[timed.status.eq("measured") & (timed.groupby(_GROUP).id.transform("size") >= _FEWEST)]
-    best = ran.loc[ran.groupby(_GROUP).predicted_iteration_s.idxmin()].set_index(_GROUP).iteration_s
-    return (best / ran.groupby(_GROUP).iteration_s.min() - 1).rename("behind").reset_index()
+    ran = timed[timed.status.eq("measured") & (timed.groupby(_CELL).id.transform("size") >= _FEWEST)]
+    best = ran.loc[ran.groupby(_CELL).predicted_iteration_s.idxmin()].set_index(_CELL).iteration_s
+    return (best / ran.groupby(_CELL).iteration_s.min() - 1).rename("behind").reset_index()

@@ -223,3 +223,19 @@ def copy_sources(source, target, left_out=()):
     shutil.copytree(source, target, ignore=ignore, copy_function=shutil.copyfile, dirs_exist_ok=True)
     for folder in (target, *target.rglob("*/")):
         folder.chmod(0o755)
+
+
+def rewrite(html, change):
+    """Change all pages of a built book.
+
+    Parameters
+    ----------
+    html : Path
+        The pages, with `index.html`.
+    change : callable
+        Takes the text of a page and the way from there to `html`, such as ``../``; returns the text to write.
+    """
+    for page in sorted(html.rglob("*.html")):
+        if "_static" not in page.parts:
+            up = "../" * len(page.relative_to(html).parts[:-1])
+            page.write_text(change(page.read_text(encoding="utf-8"), up), encoding="utf-8")

@@ -10,6 +10,7 @@ import signal
 import sys
 from contextlib import suppress
 from multiprocessing import forkserver, get_context
+from multiprocessing.context import ForkServerProcess
 from tempfile import NamedTemporaryFile
 
 from jupyter_client import AsyncKernelManager
@@ -50,39 +51,28 @@ class _Provisioner(LocalProvisioner):
     """Gets a kernel's command line and has a server fork that kernel."""
 
     async def launch_kernel(self, cmd, cwd=None, env=None, **_):
-        self.process = _Process(cmd[cmd.index("ipykernel_launcher") + 1 :], cwd, env)
+        get_context("forkserver").set_forkserver_preload(_LOADED)
+        self.process = _Process(target=_kernel, args=(cmd[cmd.index("ipykernel_launcher") + 1 :], cwd, env))
+        self.process.start()
         self.pid = self.pgid = self.process.pid
         return self.connection_info
 
 
-class _Process:
-    """A forked kernel with the interface of `subprocess.Popen` that jupyter expects of a process."""
+class _Process(ForkServerProcess):
+    """A forked kernel with what jupyter expects of a `subprocess.Popen`, besides what all processes have."""
 
     stdin = stdout = stderr = None
 
-    def __init__(self, *arguments):
-        context = get_context("forkserver")
-        context.set_forkserver_preload(_LOADED)
-        self._process = context.Process(target=_kernel, args=arguments)
-        self._process.start()
-        self.pid = self._process.pid
-
     def poll(self):
-        return self._process.exitcode
+        return self.exitcode
 
     def wait(self):
-        self._process.join()
-        return self._process.exitcode
+        self.join()
+        return self.exitcode
 
     def send_signal(self, number):
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
-
-    def terminate(self):
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self):
-        self.send_signal(signal.SIGKILL)
 
 
 def _kernel(arguments, cwd, env):

@@ -20,7 +20,6 @@ from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.cases import Case
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs.layout import RECOMPUTE
 
 _MOST_SHOWN = 120
 
@@ -116,8 +115,6 @@ def _require_schedule(value):
 _LARGEST = 10**9
 _COUNT = Annotated[int, Field(ge=1, le=_LARGEST)]
 _NAME = Annotated[str, Field(min_length=1)]
-_POSITIVE = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_NOT_NEGATIVE = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def _kind(type_, rule, example, files="", check=None):
@@ -130,6 +127,14 @@ def _choice(words):
     return _kind(Literal[tuple(words)], f"one of {', '.join(words)}", words[0])
 
 
+def _number(rule, example, **limits):
+    return _kind(Annotated[float, Field(allow_inf_nan=False, **limits)], rule, example)
+
+
+def _whole(rule, example, least, most=_LARGEST, **limits):
+    return _kind(Annotated[int, Field(ge=least, le=most, **limits)], rule, example)
+
+
 # ---- kinds ---------------------------------------------------------------------------------------
 
 
@@ -139,9 +144,7 @@ def count_from(least):
     >>> count_from(2).rule
     'must be a whole number of at least 2'
     """
-    return _kind(
-        Annotated[int, Field(ge=least, le=_LARGEST)], f"a whole number of at least {least}", str(max(8, least))
-    )
+    return _whole(f"a whole number of at least {least}", str(max(8, least)), least)
 
 
 _A_COUNT = count_from(1)
@@ -149,21 +152,17 @@ _TABLE = "the name or file of a table", "my_table.csv", ".csv"
 
 KINDS = {
     "count": _A_COUNT,
-    "even": _kind(Annotated[_COUNT, Field(multiple_of=2)], "an even number of at least 2", "8"),
+    "even": _whole("an even number of at least 2", "8", 1, multiple_of=2),
     "microbatches": _A_COUNT,
     "waves": _A_COUNT,
-    "seed": _kind(Annotated[int, Field(ge=0, le=_LARGEST)], "a whole number of at least 0", "1"),
-    "factor": _kind(_POSITIVE, "a number above 0, without a unit", "0.5"),
-    "share": _kind(Annotated[float, Field(ge=0, le=1)], "a number from 0 to 1", "0.1"),
-    "jitter": _kind(
-        Annotated[float, Field(gt=0, le=MAX_JITTER)], f"a number above 0 and at most {MAX_JITTER:g}", "0.1"
-    ),
-    "slowdown": _kind(
-        Annotated[float, Field(gt=1, le=MAX_SLOWDOWN)], f"a factor above 1 and at most {MAX_SLOWDOWN:.0f}", "1.3"
-    ),
-    "seconds": _kind(_POSITIVE, "a number of seconds above 0", "2.5"),
-    "delay": _kind(_NOT_NEGATIVE, "a number of seconds, 0 or more", "0.5"),
-    "forwards": _kind(_NOT_NEGATIVE, "a number of forwards, 0 or more", "2.5"),
+    "seed": _whole("a whole number of at least 0", "1", 0),
+    "factor": _number("a number above 0, without a unit", "0.5", gt=0),
+    "share": _number("a number from 0 to 1", "0.1", ge=0, le=1),
+    "jitter": _number(f"a number above 0 and at most {MAX_JITTER:g}", "0.1", gt=0, le=MAX_JITTER),
+    "slowdown": _number(f"a factor above 1 and at most {MAX_SLOWDOWN:.0f}", "1.3", gt=1, le=MAX_SLOWDOWN),
+    "seconds": _number("a number of seconds above 0", "2.5", gt=0),
+    "delay": _number("a number of seconds, 0 or more", "0.5", ge=0),
+    "forwards": _number("a number of forwards, 0 or more", "2.5", ge=0),
     "split": _kind(
         Annotated[list[_COUNT], Field(min_length=2, max_length=2)], "two whole numbers of at least 1", "[1, 2]"
     ),
@@ -194,8 +193,7 @@ KINDS = {
     "allreduce": _choice(ALLREDUCE),
     "concat": _choice(CONCATENATIONS),
     "placement": _choice(specs.PLACEMENTS),
-    "recompute": _choice(RECOMPUTE),
-    "zero": _kind(Annotated[int, Field(ge=0, le=3)], "a ZeRO stage, 0 to 3", "1"),
+    "zero": _whole("a ZeRO stage, 0 to 3", "1", 0, 3),
     "switch": _kind(bool, "true or false", "true"),
     "stage-of-work": _choice(("generation", "compile", "one evaluation", "many systems")),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from ppmodel.analysis import orders
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent
 from ppmodel.points import compare
-from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK
+from ppmodel.points.change import WITHOUT_NETWORK
 from ppmodel.schedules.cases import legal_cases, published_bubble_ratio
 from ppmodel.tables import family
 
@@ -59,19 +59,16 @@ def levels(schedules, sizes, **options):
             raise PPModelError("pp", pp, rule, "use at least 2 ranks")
     frames = []
     for size in sizes:
-        frame = compare(schedules, *size, changes=[UNCHANGED, WITHOUT_NETWORK], **options)
+        silent = compare(schedules, *size, changes=WITHOUT_NETWORK, **options)
+        frame = compare(schedules, *size, **options)
+        frame = frame.assign(without_network_s=silent.makespan_s, idle_without_network=silent.idle_ratio)
         frame = frame[frame.refused.isna()].drop(columns="refused")
-        silent = frame.change == repr(WITHOUT_NETWORK)
-        without = frame[silent]
-        connected = frame[~silent].drop(columns="change").assign(
-            without_network_s=without.makespan_s.to_numpy(), idle_without_network=without.idle_ratio.to_numpy()
-        )  # fmt: skip
         tables = [
             (case.label, family(table), float(published_bubble_ratio(case, *size)), int(messages_sent(table).max()))
             for case, table in legal_cases(schedules, *size)
         ]
         columns = ["label", "family", "published_bubble_ratio", "messages_of_rank"]
-        frames.append(connected.merge(pd.DataFrame(tables, columns=columns), on="label"))
+        frames.append(frame.merge(pd.DataFrame(tables, columns=columns), on="label"))
     frames = [frame for frame in frames if len(frame)]
     if not frames:
         rule = "include no size at which a schedule is defined and the model fits"
@@ -154,15 +151,14 @@ def advantages(frame, base):
     )  # fmt: skip
 
 
-def fronts(frame, by=("system", "pp")):
+def fronts(frame):
     """Find the Pareto fronts of time and memory, and how far behind them all other points are.
 
     Parameters
     ----------
     frame : DataFrame
-        From `ppmodel.compare` with a model, or `levels`.
-    by : sequence of str
-        Columns that distinguish the fronts; all schedules and numbers of microbatches compete within each.
+        From `ppmodel.compare` with a model, or `levels`. There is a front for each system and number of ranks, for
+        which all schedules and numbers of microbatches compete.
 
     Returns
     -------
@@ -179,7 +175,7 @@ def fronts(frame, by=("system", "pp")):
     {'GPipe': False, '1F1B': True, 'ZB-H2': True}
     """
     groups = []
-    for _, group in frame.groupby(list(by), sort=False):
+    for _, group in frame.groupby(["system", "pp"], sort=False):
         both = group.makespan_s.to_numpy(), group.peak_memory_bytes.to_numpy()
         groups.append(group.assign(front=orders.pareto_front(*both), behind=orders.behind(*both)))
     return pd.concat(groups, ignore_index=True)

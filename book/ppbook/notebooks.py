@@ -118,14 +118,9 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
     """
     into.mkdir(exist_ok=True)
     seconds, cells = {}, folder.parent
-    with (
-        TemporaryDirectory(
-            ignore_cleanup_errors=True
-        ) as temporary,  # of workers, which are killed before they clean up
-        ProcessPoolExecutor(
-            jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, temporary, len(changes)]
-        ) as pool,
-    ):
+    temporary = TemporaryDirectory(ignore_cleanup_errors=True)  # of workers, which are killed before they clean up
+    arguments = cells, temporary.name, len(changes)
+    with temporary, ProcessPoolExecutor(jobs, get_context("spawn"), _isolate, arguments) as pool:
         how = folder, first, partly
         runs = {pool.submit(_timed, source, values, *how): source for source, values in changes.items()}
         try:

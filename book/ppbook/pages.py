@@ -5,6 +5,8 @@ import tomllib
 
 from bs4 import BeautifulSoup
 
+from ppbook.report import TEMPLATES
+
 ARCHIVE = "ppmodel.tar.gz"
 """Beside the first page: the commit that the book was built from."""
 
@@ -73,11 +75,7 @@ def how_to_get(address, archived=False):
     >>> how_to_get("https://example.org/ppmodel")
     'Clone the project with `git clone https://example.org/ppmodel ppmodel && cd ppmodel`, and run'
     """
-    if address is None and archived:
-        return f'Unpack <a href="{ARCHIVE}">the code and data of this book</a> (2 MB), and in their folder run'
-    if address is None:
-        return "In the folder of this project, as you cloned or unpacked it, run"
-    return f"Clone the project with `git clone {address} ppmodel && cd ppmodel`, and run"
+    return TEMPLATES.get_template("get_it.md").render(address=address, archive=ARCHIVE if archived else None)
 
 
 def add_buttons(config, address):
@@ -101,19 +99,6 @@ def add_buttons(config, address):
         config["repository"] = {"url": address.rstrip("/"), "branch": "main", "path_to_book": "book"}
         config["launch_buttons"] = {"notebook_interface": "jupyterlab", "binderhub_url": "https://mybinder.org"}
         config["html"] |= {"use_repository_button": True, "use_issues_button": True}
-
-
-def mend(folder):
-    """Mend all pages of a built book.
-
-    Parameters
-    ----------
-    folder : Path
-        The pages, with `index.html`.
-    """
-    for page in sorted(folder.rglob("*.html")):
-        if "_static" not in page.parts:
-            page.write_text(mended(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def mended(text):

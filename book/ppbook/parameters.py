@@ -16,7 +16,6 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent
 
 from ppbook.kinds import KINDS, Kind, count_from, like, shown
-from ppbook.published import define_magic
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.specs import load_model, load_system
 from ppmodel.specs.document import refuse_depth
@@ -216,8 +215,6 @@ def check(given, parameters):
 def check_cell(sources, values):
     """Refuse parameters of the wrong kind inside a notebook, so that plain papermill gives the same message.
 
-    It also defines the cell magic of `published`.
-
     Parameters
     ----------
     sources : list of str
@@ -227,8 +224,8 @@ def check_cell(sources, values):
 
     Returns
     -------
-    None
-        If there is nothing to refuse.
+    dict of str to Parameter
+        Those of that cell, with the notebook's own values; none if there is no such cell.
 
     Raises
     ------
@@ -247,9 +244,9 @@ def check_cell(sources, values):
             if any(parameter.word for parameter in parameters.values()):
                 break
     else:
-        return
+        return {}
     check({name: values[name] for name in parameters}, parameters)
-    define_magic(parameters, values)
+    return parameters
 
 
 # ---- the user's own model and system -------------------------------------------------------------

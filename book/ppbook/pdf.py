@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 
 from ppbook.browser import chromium
 from ppbook.build import NO_SOURCES, build_pages, commit_time
-from ppbook.folders import copy_sources, publish, require_ours, workspace
+from ppbook.folders import copy_sources, publish, require_ours, rewrite, workspace
 from ppbook.pictures import choose
 from ppbook.report import TEMPLATES
 from ppbook.run import ROOT
@@ -62,7 +62,7 @@ def pdf(out=None):
         pages = work / "html"
         shutil.copytree(html, pages)
         count = print_page(single_page(pages, work), pages / NAME)
-        link(pages)
+        rewrite(pages, lambda text, up: linked(text, f"{up}{NAME}"))
         publish(pages, html, before)
     return f"{count} pages; the PDF is {html / NAME}"
 
@@ -187,27 +187,13 @@ def print_page(page, target):
         return len(PdfReader(target).pages)
 
 
-def link(html):
-    """Link the PDF from all pages: in the download menu, and below the table of contents.
-
-    Parameters
-    ----------
-    html : Path
-        The pages; they may already have the link.
-    """
-    for page in sorted(html.rglob("*.html")):
-        if "_static" not in page.parts:
-            root = "../" * len(page.relative_to(html).parts[:-1])
-            page.write_text(linked(page.read_text(encoding="utf-8"), f"{root}{NAME}"), encoding="utf-8")
-
-
 def linked(text, address):
-    """Add links to the PDF to a page.
+    """Add links to the PDF to a page: in the download menu, and below the table of contents.
 
     Parameters
     ----------
     text : str
-        The page.
+        The page; it may already have the links.
     address : str
         Address of the PDF, relative to the page.
 

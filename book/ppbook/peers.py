@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from ppbook.fitted_errors import with_errors
 from ppmodel.specs import DATA
 
 
@@ -63,8 +64,9 @@ def peers_by_source(unfitted, fitted):
     ours = ours.rename(columns={"predicted_s": "unfitted_s", "predicted_iteration_s": "fitted_s"})
     theirs = peer_predictions().rename(columns={"predicted_iteration_s": "theirs_s"})
     table = ours.merge(theirs[["runs", "id", "peer", "theirs_s"]], on=["runs", "id"])
+    table["expressed"] = table.theirs_s.notna()
     names = ["theirs", "unfitted", "fitted", "constant"]
-    off = {name: (table[f"{name}_s"] / table.iteration_s - 1).abs().where(table.theirs_s.notna()) for name in names}
-    groups = table.assign(**off, expressed=table.theirs_s.notna()).groupby(["source", "peer"], sort=False)
+    table = with_errors(table.assign(iteration_s=table.iteration_s.where(table.expressed)), *names)
     means = {name: (name, "mean") for name in names}
+    groups = table.groupby(["source", "peer"], sort=False)
     return groups.agg(runs=("expressed", "size"), expressed=("expressed", "sum"), **means).reset_index()

@@ -13,6 +13,8 @@ from io import BytesIO
 
 import nbformat
 
+from ppbook.folders import rewrite
+
 MIME = "application/vnd.ppmodel.picture+json"
 """Under this name a notebook's output holds the versions of its picture."""
 
@@ -140,11 +142,7 @@ def choose(html, *folders):
         Folders that hold the versions.
     """
     files = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.png"))}
-    for page in sorted(html.rglob("*.html")):
-        text = page.read_text(encoding="utf-8")
-        chosen = _IMAGE.sub(lambda image: _markup(image, files, html / "_images"), text)
-        if chosen != text:
-            page.write_text(chosen, encoding="utf-8")
+    rewrite(html, lambda text, _: _IMAGE.sub(lambda image: _markup(image, files, html / "_images"), text))
 
 
 def _markup(image, files, folder):

@@ -8,6 +8,7 @@ import pandas as pd
 from ppbook.zero_bubble import like_gpt3
 from ppmodel import replay
 from ppmodel.errors import TableError
+from ppmodel.ops import OpKind
 from ppmodel.points import simulate
 from ppmodel.specs import DATA
 
@@ -56,38 +57,32 @@ def fitted_operations(hardware, model, method):
     PipeMorph's code is a fork of Megatron-LM of 2023. The factor makes 1F1B and ZB without a delay as long as they
     were, in the mean.
     """
-    runs = runs_of(hardware, model)
-    row, keys = runs.iloc[0], [key for key in ("1F1B", "ZB") if (runs.schedule == key).any()]
+    row, rows = runs_of(hardware, model).iloc[0], {}
     given = {"system": "h100", "framework": "eager"} | like_gpt3(row, int(row.pp))
     seconds = simulate("zb-h1", int(row.pp), **given).costs.compute_s
-    rows = {
-        key: pd.DataFrame(
-            [(rank, kind, seconds["FBIW".index(kind), rank]) for rank in range(row.pp) for kind in _KINDS[key]],
-            columns=["rank", "operation", "seconds"],
-        ) for key in ("1F1B", "ZB")
-    }  # fmt: skip
-    factors = [
-        runs[runs.schedule == key].base_iter4_7_median_ms.mean() / 1e3 / _iteration_s(rows[key], key, row.pp, row.m)
-        for key in keys
-    ]
+    for key, kinds in _KINDS.items():
+        operations = [(rank, kind, seconds[OpKind[kind], rank]) for rank in range(row.pp) for kind in kinds]
+        rows[key] = pd.DataFrame(operations, columns=["rank", "operation", "seconds"])
+    free_s = _free_s(hardware, model)
+    factors = [free_s[key] / _iteration_s(rows[key], key, row.pp, row.m) for key in rows if key in free_s]
     return rows[_key(method)].assign(seconds=rows[_key(method)].seconds * np.mean(factors))
 
 
-def _all_host_s(hardware, model):
-    """The iteration without a delay, with all transfers by host processes; NaN where that was not run."""
-    runs = runs_of(hardware, model)
-    return runs[runs.schedule == "ALL-CPU"].base_iter4_7_median_ms.mean() / 1e3
+@cache
+def _free_s(hardware, model):
+    """Iterations without a delay, by method; ``ALL-CPU`` had all transfers by host processes, if it was run."""
+    return runs_of(hardware, model).groupby("schedule").base_iter4_7_median_ms.mean() / 1e3
 
 
 @cache
 def host_transfer_s(hardware, model):
     """Seconds of a transfer by host processes: what the run with all of them and no delay takes longer; else 0."""
-    all_host_s, row = _all_host_s(hardware, model), runs_of(hardware, model).iloc[0]
-    if np.isnan(all_host_s):
+    all_host_s, row = _free_s(hardware, model).get("ALL-CPU"), runs_of(hardware, model).iloc[0]
+    if all_host_s is None:
         return 0.0
     rows, long_s = fitted_operations(hardware, model, "ZB"), 0.01
-    free_s, slow_s = (_iteration_s(rows, "ZB-CPU", row.pp, row.m, comm=comm) for comm in (0.0, long_s))
-    return max(0.0, long_s * (all_host_s - free_s) / (slow_s - free_s))
+    fast_s, slow_s = (_iteration_s(rows, "ZB-CPU", row.pp, row.m, comm=comm) for comm in (0.0, long_s))
+    return max(0.0, long_s * (all_host_s - fast_s) / (slow_s - fast_s))
 
 
 def runs_of(hardware=None, model=None):
@@ -171,8 +166,8 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, order=rescheduled):
         if not on_a10:
             rows = fitted_operations(*machine, row.schedule)
         size = (row.pp, row.m, _A10_TRANSFER_S if on_a10 else host_transfer_s(*machine) if by_host else 0.0)
-        if by_host and not on_a10 and not np.isnan(_all_host_s(*machine)):  # before the delay, the GPU sent
-            base_s = _all_host_s(*machine)
+        if by_host and not on_a10:  # before the delay, the GPU sent
+            base_s = _free_s(*machine).get("ALL-CPU", base_s)
         tables = RAN | dict(ran or ())
         if row.schedule == RESCHEDULED:
             tables[RESCHEDULED] = order(rows, row.pp, row.slow_links, row.delay_s)

@@ -7,7 +7,6 @@ that checks the parameters defines this magic, so that plain papermill and Jupyt
 
 from pathlib import Path
 
-from IPython import get_ipython
 from IPython.display import display_markdown
 from nbformat.v4 import new_markdown_cell
 
@@ -21,19 +20,18 @@ _CHANGE = "`{} = {}` (published: `{}`)"
 _ABOVE = {"parameters", "injected-parameters", "remove-cell"}
 
 
-def define_magic(parameters, values):
-    """Define ``%%published`` in the running kernel.
+def define_magic(shell, parameters, values):
+    """Define ``%%published`` in a running kernel.
 
     Parameters
     ----------
+    shell : InteractiveShell
+        The kernel's.
     parameters : dict of str to Parameter
         From `parameters.declared`, with the published values. Folders change no result, and do not count.
     values : dict of str to object
         The values that the notebook runs with.
     """
-    shell = get_ipython()
-    if shell is None:
-        return
     changed = ", ".join(
         _CHANGE.format(name, *(_code(value, parameter) for value in (values[name], parameter.value)))
         for name, parameter in parameters.items()

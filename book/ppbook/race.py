@@ -6,15 +6,14 @@ In a book, ``explorer/race.js`` gives it its slider: it simulates with the explo
 
 import math
 
-import numpy as np
 import pandas as pd
 
 from ppbook import explorer
+from ppbook.drawings import boxes
 from ppbook.report import TEMPLATES
 from ppmodel.errors import PPModelError, shown
-from ppmodel.metrics import table_bubble_ratio
 from ppmodel.ops import OpKind
-from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES, lanes
+from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES
 from ppmodel.points import compare, simulate
 from ppmodel.schedules.cases import legal_cases
 
@@ -71,16 +70,16 @@ class Race:
     def __init__(self, schedules, pp, microbatches, comm, most, p2p="overlapped"):
         costs = {"forward": 1, "backward": 2, "p2p": p2p}
         self.size, self.comm, self.most, self.p2p = (pp, microbatches), comm, most, p2p
-        tables = {case.label: (case, table) for case, table in legal_cases(schedules, pp, microbatches)}
-        if not tables:
+        self.cases, self.runs = {}, {}
+        for case, table in legal_cases(schedules, pp, microbatches):
+            self.cases[case.label], self.runs[case.label] = case, simulate(table, **costs, comm=comm)
+        if not self.runs:
             rule = f"are not defined at pp = {pp}, microbatches = {microbatches}"
             raise PPModelError("schedules", shown(schedules), rule, "choose another size, or other schedules")
-        self.cases = {label: case for label, (case, _) in tables.items()}
-        self.runs = {label: simulate(table, **costs, comm=comm) for label, (_, table) in tables.items()}
         comms = [round(most * step / STEPS, 9) for step in range(STEPS + 1)]
         frame = compare(list(self.cases.values()), pp, microbatches, **costs, comm=comms)
         self.frame = frame[["label", "comm", "makespan_s"]]
-        rows = [(label, run.makespan_s, float(table_bubble_ratio(run.table))) for label, run in self.runs.items()]
+        rows = [(label, run.makespan_s, run.table_bubble_ratio) for label, run in self.runs.items()]
         rows = sorted(rows, key=lambda row: math.floor(row[1] * _EQUAL + 0.5))
         order = pd.DataFrame(rows, columns=["label", "makespan_s", "table_bubble_ratio"], index=range(1, len(rows) + 1))
         order.insert(2, "longer", order.makespan_s / order.makespan_s[1] - 1)
@@ -99,11 +98,14 @@ class Race:
         rows = []  # what the page needs of each schedule; lengths are shares of the width, so that it fits any
         for label, run in self.runs.items():
             (standing,) = self.order[self.order.label == label].itertuples()
+            room = _HEIGHT / run.table.num_ranks
+            begin_end = run.timeline.start_s, run.timeline.end_s
+            drawn = boxes(run.table, *begin_end, 100 / latest, room, room - min(_GAP, room / 4))
             rows.append({
                 "place": standing.Index - 1, "label": label, "key": explorer.written(self.cases[label]),
                 "name": self.cases[label].name, "makespan": run.makespan_s, "end": 100 * run.makespan_s / latest,
                 "bubble": standing.table_bubble_ratio, "longer": math.floor(100 * standing.longer + 0.5),
-                "boxes": list(_boxes(run, latest)),
+                "boxes": [box | {"colour": KIND_COLOURS[OpKind(run.table.kind[op])]} for op, box in drawn],
             })  # fmt: skip
         explorer.offer(self, ends_of_order, *self.size, comm=self.comm, p2p=self.p2p)
         return TEMPLATES.get_template("race.html").render(
@@ -112,15 +114,3 @@ class Race:
             rows=rows, link=self.explorer, scripts=SCRIPTS,
             colours={KIND_NAMES[kind]: KIND_COLOURS[kind] for kind in kinds},
         )  # fmt: skip
-
-
-def _boxes(run, latest):
-    """A box for each operation, in the order of the table; those of a pair share their cell, one above the other."""
-    table, room, (upper, heights) = run.table, _HEIGHT / run.table.num_ranks, lanes(run.table)
-    begin, end, high = run.timeline.start_s, run.timeline.end_s, room - min(_GAP, room / 4)
-    for op in np.flatnonzero(table.kind < OpKind.R):
-        yield {
-            "left": 100 * begin[op] / latest, "width": 100 * (end[op] - begin[op]) / latest,
-            "top": table.rank[op] * room + upper[op] * high, "height": heights[op] * high,
-            "colour": KIND_COLOURS[OpKind(table.kind[op])],
-        }  # fmt: skip

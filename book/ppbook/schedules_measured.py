@@ -13,22 +13,17 @@ from ppmodel.specs import DATA
 
 _FOLDER = DATA / "reference" / "schedules_measured"
 _TABLES = ("zero_bubble_tables", "primus", "isambard_gh200_vpp", "deepspeed_zbh1", "small_and_github", "pipeoffload")
-SCHEDULES = {
-    "1f1b": "1f1b", "gpipe": "gpipe", "interleaved_1f1b": "interleaved-1f1b", "zb_h1": "zb-h1", "zb_1p": "zb-1p",
-    "zb_2p": "zb-2p", "zb": "zb-1p", "zb_v": "zb-v", "v_half": "v-half", "v_min": "v-min",
-}  # fmt: skip
-"""From the names in the files to ours; rows of other schedules are left out."""
-
 _V_SHAPED = ("zb-v", "v-half", "v-min")
 _SYSTEM = "a100"
 _SIZES = ["layers", "hidden", "heads", "seq", "mbs", "m", "pp"]
 _ASSUMED_M = 32
+_BASE = "1f1b"  # what gains are over
 _LEAST = 0.03
 
 
 @cache
 def measured():
-    """Rows of all tables of one form, of which the schedule is known and the value is a number.
+    """Rows of all tables of one form, of which the schedule is one of ours and the value is a number.
 
     Returns
     -------
@@ -36,7 +31,7 @@ def measured():
         Their columns, and ``file``; ``name``, our schedule; and ``rate``, larger if faster, comparable within a group.
     """
     rows = pd.concat([pd.read_csv(_FOLDER / f"{name}.csv").assign(file=name) for name in _TABLES], ignore_index=True)
-    rows["name"] = rows.schedule.str.extract(r"^([a-z0-9_]+)")[0].map(SCHEDULES)
+    rows["name"] = rows.schedule.str.extract(r"^([a-z0-9_]+)")[0].map(zero_bubble.SCHEDULES)
     rows["value"] = pd.to_numeric(rows.value, errors="coerce")
     rows = rows[rows.name.notna() & rows.value.notna() & (rows.metric != "bubble rate")]
     rows = rows[~rows.status.str.startswith("unread")].reset_index(drop=True)
@@ -65,12 +60,37 @@ def _seconds(row):
     return (run.makespan_s if basis == "table" else run.iteration_s), basis
 
 
-def _gains(rows, key, baseline, measured_rate, predicted_s):
-    """A row for each pair of a baseline and another schedule of its group."""
-    means = rows.groupby([*key, "what"], sort=False)[[measured_rate, predicted_s]].mean().reset_index()
-    pairs = means[means.what != baseline].merge(means[means.what == baseline], on=key, suffixes=("", "_base"))
-    gain = pairs[measured_rate] / pairs[f"{measured_rate}_base"] - 1
-    return pairs.assign(measured_gain=gain, predicted_gain=pairs[f"{predicted_s}_base"] / pairs[predicted_s] - 1)
+def _rows_of_tables():
+    """What `measured` has, each row beside its predicted iteration."""
+    tables = measured()
+    results = [_seconds(row) for _, row in tables.iterrows()]
+    tables = tables.assign(predicted_s=[seconds for seconds, _ in results], basis=[basis for _, basis in results])
+    chunks = tables.chunks.where(tables.name == "interleaved-1f1b")
+    return tables.assign(
+        source=tables.file, size=[f"{mbs} {m}" for mbs, m in zip(tables.mbs, tables.m, strict=True)],
+        schedule=tables.name + chunks.map(lambda count: "" if np.isnan(count) else f":{count:g}"),
+        exact=(tables.basis == "model") & (tables.file == "zero_bubble_tables"),
+    )  # fmt: skip
+
+
+def _rows_of_profiles():
+    """Zero Bubble's runs, predicted from the times of their operations that were profiled."""
+    rates = zero_bubble.simulated("latency", 1e-3)
+    return rates.assign(
+        source="zero_bubble_throughput", group=rates.model, size=rates.microbatches, basis="profile", exact=True,
+        schedule=rates.schedule.str.replace("_", "-"), rate=rates.samples_per_gpu_s, predicted_s=1 / rates.simulated,
+    )  # fmt: skip
+
+
+def _rows_under_delays():
+    """PipeMorph's runs, but those of which 1F1B had another slow link, too."""
+    runs = pipemorph.predicted()
+    runs = runs[(runs.hardware != "A10") | (runs.slow_links != "2_3")]
+    links = " link " + runs.slow_links.str.replace("_", " to ")
+    return runs.assign(
+        source="pipemorph", group=runs.hardware + links + (1e3 * runs.delay_s).map(", {:g} ms".format), exact=True,
+        size=runs.experiment, schedule=runs.schedule.replace("1F1B", _BASE), rate=1 / runs.measured_s, basis="replay",
+    )  # fmt: skip
 
 
 @cache
@@ -85,30 +105,12 @@ def pairs():
         ``profile`` of operations, ``model`` on `a100`, or the ``table`` alone); ``exact``, whether the source says all
         that the prediction needs; ``off``; and ``sign``, whether both gains have the same, None below 3 %.
     """
-    tables = measured()
-    results = [_seconds(row) for _, row in tables.iterrows()]
-    tables = tables.assign(predicted_s=[seconds for seconds, _ in results], basis=[basis for _, basis in results])
-    chunks = tables.chunks.where(tables.name == "interleaved-1f1b")
-    tables["what"] = tables.name + chunks.map(lambda count: "" if np.isnan(count) else f":{count:g}")
-    tables["size"] = [f"{mbs} {m}" for mbs, m in zip(tables.mbs, tables.m, strict=True)]
-    of_tables = _gains(tables, ["file", "group", "size", "basis"], "1f1b", "rate", "predicted_s")
-    of_tables["exact"] = (of_tables.basis == "model") & (of_tables.file == "zero_bubble_tables")
-    rates = zero_bubble.simulated("latency", 1e-3).assign(file="zero_bubble_throughput", basis="profile", exact=True)
-    rates = rates.assign(group=rates.model, predicted_s=1 / rates.simulated)
-    rates = rates.assign(what=rates.schedule.str.replace("_", "-"))
-    of_rates = _gains(
-        rates, ["file", "group", "microbatches", "basis", "exact"], "1f1b", "samples_per_gpu_s", "predicted_s"
-    )
-    runs = pipemorph.predicted()
-    runs = runs.assign(what=runs.schedule, rate=1 / runs.measured_s, file="pipemorph", basis="replay")
-    runs["exact"] = (runs.hardware != "A10") | (runs.slow_links != "2_3")  # there, another link was slow, too, in 1F1B
-    links = " link " + runs.slow_links.str.replace("_", " to ")
-    runs["group"] = runs.hardware + links + (1e3 * runs.delay_s).map(", {:g} ms".format)
-    keys = ["file", "group", "experiment", "basis", "exact"]
-    of_runs = _gains(runs[runs.exact], keys, "1F1B", "rate", "predicted_s")
-    frame = pd.concat([of_runs, of_rates, of_tables], ignore_index=True).rename(
-        columns={"file": "source", "what": "schedule"}
-    )
+    key = ["source", "group", "size", "basis", "exact"]
+    rows = pd.concat([_rows_under_delays(), _rows_of_profiles(), _rows_of_tables()], ignore_index=True)
+    means = rows.groupby([*key, "schedule"], sort=False)[["rate", "predicted_s"]].mean().reset_index()
+    frame = means[means.schedule != _BASE].merge(means[means.schedule == _BASE], on=key, suffixes=("", "_base"))
+    frame["measured_gain"] = frame.rate / frame.rate_base - 1
+    frame["predicted_gain"] = frame.predicted_s_base / frame.predicted_s - 1
     frame = frame[frame.measured_gain.notna() & frame.predicted_gain.notna()]
     given = frame.schedule.str.replace(":", ":chunks=")
     frame["label"] = [as_case(name).label if name.islower() else name for name in given]

@@ -40,7 +40,6 @@ def smoke(out=None):
     """
     began = perf_counter()
     out = Path(out or ROOT / "results" / "smoke")
-    out.parent.mkdir(parents=True, exist_ok=True)
     run(NOTEBOOK, out=out)
     checks = compared(out / "results")
     passed = all(holds for _, holds in checks)

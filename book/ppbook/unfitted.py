@@ -17,8 +17,8 @@ from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
 _SOURCES = YAML(typ="safe").load(MEASURED / "sources.yaml")
-SYSTEMS, FILES, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "networks"))
-"""The system of each device, the files of each framework, and files with a network of their own."""
+SYSTEMS, FILES, KINDS, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "kinds", "networks"))
+"""The system of each device, the files of each framework, kinds of frameworks, and files with their own network."""
 
 RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
@@ -55,7 +55,7 @@ def unfitted_system(file, device):
 
 @cache
 def unfitted_runs(file):
-    """The runs of a file that were measured and can be predicted.
+    """The runs of a file that were measured; all of them can be predicted.
 
     Parameters
     ----------
@@ -77,11 +77,9 @@ def unfitted_runs(file):
     (12, True)
     """
     records = []
-    for row in read_rows(MEASURED / f"{file}.csv")[1]:
+    for row in [row for row in read_rows(MEASURED / f"{file}.csv")[1] if row["iteration_s"]]:
         system = system_of(row | {"framework": _FRAMEWORKS[file]}, unfitted_system(file, row["device"]))
-        seconds = predicted(row, system)["predicted_iteration_s"] if row["iteration_s"] else None
-        if seconds is None:
-            continue
+        seconds = predicted(row, system)["predicted_iteration_s"]
         fastest, slowest = system.range or (np.nan, np.nan)
         run = run_of(row, system.framework)
         batch, gpus = run.layout.global_batch * run.flushes, run.layout.replica_gpus * run.layout.dp

@@ -17,8 +17,11 @@ from ppmodel.specs import DATA, load_model
 
 _MS = 1e-3
 _FOLDER = DATA / "reference"
-SCHEDULES = {"1f1b": "1f1b", "interleaved_1f1b": "interleaved-1f1b", "zb_1p": "zb-1p", "zb_2p": "zb-2p"}
-"""From the names in the file to ours."""
+SCHEDULES = {
+    "1f1b": "1f1b", "gpipe": "gpipe", "interleaved_1f1b": "interleaved-1f1b", "zb_h1": "zb-h1", "zb_1p": "zb-1p",
+    "zb_2p": "zb-2p", "zb": "zb-1p", "zb_v": "zb-v", "v_half": "v-half", "v_min": "v-min",
+}  # fmt: skip
+"""From the names in files of measured schedules to ours."""
 
 
 def like_gpt3(row, num_stages):
