@@ -62,7 +62,7 @@ def case_of(point):
     Case
     """
     case = as_case(SCHEDULES[point.schedule])
-    options = {"interleaved-1f1b": {"chunks": point.chunks}, "1f1b": {}}
+    options = {"interleaved-1f1b": {"chunks": point.interleaved_chunks}, "1f1b": {}}
     searched = {"times": tuple(round(1e3 * time, 3) for time in point.times_s), "held": round(point.held, 6)}
     return Case(case.name, tuple(options.get(case.name, searched).items()))
 
@@ -73,14 +73,14 @@ def points():
 
     Returns
     -------
-    list of namedtuple
-        ``model, schedule``, as in the files; ``devices, microbatches, microbatch_size``; ``samples_per_gpu_s,
-        memory_gb``, measured; ``times_s``, of a forward, input gradient, weight gradient and transfer; ``chunks`` of
-        interleaved 1F1B; and ``held``, what a weight gradient needs of a stage's activations, 32 of 34 + 5as/h bytes.
+    DataFrame
+        The columns of the files, such as ``model, schedule, devices, microbatches, microbatch_size``, and measured
+        ``samples_per_gpu_s, memory_gb``; ``times_s``, of a forward, input gradient, weight gradient and transfer; and
+        ``held``, what a weight gradient needs of a stage's activations, 32 of 34 + 5as/h bytes.
 
     Examples
     --------
-    >>> len(points()), points()[0].times_s
+    >>> len(points()), points().times_s[0]
     (48, (0.018522, 0.018086, 0.009337, 0.000601))
     """
     measured = pd.read_csv(_FOLDER / "zero_bubble_throughput.csv")
@@ -88,11 +88,10 @@ def points():
     models = pd.read_csv(_FOLDER / "zero_bubble_models.csv").drop(columns=["microbatch_size"])
     joined = measured.merge(profiled, on=["model", "devices", "microbatches"]).merge(models, on="model")
     times_ms = joined[["t_forward_ms", "t_input_grad_ms", "t_weight_grad_ms", "t_comm_ms"]]
-    joined["times_s"] = [*map(tuple, (times_ms * _MS).round(9).values.tolist())]
-    joined["held"] = 32 / (34 + 5 * joined.heads * joined.sequence / joined.hidden)
-    columns = "model schedule devices microbatches microbatch_size samples_per_gpu_s memory_gb times_s chunks held"
-    rows = joined.rename(columns={"interleaved_chunks": "chunks"})[columns.split()]
-    return list(rows.itertuples(index=False, name="Point"))
+    return joined.assign(
+        times_s=[*map(tuple, (times_ms * _MS).round(9).values.tolist())],
+        held=32 / (34 + 5 * joined.heads * joined.sequence / joined.hidden),
+    )
 
 
 def simulated(p2p="latency", per_operation_s=0.0):
@@ -123,7 +122,7 @@ def simulated(p2p="latency", per_operation_s=0.0):
     """
     prepare(LARGE)  # many small graphs
     frames = []
-    for point in points():
+    for point in points().itertuples():
         table = built(case_of(point), point.devices, point.microbatches)
         forward, input_grad, weight_grad, comm = point.times_s
         costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
@@ -166,9 +165,9 @@ def with_fixed_costs():
     frame = simulated("latency", PER_OPERATION_S)
     runs = frame[frame.per_operation_s == 0].drop(columns=["per_operation_s", "simulated", "error"])
     runs = runs.reset_index(drop=True)
-    samples = np.array([[[point.microbatches * point.microbatch_size / point.devices]] for point in points()])
-    seconds = samples[..., 0] / frame.simulated.to_numpy().reshape(len(runs), -1)
-    rates = samples / (seconds[..., None] + PER_ITERATION_S)
+    samples = (points().microbatches * points().microbatch_size / points().devices).to_numpy()[:, None]
+    seconds = samples / frame.simulated.to_numpy().reshape(len(runs), -1)
+    rates = samples[..., None] / (seconds[..., None] + PER_ITERATION_S)
     logs = np.log(rates / runs.samples_per_gpu_s.to_numpy()[:, None, None])
     everything, models = pd.Series(True, runs.index), [runs.model == model for model in runs.model.unique()]
     folds = [("", "simulated", everything, everything), *(("unseen_", "unseen", fold, ~fold) for fold in models)]
@@ -197,9 +196,8 @@ def memories():
     >>> bool((memories().error.abs() < 0.1).all())
     True
     """
-    frame = pd.DataFrame(points())[["model", "microbatches", "schedule", "memory_gb"]]
-    sizes = []
-    for point in points():
+    frame, sizes = points()[["model", "microbatches", "schedule", "memory_gb"]], []
+    for point in points().itertuples():
         case, model = case_of(point), load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
         stages = built(case, point.devices, point.microbatches).num_stages
         layout = {
