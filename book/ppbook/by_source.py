@@ -180,7 +180,8 @@ def anchors():
         name, _, changes = run["model"].partition(" ")  # a packaged model, with the values that follow its name
         model = replace(load_model(name), name=run["model"], **_values(changes)) if changes else load_model(name)
         name, _, changes = run["framework"].partition(" ")
-        given |= {"model": model, "system": run["system"], "framework": replace(load_framework(name), **_values(changes))}
+        framework = replace(load_framework(name), **_values(changes))
+        given |= {"model": model, "system": run["system"], "framework": framework}
         row = simulate(case_of_data(run["schedule"]), **given).to_dict()
         sequence = row["sequence"] or model.sequence
         published_s = _published_s(run, row, replace(model, sequence=sequence))

@@ -72,7 +72,8 @@ def _recoloured(artist):
         mapped_cells = name == "facecolor" and isinstance(artist, Collection) and artist.get_array() is not None
         if len(before) == 0 or mapped_cells or (isinstance(before, str) and before in ("none", "auto")):
             continue
-        after = np.array([_on_dark(colour, _AREA if name == "facecolor" else _STROKE) for colour in to_rgba_array(before)])
+        least = _AREA if name == "facecolor" else _STROKE
+        after = np.array([_on_dark(colour, least) for colour in to_rgba_array(before)])
         change = getattr(artist, f"set_{name}")
         change(after if np.ndim(before) == 2 else tuple(after[0]))
         yield partial(change, before)
