@@ -27,7 +27,8 @@ def plot_lines(
 ):  # fmt: skip
     """Draw lines over a column, one per schedule, in panels.
 
-    Each is named at its end in the last panel of a row, and in the others where it ends apart from the rest.
+    Each is named at its end in the last panel of a row, if names leave it room, and in the others where it ends apart
+    from the rest.
 
     Parameters
     ----------
@@ -106,12 +107,12 @@ def plot_lines(
     several = any(rows[line].nunique() > 1 for rows in panels.values())  # otherwise panel titles name them
     named = set() if several else set(looks)
     for axis, column, name in places:
-        if several and fits_aside(looks):
+        if several:
             last = panels[name].sort_values(x, kind="stable")
             last = last[last[dash] == next(iter(patterns))] if dash else last
             last = last.drop_duplicates(line, keep="last")
             ends = list(zip(last[line], last[[x, column]].to_numpy(), strict=True))
-            if axis.get_subplotspec().is_last_col():
+            if fits_aside(looks) and axis.get_subplotspec().is_last_col():
                 name_ends(axis, ends, looks)
                 named.update(last[line])
             else:  # beside them, names would push panels apart
