@@ -98,7 +98,7 @@ def test_asymmetric(recorded):
 
 
 def assert_placements(recorded):
-    """Proofs that no split with even work lowers the peak, splits that do, and points that hold a second time."""
+    """Proofs that no split with even work lowers the peak, and splits that do."""
     assert recorded("placements_certificates.csv").peak.tolist() == [4, 4]
     assert recorded("placements_even.json")["below"] == 0
     lowest = recorded("placements_lowest.csv").set_index("family")
@@ -108,9 +108,6 @@ def assert_placements(recorded):
     counts = recorded("placements_counts.csv").set_index("family")
     assert (counts.lower["front : back"], counts.lower["own shares, even work"]) == (0, 0)
     assert counts.both["own shares"] > 0
-    facts = recorded("placements_best.json")
-    assert facts["error_peak"] < 1e-12
-    assert facts["error_time"] < 1e-9
     assert recorded("placements_published.json")["gain"] == -counts.fastest.min()
 
 

@@ -265,20 +265,29 @@ def test_splits_with_even_work_never_lower_the_peak(points):
     assert (points.family == placements.ELSEWHERE).sum() == 23 * comb(7, 3)
 
 
-@pytest.mark.parametrize("p2p", ["overlapped", "blocking"])
-def test_points_are_single_simulations(model, system, p2p):
-    """Time and peak of points from everywhere equal the event queue's and the plain count's."""
-    rates = placements.split_rates(model, system, 4)
-    chosen = placements.split_points(rates, 4, 8, placed_parts=8, units=2, p2p=p2p).iloc[::37]
-    assert len(chosen) > 20
-    for point in chosen.itertuples():
-        shares = np.array([int(part) for part in point.split.split(":")])
+def assert_single_simulations(points, model, system, p2p="overlapped"):
+    """Time and peak of points equal the event queue's and the plain count's."""
+    for point in points.itertuples():
+        rates, shares = placements.split_rates(model, system, point.pp), np.array(point.split.split(":"), dtype=int)
         second = [int(rank) for rank in point.second.split()]
-        schedule = placed_chimera(4, point.microbatches, second, shares * 4 / shares.sum())
+        schedule = placed_chimera(point.pp, point.microbatches, second, shares * point.pp / shares.sum())
         schedule.validate()
         costs = uniform_costs(schedule, *rates[:3], latency=rates.latency_s)
         assert point.peak == pytest.approx(peak_activations(schedule).max(), rel=1e-12)
         assert point.makespan_s == pytest.approx(run_events(compile_graph(schedule, p2p), costs).makespan_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("p2p", ["overlapped", "blocking"])
+def test_points_are_single_simulations(model, system, p2p):
+    """Points from everywhere."""
+    chosen = points_of(model, system, 4, 8, placed_parts=8, units=2, p2p=p2p).iloc[::37]
+    assert len(chosen) > 20
+    assert_single_simulations(chosen, model, system, p2p)
+
+
+def test_points_on_the_frontier_are_single_simulations(model, system, frontier):
+    """All of them, as the page says of its own."""
+    assert_single_simulations(frontier[frontier.frontier], model, system)
 
 
 def test_a_split_in_whole_blocks_is_faster_and_lower(model, system):

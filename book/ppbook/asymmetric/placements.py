@@ -10,12 +10,12 @@ import pandas as pd
 
 from ppbook.asymmetric import peaks
 from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN, SPLITS, compositions, front_back_splits, split_peaks
-from ppmodel.costs import OpCosts, model_costs, uniform_costs
+from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules import build
 from ppmodel.schedules.chimera import placed_chimera
-from ppmodel.simulation import compile_graph, makespans, run_events
+from ppmodel.simulation import compile_graph, makespans
 
 ELSEWHERE = "placed elsewhere"
 """The family of splits of each stage on its own on every other placement, beside those of `peaks.SPLITS`."""
@@ -227,26 +227,6 @@ def lowest_peaks(sizes, placed_sizes, units=1):
     return pd.DataFrame(rows)
 
 
-def recomputed(points, rates, p2p="overlapped"):
-    """Points with peak and time a second time: by the plain count over a table's operations, and by the event queue.
-
-    Examples
-    --------
-    >>> from ppmodel.specs import load_model, load_system
-    >>> rates = split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4)
-    >>> point = recomputed(split_points(rates, 4, 8).tail(1), {4: rates}).iloc[0]
-    >>> bool(point.peak == point.peak_again), round(float(point.makespan_again_s / point.makespan_s), 9)
-    (True, 1.0)
-    """
-    again = []
-    for point in points.itertuples():
-        parts, second = (np.array(text, dtype=int) for text in (point.split.split(":"), point.second.split()))
-        table = placed_chimera(point.pp, point.microbatches, second.tolist(), point.pp * parts / parts.sum())
-        costs = uniform_costs(table, *rates[point.pp][:3], latency=rates[point.pp].latency_s)
-        again.append((peak_activations(table).max(), run_events(compile_graph(table, p2p), costs).makespan_s))
-    return points.assign(**dict(zip(("peak_again", "makespan_again_s"), zip(*again, strict=True), strict=True)))
-
-
 def uneven_gains(rates, num_ranks, parts, units, p2p="overlapped"):
     """What splits with uneven work gain as microbatches are added, on the mirrored placement.
 
@@ -257,15 +237,13 @@ def uneven_gains(rates, num_ranks, parts, units, p2p="overlapped"):
     >>> gains.both.is_monotonic_decreasing
     True
     """
-    rows = []
-    for count in units:
-        uneven = split_points(rates, num_ranks, parts, units=count, p2p=p2p).query("family == @OWN")
-        rows.append({
-            "pp": num_ranks, "microbatches": count * num_ranks, "p2p": p2p, "splits": len(uneven),
-            "both": ((uneven.relative_peak < 0) & (uneven.relative_time < 0)).sum(),
-            "fastest": uneven.relative_time.min(), "lowest_free": uneven[uneven.relative_time <= 0].relative_peak.min(),
-        })  # fmt: skip
-    return pd.DataFrame(rows)
+    points = pd.concat([split_points(rates, num_ranks, parts, units=count, p2p=p2p) for count in units])
+    uneven = points[points.family == OWN].assign(p2p=p2p)
+    uneven["free"] = uneven.relative_peak.where(uneven.relative_time <= 0)
+    uneven["both"] = (uneven.relative_peak < 0) & (uneven.relative_time < 0)
+    return uneven.groupby(["pp", "microbatches", "p2p"], as_index=False).agg(
+        splits=("split", "size"), both=("both", "sum"), fastest=("relative_time", "min"), lowest_free=("free", "min")
+    )
 
 
 def _measured(rates, size, placements, splits, p2p):
@@ -275,12 +253,9 @@ def _measured(rates, size, placements, splits, p2p):
     """
     splits = splits[np.argsort((splits != splits[:, :1]).any(axis=1), kind="stable")]
     parts = splits.sum(axis=1)
-    compute = np.zeros((len(splits), len(OpKind), size[0]))
-    for kind, seconds in ((OpKind.F, rates.forward_s), (OpKind.B, rates.backward_s)):
-        compute[:, kind] = seconds * (splits * size[0] / parts[:, None])
-    occupancy, latency = (np.full(compute.shape[1:], seconds) for seconds in rates[2:])
-    costs = [OpCosts(seconds, occupancy, latency) for seconds in compute]
     tables = [placed_chimera(*size, second) for second in placements]
+    even = uniform_costs(tables[0], *rates[:3], latency=rates.latency_s)
+    costs = [replace(even, compute_s=even.compute_s * split) for split in splits * size[0] / parts[:, None]]
     held = np.concatenate([split_peaks(table, splits) for table in tables])
     names = [":".join(map(str, split // np.gcd.reduce(split))) for split in splits]
     return pd.DataFrame({
