@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from ppmodel import formulas
 from ppmodel.costs import PARTS, OpCosts, stages
 from ppmodel.errors import PPModelError
+from ppmodel.metrics import exposed_passes, peak_activations
 from ppmodel.metrics.bubbles import busy_s
 from ppmodel.ops import OpKind
 from ppmodel.points import columns_of, frame_of, resolve, rows_of
@@ -24,6 +26,10 @@ SHARE = 0.275
 _SHARE_AT = {"tp": 8, "sequence": 6144}
 _MODELS = {"12.1B": "stp_12b", "26.3B": "stp_26b"}
 _AT_ONCE = 1e30  # bytes per second
+_BUBBLES = {
+    "1f1b_i": formulas.pipeline_bubble_interleaved, "zb_v": formulas.pipeline_bubble_zb_v,
+    "stp": formulas.pipeline_bubble_stp,
+}  # fmt: skip
 
 
 def offloads(share=1.0):
@@ -227,6 +233,87 @@ def predict(rows, system, zb_v="exposed", **options):
 def table_of(name, num_ranks, num_microbatches):
     """The table of one of the three schedules, by its column in `SCHEDULES`."""
     return built(as_case(SCHEDULES[name]), num_ranks, num_microbatches)
+
+
+def sizes(name, max_pp, max_microbatches):
+    """Sizes (S, B) that STP and one of the three schedules are defined at.
+
+    Examples
+    --------
+    >>> sizes("1f1b_i", 2, 8)
+    [(2, 6), (2, 8)]
+    """
+    return [
+        (ranks, count)
+        for ranks in range(2, max_pp + 1)
+        for count in range(3 * ranks - 1, max_microbatches + 1)
+        if name != "1f1b_i" or count % ranks == 0
+    ]
+
+
+def beside_table_1(name, max_pp, max_microbatches):
+    """What the tables of a schedule have more than STP's Table 1 says.
+
+    Parameters
+    ----------
+    name : str
+        One of `SCHEDULES`.
+    max_pp, max_microbatches : int
+        As in `sizes`.
+
+    Returns
+    -------
+    DataFrame
+        One row per size; columns ``schedule, pp, microbatches, exposed_first, exposed_most, peak_first, peak_most,
+        peak_without``: exposed all-reduces in those of a pass over a chunk, and chunks at the peak, of the first and
+        the most loaded rank, less the published ones; the last if an input gradient frees all that it needs.
+
+    Examples
+    --------
+    >>> beside_table_1("stp", 2, 5)[["exposed_first", "exposed_most", "peak_most"]].values.tolist()
+    [[0.0, 1.0, 1.0]]
+    """
+    rows = []
+    for ranks, count in sizes(name, max_pp, max_microbatches):
+        exposed, peak = {
+            "1f1b_i": (2 * count, 3 * ranks - 2), "zb_v": (4 * count, 2 * ranks), "stp": (2 * ranks + 1, 3 * ranks),
+        }[name]  # fmt: skip
+        table = table_of(name, ranks, count)
+        passes, chunks = exposed_passes(table) - exposed, 2 * peak_activations(table) - peak
+        without = 2 * peak_activations(table, held_for_weight_grad=0.0) - peak
+        rows.append((table.name, ranks, count, passes[0], passes.max(), chunks[0], chunks.max(), without.max()))
+    columns = "schedule pp microbatches exposed_first exposed_most peak_first peak_most peak_without"
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def pipeline_bubbles(name, times, max_pp):
+    """The pipeline bubbles of a schedule beside the published ones, at B = 3S.
+
+    Parameters
+    ----------
+    name : str
+        One of `SCHEDULES`.
+    times : tuple of float
+        F, I, W and A of one chunk, as in `idle_s`.
+    max_pp : int
+
+    Returns
+    -------
+    DataFrame
+        One row per S; columns ``schedule, pp, published, least, most, within_span``: idle time of the rank that waits
+        least and most, and the least within a rank's span.
+
+    Examples
+    --------
+    >>> pipeline_bubbles("stp", (10, 10, 10, 3), 3)[["pp", "published", "least"]].values.tolist()
+    [[2.0, 13.0, 13.0], [3.0, 26.0, 26.0]]
+    """
+    rows = []
+    for ranks in range(2, max_pp + 1):
+        table = table_of(name, ranks, 3 * ranks)
+        idle, span = idle_s(table, *times)
+        rows.append((table.name, ranks, _BUBBLES[name](ranks, *times), idle.min(), idle.max(), span))
+    return pd.DataFrame(rows, columns=["schedule", "pp", "published", "least", "most", "within_span"])
 
 
 def idle_s(table, forward, input_grad, weight_grad, all_reduce):

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-import numpy as np
-
 from ppbook.setting import SettingSpec
 from ppmodel.errors import PPModelError
 from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
@@ -13,7 +11,6 @@ from ppmodel.schedules import get
 from ppmodel.schedules.cases import built, case_of_data
 from ppmodel.specs import ModelSpec, load_system
 
-_KEPT = 256
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)
 """Names of the paper's nine systems."""
@@ -26,15 +23,13 @@ GROUPS = {
 """Names for several of the nine; `near` are those with a fast or middle network."""
 
 
-def change_of(setting, middle):
+def change_of(setting):
     """What a setting changes in the paper's nine systems as they are specified.
 
     Parameters
     ----------
     setting : SettingSpec
-        Its memory bandwidth, efficiencies and backward.
-    middle : SystemSpec
-        The middle of the nine, whose memory bandwidth and efficiencies the setting replaces.
+        Its memory bandwidth and efficiencies replace those of the middle of the nine; and its backward.
 
     Returns
     -------
@@ -44,10 +39,10 @@ def change_of(setting, middle):
     Examples
     --------
     >>> from ppbook.setting import load_setting
-    >>> from ppmodel.specs import load_system
-    >>> change_of(load_setting("default"), load_system("mid_cp_mid_nw"))
+    >>> change_of(load_setting("default"))
     Change()
     """
+    middle = load_system("mid_cp_mid_nw")
     memory = setting.memory_bandwidth_bytes_per_s / middle.memory_bandwidth_bytes_per_s
     return Change(
         memory=memory * setting.memory_efficiency / middle.memory_efficiency,
@@ -57,7 +52,7 @@ def change_of(setting, middle):
     )
 
 
-@lru_cache(_KEPT)
+@lru_cache(256)
 def _combined(bases, changes):
     """Each change on top of each base, cached so that every bench that asks gets the same objects."""
     return tuple(replace(base, **change.given()) for base in bases for change in changes)
@@ -117,17 +112,10 @@ class Bench:
         """Whether the bench holds the paper's nine systems."""
         return len(self.systems) == len(NINE)
 
-    @property
-    def middle(self):
-        """The middle of the nine systems."""
-        return self.systems[NINE.index("mid_cp_mid_nw")]
-
     @cached_property
     def applied(self):
         """The changes with the setting's hardware included; a change's own values override the setting's."""
-        if not self.is_nine:
-            return self.changes
-        return _combined((change_of(self.setting, self.middle),), self.changes)
+        return _combined((change_of(self.setting) if self.is_nine else UNCHANGED,), self.changes)
 
     def columns(self, group):
         """Indices of the systems that a group or name stands for.
@@ -209,18 +197,3 @@ class Bench:
         if network:
             return times(*size, self.setting.p2p, self.setting.allreduce, self.applied)
         return times(*size, "latency", changes=_combined(self.applied, (WITHOUT_NETWORK,)))
-
-    def everywhere(self, value):
-        """A number that does not depend on the system, as an array with one value for every change and system.
-
-        Parameters
-        ----------
-        value : float
-            Any number.
-
-        Returns
-        -------
-        ndarray of float, shape (num_changes, num_systems)
-            The number, everywhere.
-        """
-        return np.full((len(self.changes), len(self.systems)), float(value))

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from inspect import signature
 from itertools import product
 from typing import NamedTuple
 
@@ -10,11 +11,12 @@ import pandas as pd
 from tqdm import tqdm
 
 from ppbook.claims.bench import Bench
-from ppbook.claims.file import FLIPS, rows_of
-from ppbook.claims.quantities import QUANTITIES
+from ppbook.claims.file import rows_of
+from ppbook.claims.quantities import measure
+from ppbook.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
 from ppbook.setting import load_setting
 from ppmodel.compiled import LARGE, prepare
-from ppmodel.errors import BatchError, CostError, ScheduleError
+from ppmodel.errors import CostError, ScheduleError
 from ppmodel.points.change import UNCHANGED, Change
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import APART, BUFFERED
@@ -25,74 +27,21 @@ VERDICTS = {"holds": "holds", "depends": "depends", "fails": "does not hold", "n
 ANCHORS = ("default", "paper")
 """The settings around which claims are judged."""
 
-STRUCTURE = ("p2p", "allreduce", "concat", "waves")
-"""The fields of a setting that decide what is simulated; the others only change its costs."""
+STRUCTURE = {"p2p": BUFFERED, "allreduce": APART, "concat": CONCATENATIONS, "waves": (1, 2, 4)}
+"""What the paper leaves open of what is simulated, by the fields of a setting, and what each is tried at."""
 
-HARDWARE = ("memory", "backward")
-"""Axes of assumptions that only change costs; rows that count flips, which change costs, are not judged under them."""
+UNKNOWNS = STRUCTURE | {
+    "memory_bandwidth_bytes_per_s": (34e12, 3.4e12),
+    "memory_follows": (True, False),
+    "compute_efficiency": (1.0, 0.75, 0.5),
+    "memory_efficiency": (1.0, 0.5, 0.25),
+    "backward": (0.0, 2.5, 3.0),
+}
+"""The same with what it leaves open of the costs; the efficiencies vary only in a search."""
 
-WAVES = (1, 2, 4)
-MEMORY_BANDWIDTHS = (34e12, 3.4e12)
-BACKWARDS = (0.0, 2.5, 3.0)
-_TAKE = {"max": np.max, "min": np.min, "median": np.median, "sum": np.sum}
+_OF_COSTS = ("memory", "backward")  # axes of assumptions
 _MODEL_BACKWARD = 1.9  # between the knob's values on either side of the models' own ratio
 _AGREES = 0.05  # share of a row's tolerance by which a margin may differ from the expected one
-
-
-# ---- one row -------------------------------------------------------------------------------------
-
-
-def measure(row, bench, rows=()):
-    """What a row's quantity comes to on a bench.
-
-    Parameters
-    ----------
-    row : Row
-        Its criterion gives the quantity, the sizes, the systems, and how all points are reduced to one number.
-    bench : Bench
-        Sizes that do not divide its model's batch are left out.
-    rows : sequence of Row
-        All rows; ``flips`` counts those that are conclusions.
-
-    Returns
-    -------
-    ndarray of float, shape (num_changes,)
-        In the row's unit; NaN if no size is left.
-
-    Raises
-    ------
-    ScheduleError, CostError
-        If a schedule is not defined at a size, or the model does not fit it.
-    """
-    criterion = dict(row.criterion)
-    if (quantity := criterion.pop("quantity")) == FLIPS:
-        return _count_flips(bench, rows, **criterion)
-    take, columns = criterion.pop("take", "max"), bench.columns(criterion.pop("systems", "all"))
-    measured = []
-    for size in product(criterion.pop("pp", [1]), criterion.pop("microbatches", [1])):
-        with suppress(BatchError):  # a size that the model does not have
-            measured.append(QUANTITIES[quantity](bench, size, **criterion)[:, columns])
-    if not measured:
-        return np.full(len(bench.changes), np.nan)
-    values = np.concatenate(measured, axis=1).astype(float)
-    if take == "largest":
-        return np.take_along_axis(values, abs(values).argmax(axis=1)[:, None], axis=1)[:, 0]
-    return _TAKE[take](values, axis=1)
-
-
-def _count_flips(bench, rows, knob, factors, allreduce=None):
-    """How many of the conclusions that hold stop holding under any of some factors."""
-    setting = replace(bench.setting, allreduce=allreduce or bench.setting.allreduce)
-    counts = np.zeros(len(bench.changes))
-    for place, change in enumerate(bench.changes):
-        scaled = [replace(change, **{knob: factor}) for factor in factors]
-        varied = replace(bench, setting=setting, changes=(change, *scaled))
-        for row in rows:
-            if row.conclusion:
-                with suppress(ScheduleError, CostError):  # what cannot be measured does not flip
-                    holds = row.margin(measure(row, varied)) >= 0
-                    counts[place] += holds[0] and not holds.all()
-    return counts
 
 
 # ---- assumptions ---------------------------------------------------------------------------------
@@ -148,14 +97,15 @@ def assumptions(bench):
     58
     """
     variants = [("semantics", f"{p2p}, {sums}", {"p2p": p2p, "allreduce": sums}) for p2p in BUFFERED for sums in APART]
-    variants += [("concat", concat, {"concat": concat}) for concat in CONCATENATIONS]
-    variants += [("waves", str(waves), {"waves": waves}) for waves in WAVES]
+    variants += [(axis, str(value), {axis: value}) for axis in ("concat", "waves") for value in UNKNOWNS[axis]]
     if bench.is_nine:
-        lengths = {length: f"{length:g} forwards" if length else "as the model's" for length in BACKWARDS}
-        variants += [("backward", text, {"backward": length}) for length, text in lengths.items()]
-        for speed, follows in product(MEMORY_BANDWIDTHS, (True, False)):
+        for length in UNKNOWNS["backward"]:
+            text = f"{length:g} forwards" if length else "as the model's"
+            variants.append(("backward", text, {"backward": length}))
+        memory = ("memory_bandwidth_bytes_per_s", "memory_follows")
+        for speed, follows in product(*map(UNKNOWNS.get, memory)):
             text = f"{speed / 1e12:g} TB/s, {'follows compute' if follows else 'fixed'}"
-            variants.append(("memory", text, {"memory_bandwidth_bytes_per_s": speed, "memory_follows": follows}))
+            variants.append(("memory", text, dict(zip(memory, (speed, follows), strict=True))))
     anchors = {name: load_setting(name) for name in ANCHORS} | {bench.setting.name: bench.setting}
     return [
         Assumption(anchor.name, axis, value, replace(anchor, **fields), changes)
@@ -199,13 +149,18 @@ class Judgement(NamedTuple):
 
     @property
     def turned(self):
-        """The assumptions under which the row's answer is not that of the setting itself.
+        """The assumptions under which the row's answer is not that of the setting itself, by axis.
 
-        Those around the setting itself and the other settings as a whole; where none of these does, single changes of
-        the other settings.
+        Those around the setting itself and, as the axis ``setting``, the other settings as a whole; where none of these
+        does, single changes of the other settings.
         """
         turned = [assumption for assumption, margin in self.outcomes.items() if (margin >= 0) != self.holds_here]
-        return [each for each in turned if each.anchor == self.anchor or not each.changes] or turned
+        turned = [each for each in turned if each.anchor == self.anchor or not each.changes] or turned
+        by_axis = {}
+        for assumption in sorted(turned, key=lambda each: each.anchor != self.anchor):
+            axis = assumption.axis if assumption.anchor == self.anchor else "setting"
+            by_axis.setdefault(axis, []).append(assumption)
+        return by_axis
 
     def reversed_by(self):
         """What `turned` lists, in words.
@@ -216,24 +171,21 @@ class Judgement(NamedTuple):
             The values of each axis around the setting itself. A semantics with which only some ways to run the
             all-reduce do so has them in parentheses. ``setting`` names the others, with what is changed of them.
         """
-        values, semantics, settings = {}, {}, {}
-        for assumption in self.turned:
-            if assumption.anchor != self.anchor:
-                changed = f", {assumption.axis}: {assumption.value}" if assumption.changes else ""
-                settings[assumption.anchor + changed] = None
-            elif assumption.axis == "semantics":
-                semantics.setdefault(assumption.setting.p2p, []).append(assumption.setting.allreduce)
-            else:
-                values.setdefault(assumption.axis, []).append(assumption.value)
-        if semantics:
-            sums = {
-                p2p: "" if len(names) == len(APART) else f" ({', '.join(names)})" for p2p, names in semantics.items()
-            }
-            values = {"semantics": [p2p + names for p2p, names in sums.items()]} | values
-        return values | ({"setting": list(settings)} if settings else {})
+        words = {axis: [each.value for each in turned] for axis, turned in self.turned.items()}
+        if "semantics" in words:
+            sums = {}
+            for each in self.turned["semantics"]:
+                sums.setdefault(each.setting.p2p, []).append(each.setting.allreduce)
+            some = {p2p: f" ({', '.join(names)})" for p2p, names in sums.items() if len(names) < len(APART)}
+            words["semantics"] = [p2p + some.get(p2p, "") for p2p in sums]
+        if "setting" in words:
+            others = self.turned["setting"]
+            changed = [f"{each.anchor}, {each.axis}: {each.value}" if each.changes else each.anchor for each in others]
+            words["setting"] = list(dict.fromkeys(changed))
+        return words
 
 
-def judge(claims, model, setting, system=None, only=None):
+def judge(claims, model, setting, system=None):
     """Judge every row under a setting and under all assumptions.
 
     Parameters
@@ -246,8 +198,6 @@ def judge(claims, model, setting, system=None, only=None):
         The setting.
     system : SystemSpec, optional
         Judge on this system instead of the paper's nine.
-    only : str, optional
-        Judge the row with this identifier alone.
 
     Returns
     -------
@@ -255,27 +205,26 @@ def judge(claims, model, setting, system=None, only=None):
         One per row, in order.
     """
     prepare(LARGE)  # thousands of small graphs, each on many systems
-    rows, bench = rows_of(claims), Bench.of(model, setting, system)
+    bench = Bench.of(model, setting, system)
     varied = assumptions(bench)
-    judged = [row for row in rows if only in (None, row.id)]
-    return [_judge_row(row, rows, bench, varied) for row in tqdm(judged, desc="claims", leave=False, disable=None)]
+    return [_judge_row(row, bench, varied) for row in tqdm(rows_of(claims), desc="claims", leave=False, disable=None)]
 
 
-def _judge_row(row, rows, bench, varied):
+def _judge_row(row, bench, varied):
     anchor = bench.setting.name
     try:
-        measured = float(measure(row, bench, rows)[0])
+        measured = float(measure(row, bench)[0])
         reason = f"global_batch = {bench.model.global_batch} divides into none of the row's B"
     except (ScheduleError, CostError) as error:
         measured, reason = np.nan, str(error)
     if np.isnan(measured):
         return Judgement(row, np.nan, np.nan, "no case", anchor, {}, reason)
-    if row.criterion["quantity"] == FLIPS:  # these vary the costs themselves
-        varied = [assumption for assumption in varied if assumption.axis not in HARDWARE]
+    if row.criterion["quantity"] == "flips":  # these vary the costs themselves
+        varied = [assumption for assumption in varied if assumption.axis not in _OF_COSTS]
     margins = {}
     for setting in dict.fromkeys(assumption.setting for assumption in varied):
         with suppress(ScheduleError, CostError):  # more waves may need more blocks than the model has
-            margins[setting] = float(row.margin(measure(row, replace(bench, setting=setting), rows)[0]))
+            margins[setting] = float(row.margin(measure(row, replace(bench, setting=setting))[0]))
     outcomes = {assumption: margins[assumption.setting] for assumption in varied if assumption.setting in margins}
     return Judgement(row, measured, float(row.margin(measured)), verdict_of(outcomes), anchor, outcomes)
 
@@ -286,6 +235,33 @@ def verdict_of(outcomes):
     if all(holds):
         return "holds"
     return "depends" if any(holds) else "fails"
+
+
+def judge_stp(claims):
+    """Judge STP's claims under every assumption about their costs.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From ``load_claims(about="stp")``.
+
+    Returns
+    -------
+    list of Judgement
+        One per row, in order; the number shown is that of the first assumption.
+    """
+    judgements = []
+    for row in tqdm(rows_of(claims), desc="claims", leave=False, disable=None):
+        criterion = dict(row.criterion)
+        quantity = STP_QUANTITIES[criterion.pop("quantity")]
+        measured, outcomes = {}, {}
+        for name in stp_assumptions():
+            given = {"assumption": name} if "assumption" in signature(quantity).parameters else {}
+            measured[name] = float(quantity(**given, **criterion))
+            outcomes[Assumption(ANCHOR, "costs", name, name, ())] = float(row.margin(measured[name]))
+        margin = float(row.margin(measured[ANCHOR]))
+        judgements.append(Judgement(row, measured[ANCHOR], margin, verdict_of(outcomes), ANCHOR, outcomes))
+    return judgements
 
 
 def disagreements(judgements, margins=True):
@@ -342,19 +318,18 @@ def turns(claims, model, setting, knobs=None):
         One line per row and knob, rows without a case left out; columns ``id, knob, below, above``: the nearest values
         on either side of no change that reverse the answer, NaN if there is none.
     """
-    knobs, bench, nearest = knobs or KNOBS, Bench.of(model, setting), []
-    points = [(knob, value) for knob, values in knobs.items() for value in values]
-    changed = replace(bench, changes=(UNCHANGED, *(Change(**{knob: value}) for knob, value in points)))
-    unturned = {"backward": setting.backward or _MODEL_BACKWARD}
+    points = pd.DataFrame([(knob, value) for knob, values in (knobs or KNOBS).items() for value in values])
+    points = points.set_axis(["knob", "value"], axis=1)
+    points["middle"] = points.knob.map({"backward": setting.backward or _MODEL_BACKWARD}).fillna(1.0)
+    changes = (Change(**{point.knob: point.value}) for point in points.itertuples())
+    changed, turned = replace(Bench.of(model, setting), changes=(UNCHANGED, *changes)), []
     for row in rows_of(claims):
-        if row.criterion["quantity"] == FLIPS:
+        if row.criterion["quantity"] == "flips":  # these have knobs of their own
             continue
         with suppress(ScheduleError, CostError):
-            answer, *answers = row.margin(measure(row, changed)) >= 0
-            turned = [point for point, other in zip(points, answers, strict=True) if other != answer]
-            for knob in knobs:
-                values, middle = [value for name, value in turned if name == knob], unturned.get(knob, 1.0)
-                below = max((value for value in values if value < middle), default=np.nan)
-                above = min((value for value in values if value > middle), default=np.nan)
-                nearest.append((row.id, knob, below, above))
-    return pd.DataFrame(nearest, columns=["id", "knob", "below", "above"])
+            holds = row.margin(measure(row, changed)) >= 0
+            turned.append(points.assign(id=row.id, value=points.value.where(holds[1:] != holds[0])))
+    turned = pd.concat(turned)
+    turned["below"] = turned.value.where(turned.value < turned.middle)
+    turned["above"] = turned.value.where(turned.value > turned.middle)
+    return turned.groupby(["id", "knob"], sort=False, as_index=False).agg({"below": "max", "above": "min"})

@@ -1,12 +1,14 @@
 """The quantities that the rows of the claims ask for, by name, each measured at one size.
 
-A quantity is a function of a `Bench`, a size (S, B), and what its criterion gives; it returns an array with one value
-for every change and system.
+A quantity is a function of what its criterion gives, and of a `Bench` and a size (S, B) where it depends on them. It
+returns an array with one value for every change and system, or one number for all of them.
 """
 
-from fractions import Fraction
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
-from inspect import isfunction
+from inspect import signature
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -17,37 +19,39 @@ from ppbook.asymmetric.peaks import FRONT_BACK, lowest_peak
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
 from ppmodel.costs import stages, uniform_costs
-from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
+from ppmodel.errors import BatchError, CostError, ScheduleError
+from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations
 from ppmodel.points.rows import table_columns
 from ppmodel.schedules.cases import as_case, built, case_of_data, published_bubble_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
+from ppmodel.tables import brief
 
 # ---- tables and formulas -------------------------------------------------------------------------
 
 
-def level_gap(bench, size, of):
+def level_gap(size, of):
     """The largest difference between the bubble ratios by formula, table and simulation without communication."""
-    return bench.everywhere(_level_gap(case_of_data(of), *size))
+    return _level_gap(case_of_data(of), *size)
 
 
 @cache
 def _level_gap(case, num_ranks, num_microbatches):
     schedule = built(case, num_ranks, num_microbatches)
     formula = published_bubble_ratio(case, num_ranks, num_microbatches)
-    table = 1 - Fraction(3 * num_microbatches, table_slots(schedule))
+    table = table_columns(schedule)["table_bubble_ratio"]
     simulated = idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
-    return max(abs(formula - table), abs(float(formula) - simulated))
+    return max(abs(float(formula) - ratio) for ratio in (table, simulated))
 
 
 def bubble(bench, size, of, level):
     """Bubble ratio over the total time, from the schedule's own published formula or from its table."""
     case = bench.case(of)
     if level == "table":
-        return bench.everywhere(table_columns(bench.table(of, *size))["table_bubble_ratio"])
+        return table_columns(bench.table(of, *size))["table_bubble_ratio"]
     if case.name == "chimera":
-        return bench.everywhere(formulas.bubble_ratio_chimera_equal(*size))  # however units follow one another
-    return bench.everywhere(published_bubble_ratio(case, *size))
+        return formulas.bubble_ratio_chimera_equal(*size)  # however units follow one another
+    return published_bubble_ratio(case, *size)
 
 
 def understatement(bench, size, of):
@@ -57,22 +61,17 @@ def understatement(bench, size, of):
 
 def forward_times(bench, size, of):
     """Length of the table in forwards of 1/S of the model, a backward counting as two."""
-    return bench.everywhere(_forward_times(bench.table(of, *size)))
-
-
-@cache
-def _forward_times(table):
-    return table_slots(table) / table.pieces_per_unit
+    table = bench.table(of, *size)
+    return brief(table).length / table.pieces_per_unit
 
 
 def first_loss(bench, size, of, over):
     """The smallest multiple of S at which a table is longer than another; the search ends at the given B."""
     num_ranks, most = size
     for count in range(num_ranks, most + 1, num_ranks):
-        lengths = (_forward_times(bench.table(name, num_ranks, count)) for name in (of, over))
-        if next(lengths) > next(lengths):
-            return bench.everywhere(count)
-    return bench.everywhere(np.inf)
+        if forward_times(bench, (num_ranks, count), of) > forward_times(bench, (num_ranks, count), over):
+            return count
+    return np.inf
 
 
 # ---- time ----------------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ def reversals(bench, size, of, level):
     Equal bubbles and equal times give no order. With bubbles from the table, only reversals caused by the network
     count: without it, times have the order of the bubbles. With bubbles by formula, every reversal counts.
     """
-    bubbles = np.array([bubble(bench, size, schedule, level) for schedule in of])
+    bubbles = np.array([bubble(bench, size, schedule, level) for schedule in of], float)[:, None, None]
     seconds = np.array([bench.times(schedule, *size).makespan_s for schedule in of])
     without_network = None
     if level == "table":
@@ -129,7 +128,7 @@ def negations(bench, size, of, over):
 
 def peak(bench, size, of):
     """Peak activations of the most loaded rank, in microbatches on 1/S of the model."""
-    return bench.everywhere(table_columns(bench.table(of, *size))["peak_activations"])
+    return table_columns(bench.table(of, *size))["peak_activations"]
 
 
 def peak_over(bench, size, of, over, less=None):
@@ -142,33 +141,28 @@ def peak_tib(bench, size, of):
     """Peak activations of the most loaded rank in TiB."""
     schedule = bench.table(of, *size)
     activations = memory(schedule, bench.model, stages(schedule, bench.model, bench.systems[0])).activations
-    return bench.everywhere(activations.max() / 2**40)
+    return activations.max() / 2**40
 
 
-def split_minimum(bench, size):
+def split_minimum(size):
     """1 if it is proven that no real split a : b has a lower peak than the even one, else 0."""
     schedule = built(as_case("chimera"), *size)
-    return bench.everywhere(lowest_peak(schedule, FRONT_BACK).peak == peak_activations(schedule).max())
+    return lowest_peak(schedule, FRONT_BACK).peak == peak_activations(schedule).max()
 
 
-def reordered_gain(bench, size, limit):
+def reordered_gain(size, limit):
     """The most that a split a : b gains over the even one when each has its fastest order; see `asymmetric.orders`."""
     questions = gains()
     chosen = (questions.pp == size[0]) & (questions.microbatches == size[1]) & (questions.limit == limit)
-    return bench.everywhere(questions.reordered[chosen].max())
+    return questions.reordered[chosen].max()
 
 
 # ---- published measurements ----------------------------------------------------------------------
 
 
-def published_rates(bench, _size):
-    """Largest difference between our bubble rate of 1F1B and the published ones, at profiled times."""
-    return bench.everywhere(_rate_gap())
-
-
 @cache
-def _rate_gap():
-    """`published_rates`: 1F1B with times profiled on hardware, under Zero Bubble's semantics."""
+def published_rates():
+    """Largest difference between our bubble rate of 1F1B and the published ones, at times profiled on hardware."""
     gaps = []
     for profile in pd.read_csv(DATA / "reference" / "zero_bubble_bubble_rates.csv").to_dict("records"):
         table = built(as_case("1f1b"), profile["devices"], profile["microbatches"])
@@ -183,44 +177,107 @@ _throughput, _delayed = cache(megatron.throughput), cache(pipemorph.predicted)
 _vocabulary = cache(schedules_measured.vocabulary)
 
 
-def measured_rate(bench, _size, schedule, per_operation_ms):
+def measured_rate(schedule, per_operation_ms):
     """Mean of simulated over measured samples per second, minus 1, over all runs of a schedule."""
     errors = _simulated("latency", per_operation_ms / 1e3).groupby("schedule").error.mean()
-    return bench.everywhere(errors.get(schedule, np.nan))
+    return errors.get(schedule, np.nan)
 
 
-def measured_memory(bench, _size, schedule):
+def measured_memory(schedule):
     """Mean of simulated over measured memory, minus 1, over all models that ran a schedule."""
-    return bench.everywhere(_memories().groupby("schedule").error.mean().get(schedule, np.nan))
+    return _memories().groupby("schedule").error.mean().get(schedule, np.nan)
 
 
-def measured_throughput(bench, _size, figure, chunks, compute_efficiency):
+def measured_throughput(figure, chunks, compute_efficiency):
     """Mean of predicted over measured throughput, minus 1, over the runs of a figure with this number of chunks."""
     errors = _throughput(compute_efficiency).groupby(["figure", "chunks"]).error.mean()
-    return bench.everywhere(errors.get((figure, chunks), np.nan))
+    return errors.get((figure, chunks), np.nan)
 
 
-def measured_delay(bench, _size, method):
+def measured_delay(method):
     """Mean error of the predicted iterations of a method under a known delay, over all links."""
     runs = _delayed()
-    return bench.everywhere(runs.error[runs.schedule == method].abs().mean())
+    return runs.error[runs.schedule == method].abs().mean()
 
 
-def measured_ratio(bench, _size, of, over, delay_ms):
+def measured_ratio(of, over, delay_ms):
     """Predicted iteration of one method over that of another, 14B on H800 with a delay between ranks 6 and 7."""
     runs = _delayed()
     runs = runs[(runs.hardware == "H800") & (runs.slow_links == "6_7") & np.isclose(1e3 * runs.delay_s, delay_ms)]
     seconds = runs.groupby("schedule").predicted_s.mean()
-    return bench.everywhere(seconds[of] / seconds[over])
+    return seconds[of] / seconds[over]
 
 
-def measured_stages(bench, _size):
+def measured_stages():
     """Largest error of an iteration of 1F1B, replayed with the measured times of its stages."""
-    return bench.everywhere(_vocabulary().error.abs().max())
+    return _vocabulary().error.abs().max()
+
+
+# ---- conclusions ---------------------------------------------------------------------------------
+
+
+def flips(bench, knob, factors, allreduce=None):
+    """How many of the conclusions that hold stop holding under any of some factors."""
+    setting = replace(bench.setting, allreduce=allreduce or bench.setting.allreduce)
+    counts = np.zeros((len(bench.changes), 1))
+    for place, change in enumerate(bench.changes):
+        scaled = [replace(change, **{knob: factor}) for factor in factors]
+        varied = replace(bench, setting=setting, changes=(change, *scaled))
+        for row in _conclusions():
+            with suppress(ScheduleError, CostError):  # what cannot be measured does not flip
+                holds = row.margin(measure(row, varied)) >= 0
+                counts[place] += holds[0] and not holds.all()
+    return counts
+
+
+@cache
+def _conclusions():
+    from ppbook.claims.file import load_claims, rows_of  # which checks its rows against the quantities here
+
+    return [row for row in rows_of(load_claims()) if row.conclusion]
 
 
 QUANTITIES = {
     name: quantity for name, quantity in globals().items()
-    if isfunction(quantity) and quantity.__module__ == __name__ and not name.startswith("_")
+    if getattr(quantity, "__module__", "") == __name__ and not name.startswith("_")
 }  # fmt: skip
 """Every public function above, by its name in ``data/claims.yaml``."""
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def measure(row, bench):
+    """What a row's quantity comes to on a bench.
+
+    Parameters
+    ----------
+    row : Row
+        Its criterion gives the quantity, the sizes, the systems, and how all points are reduced to one number.
+    bench : Bench
+        Sizes that do not divide its model's batch are left out.
+
+    Returns
+    -------
+    ndarray of float, shape (num_changes,)
+        In the row's unit; NaN if no size is left.
+
+    Raises
+    ------
+    ScheduleError, CostError
+        If a schedule is not defined at a size, or the model does not fit it.
+    """
+    criterion = dict(row.criterion)
+    quantity = QUANTITIES[criterion.pop("quantity")]
+    take, columns = criterion.pop("take", "max"), bench.columns(criterion.pop("systems", "all"))
+    shape, takes, measured = (len(bench.changes), len(bench.systems)), signature(quantity).parameters, []
+    for size in product(criterion.pop("pp", [1]), criterion.pop("microbatches", [1])):
+        given = {name: value for name, value in (("bench", bench), ("size", size)) if name in takes}
+        with suppress(BatchError):  # a size that the model does not have
+            measured.append(np.full(shape, quantity(**given, **criterion), float)[:, columns])
+    if not measured:
+        return np.full(len(bench.changes), np.nan)
+    values = np.concatenate(measured, axis=1)
+    if take == "largest":
+        return np.take_along_axis(values, abs(values).argmax(axis=1)[:, None], axis=1)[:, 0]
+    return getattr(np, take)(values, axis=1)

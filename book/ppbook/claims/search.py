@@ -8,24 +8,10 @@ import pandas as pd
 
 from ppbook.claims.bench import Bench, change_of
 from ppbook.claims.file import load_claims, rows_of
-from ppbook.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
+from ppbook.claims.judge import STRUCTURE, UNKNOWNS
+from ppbook.claims.quantities import measure
 from ppbook.setting import load_setting
 from ppmodel.compiled import LARGE, prepare
-from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import APART, BUFFERED
-
-UNKNOWNS = {
-    "p2p": BUFFERED,
-    "allreduce": APART,
-    "concat": CONCATENATIONS,
-    "waves": WAVES,
-    "memory_bandwidth_bytes_per_s": MEMORY_BANDWIDTHS,
-    "memory_follows": (True, False),
-    "compute_efficiency": (1.0, 0.75, 0.5),
-    "memory_efficiency": (1.0, 0.5, 0.25),
-    "backward": BACKWARDS,
-}
-"""What the paper leaves open, by the fields of a setting, and what each is tried at."""
 
 TARGETS = (
     "fig3_formula", "fig3_table", "fig4_chimera_gain", "fig6_gain_s4", "equivalent", "table1_gain_low",
@@ -63,25 +49,50 @@ def search(model, unknowns=None, targets=TARGETS):
     >>> search(load_model("paper"), concatenations, ["fig3_table"])[["concat", "met"]].values.tolist()
     [['overlapping', 1], ['direct', 0]]
     """
-    prepare(LARGE)  # thousands of small graphs, each on many systems
-    rows = {row.id: row for row in rows_of(load_claims())}
-    default = load_setting("default")
-    bench = Bench.of(model, default)
+    rows, default = {row.id: row for row in rows_of(load_claims())}, load_setting("default")
     unknowns = {name: (getattr(default, name),) for name in UNKNOWNS} | (unknowns or UNKNOWNS)
-    names = [name for name in UNKNOWNS if name not in STRUCTURE]
-    hardware = [dict(zip(names, values, strict=True)) for values in product(*(unknowns[name] for name in names))]
-    changes = tuple(change_of(replace(default, **costs), bench.middle) for costs in hardware)
-    tables = []
-    for values in product(*(unknowns[name] for name in STRUCTURE)):  # all hardware along the axis of changes
-        structure = dict(zip(STRUCTURE, values, strict=True))
-        varied = replace(bench, setting=replace(default, **structure), changes=changes)
-        measured = {name: measure(rows[name], varied) for name in targets}
-        tables.append(pd.DataFrame([structure | costs for costs in hardware]).assign(**measured))
-    table = pd.concat(tables, ignore_index=True)
+    settings = pd.DataFrame(product(*unknowns.values()), columns=[*unknowns])
+    table = settings.join(measured_under(model, settings, targets))
     missed = np.stack([abs(table[name] - rows[name].value) / rows[name].tolerance for name in targets])
     table["met"] = (missed <= 1).sum(axis=0)
     table["distance"] = np.minimum(missed, _FARTHEST).sum(axis=0)
     return table.sort_values(["met", "distance"], ascending=[False, True], kind="stable", ignore_index=True)
+
+
+def measured_under(model, settings, ids):
+    """What rows come to under settings of the unknowns.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    settings : DataFrame
+        A column for each of `UNKNOWNS`.
+    ids : sequence of str
+        Ids of rows.
+
+    Returns
+    -------
+    DataFrame of float
+        One line per setting, with its index; one column per row.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> settings = pd.DataFrame([{name: values[0] for name, values in UNKNOWNS.items()}])
+    >>> measured_under(load_model("paper"), settings, ["fig3_formula", "fig3_table"]).round(3).values.tolist()
+    [[0.158, 0.273]]
+    """
+    prepare(LARGE)  # thousands of small graphs, each on many systems
+    rows, default = {row.id: row for row in rows_of(load_claims())}, load_setting("default")
+    tables = []
+    for _, group in settings.groupby([*STRUCTURE], sort=False):  # all hardware along the axis of changes
+        values = group[[*UNKNOWNS]].to_dict("records")
+        setting = replace(default, **{name: values[0][name] for name in STRUCTURE})
+        changes = tuple(change_of(replace(default, **fields)) for fields in values)
+        bench = replace(Bench.of(model, setting), changes=changes)
+        tables.append(pd.DataFrame({name: measure(rows[name], bench) for name in ids}, index=group.index))
+    return pd.concat(tables).loc[settings.index]
 
 
 def holding(model, settings, ids):
@@ -91,15 +102,13 @@ def holding(model, settings, ids):
     ----------
     model : ModelSpec
         The model.
-    settings : DataFrame
-        A column for each of `UNKNOWNS`, as in what `search` returns.
-    ids : sequence of str
-        Ids of rows.
+    settings, ids
+        As in `measured_under`.
 
     Returns
     -------
     DataFrame of bool
-        One line per setting, with its index; one column per row.
+        As of `measured_under`.
 
     Examples
     --------
@@ -108,10 +117,5 @@ def holding(model, settings, ids):
     >>> holding(load_model("paper"), settings, ["fig3_formula", "fig3_table"]).values.tolist()
     [[True, False]]
     """
-    rows, default = rows_of(load_claims()), load_setting("default")
-    chosen = {row.id: row for row in rows}
-    holds = []
-    for values in settings[list(UNKNOWNS)].to_dict("records"):
-        bench = Bench.of(model, replace(default, **values))
-        holds.append([bool(chosen[name].margin(measure(chosen[name], bench, rows)) >= 0) for name in ids])
-    return pd.DataFrame(holds, index=settings.index, columns=list(ids))
+    rows, measured = {row.id: row for row in rows_of(load_claims())}, measured_under(model, settings, ids)
+    return measured.apply(lambda numbers: rows[numbers.name].margin(numbers) >= 0)

@@ -1,6 +1,7 @@
 """The quantities that STP's claims ask for, by name, from tables and for the runs that were measured.
 
-A quantity is a function of an assumption, by its name in `stp_assumptions`, and of what its criterion gives.
+A quantity is a function of what its criterion gives, and of an assumption, by its name in `stp_assumptions`, where it
+depends on one.
 """
 
 from dataclasses import replace
@@ -10,17 +11,14 @@ from inspect import isfunction
 import pandas as pd
 
 from ppbook import stp
-from ppmodel import formulas
 from ppmodel.metrics import exposed_passes, peak_activations
 from ppmodel.points.change import WITHOUT_NETWORK
 from ppmodel.specs import CollectiveSpec, load_model, load_system
 
 ANCHOR = "one constant"
 _CONTENTION = 1.169  # fitted to data/reference/stp_overlap.csv on the page
-_LONGEST_MICROBATCHES, _LARGEST_RANKS = 64, 8
+_LARGEST = 8, 64  # ranks and microbatches up to which formulas are held against tables
 _TIMES = {"equal": (10, 10, 10, 3), "unequal": (10, 12, 8, 3)}
-_FORMULAS = {"1f1b_i": "interleaved", "zb_v": "zb_v", "stp": "stp"}
-_TAKES = {"largest": lambda off: float(off.iloc[off.abs().argmax()]), "mean": lambda off: float(off.abs().mean())}
 
 
 @cache
@@ -46,51 +44,31 @@ def stp_assumptions():
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def _sizes(name):
-    return [
-        (ranks, count)
-        for ranks in range(2, _LARGEST_RANKS + 1)
-        for count in range(3 * ranks - 1, _LONGEST_MICROBATCHES + 1)
-        if name != "1f1b_i" or count % ranks == 0
-    ]
+def _farthest(differences):
+    """The difference that is farthest from 0, of equally far ones the first."""
+    return float(differences.iloc[differences.abs().argmax()])
 
 
-def exposed_more(_, of, ranks):
-    """Exposed all-reduces of the first or the most loaded rank minus the published number: the largest difference."""
-    differences = []
-    for size in _sizes(of):
-        published = {"1f1b_i": 2 * size[1], "zb_v": 4 * size[1], "stp": 2 * size[0] + 1}[of]
-        passes = exposed_passes(stp.table_of(of, *size))
-        differences.append((passes[0] if ranks == "first" else passes.max()) - published)
-    return float(max(differences, key=abs))
+def count_off(of, count):
+    """A count of a schedule's tables minus the published one, by its column in `beside_table_1`: the largest."""
+    return _farthest(stp.beside_table_1(of, *_LARGEST)[count])
 
 
-def exposed_less(_):
+def exposed_less():
     """Share of interleaved 1F1B's exposed all-reduces that STP's most loaded rank hides: the least in Table 6."""
     sizes = {(row.pipeline, row.batch) for row in stp.load_throughputs().itertuples()}
     return min(1 - exposed_passes(stp.table_of("stp", *size)).max() / (2 * size[1]) for size in sizes)
 
 
-def bubble_more(_, of, times):
+def bubble_more(of, times):
     """Least idle time of any rank over the published pipeline bubble, minus 1: the largest difference."""
-    form = getattr(formulas, f"pipeline_bubble_{_FORMULAS[of]}")
-    differences = []
-    for ranks in range(2, _LARGEST_RANKS + 1):
-        idle, _span = stp.idle_s(stp.table_of(of, ranks, 3 * ranks), *_TIMES[times])
-        differences.append(idle.min() / form(ranks, *_TIMES[times]) - 1)
-    return float(max(differences, key=abs))
+    bubbles = stp.pipeline_bubbles(of, _TIMES[times], _LARGEST[0])
+    return _farthest(bubbles.least / bubbles.published - 1)
 
 
-def peak_more(_, weight_grads):
-    """Chunks at STP's peak minus the published 3S: the largest difference."""
-    options = {} if weight_grads == "hold" else {"held_for_weight_grad": 0.0}
-    peaks = {size: 2 * peak_activations(stp.table_of("stp", *size), **options).max() for size in _sizes("stp")}
-    return float(max(peak - 3 * ranks for (ranks, _), peak in peaks.items()))
-
-
-def peak_ratio(_, over):
+def peak_ratio(over):
     """Peak activations of STP over those of another schedule, minus 1: the smallest value."""
-    tables = [(stp.table_of("stp", *size), stp.table_of(over, *size)) for size in _sizes(over)]
+    tables = [[stp.table_of(name, *size) for name in ("stp", over)] for size in stp.sizes(over, *_LARGEST)]
     return float(min(peak_activations(ours).max() / peak_activations(other).max() for ours, other in tables)) - 1
 
 
@@ -105,7 +83,8 @@ def _predicted(assumption, name, zb_v="exposed"):
 
 def gain_off(assumption, over, zb_v="exposed", rows="throughput", of="largest"):
     """Predicted gain of STP minus the measured one: the largest over all rows, or the mean of absolute values."""
-    return _TAKES[of](_predicted(assumption, rows, zb_v)[f"off_{over}"])
+    off = _predicted(assumption, rows, zb_v)[f"off_{over}"]
+    return _farthest(off) if of == "largest" else float(off.abs().mean())
 
 
 def run_gain(assumption, over, zb_v="exposed", rows="throughput", of="max"):
@@ -119,59 +98,49 @@ def deep_gain(assumption):
     return float(gains[8] - gains[4])
 
 
-def _gains(assumption, tensor, sequence, **options):
-    """Seconds of the three schedules on the 12.1B model with four ranks and 64 sequences."""
+def _compared(assumption, schedules, link=1.0, **point):
+    """Rows of `compare` where backwards hide their all-reduces; `link` multiplies the bandwidth of the host link."""
     system, keywords = stp_assumptions()[assumption]
+    system = replace(system, host_bandwidth_bytes_per_s=link * system.host_bandwidth_bytes_per_s)
+    return stp.as_run(schedules, system=system, overlap_backward=True, **keywords, **point)
+
+
+def _seconds(assumption, tensor, sequence, **layout):
+    """Seconds of the three schedules on the 12.1B model with four ranks and 64 sequences."""
+    layout |= {"pp": 4, "tp": tensor, "global_batch": 64}
     spec = replace(load_model("stp_12b"), sequence=sequence)
-    layout = {"tp": tensor, "global_batch": 64, "overlap_backward": True}
-    return stp.as_run(
-        [*stp.SCHEDULES.values()], 4, model=spec, system=system, **layout, **keywords, **options
-    ).iteration_s.array
+    return _compared(assumption, [*stp.SCHEDULES.values()], model=spec, **layout).iteration_s.array
 
 
 def overlapped_gain(assumption, tensor, sequence_parallel):
     """Gain of STP, hiding nothing else, over the faster baseline whose tensor collectives run under its products."""
-    hidden = _gains(assumption, tensor, 4096, overlap_tensor=True, sequence_parallel=sequence_parallel)[:2]
-    return float(hidden.min() / _gains(assumption, tensor, 4096)[2]) - 1
+    hidden = _seconds(assumption, tensor, 4096, overlap_tensor=True, sequence_parallel=sequence_parallel)[:2]
+    return float(hidden.min() / _seconds(assumption, tensor, 4096)[2]) - 1
 
 
-def long_gain(assumption, tensor, sequence):
-    """Gain of STP over the faster of the other two, for a given sequence length."""
-    *baselines, stp = _gains(assumption, tensor, sequence)
+def lead(assumption, tensor, sequence):
+    """Gain of STP over the faster of the other two, for a tensor group and a sequence length."""
+    *baselines, stp = _seconds(assumption, tensor, sequence)
     return float(min(baselines) / stp) - 1
 
 
-def alone_gain(assumption):
-    """Gain of STP over the faster of the other two without tensor parallelism."""
-    return long_gain(assumption, 1, 4096)
-
-
-def share_growth(assumption):
-    """Share of a layer's forward spent in all-reduces: with eight GPUs over that with two."""
+def growth(assumption, of):
+    """Seconds of a layer's all-reduces, or their share of its forward: with eight GPUs over those with two."""
     two, eight = (stp.layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
-    return (eight[1] / sum(eight)) / (two[1] / sum(two))
-
-
-def seconds_growth(assumption):
-    """Seconds of a layer's all-reduces: with eight GPUs over those with two."""
-    two, eight = (stp.layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
-    return eight[1] / two[1]
+    return eight[1] / two[1] if of == "seconds" else (eight[1] / sum(eight)) / (two[1] / sum(two))
 
 
 # ---- memory --------------------------------------------------------------------------------------
 
 
 def _stp_run(assumption, run=None, **layout):
-    """STP's row of `compare` for a measured run under a layout; `link` multiplies the bandwidth of the host link.
+    """STP's row of `compare` for a measured run under a layout.
 
     Without a run it is that of Table 6 whose throughput matches that in the replies' table on recomputation.
     """
     runs = stp.load_throughputs().query("tensor == 4 and pipeline == 4 and batch == 128")
     run = run or next(runs.itertuples(index=False))
-    system, keywords = stp_assumptions()[assumption]
-    link = layout.pop("link", 1.0) * system.host_bandwidth_bytes_per_s
-    keywords = {"overlap_backward": True, **stp.run_of(run), **keywords, **layout}
-    return stp.as_run("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **keywords).iloc[0]
+    return _compared(assumption, "stp", **stp.run_of(run), **layout).iloc[0]
 
 
 @cache
@@ -208,12 +177,11 @@ def peak_off(assumption, recompute, measured):
 
 def filled_gain(assumption, offload):
     """Gain of STP over the faster of the other two if each fills the memory, as we read Table 5."""
-    system, keywords = stp_assumptions()[assumption]
-    keywords = {"model": replace(load_model("stp_12b"), sequence=8192), "system": system, "tp": 4, **keywords}
-    keywords |= {"global_batch": 192, "microbatch_size": [1, 2, 4], "recompute": ["none", "selective", "full"]}
-    rows = stp.as_run([*stp.SCHEDULES.values()], 4, overlap_backward=True, **keywords)
+    ways = {"microbatch_size": [1, 2, 4], "recompute": ["none", "selective", "full"]}
+    filled = {"pp": 4, "tp": 4, "model": replace(load_model("stp_12b"), sequence=8192), "global_batch": 192, **ways}
+    rows = _compared(assumption, [*stp.SCHEDULES.values()], **filled)
     if offload:
-        rows = pd.concat([rows, stp.as_run("stp", 4, overlap_backward=True, **keywords, **stp.offloads())])
+        rows = pd.concat([rows, _compared(assumption, "stp", **filled, **stp.offloads())])
     best = rows[rows.fits.eq(True)].groupby("schedule").iteration_s.min()
     return float(best.drop("stp").min() / best["stp"]) - 1
 

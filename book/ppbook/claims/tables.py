@@ -125,7 +125,7 @@ def decided(judgement):
         return axis, judgement.reason
     name, others = f"{AXES[axis]}: {values[0]}", len(values) - 1
     if axis == "setting":
-        name = _name(_nearest(judgement)[axis], judgement.anchor)
+        name = _name(_nearest(judgement.turned[axis]), judgement.anchor)
     elif axis == "semantics":
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
@@ -143,13 +143,9 @@ def _name(assumption, anchor):
     return f"several at once: setting {assumption.anchor}" + f" with {name}" * bool(assumption.changes)
 
 
-def _nearest(judgement):
-    """The assumption with the fewest changes of a setting on each axis that reverses a row's answer."""
-    nearest = {}
-    settings = [each for each in judgement.turned if each.changes or each.anchor != judgement.anchor]
-    for assumption in sorted(settings, key=lambda assumption: len(assumption.changes)):
-        nearest.setdefault(assumption.axis if assumption.anchor == judgement.anchor else "setting", assumption)
-    return nearest
+def _nearest(assumptions):
+    """The assumption with the fewest changes of a setting."""
+    return min(assumptions, key=lambda assumption: len(assumption.changes))
 
 
 def commands(judgement, setting="default", given=()):
@@ -168,8 +164,10 @@ def commands(judgement, setting="default", given=()):
     dict of str to str
         By axis, as `AXES` prints it; empty if nothing turns the answer.
     """
-    again = {}
-    for axis, assumption in _nearest(judgement).items():
+    again, turned = {}, judgement.turned
+    turned.pop("costs", None)  # of STP's claims, which no setting has
+    nearest = {axis: _nearest(assumptions) for axis, assumptions in turned.items()}
+    for axis, assumption in sorted(nearest.items(), key=lambda item: len(item[1].changes)):
         anchor, values = (setting, dict(given)) if assumption.anchor == judgement.anchor else (assumption.anchor, {})
         values |= {name: f"{new:g}" if isinstance(new, float) else str(new).lower() for name, new in assumption.changes}
         options = f" --setting {anchor}" * (anchor != "default")
@@ -196,9 +194,7 @@ def verdict_page(headlines, claims, judgements):
     table = claims_table(claims, judgements).assign(again=again)
     table["deciding"] = table.id.isin([row.id for claim in claims for row in claim.deciding])
     rows = {row.id: row for row in table.itertuples()}
-    behind = {figure.figure: figure.rows for figure in load_figures()}
-    behind |= {claim.number: [row.id for row in claim.rows] for claim in claims}
-    return TEMPLATES.get_template("verdicts.md").render(
-        headlines=list(headlines.itertuples()), rows=rows, marks=MARKS,
-        behind={name: [rows[row] for row in of_claim] for name, of_claim in behind.items()},
-    )  # fmt: skip
+    behind = {number: list(of_claim.itertuples()) for number, of_claim in table.groupby("claim")}
+    behind |= {figure.figure: [rows[row] for row in figure.rows] for figure in load_figures()}
+    headlines = list(headlines.itertuples())
+    return TEMPLATES.get_template("verdicts.md").render(headlines=headlines, rows=rows, marks=MARKS, behind=behind)

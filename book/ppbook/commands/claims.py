@@ -45,10 +45,12 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
         rule = "has no effect: STP's claims are judged on its own runs"
         raise PPModelError("--of", of, rule, "leave out --system, --model, --setting and -p")
     claims, figures = judging.load_claims(about=of), judging.load_figures() if of == "paper" else []
-    ids = [row.id for row in judging.rows_of(claims)]
-    if only is not None and only not in ids:
+    if only is not None:
+        ids = [row.id for row in judging.rows_of(claims)]
         remedy = did_you_mean(only, ids) or f"write, for example, {ids[0]}; --rows prints all"
-        raise PPModelError("--row", only, "is not a row of these claims", remedy)
+        claims = [claim.model_copy(update={"rows": [row]}) for claim in claims for row in claim.rows if row.id == only]
+        if not claims:
+            raise PPModelError("--row", only, "is not a row of these claims", remedy)
     if of == "stp":
         judgements = judging.judge_stp(claims)
     else:
@@ -57,9 +59,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
         if given:
             values = {name: Parameter(getattr(chosen, name), "", None, False) for name in judging.UNKNOWNS}
             chosen = replace(chosen, name=f"{chosen.name}, changed", **parse(given, values))
-        judgements = judging.judge(claims, load_model(model), chosen, judged_on, only)
-    if only is not None:
-        judgements = [judgement for judgement in judgements if judgement.row.id == only]
+        judgements = judging.judge(claims, load_model(model), chosen, judged_on)
     unexpected = judging.disagreements(judgements, margins=usual)
     if as_json:
         say_json([{
