@@ -295,21 +295,18 @@ def _solve_game(payoff):
     leaves (Bland, 1977), which guarantees that the method ends.
     """
     rows, columns = payoff.shape
-    table = np.ones((rows + 1, columns + 1), dtype=object)
-    table[:rows, :columns] = payoff.astype(object)
-    table[rows, :columns], table[rows, columns] = -1, 0
-    inside, outside = list(range(columns, columns + rows)), list(range(columns))
-    denominator = 1
-    while negative := [column for column in range(columns) if table[rows, column] < 0]:
-        column = min(negative, key=outside.__getitem__)
-        positive = [row for row in range(rows) if table[row, column] > 0]
-        row = min(positive, key=lambda r, c=column: (Fraction(table[r, columns], table[r, c]), inside[r]))
-        pivot, across, down = table[row, column], table[row].copy(), table[:, column].copy()
-        table = (table * pivot - np.outer(down, across)) // denominator
-        table[row], table[:, column], table[row, column] = across, -down, denominator
-        inside[row], outside[column], denominator = outside[column], inside[row], pivot
-    total = Fraction(table[rows, columns])  # over the denominator, like everything above
-    solution = np.zeros(columns + rows, dtype=object)
-    solution[inside], solution[outside] = table[:rows, columns], table[rows, :columns]
-    solution[[n for n in outside if n < columns] + [n for n in inside if n >= columns]] = 0  # no values, no prices
-    return denominator / total, solution[:columns] / total, solution[columns:] / total
+    table = np.zeros((rows + 1, columns + rows + 1), dtype=object)  # u, slacks, right side
+    table[:rows, :columns], table[:rows, columns:-1] = payoff, np.eye(rows, dtype=int)
+    table[:rows, -1], table[rows, :columns] = 1, -1
+    basis, denominator = np.arange(columns, columns + rows), 1
+    while (negative := np.flatnonzero(table[rows, :-1] < 0)).size:
+        column = negative[0]
+        positive = np.flatnonzero(table[:rows, column] > 0)
+        row = min(positive, key=lambda r, c=column: (Fraction(table[r, -1], table[r, c]), basis[r]))
+        pivot, kept = table[row, column], table[row].copy()
+        table = (table * pivot - np.outer(table[:, column], kept)) // denominator
+        table[row], basis[row], denominator = kept, column, pivot
+    total = Fraction(table[rows, -1])  # over the denominator, like everything above
+    mixture = np.zeros(columns + rows, dtype=object)
+    mixture[basis] = table[:rows, -1]
+    return denominator / total, mixture[:columns] / total, table[rows, columns:-1] / total

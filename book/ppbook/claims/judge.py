@@ -39,7 +39,6 @@ UNKNOWNS = STRUCTURE | {
 }
 """The same with what it leaves open of the costs; the efficiencies vary only in a search."""
 
-_OF_COSTS = ("memory", "backward")  # axes of assumptions
 _MODEL_BACKWARD = 1.9  # between the knob's values on either side of the models' own ratio
 _AGREES = 0.05  # share of a row's tolerance by which a margin may differ from the expected one
 
@@ -220,7 +219,7 @@ def _judge_row(row, bench, varied):
     if np.isnan(measured):
         return Judgement(row, np.nan, np.nan, "no case", anchor, {}, reason)
     if row.criterion["quantity"] == "flips":  # these vary the costs themselves
-        varied = [assumption for assumption in varied if assumption.axis not in _OF_COSTS]
+        varied = [assumption for assumption in varied if assumption.axis not in ("memory", "backward")]
     margins = {}
     for setting in dict.fromkeys(assumption.setting for assumption in varied):
         with suppress(ScheduleError, CostError):  # more waves may need more blocks than the model has
