@@ -139,7 +139,10 @@ def test_an_assumption_that_decides_is_named(judgements):
     assert (table.decides == "").equals(table.verdict == "holds")
     tried = judgements["chimera_slow_network"].outcomes
     count, best = len({assumption.setting for assumption in tried}), max(tried, key=tried.get)
-    assert re.fullmatch(f"holds under none of {count}; nearest under .*{re.escape(best.value)}", table.decides[7])
+    nearest = f"nearest, with a margin of {100 * tried[best]:.3g} %, under .*{re.escape(best.value)}"
+    assert re.fullmatch(f"holds under none of {count}; {nearest}", table.decides[7])
+    rows = claims.claims_table(load_claims(), judgements.values()).set_index("id")
+    assert rows.depends["chimera_slow_network"] == table.decides[7]
 
 
 def test_every_verdict_leads_to_its_assumption(judgements):

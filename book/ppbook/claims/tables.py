@@ -35,18 +35,19 @@ def claims_table(claims, judgements):
         One line per row; columns ``claim, id, title, statement, where, by, kind, verdict, here, measured, claimed,
         margin, depends, page``. ``claim`` is the claim's number, ``by`` says whose claim the row checks, and ``here``
         whether it holds under the setting itself. Numbers are as they are printed. ``depends`` lists what
-        `Judgement.reversed_by` returns, or says why there is no case.
+        `Judgement.reversed_by` returns, or says why there is no case; of a row that always fails, what comes nearest.
     """
     claim_of = {row.id: claim for claim in claims for row in claim.rows}
     rows = []
     for judgement in judgements:
         row, claim = judgement.row, claim_of[judgement.row.id]
         axes = [f"{AXES[axis]}: {' / '.join(values)}" for axis, values in judgement.reversed_by().items()]
+        depends = decided(judgement)[1] if judgement.verdict == "fails" else judgement.reason or "; ".join(axes)
         rows.append({
             "claim": claim.number, "id": row.id, "title": row.title, "statement": row.statement, "where": row.where,
             "by": claim.by_of(row), "kind": row.kind, "verdict": VERDICTS[judgement.verdict],
             "here": judgement.holds_here, "measured": row.number(judgement.measured), "claimed": row.reference,
-            "margin": signed(row, judgement.margin), "depends": judgement.reason or "; ".join(axes), "page": row.page,
+            "margin": signed(row, judgement.margin), "depends": depends, "page": row.page,
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -77,7 +78,7 @@ def headline_table(claims, judgements, implied=None, figures=()):
         margin, axis, decides, page, rows, holding, holding_implied``. ``claim`` is a claim's number, or a figure's,
         whose counterpart here has the `label`. ``row`` is the weakest of the deciding rows, and of equally weak ones
         the first; ``decides`` is the assumption that reverses its answer, of the kind ``axis``, and whether the row
-        holds under it or fails; where none does, how many were tried, and the one that comes nearest. ``rows``
+        holds under it or fails; where none does, how many were tried, and which comes nearest, how near. ``rows``
         counts those of whoever makes the claim, ``holding`` and ``holding_implied`` those of them that hold under the
         two settings.
     """
@@ -118,8 +119,9 @@ def decided(judgement):
     if judgement.verdict == "fails":
         margins, tried = judgement.outcomes, len({assumption.setting for assumption in judgement.outcomes})
         best = max(margins, key=margins.get)
-        nearest = f"; nearest under {_name(best, judgement.anchor)}" * (margins[best] > min(margins.values()))
-        return "", f"holds under none of {tried}{nearest}"
+        nearest = f"; nearest, with a margin of {signed(judgement.row, margins[best])}, under "
+        nearest += _name(best, judgement.anchor)
+        return "", f"holds under none of {tried}" + nearest * (margins[best] > min(margins.values()))
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
         return axis, judgement.reason
