@@ -5,7 +5,7 @@ a GPU does in each depends only on model and layout; its time on a system takes 
 calibration, or a sweep over systems, computes the work only once, and the layers of many runs may stand side by side.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -19,19 +19,7 @@ from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
-from ppmodel.costs.work import (
-    AGAIN,
-    FORWARD,
-    FP8_WIDTH,
-    INPUT_GRAD,
-    NO_WORK,
-    NUM_PHASES,
-    PARTS,
-    WEIGHT_GRAD,
-    Kernel,
-    recompute_of,
-    runs_again,
-)
+from ppmodel.costs.work import FP8_WIDTH, NO_WORK, PARTS, Kernel, Phase, recompute_of, runs_again
 from ppmodel.errors import CostError
 from ppmodel.kept import cached_property
 from ppmodel.specs.recompute import KEEPS
@@ -47,10 +35,10 @@ _FUSED_BY = 4
 """Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
 
 _BACKWARD = {
-    (Kernel.PRODUCT, WEIGHT_GRAD): Kernel.WEIGHT_PRODUCT, (Kernel.ATTENTION, INPUT_GRAD): Kernel.ATTENTION_BACKWARD,
-    (Kernel.ATTENTION, WEIGHT_GRAD): Kernel.ATTENTION_BACKWARD,
-    (Kernel.UNQUANTISED, WEIGHT_GRAD): Kernel.UNQUANTISED_WEIGHT,
-}  # fmt: skip
+    (Kernel.PRODUCT, Phase.WEIGHT_GRAD): Kernel.WEIGHT_PRODUCT,
+    (Kernel.UNQUANTISED, Phase.WEIGHT_GRAD): Kernel.UNQUANTISED_WEIGHT,
+    (Kernel.ATTENTION, Phase.INPUT_GRAD): Kernel.ATTENTION_BACKWARD,
+}
 
 
 class Exchanges(NamedTuple):
@@ -77,7 +65,7 @@ class Exchanges(NamedTuple):
     @property
     def phase(self):
         """The phase of each."""
-        return self.slot // len(PARTS) % NUM_PHASES
+        return self.slot // len(PARTS) % len(Phase)
 
 
 class Sizes(NamedTuple):
@@ -94,10 +82,8 @@ class Sizes(NamedTuple):
     parameters : ndarray of float, shape (num_layers, 2)
         Parameters that the GPU holds, and those of experts.
     launches : ndarray of float, shape (num_layers, 4, 5)
-        For each phase that the host launches, 1, and 1 if it also launches tensor parallelism, an unfused softmax;
+        For each phase of a transformer block, 1; 1 if the host also launches tensor parallelism, an unfused softmax;
         the GPUs of the tensor group if it does and ranks form a pipeline; kernels beyond those of a dense block.
-    block : ndarray of bool, shape (num_layers,)
-        Whether a layer is a transformer block.
     tp, gpus : ndarray of int, shape (num_layers,)
         GPUs that share the vocabulary, and those of a pipeline.
     """
@@ -107,7 +93,6 @@ class Sizes(NamedTuple):
     backward: np.ndarray
     parameters: np.ndarray
     launches: np.ndarray
-    block: np.ndarray
     tp: np.ndarray
     gpus: np.ndarray
 
@@ -154,7 +139,7 @@ class LayerWork(NamedTuple):
     @property
     def shape(self):
         """Numbers of layers, phases and parts."""
-        return len(self.layers), NUM_PHASES, len(PARTS)
+        return len(self.layers), len(Phase), len(PARTS)
 
 
 @lru_cache(_WORK_KEPT)
@@ -219,26 +204,26 @@ def _items(listed, lines, layout):
         for half in _halves(operations, recompute):
             for phase, index in half:
                 unit_of[phase, index] = unit
-                unit += operations[index].kernel is None and phase != WEIGHT_GRAD
+                unit += operations[index].kernel is None and phase != Phase.WEIGHT_GRAD
             unit += 1
             units.append(unit)
         items = sorted(unit_of)
         for phase, index in items:
             if operations[index].kernel is not None:
                 numbers[phase, index] = len(kernels)
-                places.append((layer * NUM_PHASES + phase, unit_of[phase, index]))
+                places.append((layer * len(Phase) + phase, unit_of[phase, index]))
                 kernels.append(_kernel(operations[index], phase))
         for phase, index in items:
             if (collective := operations[index].collectives[phase]) is not None:
                 kind, group, num_bytes, copies = collective
                 user = _user(operations, index, phase, collective, numbers)
                 hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
-                exchanges.append((
-                    lines.setdefault((kind, group, copies), len(lines)),
-                    (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(group.removesuffix("-tensor")),
-                    unit_of[phase, index], numbers[phase, user] if hides and user is not None else NOTHING,
-                    numbers.get((INPUT_GRAD, user), NOTHING) if phase == WEIGHT_GRAD else NOTHING, num_bytes,
-                ))  # fmt: skip
+                beside = numbers[phase, user] if hides and user is not None else NOTHING
+                is_gathered = phase == Phase.WEIGHT_GRAD
+                gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
+                line = lines.setdefault((kind, group, copies), len(lines))
+                slot = (layer * len(Phase) + phase) * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
+                exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
     *columns, volume = np.array(exchanges, dtype=float).reshape(-1, len(Exchanges._fields)).T
     exchanges = Exchanges(*(column.astype(np.intp) for column in columns), volume)
     return Kernels.of(kernels), *np.array(places, np.intp).reshape(-1, 2).T, exchanges, units
@@ -254,14 +239,14 @@ def _halves(operations, recompute):
         [
             index for index, operation in enumerate(operations)
             if (operation.works[phase] != NO_WORK or operation.collectives[phase])
-            and (phase != AGAIN or runs_again(operation, recompute))
+            and (phase != Phase.AGAIN or runs_again(operation, recompute))
         ]
-        for phase in range(NUM_PHASES)
+        for phase in Phase
     )  # fmt: skip
-    order = {(AGAIN, index): (-again[-1], 0, index) for index in again}
-    order |= {(WEIGHT_GRAD, index): (-index, 1) for index in weight_grad}
-    order |= {(INPUT_GRAD, index): (-index, 2) for index in input_grad}
-    return [(FORWARD, index) for index in forward], sorted(order, key=order.get)
+    order = {(Phase.AGAIN, index): (-again[-1], 0, index) for index in again}
+    order |= {(Phase.WEIGHT_GRAD, index): (-index, 1) for index in weight_grad}
+    order |= {(Phase.INPUT_GRAD, index): (-index, 2) for index in input_grad}
+    return [(Phase.FORWARD, index) for index in forward], sorted(order, key=order.get)
 
 
 def _kernel(operation, phase):
@@ -271,7 +256,7 @@ def _kernel(operation, phase):
         rows = operation.shape[2]
     elif operation.kernel in (Kernel.PRODUCT, Kernel.UNQUANTISED):
         m, n, k = operation.shape
-        rows, width = (m, min(n, k)) if phase != WEIGHT_GRAD else (k, min(n, m))
+        rows, width = (m, min(n, k)) if phase != Phase.WEIGHT_GRAD else (k, min(n, m))
     kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)
     return *operation.works[phase], kernel, rows, width, operation.count
 
@@ -295,7 +280,7 @@ def _sizes(layers, operations, model, sequences, layout):
     """The bytes, parameters and launches of layers."""
     tp = layout.tp if layout else 1
     refused = model.attention == "materialised" and sequences * model.heads / tp % _FUSED_BY > 0
-    activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), NUM_PHASES, 5))
+    activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), len(Phase), 5))
     ranks = (layout and layout.pp) or 1
     piped, gpus = tp if tp > 1 and ranks > 1 else 0, ranks * layout.rank_gpus if layout else ranks
     dense = transformer.block_operations(model, sequences, layout, dense=True) if model.experts else []
@@ -313,22 +298,25 @@ def _sizes(layers, operations, model, sequences, layout):
         parameters.append((sum(counts) - of_experts, of_experts))
         if part in _BLOCKS:
             added = sum(operation.count for operation in kernels) - plain if dense else 0
-            launches[layer, : NUM_PHASES if recompute == "full" else AGAIN] = 1.0, tp > 1, refused, piped, added
+            launches[layer, : len(Phase) if recompute == "full" else Phase.AGAIN] = 1.0, tp > 1, refused, piped, added
     keeps = np.array([KEEPS[recompute] for _, recompute in layers])
     columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
     activations, backward, parameters = columns
-    block = np.array([part in _BLOCKS for part, _ in layers])
-    return Sizes(activations, keeps, backward, parameters, launches, block, *np.full((2, len(layers)), [[tp], [gpus]]))
+    return Sizes(activations, keeps, backward, parameters, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
 
 
-@dataclass(eq=False)
 class LayerCosts:
-    """The layers of a model on a system.
+    """The layers of a model on a system: their seconds and bytes.
 
     Parameters
     ----------
     work : LayerWork
+        Of one run, or those of several runs side by side.
     system : SystemSpec
+        Provides kernels and links.
+
+    Attributes
+    ----------
     lines : ndarray of float, shape (num_lines, 2)
         Of each line, fixed seconds and seconds per byte.
     kernel_s, exposed_s : ndarray of float, shape (num_kernels,) and (num_collectives,)
@@ -339,13 +327,33 @@ class LayerCosts:
         The `Stages` made of them so far.
     """
 
-    work: LayerWork
-    system: object
-    lines: np.ndarray
-    kernel_s: np.ndarray
-    exposed_s: np.ndarray
-    seconds: np.ndarray
-    stages: dict = field(default_factory=dict)
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused at the end
+    def __init__(self, work, system):
+        self.work, self.system, self.stages, layout = work, system, {}, work.layout
+        lines = [
+            (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
+        ]
+        self.lines = np.array(lines, dtype=float).reshape(-1, 2)
+        self.kernel_s = kernels_s(work.kernels, system, (layout and layout.precision) or "bf16")
+        exchanges, shape = work.exchanges, work.shape
+        alone_s = self.lines[exchanges.line, 0] + self.lines[exchanges.line, 1] * exchanges.volume
+        beside_s = np.append(self.kernel_s, 0.0)[exchanges.beside]  # NOTHING is the last
+        self.exposed_s = np.maximum(alone_s - beside_s, 0.0)
+        by_phase = np.bincount(exchanges.slot, self.exposed_s, np.prod(shape)).reshape(shape).astype(float)
+        by_phase[..., 0] += np.bincount(work.kernel_slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
+        self.seconds = seconds = by_phase[:, : Phase.AGAIN]
+        if layout is not None and layout.overlap_backward:
+            seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)
+        if system.kernels:  # for what is left: the host hides nothing twice
+            _wait_for_host(by_phase, work.sizes, system)
+        seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.AGAIN]
+        if work.sharing is not None and np.max(work.sharing.zero) > 1:
+            busy_s, parameters = seconds[..., BUSY].sum(axis=2).T, work.sizes.parameters.T
+            data_s = microbatch_data_s(parameters, busy_s, work.sharing, self.lines)
+            seconds[..., PARTS.index("data")] += data_s.T
+        if not seconds.max(initial=0.0) <= LONGEST_S:  # also NaN, with which no layers could be balanced
+            rule = f"make a layer take more than {LONGEST_S:g} seconds"
+            raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
 
     @cached_property
     def times(self):
@@ -375,7 +383,7 @@ def layers_of(model, sequences, system, layout=None):
 
 @lru_cache(_WORK_KEPT)
 def _layers_of(model, sequences, system, layout):
-    return layer_costs(layer_work(model, sequences, layout), system)
+    return LayerCosts(layer_work(model, sequences, layout), system)
 
 
 @lru_cache(_WORK_KEPT)
@@ -383,48 +391,6 @@ def _of_a_layer(layout):
     """A layout without what concerns stages alone: layouts that differ in nothing else share their layers."""
     recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1
     return replace(layout, chunks=None, layers="even", global_batch=None, recompute=recompute)
-
-
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused at the end
-def layer_costs(work, system):
-    """Compute the seconds and bytes of layers on a system.
-
-    Parameters
-    ----------
-    work : LayerWork
-        Of one run, or those of several runs side by side.
-    system : SystemSpec
-        Provides kernels and links.
-
-    Returns
-    -------
-    LayerCosts
-    """
-    lines = [
-        (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
-    ]
-    lines = np.array(lines, dtype=float).reshape(-1, 2)
-    kernel_s = kernels_s(work.kernels, system, (work.layout and work.layout.precision) or "bf16")
-    exchanges, shape = work.exchanges, work.shape
-    exposed_s = lines[exchanges.line, 0] + lines[exchanges.line, 1] * exchanges.volume
-    exposed_s = np.maximum(exposed_s - np.append(kernel_s, 0.0)[exchanges.beside], 0.0)  # NOTHING is the last
-    by_phase = np.zeros(shape) + np.bincount(exchanges.slot, exposed_s, np.prod(shape)).reshape(shape)  # int if empty
-    by_phase[..., 0] += np.bincount(work.kernel_slot, kernel_s, np.prod(shape[:2])).reshape(shape[:2])
-    seconds = by_phase[:, :AGAIN]
-    costs = LayerCosts(work, system, lines, kernel_s, exposed_s, seconds)
-    if work.layout is not None and work.layout.overlap_backward:
-        seconds[:, INPUT_GRAD:, PARTS.index("tensor")] -= hidden_in_backward_s(costs)
-    if system.kernels:  # for what is left: the host hides nothing twice
-        _wait_for_host(by_phase, work.sizes, system)
-    seconds[:, INPUT_GRAD] += by_phase[:, AGAIN]
-    if work.sharing is not None and np.max(work.sharing.zero) > 1:
-        busy_s = seconds[..., BUSY].sum(axis=2).T
-        parameters = work.sizes.parameters.T
-        seconds[..., PARTS.index("data")] += microbatch_data_s(parameters, busy_s, work.sharing, lines).T
-    if not seconds.max(initial=0.0) <= LONGEST_S:  # also NaN, with which no layers could be balanced
-        rule = f"make a layer take more than {LONGEST_S:g} seconds"
-        raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
-    return costs
 
 
 def _wait_for_host(seconds, sizes, system):
@@ -449,7 +415,7 @@ def layer_bytes(sizes, sharing, system):
 
     factors, keeps = system.memory or MemorySpec(), sizes.keeps.T
     (saved, core, entry, light), (between, logits, in_loss) = sizes.activations.T, sizes.backward.T
-    saved, light = (np.where(sizes.block, factors.activation_factor, 1.0) * part for part in (saved, light))
+    saved, light = (np.where(sizes.launches[:, 0, 0], factors.activation_factor, 1.0) * part for part in (saved, light))
     core, logits = factors.score_factor * core, factors.logits_factor * logits
     if system.framework and system.framework.gathered_logits:
         logits = sizes.tp * logits

@@ -6,7 +6,7 @@ from operator import add
 import numpy as np
 
 from ppmodel.costs.units import CellStreams, Interval, Unit, cell_duration, cell_streams, handed_on
-from ppmodel.costs.work import FORWARD, INPUT_GRAD, NUM_PHASES, PARTS, WEIGHT_GRAD
+from ppmodel.costs.work import PARTS, Phase
 from ppmodel.ops import OpKind
 
 _COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
@@ -30,7 +30,7 @@ def layer_units(layers):
         In the order in which they run.
     """
     work, exchanges = layers.work, layers.work.exchanges
-    is_weight, is_gathered = work.kernel_slot % NUM_PHASES == WEIGHT_GRAD, exchanges.phase == WEIGHT_GRAD
+    is_weight, is_gathered = work.kernel_slot % len(Phase) == Phase.WEIGHT_GRAD, exchanges.phase == Phase.WEIGHT_GRAD
     units = np.zeros((work.units[-1], len(Unit._fields)))
     np.add.at(units, (work.kernel_unit, np.where(is_weight, _WEIGHT, _COMPUTE)), layers.kernel_s)
     np.add.at(units, (exchanges.unit, np.where(is_gathered, _WEIGHT_COMM, _COMM)), layers.exposed_s)
@@ -42,9 +42,9 @@ def layer_units(layers):
         for (half, column), computing_s in zip(stretched, seconds[:, PARTS.index("computing")], strict=True):
             half[:, column] *= computing_s / (half[:, column].sum() or 1.0)
         data_s = seconds[:, PARTS.index("data")]
-        forward[-1, _COMM] += data_s[FORWARD]
-        backward[-1, _COMM] += data_s[INPUT_GRAD]
-        backward[0, _WEIGHT_COMM] += data_s[WEIGHT_GRAD]
+        forward[-1, _COMM] += data_s[Phase.FORWARD]
+        backward[-1, _COMM] += data_s[Phase.INPUT_GRAD]
+        backward[0, _WEIGHT_COMM] += data_s[Phase.WEIGHT_GRAD]
         halves.append(tuple([Unit(*unit) for unit in half.tolist()] for half in (forward, backward)))
     return halves
 
@@ -71,13 +71,13 @@ def hidden_in_backward_s(layers):
         In seconds, of the collectives of input gradients and of weight gradients.
     """
     work, exchanges = layers.work, layers.work.exchanges
-    is_weight = work.kernel_slot % NUM_PHASES == WEIGHT_GRAD
+    is_weight = work.kernel_slot % len(Phase) == Phase.WEIGHT_GRAD
     weights_s = np.bincount(work.kernel_unit[is_weight], layers.kernel_s[is_weight], work.units[-1])
     gradient_s = np.append(layers.kernel_s, 0.0)[exchanges.gradient]
-    under_s = np.where(exchanges.phase == WEIGHT_GRAD, gradient_s, weights_s[exchanges.unit])
+    under_s = np.where(exchanges.phase == Phase.WEIGHT_GRAD, gradient_s, weights_s[exchanges.unit])
     hidden_s = (2 - contention(layers.system)) * np.minimum(layers.exposed_s, under_s)
     by_slot = np.bincount(exchanges.slot, hidden_s, np.prod(work.shape)).reshape(work.shape)
-    return by_slot[:, [INPUT_GRAD, WEIGHT_GRAD], PARTS.index("tensor")]
+    return by_slot[:, [Phase.INPUT_GRAD, Phase.WEIGHT_GRAD], PARTS.index("tensor")]
 
 
 class PairTimes:

@@ -11,18 +11,10 @@ import numpy as np
 from ppmodel.costs import transfers
 from ppmodel.costs.collectives import DATA_GROUPS, group_of
 from ppmodel.costs.data_parallel import sharded_bytes
-from ppmodel.costs.layers import NOTHING, layer_bytes, layer_costs, layer_work
+from ppmodel.costs.layers import NOTHING, LayerCosts, layer_bytes, layer_work
 from ppmodel.costs.partition import check_layout, stage_layers
-from ppmodel.costs.stages import (
-    compute_seconds,
-    layer_counts,
-    stage_bytes,
-    stage_parts_s,
-    step_seconds,
-    step_work,
-    summed,
-)
-from ppmodel.costs.work import NUM_PHASES, PARTS
+from ppmodel.costs.stages import StageWork, compute_seconds, stage_work
+from ppmodel.costs.work import PARTS, Phase
 
 
 class Runs:
@@ -57,14 +49,14 @@ class Runs:
         sizes = [table.num_stages for table in tables]
         bounds, of_run = np.cumsum([0, *sizes]).tolist(), np.repeat(np.arange(len(tables)), sizes)
         self.stages = list(map(slice, bounds, bounds[1:]))
-        works, counts, steps, sent, self.buffer_bytes, *crossings = zip(
+        layers, works, sent, self.buffer_bytes, *crossings = zip(
             *(_work(*run, system, without) for run in zip(tables, models, layouts, strict=True)), strict=True
         )
-        self.layers, self.counts = _joined_layers(works, system, without), np.concatenate(counts)
-        self.index = of_run[:, None] * self.counts.shape[1] + np.arange(self.counts.shape[1])
-        self.parameters = summed(self.layers.sizes.parameters, self.counts, self.index).T
-        self.step = _joined(steps)
-        self.sharing = self.layers.sharing._make(column[self.index[:, 0]] for column in self.layers.sharing)
+        self.layers, columns = _joined_layers(layers, system, without), zip(*(work[:-1] for work in works), strict=True)
+        self.work = StageWork(*map(np.concatenate, columns), None)
+        index = self.work.index + of_run[:, None] * self.work.index.shape[1]
+        sharing = self.layers.sharing._make(column[index[:, 0]] for column in self.layers.sharing)
+        self.work = self.work._replace(index=index, sharing=sharing)
         self.message_bytes = np.array(sent)[of_run]
         self.leaves, self.within, (self.delay_s, self.own_bandwidth) = (
             np.concatenate(crossing, axis=-1) for crossing in crossings
@@ -73,9 +65,7 @@ class Runs:
     def tables(self, system):
         """Compute, occupancy and latency of every stage on a system, shape (3, 6, num_stages); see `OpCosts`."""
         system = system.timed
-        layers = layer_costs(self.layers, system)
-        parts_s = stage_parts_s(layers, self.counts, self.index)
-        step_s = step_seconds(parts_s, self.parameters, self.step, self.sharing, layers)
+        parts_s, step_s = self.work.seconds(LayerCosts(self.layers, system))
         bandwidths = self.own_bandwidth if system.links else None
         between = inside = transfers.hockney_s(self.message_bytes, system, bandwidths=bandwidths)
         if system.nodes is not None:
@@ -85,20 +75,20 @@ class Runs:
         return np.array([compute_seconds(parts_s.sum(axis=2).T, step_s), occupancy, latency])
 
     def bytes(self, system):
-        """Bytes of every stage on a system, as `stage_bytes`."""
-        return stage_bytes(layer_bytes(self.layers.sizes, self.layers.sharing, system), self.counts, self.index)
+        """Bytes of every stage on a system, as `StageWork.bytes`."""
+        return self.work.bytes(layer_bytes(self.layers.sizes, self.layers.sharing, system))
 
     def persistent_bytes(self):
         """Bytes of weights, gradients and optimizer state of every stage; see `costs.persistent_bytes`."""
-        return sharded_bytes(self.parameters, self.sharing)
+        return sharded_bytes(self.work.parameters(self.layers), self.work.sharing)
 
 
 def _work(schedule, model, layout, system, without):
     """What a run does, the same on all systems with the same nodes.
 
-    Its layers and how often each stage has them, what stages do once, bytes of a message as it is sent and of buffers;
-    and of each kind of operation and stage, whether its transfer leaves its rank, whether it stays within a node, and
-    delay and own bandwidth of the link.
+    Its layers, its `StageWork`, bytes of a message as it is sent and of buffers; and of each kind of operation and
+    stage, whether its transfer leaves its rank, whether it stays within a node, and delay and own bandwidth of the
+    link.
     """
     layout = check_layout(layout, model, system, schedule)
     layout = replace(layout, recompute="none") if "recomputation" in without else layout
@@ -107,10 +97,8 @@ def _work(schedule, model, layout, system, without):
     apart = np.arange(schedule.num_ranks) if nodes is None else nodes
     leaves, within = (mask[:, 0] for mask in transfers.link_kinds(schedule, apart))
     links = np.array(transfers.link_values(system.links, schedule.placement, transfers.receivers(schedule)))[:, :, 0]
-    step = step_work(schedule, model, layout, cut, nodes)
     return (
-        layers, layer_counts(layers, cut, layout.recompute),
-        step._replace(chunks=np.full(schedule.num_stages, step.chunks)),
+        layers, stage_work(layers, schedule, model, layout, cut, nodes),
         transfers.sent_bytes(schedule, model, system, layout), transfers.buffer_bytes(schedule, model, layout),
         leaves & ("transfers" not in without), within, links,
     )  # fmt: skip
@@ -130,7 +118,7 @@ def _joined_layers(works, system, without):
             line.append(numbers.setdefault(key, len(numbers)))
         line = np.array(line)
         columns = work.exchanges
-        slot = columns.slot + layer * NUM_PHASES * len(PARTS)
+        slot = columns.slot + layer * len(Phase) * len(PARTS)
         beside = np.where(columns.beside == NOTHING, NOTHING, columns.beside + kernel)
         exchanges.append(columns._replace(line=line[columns.line], slot=slot, beside=beside))
         gives = work.sharing._replace(reduction=line[work.sharing.reduction], gathering=line[work.sharing.gathering])
@@ -142,7 +130,7 @@ def _joined_layers(works, system, without):
         lines=[None if line[1] in left_out else line for line in lines.values()],
         kernels=_joined([work.kernels for work in works]), sizes=_joined([work.sizes for work in works]),
         kernel_slot=np.concatenate(
-            [work.kernel_slot + layer * NUM_PHASES for work, layer in zip(works, num_layers, strict=False)]
+            [work.kernel_slot + layer * len(Phase) for work, layer in zip(works, num_layers, strict=False)]
         ),
         exchanges=_joined(exchanges),
         sharing=first.sharing._make(map(np.array, zip(*sharing, strict=True))),

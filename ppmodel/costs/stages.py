@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.data_parallel import gather_s, optimizer_s, reduction_s
+from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.costs.layers import BUSY, layers_of
 from ppmodel.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.transfers import hockney_s, pipeline_links
@@ -121,20 +121,16 @@ def stages(schedule, model, system, layout=None):
     """
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, layout, layers.times)
-    recompute, step = recompute_of(model, layout), None
-    if layout is not None:
-        nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None
-        step = step_work(schedule, model, layout, cut, nodes)
-    key = recompute, *(np.asarray(value).tobytes() for value in (*cut, *(step or ())))
+    needs_nodes = layout is not None and model.tied_embeddings
+    nodes = pipeline_links(schedule, model, system, layout).nodes if needs_nodes else None
+    work = stage_work(layers.work, schedule, model, layout, cut, nodes)
+    key = tuple(np.asarray(column).tobytes() for column in (*cut, *work[:-1]))
     if key in layers.stages:  # many schedules have the same
         return layers.stages[key]
-    counts = layer_counts(layers.work, cut, recompute)
-    parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
-    step_s = np.zeros((3, len(counts)))
-    if step:
-        step_s = step_seconds(parts_s, (dense, experts), step, layers.work.sharing, layers)
-    of_parts = *parts_s.sum(axis=2).T, *stage_bytes(layers.bytes, counts)
-    made = Stages(cut.blocks, counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
+    parts_s, step_s = work.seconds(layers)
+    dense, experts = work.parameters(layers.work)
+    of_parts = *parts_s.sum(axis=2).T, *work.bytes(layers.bytes)
+    made = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
     if len(layers.stages) < _MOST_KEPT:
         layers.stages[key] = made
     return made
@@ -168,119 +164,101 @@ def layer_counts(work, cut, recompute):
     return np.column_stack([(again if mode == "full" else kept)[part] for part, mode in layers])
 
 
-def stage_parts_s(layers, counts, index=None):
-    """Seconds of stages by forward, input gradient and weight gradient, and by part.
+class StageWork(NamedTuple):
+    """What stages do, the same on all systems with the same nodes; arrays with stages as their first axis.
 
     Parameters
     ----------
-    layers : LayerCosts
     counts : ndarray of float, shape (num_stages, n)
         How often each layer occurs in each stage.
-    index : ndarray of int, shape (num_stages, n), optional
-        Which layers these are; by default, all, in order.
-
-    Returns
-    -------
-    ndarray of float, shape (num_stages, 3, num_parts)
-    """
-    parts_s = summed(layers.seconds.reshape(len(layers.seconds), -1), counts, index).reshape(-1, 3, len(PARTS))
-    if layers.system.kernels:
-        parts_s[:, :2, 0] += layers.system.kernels.stage_overhead_s
-    return parts_s
-
-
-def summed(columns, counts, index=None):
-    """Sums over the layers of each stage, shape (num_stages, num_columns); see `stage_parts_s`."""
-    total, index = 0.0, np.arange(counts.shape[1])[None] if index is None else index
-    for layer, count in zip(index.T, counts.T, strict=True):  # in order, so that sums are reproducible
-        total = total + count[:, None] * columns[layer]
-    return total
-
-
-def stage_bytes(layers, counts, index=None):
-    """Bytes of stages: activations, weight gradients, logits and working memory, as in `Stages`.
-
-    Parameters
-    ----------
-    layers : ndarray of float, shape (num_layers, 4)
-        From `layers.layer_bytes`.
-    counts, index
-        As in `stage_parts_s`.
-
-    Returns
-    -------
-    ndarray of float, shape (4, num_stages)
-    """
-    kept = summed(layers[:, :3], counts, index).T
-    working = (layers[:, 3][slice(None) if index is None else index] * (counts > 0)).max(axis=1)
-    return np.array([*kept, working])
-
-
-class StepWork(NamedTuple):
-    """What stages do once per iteration, the same on all systems with the same nodes; arrays of shape (num_stages,).
-
-    Parameters
-    ----------
+    index : ndarray of int, shape (num_stages, n)
+        Which layers these are.
     last_halves : ndarray of bool, shape (num_stages, 2)
         Halves of the backward that hide reductions, as in `Schedule`; none if the layout does not overlap them.
-    tied_bytes : ndarray of float
+    tied_bytes : ndarray of float, shape (num_stages,)
         Bytes of the gradient of a tied embedding, on the first and last stages; 0 for others.
-    tied_inside : ndarray of bool
+    tied_inside : ndarray of bool, shape (num_stages,)
         Whether both stages are on one node.
-    chunks : int
+    chunks : ndarray of int, shape (num_stages,)
         Stages per rank.
+    sharing : Sharing or None
+        None without a layout: stages then do nothing but microbatches.
     """
 
+    counts: np.ndarray
+    index: np.ndarray
     last_halves: np.ndarray
     tied_bytes: np.ndarray
     tied_inside: np.ndarray
-    chunks: int
+    chunks: np.ndarray
+    sharing: Sharing | None
+
+    def summed(self, columns):
+        """Sums over the layers of each stage, shape (num_stages, num_columns)."""
+        total = 0.0
+        for layer, count in zip(self.index.T, self.counts.T, strict=True):  # in order, so that sums are reproducible
+            total = total + count[:, None] * columns[layer]
+        return total
+
+    def parameters(self, layers):
+        """Parameters of a GPU, those of experts apart, from a `LayerWork`: shape (2, num_stages)."""
+        return self.summed(layers.sizes.parameters).T
+
+    def bytes(self, of_layers):
+        """Bytes of activations, weight gradients, logits and working memory, from `layer_bytes`: (4, num_stages)."""
+        working = (of_layers[:, 3][self.index] * (self.counts > 0)).max(axis=1)
+        return np.array([*self.summed(of_layers[:, :3]).T, working])
+
+    def seconds(self, layers):
+        """Seconds of stages on a system.
+
+        Both gradients of a tied embedding are summed in a ring of two: all bytes pass once over the link between them
+        (Megatron-LM's embedding group).
+
+        Parameters
+        ----------
+        layers : LayerCosts
+
+        Returns
+        -------
+        parts_s : ndarray of float, shape (num_stages, 3, num_parts)
+            By forward, input gradient and weight gradient, and by part.
+        step_s : ndarray of float, shape (3, num_stages)
+            Reduction, gathering and optimizer step, once per iteration; see `Stages`.
+        """
+        system, of_layers = layers.system, layers.seconds.reshape(len(layers.seconds), -1)
+        parts_s = self.summed(of_layers).reshape(-1, 3, len(PARTS))
+        if system.kernels:
+            parts_s[:, :2, 0] += system.kernels.stage_overhead_s
+        if self.sharing is None:
+            return parts_s, np.zeros((3, len(parts_s)))
+        busy_s, parameters = parts_s[..., BUSY].sum(axis=2), self.parameters(layers.work)
+        last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
+        reduced = reduction_s(parameters, last_s, self.sharing, layers.lines)
+        if self.tied_bytes.any():
+            links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, system.nodes is not None))
+            between, inside = (occupancy + 2 * latency for occupancy, latency in links)
+            reduced = reduced + np.where(self.tied_bytes > 0, np.where(self.tied_inside, inside, between), 0.0)
+        updated = optimizer_s(parameters, self.sharing, system)
+        if system.kernels:
+            updated = updated + system.kernels.iteration_overhead_s / self.chunks
+        return parts_s, np.array([reduced, gather_s(parameters, busy_s[:, 0], self.sharing, layers.lines), updated])
 
 
-def step_work(schedule, model, layout, cut, nodes):
-    """The `StepWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
+def stage_work(layers, schedule, model, layout, cut, nodes):
+    """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
+    counts, ranks = layer_counts(layers, cut, recompute_of(model, layout)), schedule.placement[0]
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
-    if model.tied_embeddings and model.vocabulary:
-        ends = [cut.embedding, cut.head]
-        first, last = schedule.placement[0, ends]
-        if first != last:
-            tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
-            inside[ends] = nodes is not None and nodes[first] == nodes[last]
-    halves = schedule.last_halves if layout.overlap_gradients else np.zeros((schedule.num_stages, 2), dtype=bool)
-    return StepWork(halves, tied_bytes, inside, schedule.chunks_per_rank)
-
-
-def step_seconds(parts_s, parameters, step, sharing, layers):
-    """Seconds of stages per iteration, in addition to microbatches.
-
-    Both gradients of a tied embedding are summed in a ring of two: all bytes pass once over the link between them
-    (Megatron-LM's embedding group).
-
-    Parameters
-    ----------
-    parts_s : ndarray of float, shape (num_stages, 3, num_parts)
-    parameters : pair of ndarray of float, shape (num_stages,)
-        Parameters of a GPU, and those of experts apart.
-    step : StepWork
-    sharing : Sharing
-    layers : LayerCosts
-
-    Returns
-    -------
-    reduction_s, gather_s, optimizer_s : ndarray of float, shape (num_stages,)
-        As in `Stages`.
-    """
-    system, busy_s = layers.system, parts_s[..., BUSY].sum(axis=2)
-    last_s = (step.last_halves * busy_s[:, 1:]).sum(axis=1)
-    reduced = reduction_s(parameters, last_s, sharing, layers.lines)
-    if step.tied_bytes.any():
-        links = (hockney_s(step.tied_bytes, system, inside) for inside in (False, system.nodes is not None))
-        between, inside = (occupancy + 2 * latency for occupancy, latency in links)
-        reduced = reduced + np.where(step.tied_bytes > 0, np.where(step.tied_inside, inside, between), 0.0)
-    updated = optimizer_s(parameters, sharing, system)
-    if system.kernels:
-        updated = updated + system.kernels.iteration_overhead_s / step.chunks
-    return reduced, gather_s(parameters, busy_s[:, 0], sharing, layers.lines), updated
+    ends = [cut.embedding, cut.head]
+    first, last = ranks[ends]
+    if layout is not None and model.tied_embeddings and model.vocabulary and first != last:
+        tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
+        inside[ends] = nodes is not None and nodes[first] == nodes[last]
+    hides = layout is not None and layout.overlap_gradients
+    halves = schedule.last_halves if hides else np.zeros((schedule.num_stages, 2), dtype=bool)
+    index = np.broadcast_to(np.arange(counts.shape[1]), counts.shape)
+    chunks = np.full(schedule.num_stages, schedule.chunks_per_rank)
+    return StageWork(counts, index, halves, tied_bytes, inside, chunks, layers.sharing)
 
 
 def compute_seconds(halves_s, step_s):
@@ -291,7 +269,7 @@ def compute_seconds(halves_s, step_s):
     halves_s : sequence of ndarray of float, shape (num_stages,)
         Forward, input gradient and weight gradient.
     step_s : sequence of ndarray of float, shape (num_stages,)
-        From `step_seconds`.
+        Reduction, gathering and optimizer step.
 
     Returns
     -------

@@ -114,7 +114,8 @@ class OpCosts:
         -------
         ndarray of float, shape (len(schedule.pairs.keys),)
         """
-        return np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
+        pairs = self.pairs or {}
+        return np.array([pairs.get(key, 1.0) for key in schedule.pairs.keys])
 
     def pair_shares(self, schedule):
         """Return the factor on the duration of each operation of a table: that of its pair, or 1.
@@ -144,13 +145,15 @@ class OpCosts:
         shares = np.array([*of_pairs, (1.0, 1.0)])[schedule.pairs.of]
         return np.where(schedule.kind == OpKind.F, shares[:, 0], shares[:, 1])
 
-    def by_class(self, num_replicas):
-        """Return the three tables, flattened in the order of `ExecutionGraph.cost_class`: kind, replica, stage.
+    def by_class(self, num_replicas, names=_TABLES):
+        """Return some of the three tables, flattened in the order of `ExecutionGraph.cost_class`: kind, replica, stage.
 
         Parameters
         ----------
         num_replicas : int
             Copies of the pipeline.
+        names : sequence of str
+            The tables.
 
         Returns
         -------
@@ -162,7 +165,7 @@ class OpCosts:
         >>> [table.size for table in OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4))).by_class(2)]
         [48, 48, 48]
         """
-        tables = self.compute_s, self.occupancy_s, self.latency_s
+        tables = [getattr(self, name) for name in names]
         if num_replicas > 1:  # without a replica axis, replicas are alike
             tables = [table if table.ndim == 3 else table[:, None].repeat(num_replicas, 1) for table in tables]
         return tuple([table.flatten() for table in tables])  # writable, as all that compiled code takes
@@ -201,19 +204,8 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
     >>> side_by_side([costs, costs, costs], 2).shape
     (3, 48, 3)
     """
-    if not many_costs:
-        return np.empty((len(names), 0, 0))
-    columns = []
-    for name in names:
-        tables = [getattr(costs, name) for costs in many_costs]
-        if num_replicas == 1:
-            tables = np.array([table.reshape(-1) for table in tables])
-        elif all(table.ndim == 2 for table in tables):  # without a replica axis, replicas are alike
-            tables = np.repeat(np.array(tables)[:, :, None], num_replicas, axis=2)
-        else:
-            tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
-        columns.append(np.reshape(tables, (len(many_costs), -1)).T)
-    return np.array(columns)
+    tables = np.array([costs.by_class(num_replicas, names) for costs in many_costs])
+    return np.ascontiguousarray(tables.transpose(1, 2, 0)) if many_costs else np.empty((len(names), 0, 0))
 
 
 def with_pairs(tables, schedule, many_costs, names=_TABLES):
@@ -244,12 +236,12 @@ def with_pairs(tables, schedule, many_costs, names=_TABLES):
     [0.75, 0.75, 1.0, 1.0, 1.0, 1.0]
     """
     pairs = schedule.pairs
-    factors = [costs.pair_factors(schedule) if costs.pairs else np.ones(len(pairs.keys)) for costs in many_costs]
+    factors = np.stack([costs.pair_factors(schedule) for costs in many_costs], axis=-1)
     extended = []
     for table, name in zip(tables, names, strict=True):
         of_pairs = table[pairs.base]
         if name == "compute_s":
-            of_pairs = of_pairs * np.stack(factors, axis=-1)[pairs.pair].reshape(of_pairs.shape)
+            of_pairs = of_pairs * factors[pairs.pair].reshape(of_pairs.shape)
         extended.append(np.concatenate([table, of_pairs]))
     return np.stack(extended)
 

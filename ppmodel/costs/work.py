@@ -28,10 +28,15 @@ NO_WORK = Work(0.0, 0.0)
 FP8_WIDTH = 1 + 4 / 128
 """Bytes per activation in 8 bits, with a scale of 4 bytes for 128 of them (DeepSeek-AI, 2024, section 3.3.2)."""
 
-FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
-"""The phases of an operation: forward, both halves of the backward, and the recomputed forward."""
 
-NUM_PHASES = 4
+class Phase(IntEnum):
+    """The phases of an operation: forward, both halves of the backward, and the recomputed forward."""
+
+    FORWARD = 0
+    INPUT_GRAD = 1
+    WEIGHT_GRAD = 2
+    AGAIN = 3
+
 
 PARTS = ("computing", "tensor", "context", "expert", "data")
 """The parts of an operation's seconds: kernels, and the exposed collectives of each group.

@@ -1,6 +1,6 @@
 """Simulated times for long studies: within a process, nothing is simulated twice."""
 
-from functools import cache, lru_cache
+from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -10,10 +10,7 @@ from ppmodel.metrics import computing_s
 from ppmodel.points.change import UNCHANGED
 from ppmodel.points.point import Point
 from ppmodel.schedules.cases import as_case
-from ppmodel.simulation import graph_of
 from ppmodel.simulation.longest_path import iterations
-
-_KEPT = 256
 
 
 class Times(NamedTuple):
@@ -70,22 +67,14 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
     >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
     ((2, 2), True)
     """
-    columns = np.empty((2, len(changes) * len(systems)))
-    groups = _priced(as_case(case), (num_ranks, num_microbatches), model, systems, changes)
-    for table, places, costs, computed_s in groups:
-        ends = iterations(graph_of(table, p2p, allreduce), costs, spans=False)
-        columns[:, places] = ends.makespan_s, 1 - computed_s / (num_ranks * ends.reduced_s)
-    columns[1] = np.maximum(0, columns[1])
+    columns, groups = np.empty((2, len(changes) * len(systems))), {}
+    for place, (change, system) in enumerate(product(changes, systems)):
+        size = num_ranks, num_microbatches
+        point = Point(as_case(case), size, (p2p, allreduce), model=model, system=system, change=change)
+        groups.setdefault(point.graph, []).append((place, point.costs))
+    for graph, priced in groups.items():
+        places, costs = zip(*priced, strict=True)
+        ends, computed_s = iterations(graph, costs, spans=False), computing_s(graph.schedule, costs)
+        columns[:, list(places)] = ends.makespan_s, np.maximum(0, 1 - computed_s / (num_ranks * ends.reduced_s))
     columns.flags.writeable = False
     return Times(*columns.reshape(2, len(changes), len(systems)))
-
-
-@lru_cache(_KEPT)
-def _priced(case, size, model, systems, changes):
-    """The tables of points with their places, costs and computing times, which are the same for all semantics."""
-    groups = {}
-    for place, (change, system) in enumerate(product(changes, systems)):
-        point = Point(case, size, model=model, system=system, change=change)
-        groups.setdefault(point.table, []).append((place, point.costs))
-    tables = [(table, *zip(*priced, strict=True)) for table, priced in groups.items()]
-    return [(table, list(places), costs, computing_s(table, costs)) for table, places, costs in tables]
