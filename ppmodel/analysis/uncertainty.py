@@ -9,9 +9,10 @@ from ppmodel.errors import BlocksError, PPModelError
 from ppmodel.given import listed
 from ppmodel.noise import TIE, Comparison, noisy_runs, probability_faster
 from ppmodel.noise.draw import all_seeds
-from ppmodel.points import Point, as_model, as_system
+from ppmodel.points import Point
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import makespans
+from ppmodel.specs import load_model, load_system
 
 VERDICTS = ("holds", "open", "tie decided", "reversed")
 """Verdicts on a first place; see `first_places`."""
@@ -64,7 +65,7 @@ def compare_runs(
     >>> frame[["label", "winner", "beats_winner"]].values.tolist()
     [['GPipe', 'GPipe', nan], ['1F1B', 'GPipe', 0.72]]
     """
-    systems, model, seeds = list(map(as_system, listed(system))), as_model(model), all_seeds(seeds)
+    systems, model, seeds = list(map(load_system, listed(system))), load_model(model), all_seeds(seeds)
     if not seeds:
         raise PPModelError("seeds", "none", "must be at least one", "write, for example, range(1, 101)")
     rows = [[] for _ in systems]

@@ -12,8 +12,7 @@ from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.points import COLUMNS, SECONDS
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs.declared import LARGEST
-from ppmodel.specs.layout import layout_options
+from ppmodel.specs.layout import LARGEST, layout_options
 
 
 class Value(click.ParamType):

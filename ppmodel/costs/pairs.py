@@ -1,6 +1,7 @@
 """Cells that hold a forward and a backward: the units of each stage, and how long its pairs take."""
 
 from functools import cache
+from itertools import chain
 from operator import add
 
 import numpy as np
@@ -94,9 +95,7 @@ class PairTimes:
         self.overhead_s = layers.system.kernels.stage_overhead_s if layers.system.kernels else 0.0
         self.hides = layers.work.layout.overlap_backward
         self.how = layers.work.layout.pairing, contention(layers.system)
-        self.exposes = any(
-            unit.comm_s or unit.weight_comm_s for halves in self.units for half in halves for unit in half
-        )
+        self.exposes = any(unit.comm_s or unit.weight_comm_s for half in chain(*self.units) for unit in half)
         for method in ("seconds", "handed_on", "operation"):
             setattr(self, method, cache(getattr(self, method)))
 

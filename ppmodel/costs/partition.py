@@ -11,6 +11,7 @@ from ppmodel.costs.offload import offloads
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
 from ppmodel.ops import OpKind
 from ppmodel.specs.layers import StageText, parse_layers
+from ppmodel.specs.layout import LAYER_WORDS
 
 _SHARES_KEPT = 2**12
 _LITTLE = 0.03
@@ -269,49 +270,37 @@ def stage_layers(schedule, model, layout=None, times=None):
     [10, 10, 10, 10, 10, 10, 10, 10]
     """
     cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
-    embedding, (embeddings, last) = 0, np.eye(schedule.num_stages)[[0, -1]]
-    losses, mtp = (1 + model.mtp_layers) * last.astype(int), model.mtp_layers * last.astype(int)
-    if cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
-        of_stages = stage_blocks(schedule, model)
-    elif cut == "balanced":
+    written = parse_layers(cut) if isinstance(cut, str) and cut not in LAYER_WORDS else ()
+    if written or isinstance(cut, tuple):
+        blocks = np.array([stage.blocks for stage in written] if written else cut)
+        if len(blocks) != schedule.num_stages or blocks.sum() != model.blocks:
+            needed = f"{schedule.num_stages} stages with {model.blocks} blocks"
+            rule, shown = f"must be {needed}, but has {len(blocks)} with {blocks.sum()}", cut if written else list(cut)
+            raise CostError("layers", shown, rule, "fix it, or choose balanced")
+    elif cut == "even" or times is None or np.ptp(schedule.stage_shares):
+        blocks = stage_blocks(schedule, model)
+    else:
         if model.blocks > _MOST_BALANCED:
             rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
             raise CostError("blocks", model.blocks, rule, "choose layers: even")
-        of_stages = _balanced_blocks(schedule, model, times)
-    elif isinstance(cut, tuple):
-        of_stages = _listed_blocks(schedule, model, cut, cut)
-    else:
-        of_stages, embedding, mtp, losses, embeddings = _written_layers(schedule, model, cut)
-    if model.mtp_layers:
+        blocks = _balanced_blocks(schedule, model, times)
+    mtp_layers, last = model.mtp_layers, np.eye(schedule.num_stages, dtype=int)[-1]
+    embedding, mtp, losses = 0, mtp_layers * last, (1 + mtp_layers) * last
+    if written:  # in the order of the model
+        embedding = next(place for place, stage in enumerate(written) if stage.embedding)
+        mtp, losses = (np.array([getattr(stage, name) for stage in written]) for name in ("mtp", "losses"))
+        if mtp.sum() != mtp_layers:
+            remedy = f"write {mtp_layers} times m" if mtp_layers else "leave them out"
+            rule = f"has {mtp.sum()} MTP layers m, but the model has {mtp_layers}"
+            raise CostError("layers", cut, rule, remedy)
+    embeddings = np.eye(schedule.num_stages)[embedding]
+    if mtp_layers:
         apart = ~np.isin(schedule.placement, schedule.placement[:, embedding]).any(axis=0)
         embeddings = np.where((mtp > 0) & apart, 1.0, embeddings)
-    if layout is not None and isinstance(layout.recompute, int) and layout.recompute > of_stages.max():
-        rule = f"is more than any stage has: the largest has {of_stages.max()} layers"
+    if layout is not None and isinstance(layout.recompute, int) and layout.recompute > blocks.max():
+        rule = f"is more than any stage has: the largest has {blocks.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
-    return StageLayers(of_stages, embedding, mtp, losses, embeddings)
-
-
-def _listed_blocks(schedule, model, counts, written):
-    if len(counts) != schedule.num_stages or sum(counts) != model.blocks:
-        rule = (
-            f"must be {schedule.num_stages} stages with {model.blocks} blocks, but has {len(counts)} with {sum(counts)}"
-        )
-        shown = written if isinstance(written, str) else list(written)
-        raise CostError("layers", shown, rule, "fix it, or choose balanced")
-    return np.array(counts)
-
-
-def _written_layers(schedule, model, text):
-    """The fields of `StageLayers` of a layout string; it is in the order of the model."""
-    stages = parse_layers(text)
-    blocks = _listed_blocks(schedule, model, [stage.blocks for stage in stages], text)
-    written, mtp_layers = sum(stage.mtp for stage in stages), model.mtp_layers
-    if written != mtp_layers:
-        remedy = f"write {mtp_layers} times m" if mtp_layers else "leave them out"
-        raise CostError("layers", text, f"has {written} MTP layers m, but the model has {mtp_layers}", remedy)
-    embedding = next(place for place, stage in enumerate(stages) if stage.embedding)
-    mtp, losses = (np.array([getattr(stage, name) for stage in stages]) for name in ("mtp", "losses"))
-    return blocks, embedding, mtp, losses, np.eye(len(stages))[embedding]
+    return StageLayers(blocks, embedding, mtp, losses, embeddings)
 
 
 # ---- balanced layers -----------------------------------------------------------------------------

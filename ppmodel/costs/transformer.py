@@ -11,10 +11,12 @@ from ppmodel.costs.work import (
     Work,
     exchange,
     gather,
+    gathering,
     linear,
     norm,
     reduce,
     residual,
+    scattering,
     share_of,
     sharing_input,
 )
@@ -134,11 +136,10 @@ def mtp_operations(model, sequences, layout=None):
     share, width = share_of(model, sequences, layout), 2 * model.hidden
     product = linear("MTP projection", model, share.tokens, width, model.hidden / share.tp, kept_rows=share.stream)
     volume = float(model.element_bytes * share.tokens * model.hidden)
-    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
     return [
         *(norm(f"MTP norm {number}", model, share.stream) for number in (1, 2)),
         *gather("MTP", model, share, width, [product]),
-        *([exchange("leave MTP", whole, input_grad=parts)] if share.tp > 1 else []),
+        *([gathering("leave MTP", "tensor", volume)] if share.tp > 1 else []),
         *block_operations(model, sequences, layout),
     ]
 
@@ -257,16 +258,13 @@ def _latent_projections(model, share, heads):
     As in Megatron-LM, every GPU of a tensor group has the complete down-projections and applies them to its part of the
     stream; the latents are gathered, and the up-projections are split by heads. All heads share one rotary key.
     """
-    latent, stream = model.latent_attention, share.stream
-    keys_and_values = latent.nope_head_size + latent.value_head_size
-    up = linear(
-        "key-value up", model, share.tokens, latent.key_value_rank, heads.keys * keys_and_values, kept_rows=stream
-    )
+    latent, tokens, stream = model.latent_attention, share.tokens, share.stream
+    outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
+    up = linear("key-value up", model, tokens, latent.key_value_rank, outputs, kept_rows=stream)
     down = linear("key-value down", model, stream, model.hidden, latent.key_value_rank + latent.rope_head_size)
     rank, outputs = latent.query_rank, heads.queries * heads.size
-    query = linear(
-        "query up" if rank else "query", model, share.tokens, rank or model.hidden, outputs, kept_rows=stream
-    )
+    name = "query up" if rank else "query"
+    query = linear(name, model, tokens, rank or model.hidden, outputs, kept_rows=stream)
     if rank:
         queries = [
             linear("query down", model, stream, model.hidden, rank), norm("query norm", model, stream, rank),
@@ -300,9 +298,8 @@ def _in_context(model, share, heads, core):
     if share.layout.context_exchange == "ring":
         forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
         return [exchange("ring of keys and values", forward, backward, core=core[0].core), *core]
-    whole, parts = Collective("all-gather", "context", volume), Collective("reduce-scatter", "context", volume)
-    before = exchange("gather keys and values", whole, input_grad=parts)
-    return [before, *core, exchange("gather keys and values again", input_grad=whole)]
+    again = exchange("gather keys and values again", input_grad=Collective("all-gather", "context", volume))
+    return [gathering("gather keys and values", "context", volume), *core, again]
 
 
 def _traffic(model, share, heads):
@@ -419,14 +416,12 @@ def expert_operations(model, share):
     """
     experts, outside = model.experts, share.repeats_stream
     shared = experts.shared * experts.hidden
-    copies = share.stream * experts.experts_per_token
+    per_token, copies = experts.experts_per_token, share.stream * experts.experts_per_token
     moved = model.element_bytes * (share.stream + copies) * model.hidden
     copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
     elements = copies * share.layout.expert_imbalance * model.hidden
     widths = _DISPATCHED.get(share.layout.dispatch_precision, model.element_bytes), model.element_bytes
-    dispatched, combined = (
-        Collective("all-to-all", "expert", float(width * elements), experts.experts_per_token) for width in widths
-    )
+    dispatched, combined = (Collective("all-to-all", "expert", float(width * elements), per_token) for width in widths)
     exchanges = (
         exchange("all-to-all to experts", dispatched, input_grad=combined),
         exchange("all-to-all from experts", combined, input_grad=dispatched),
@@ -458,15 +453,10 @@ def _of_experts(model, share):
     operations = _products(model, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
     if layout.ep > 1 and count > 1:
         pass_ = Work(0.0, 2.0 * model.element_bytes * copies * model.hidden)
-        to, back = (
-            BlockOperation(f"sort copies {where}", pass_, pass_, NO_WORK) for where in ("by expert", "by sender")
-        )
+        to, back = (BlockOperation(f"sort copies by {key}", pass_, pass_, NO_WORK) for key in ("expert", "sender"))
         operations = to, *operations, back
     if not gathers:
         return operations
     volume = float(model.element_bytes * copies * model.hidden)
-    whole, parts = (Collective(kind, "expert-tensor", volume) for kind in ("all-gather", "reduce-scatter"))
-    return [
-        exchange("gather copies", whole, input_grad=parts), *operations,
-        exchange("scatter copies", parts, input_grad=whole),
-    ]  # fmt: skip
+    before = gathering("gather copies", "expert-tensor", volume)
+    return [before, *operations, scattering("scatter copies", "expert-tensor", volume)]

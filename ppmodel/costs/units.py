@@ -14,14 +14,19 @@ from itertools import accumulate, chain, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
-from ppmodel.costs.unit_order import best_order
+import numpy as np
+
 from ppmodel.errors import CostError
-from ppmodel.kernels.units import START, after
+from ppmodel.kernels.units import START, after, unit_order
 
 ORDERS = ("alternating", "best")
 """In which order the units of two operations run in a cell; see `cell_duration`."""
 
 _ROUNDING = 1e-12
+_SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
+_WORK = 100
+"""Operations of a table that take about as long as one pair of items in the plain search for the best order."""
+
 _ISSUED = {"compute_s": "comm_s"}
 """Which field of a unit the collective is that kernels issue; others issue themselves."""
 
@@ -242,7 +247,7 @@ def _cell(first, second, order, contention):
     shortest = min(cells, key=itemgetter(1))
     if order == "alternating":
         return shortest
-    best = best_order([*start, *chain(*turns[1])], [*chain(*turns[0])], contention, shortest[1])
+    best = _best_order([*start, *chain(*turns[1])], [*chain(*turns[0])], contention, shortest[1])
     return shortest if best is None else _timed(best, contention)
 
 
@@ -267,3 +272,38 @@ def _timed(items, contention):
     for item in items:
         state = after(state, *item[:3], contention)
     return items, state[0] + state[1]
+
+
+def _best_order(ours, theirs, contention, shortest):
+    """The order of two operations' items that ends the cell first; each operation keeps its own order.
+
+    The search first tries the few orders that nearly fill one stream, then more.
+
+    Parameters
+    ----------
+    ours, theirs : list of tuple
+        Begin with what an item waits for, the seconds of its kernels, and those of the collective that it issues.
+    contention : float
+    shortest : float
+        Seconds that some known order takes.
+
+    Returns
+    -------
+    list of tuple or None
+        None if no order is shorter.
+    """
+    columns, rest = [], []
+    for items in (ours, theirs):
+        kinds, seconds = [item[0] for item in items], np.array([item[1:3] for item in items], float).reshape(-1, 2).T
+        columns.append((np.array(kinds, np.int64), *np.ascontiguousarray(seconds)))
+        rest.append(tuple(np.append(0.0, np.cumsum(column[::-1]))[::-1].copy() for column in seconds))
+    compute, comm = (rest[0][which][0] + rest[1][which][0] for which in (0, 1))
+    least = max(compute, comm) + (contention - 1) * min(compute, comm)  # if nothing waits
+    bound, work = shortest * (1 - _ROUNDING), _WORK * len(ours) * len(theirs)
+    for share in _SHARES:
+        enough = float(least + share * (bound - least))
+        turns = unit_order.run(work, *columns, *rest, float(contention), enough)
+        if len(turns):
+            waiting = iter(ours), iter(theirs)
+            return [next(waiting[turn]) for turn in turns]
+    return None

@@ -248,6 +248,16 @@ def exchange(name, forward=None, input_grad=None, weight_grad=None, *, core=Fals
     return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kernel=None, core=core, can_hide=can_hide, **comm)
 
 
+def gathering(name, group, volume):
+    """A tensor that a group gathers in the forward; its gradient is reduced and scattered."""
+    return exchange(name, Collective("all-gather", group, volume), Collective("reduce-scatter", group, volume))
+
+
+def scattering(name, group, volume):
+    """A tensor that a group reduces and scatters in the forward; its gradient is gathered."""
+    return exchange(name, Collective("reduce-scatter", group, volume), Collective("all-gather", group, volume))
+
+
 def gather(place, model, share, size, users, *, beside=0):
     """Products split over tp by columns, `users`, and the collectives for their input of `size` columns.
 
@@ -263,12 +273,9 @@ def gather(place, model, share, size, users, *, beside=0):
     volume = float(model.element_bytes * share.tokens * (size + beside))
     if not share.splits_stream:
         return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
-    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
     again = Collective("all-gather", "tensor", float(model.element_bytes * share.tokens * size))
-    return [
-        exchange(f"enter {place}", whole, input_grad=parts), *users,
-        exchange(f"enter {place} for the weights", weight_grad=again),
-    ]  # fmt: skip
+    for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
+    return [gathering(f"enter {place}", "tensor", volume), *users, for_weights]
 
 
 def reduce(place, model, share):
@@ -281,5 +288,4 @@ def reduce(place, model, share):
     volume = float(model.element_bytes * share.tokens * model.hidden)
     if not share.splits_stream:
         return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
-    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
-    return [exchange(f"leave {place}", parts, input_grad=whole)]
+    return [scattering(f"leave {place}", "tensor", volume)]

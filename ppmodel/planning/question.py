@@ -10,10 +10,10 @@ from math import prod
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, plain
 from ppmodel.kept import cached_property
-from ppmodel.points import Point, as_model, as_system
+from ppmodel.points import Point
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import as_case, as_cases
-from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, parse_size, with_framework
+from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, load_model, load_system, parse_size, with_framework
 from ppmodel.specs.layout import layout_keywords
 
 SIZES = "pp", "tp", "cp", "ep", "etp", "dp", "microbatch_size"
@@ -108,8 +108,8 @@ def asked(
     """
     gpus = _whole("gpus", gpus, _MOST_GPUS)
     batch = _whole("global_batch", global_batch, _MOST_BATCH)
-    system = with_framework(as_system(system), framework).with_links(links)
-    model = system.framework.model(as_model(model))
+    system = with_framework(load_system(system), framework).with_links(links)
+    model = system.framework.model(load_model(model))
     for field, given in (("fix", fix), ("most", most)):
         if not isinstance(given, Mapping | None):
             raise PPModelError(field, given, "must map names to values", f'write, for example, {field}={{"tp": 8}}')

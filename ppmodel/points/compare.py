@@ -253,9 +253,5 @@ def columns_of(grid):
     optional = {"system": grid.systems, "links": grid.links_are_column, "change": grid.change_is_column}
     optional |= {"layout": has_layout, "iteration": has_layout}
     groups = {"schedule", "result", "remark", *(name for name, is_there in optional.items() if is_there)}
-    seconds = grid.seconds[0] if grid.seconds else ()
-    return [
-        column.name
-        for column in COLUMNS
-        if column.group in groups or (column.name in SECONDS and column.name in seconds)
-    ]
+    seconds = set(SECONDS).intersection(*grid.seconds[:1]) if grid.seconds else ()
+    return [column.name for column in COLUMNS if column.group in groups or column.name in seconds]

@@ -14,6 +14,7 @@ from ppmodel.simulation import require_semantics
 from ppmodel.specs.links import as_links
 
 _SINGLE = (int, float, str, type(None))
+_INSTEAD = "give model and system, or leave it out"
 
 
 @dataclass(frozen=True)
@@ -209,12 +210,10 @@ def resolve(
     if in_seconds:
         if framework is not None:
             rule = "has no effect: costs in seconds include what software does"
-            raise CostError("framework", framework, rule, "give model and system, or leave it out")
+            raise CostError("framework", framework, rule, _INSTEAD)
         for entry in filter(None, layouts):
             field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
-            raise CostError(
-                field, value or "given", "needs a model and a system", "give model and system, or leave it out"
-            )
+            raise CostError(field, value or "given", "needs a model and a system", _INSTEAD)
         require_seconds(seconds)
         several = {name: listed(value) for name, value in seconds.items()}
         if links is not None:
@@ -227,7 +226,9 @@ def resolve(
     for name, value in (("model", model), ("system", system)):
         if value is None:
             raise CostError(name, None, "is missing", "give model and system, or seconds")
-    return Grid(*shared, systems=systems, models=tuple(map(as_model, listed(model))), layouts=layouts, **changed)
+    from ppmodel.specs import load_model  # not before there is a model
+
+    return Grid(*shared, systems=systems, models=tuple(map(load_model, listed(model))), layouts=layouts, **changed)
 
 
 def _layouts(layout, values, pp):
@@ -242,9 +243,9 @@ def _layouts(layout, values, pp):
 
 def _systems(system, framework, networks):
     """Every system that a caller gives, under every framework, with every network."""
-    from ppmodel.specs import with_framework
+    from ppmodel.specs import load_system, with_framework
 
-    pairs = product(listed(framework), [as_system(entry) for entry in listed(system)])
+    pairs = product(listed(framework), map(load_system, listed(system)))
     systems = [with_framework(entry, name) for name, entry in pairs]
     return tuple(entry.with_links(network) for entry in systems for network in networks)
 
@@ -312,17 +313,3 @@ def _seconds_and_layout(given, cases):
             remedy = remedy or f"give {', '.join(SECONDS)}, or model and system"
             raise CostError(name, value, "is not known here", remedy)
     return seconds, given
-
-
-def as_model(model):
-    """The `ModelSpec` of a name, a file or a specification."""
-    from ppmodel.specs import ModelSpec, load_model
-
-    return model if isinstance(model, ModelSpec) else load_model(model)
-
-
-def as_system(system):
-    """The `SystemSpec` of a name, a file or a specification."""
-    from ppmodel.specs import SystemSpec, load_system
-
-    return system if isinstance(system, SystemSpec) else load_system(system)

@@ -14,7 +14,7 @@ from ppmodel.simulation import graph_of, makespans, run_graph
 
 _LEAST_S = 1e-30
 _TRANSFERS = "occupancy_s", "latency_s"
-_COUNTED = {OpKind.F: (0,), OpKind.B: (1, 2), OpKind.I: (1,), OpKind.W: (2,)}
+_COUNTED = {OpKind.F: [0], OpKind.B: [1, 2], OpKind.I: [1], OpKind.W: [2]}
 
 
 class Iteration(NamedTuple):
@@ -174,19 +174,18 @@ def _counts(table):
 
 
 def _hidden(table, saved, parts_s):
-    """The part of each rank's collectives that pairs hide, by kind."""
-    hidden, keys = np.zeros((table.num_ranks, parts_s.shape[-1])), table.pairs.keys
+    """The part of each rank's collectives that pairs hide, by kind: of each operation in proportion to what it exposes.
+
+    Pairs of the same operations on a rank are taken together.
+    """
     in_pairs = np.flatnonzero(table.pairs.of >= 0)
-    places = table.rank[in_pairs] * np.int64(len(keys)) + table.pairs.of[in_pairs]
-    places, number, members = np.unique(places, return_inverse=True, return_counts=True)
-    of_rank, of_pair = np.divmod(places, max(len(keys), 1))
-    exposed = [  # by the two operations of a pair on their own
-        parts_s[first, 0] + sum(parts_s[second, phase] for phase in _COUNTED[OpKind(other)])
-        for _, first, other, second in keys
-    ]
-    exposed = np.array(exposed).reshape(-1, parts_s.shape[-1])[of_pair]
-    exposed *= members[:, None] / 2
-    whole = exposed.sum(axis=1)
-    share = np.minimum(np.bincount(number, saved[in_pairs], len(places)), whole) / np.maximum(whole, _LEAST_S)
-    np.add.at(hidden, of_rank, share[:, None] * exposed)
+    kind, stage, rank = table.kind[in_pairs], table.stage[in_pairs], table.rank[in_pairs]
+    exposed = np.zeros((len(in_pairs), parts_s.shape[-1]))
+    for of_kind, phases in _COUNTED.items():
+        exposed[kind == of_kind] = parts_s[stage[kind == of_kind]][:, phases].sum(axis=1)
+    alike = np.unique(rank * np.int64(len(table.pairs.keys)) + table.pairs.of[in_pairs], return_inverse=True)[1]
+    whole, saved = np.bincount(alike, exposed.sum(axis=1)), np.bincount(alike, saved[in_pairs])
+    share = np.minimum(saved, whole) / np.maximum(whole, _LEAST_S)
+    hidden = np.zeros((table.num_ranks, parts_s.shape[-1]))
+    np.add.at(hidden, rank, share[alike][:, None] * exposed)
     return hidden

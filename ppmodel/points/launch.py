@@ -82,9 +82,8 @@ def launch(point, launcher):
                 arguments.append(argument)
         else:
             without[field] = values[field], "" if rule is None else rule.lacks
-    without |= {
-        field: (values[field], "") for field in usual if field not in launcher.fields and values[field] != usual[field]
-    }
+    others = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
+    without |= {field: (values[field], "") for field in others}
     return Launch(arguments, without)
 
 

@@ -117,9 +117,7 @@ class Point:
                 raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
             return self.change.costs(uniform_costs(table, **seconds), table)
         key = self.model, self.change.of_system, self.system, self.layout
-        costs = once(
-            table, key, lambda: model_costs(table, self.model, self.changed_system, layout=self.layout_of(table))
-        )
+        costs = once(table, key, lambda: model_costs(table, self.model, self.changed_system, self.layout_of(table)))
         return once(table, (*key, self.change), lambda: self.change.costs(costs, table))
 
     def require_effect(self):

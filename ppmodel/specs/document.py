@@ -7,12 +7,11 @@ from typing import get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor
+from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError, RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
-from ppmodel.specs.malformed import malformed
 from ppmodel.specs.meant import looks_like, meant_key
 
 _LARGEST_BYTES, _MOST_BRACKETS = 2**18, 100
@@ -33,6 +32,14 @@ _REMEDIES = {
     "string_type": "write text; put a number in quotes",
     "string_too_short": "say where the value comes from",
 }
+
+_MALFORMED = (
+    ("mapping values are not allowed", r"\s*[\w-]+:\S", "write a space after the first colon"),
+    ("mapping values are not allowed", r".*: ", "put the text after the first colon in quotes"),
+    ("expected <block end>", r"\s*$", "indent the line as the others of its block"),
+    ("expected ','", "", "add the missing comma, or put a text that has a colon in quotes"),
+)
+"""How a parser's problem begins, what is before it on its line, and what mends it."""
 
 
 class Form(BaseModel):
@@ -126,7 +133,7 @@ def _read_yaml(path, form=None):
     try:
         document = _parsed(text)
     except MarkedYAMLError as error:
-        raise malformed(error, text, path, form) from None
+        raise _malformed(error, text, path, form) from None
     except RecursionError:
         rule = "is nested too deeply"
         raise SpecificationError("text", "brackets", rule, form, where=str(path)) from None
@@ -194,6 +201,46 @@ def _plain(node, path, values, depth=0):
         if isinstance(node, kind):
             return kind(node)
     return node
+
+
+def _malformed(error, text, path, form):
+    """Describe a parser's error in one line.
+
+    Parameters
+    ----------
+    error : ruamel.yaml.error.MarkedYAMLError
+        From the parser.
+    text : str
+        Of the file.
+    path : Path
+        Of the file.
+    form : str
+        How such a file is written; the remedy if there is no better one.
+
+    Returns
+    -------
+    SpecificationError
+    """
+    mark = error.problem_mark or error.context_mark
+    lines = text.splitlines() or [""]
+    line = min(mark.line if mark else 0, len(lines) - 1)
+    end_of_file = mark is not None and mark.line > line
+    shown = "end of file" if end_of_file else lines[line].strip() or "end of file"
+    where = f"{path}:{(mark.line if mark else 0) + 1}"
+    if isinstance(error, DuplicateKeyError):
+        key = re.search(r'found duplicate key "(.*?)"', error.problem or f'found duplicate key "{shown}"')[1]
+        return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)
+    if "\t" in lines[line]:
+        rule = "has a tab where YAML allows only spaces"
+        return SpecificationError("indentation", repr(shown), rule, "replace the tab with spaces", where=where)
+    began = error.context_mark.line if error.context_mark else line
+    if began != mark.line and re.search("flow|quoted", error.context or ""):
+        rule, remedy = "has a bracket or quotation mark that is not closed", "close it, or add the missing comma"
+        return SpecificationError("text", lines[began].strip(), rule, remedy, where=f"{path}:{began + 1}")
+    problem, before = error.problem or "", lines[line][: error.problem_mark.column]
+    remedies = (mends for start, shape, mends in _MALFORMED if problem.startswith(start) and re.match(shape, before))
+    rule = f"is not YAML ({error.problem or error.context})"
+    return SpecificationError("text", shown, rule, next(remedies, form), where=where)
 
 
 def _first_mistake(problems, document, path, file_type, form):

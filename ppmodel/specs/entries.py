@@ -165,6 +165,9 @@ class Provenance(NamedTuple):
 
 
 def load_specification(name, room, spec_type):
+    """Read the file of a specification; one that is read already stays as it is."""
+    if isinstance(name, spec_type):
+        return name
     path = specification_path(name, room)
     entries = read_document(path, file_form(spec_type))
     try:

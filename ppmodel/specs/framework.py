@@ -157,13 +157,13 @@ HOST = tuple(spec.name for spec in fields(FrameworkSpec) if spec.name.endswith("
 """Times of the host, of stages and iterations, each also in `KernelSpec`: they replace a system's shorter ones."""
 
 
-def load_framework(name: str | os.PathLike[str]) -> FrameworkSpec:
+def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpec:
     """Read a framework by name or from a file.
 
     Parameters
     ----------
-    name : str or Path
-        One of `framework_names`, or the path of a ``.yaml`` or ``.yml`` file.
+    name : str, Path or FrameworkSpec
+        One of `framework_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
 
     Returns
     -------
@@ -205,4 +205,4 @@ def with_framework(system: SystemSpec, framework: FrameworkSpec | str | os.PathL
         if system.framework is not None:
             return system
         framework = DEFAULT
-    return (framework if isinstance(framework, FrameworkSpec) else load_framework(framework)).system(system)
+    return load_framework(framework).system(system)

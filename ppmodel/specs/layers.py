@@ -88,9 +88,7 @@ def parse_layers(text):
         if not holds:
             raise SpecificationError("layers", text, rule, _REMEDY)
     split = 1 if losses == 1 + mtp else 1 + mtp  # losses for each L
-    return tuple(
-        StageText(stage.count("t"), stage.count("m"), split * stage.count("L"), "E" in stage) for stage in stages
-    )
+    return tuple(StageText(text.count("t"), text.count("m"), split * text.count("L"), "E" in text) for text in stages)
 
 
 def format_layers(stages):

@@ -9,17 +9,17 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import plain
-from ppmodel.specs.declared import LARGEST, declared
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.recompute import KEEPS
 
 if TYPE_CHECKING:
     from ppmodel.specs.framework import FrameworkSpec
 
+LARGEST = 10**9
 RECOMPUTE = tuple(KEEPS)
 """Activations recomputed in the backward: none, the attention scores, what is cheap, or all of a block."""
 
@@ -36,6 +36,75 @@ ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
+
+
+class Declared(NamedTuple):
+    """What is declared of a layout's value.
+
+    Parameters
+    ----------
+    type : type
+        ``int``, ``float``, ``bool`` or ``str``.
+    help : str
+        For the command line.
+    low, high : int
+        Range of a number.
+    words : tuple of str
+        The legal words, if the value is a word; with the type ``int``, also a number is legal.
+    column : bool
+        Whether frames have a column for it.
+    of_schedule : bool
+        Whether the schedule or the model has the value, too: it is then no keyword and no option.
+    of_runs : bool
+        Whether rows of measured runs state it.
+    """
+
+    type: type
+    help: str
+    low: int = 1
+    high: int = LARGEST
+    words: tuple = ()
+    column: bool = False
+    of_schedule: bool = False
+    of_runs: bool = False
+
+    @property
+    def texts(self):
+        """The legal values by what people write, if they are few: words, switches, or digits; otherwise None."""
+        if self.type is bool:
+            return {"true": True, "false": False}
+        if self.words:
+            return {word: word for word in self.words}
+        is_digit = self.type is int and self.high < 10
+        return {str(digit): digit for digit in range(self.low, self.high + 1)} if is_digit else None
+
+    @property
+    def form(self):
+        """Placeholder for the value in help texts."""
+        if self.type is tuple:
+            return "WORD|N,N,...|STRING"
+        if self.words:
+            words = "|".join(self.words)
+            return f"{words}|N" if self.type is int else f"[{words}]"
+        if self.high < 10:
+            return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
+        return "N"
+
+    def pydantic_type(self):
+        """The type that pydantic checks."""
+        from pydantic import Field, StrictBool
+
+        if self.type in (bool, tuple):
+            return {bool: StrictBool, tuple: Any}[self.type]
+        number = Annotated[self.type, Field(ge=self.low, le=self.high, strict=True)]
+        words = Literal[self.words] if self.words else None
+        return (words if self.type is str else words | number) if words else number
+
+
+def declared(default, type, help, *arguments, **keywords):
+    if isinstance(default, str):
+        help = f"{help.removesuffix('.')} (default {default})."
+    return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
 
 
 @dataclass(frozen=True)
@@ -201,12 +270,12 @@ class LayoutSpec:
                 rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
                 self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
             self.__dict__["layers"] = counts
-        gpus = self.replica_gpus * self.dp
-        if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
-            product = " x ".join(
-                f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
-            )
-            self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
+        gpus, whole = self.replica_gpus * self.dp, self.pp is not None
+        # a schedule's ranks decide where they are open; but for a file, some number of ranks must do
+        if self.gpus is not None and (self.gpus != gpus if whole else self.name and self.gpus % gpus):
+            sizes = [f"{name} ({size})" for name in ("tp", "cp", "pp", "dp") if (size := getattr(self, name))]
+            product = f"{'' if whole else 'a multiple of '}{' x '.join(sizes)} = {gpus}"
+            self._refuse("gpus", f"must be {product}", "correct one of them, or omit gpus")
         if self.name:  # of a file
             self.require_shares()
 

@@ -94,10 +94,8 @@ def as_layout(layout=None, keywords=None):
             if name not in names:
                 raise _unknown(name, layout[name], names)
         layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
-    elif layout is None:
-        layout = LayoutSpec()
-    elif not isinstance(layout, LayoutSpec):
-        layout = load_layout(layout)
+    else:
+        layout = LayoutSpec() if layout is None else load_layout(layout)
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
     changed = [name for name, value in keywords.items() if value != getattr(layout, name)]
     if layout.name and changed and "name" not in keywords:
@@ -108,13 +106,13 @@ def as_layout(layout=None, keywords=None):
     return replaced if changed else layout
 
 
-def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
+def load_layout(name: str | os.PathLike[str] | LayoutSpec) -> LayoutSpec:
     """Read a layout by name or from a file; see `load_system`.
 
     Parameters
     ----------
-    name : str or Path
-        One of `layout_names`, or the path of a ``.yaml`` or ``.yml`` file.
+    name : str, Path or LayoutSpec
+        One of `layout_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
 
     Returns
     -------
@@ -131,17 +129,9 @@ def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
     >>> load_layout("bloom_176b").gpus
     384
     """
-    from ppmodel.specs.document import place_in
     from ppmodel.specs.entries import load_specification
-    from ppmodel.specs.files import specification_path
 
-    layout = load_specification(name, "layouts", LayoutSpec)
-    if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
-        product = " x ".join(f"{name} ({getattr(layout, name)})" for name in MULTIPLIED)
-        rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
-        where = place_in(specification_path(name, "layouts"), "gpus")
-        raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
-    return layout
+    return load_specification(name, "layouts", LayoutSpec)
 
 
 def _unknown(name, value, names):

@@ -181,13 +181,13 @@ class ModelSpec(Checked):
         return self.experts.dense_layers if self.experts else self.blocks
 
 
-def load_model(name: str | os.PathLike[str]) -> ModelSpec:
+def load_model(name: str | os.PathLike[str] | ModelSpec) -> ModelSpec:
     """Read a model by name or from a file; see `load_system`.
 
     Parameters
     ----------
-    name : str or Path
-        One of `model_names`, or the path of a ``.yaml`` or ``.yml`` file.
+    name : str, Path or ModelSpec
+        One of `model_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
 
     Returns
     -------

@@ -179,13 +179,13 @@ def scaled(block, factors):
     return block._replace(**values) if isinstance(block, Link) else block and replace(block, **values)
 
 
-def load_system(name: str | os.PathLike[str]) -> SystemSpec:
+def load_system(name: str | os.PathLike[str] | SystemSpec) -> SystemSpec:
     """Read a system by name or from a file.
 
     Parameters
     ----------
-    name : str or Path
-        One of `system_names`, or the path of a ``.yaml`` or ``.yml`` file.
+    name : str, Path or SystemSpec
+        One of `system_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
 
     Returns
     -------

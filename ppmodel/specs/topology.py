@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.declared import LARGEST
 from ppmodel.specs.entries import Bandwidth, Checked, Switch, Time, Whole, entry
+from ppmodel.specs.layout import LARGEST
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
 """Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
