@@ -186,12 +186,34 @@ def collective_line(kind, group, layout, system, copies=1):
     """
     from ppmodel.specs import CollectiveSpec  # not before there is a system
 
-    where, node, sharing = group_of(group, layout, system), system.nodes, 1
-    attained = system.collectives or CollectiveSpec()
+    where, attained = group_of(group, layout, system), system.collectives or CollectiveSpec()
+    inside, between = _steps(kind, group, where, attained, layout, system)
+    size, per_node = where.size, where.per_node
+    if kind == "ring":
+        used = [link for link, is_used in ((inside, per_node > 1), (between, where.nodes > 1)) if is_used]
+        fixed, slope = (max((getattr(link, name) for link in used), default=0.0) for name in Line._fields)
+        return Line((size - 1) * fixed, (size - 1) / size * slope)
+    if kind == "all-to-all":
+        near, far, whole, both = per_node - 1, size - per_node, size, max
+        if layout.expert_nodes:  # copies cross the network once per node, and only then the links within
+            most_nodes = min(layout.expert_nodes, where.nodes)
+            messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
+            near, far, whole, both = 1 - 1 / per_node, messages * (1 - per_node / size), 1, sum
+        fixed = both((_POSTED_STEPS * inside.fixed_s * bool(near), between.fixed_s * bool(far)))
+        return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte) / whole)
+    nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them
+    fixed = (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s
+    slopes = (per_node - 1) / per_node * inside.s_per_byte, (nodes - 1) / nodes / per_node * between.s_per_byte
+    slope = max(slopes) if attained.overlapped_phases else sum(slopes)
+    return Line(passes * fixed, passes * slope)
+
+
+def _steps(kind, group, where, attained, layout, system):
+    """The `Line` of one step within a node, and of one between nodes."""
+    node, sharing, efficiency = system.nodes, 1, attained.network_efficiency
     if node and node.shared_nic:
         together = layout.replica_gpus * layout.dp if layout.replicas_apart else layout.rank_gpus
         sharing = min(node.devices_per_node, together)
-    efficiency = attained.network_efficiency
     if kind == "all-to-all":
         efficiency = attained.exchange_efficiency or efficiency
     if group in DATA_GROUPS:
@@ -201,32 +223,8 @@ def collective_line(kind, group, layout, system, copies=1):
         efficiency /= where.nodes**attained.data_congestion
         efficiency *= layout.tp ** (1 - attained.data_sharing)
     latency_s = system.network_latency_s if attained.network_latency_s is None else attained.network_latency_s
-    between = inside = Line(latency_s, 1.0 / (system.network_bandwidth_bytes_per_s / sharing * efficiency))
-    if node:
-        latency_s = node.node_latency_s if attained.node_latency_s is None else attained.node_latency_s
-        inside = Line(latency_s, 1.0 / (node.node_bandwidth_bytes_per_s * attained.node_efficiency))
-    if kind == "all-to-all" and layout.expert_nodes:
-        most_nodes = min(layout.expert_nodes, where.nodes)  # copies cross the network once per node
-        messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
-        near, far = 1 - 1 / where.per_node, messages * (1 - where.per_node / where.size)
-        fixed = _POSTED_STEPS * inside.fixed_s * bool(near) + between.fixed_s * bool(far)
-        return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte))
-    return _on_links(kind, where, inside, between, attained.overlapped_phases)
-
-
-def _on_links(kind, where, inside, between, overlapped=False):
-    """The line of a collective from those of a step on both links, by the formulas of `collective_s`."""
-    size, per_node = where.size, where.per_node
-    if kind == "ring":
-        used = [link for link, is_used in ((inside, per_node > 1), (between, where.nodes > 1)) if is_used]
-        fixed, slope = (max((getattr(link, name) for link in used), default=0.0) for name in Line._fields)
-        return Line((size - 1) * fixed, (size - 1) / size * slope)
-    if kind == "all-to-all":
-        near, far = per_node - 1, size - per_node
-        fixed = max(_POSTED_STEPS * inside.fixed_s * bool(near), between.fixed_s * bool(far))
-        return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte) / size)
-    nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them
-    fixed = (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s
-    slopes = (per_node - 1) / per_node * inside.s_per_byte, (nodes - 1) / nodes / per_node * between.s_per_byte
-    slope = max(slopes) if overlapped else sum(slopes)
-    return Line(passes * fixed, passes * slope)
+    between = Line(latency_s, 1.0 / (system.network_bandwidth_bytes_per_s / sharing * efficiency))
+    if not node:
+        return between, between
+    latency_s = node.node_latency_s if attained.node_latency_s is None else attained.node_latency_s
+    return Line(latency_s, 1.0 / (node.node_bandwidth_bytes_per_s * attained.node_efficiency)), between

@@ -136,10 +136,8 @@ def gathered_bytes(parameters, sharing):
     >>> gathered_bytes((np.array([10.0]), np.array([5.0])), sharing).tolist()  # nobody else has the experts
     [60.0]
     """
-    shared = sum(
-        np.where(ranks > 1, count, 0.0)
-        for count, ranks in zip(parameters, (sharing.ranks, sharing.expert_ranks), strict=True)
-    )
+    dense, experts = parameters
+    shared = np.where(sharing.ranks > 1, dense, 0.0) + np.where(sharing.expert_ranks > 1, experts, 0.0)
     weights = np.where(sharing.zero >= SHARED_WEIGHTS, sharing.weight_bytes, 0.0)
     return shared * (weights + np.where(sharing.zero >= SHARED_GRADIENTS, sharing.gradient_bytes, 0.0))
 

@@ -137,8 +137,7 @@ class Change:
             **dict.fromkeys(_PEAKS, self.compute), **dict.fromkeys(_EFFICIENCIES, self.efficiency),
             "memory_bandwidth_bytes_per_s": self.memory * follows * self.compute,
         }  # fmt: skip
-        blocks = {name: scaled(getattr(system, name), factors) for name in ("nodes", "kernels", "collectives")}
-        return scaled(replace(system, links=tuple(scaled(link, factors) for link in system.links), **blocks), factors)
+        return replace(scaled(system, factors), links=tuple(scaled(link, factors) for link in system.links))
 
     def costs(self, costs: OpCosts, schedule: Schedule) -> OpCosts:
         """Apply the change to costs.

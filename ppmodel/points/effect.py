@@ -26,7 +26,6 @@ _DEFAULTS = {"p2p": "overlapped", "allreduce": "excluded"} | {
     name: getattr(LayoutSpec, name) for name in layout_keywords() if name not in _SIZES
 }
 _ANSWER = (*NUMBERS, *column_names("iteration"))
-_SEMANTICS = {"p2p": 0, "allreduce": 1}
 _OF_MEMORY = ("offload", "offload_warm_up", "offload_chunks")
 _FEWEST, _MOST = 1, 64
 
@@ -109,8 +108,7 @@ def without_effect(points, names, rows=None):
     links = idle_links([points[place] for place in defined]) if "links" in names else []
     idle, was_tried = {}, False  # options with one value in all points, which is not the default of each
     for name in sorted(_DEFAULTS.keys() & set(names)):
-        place = _SEMANTICS.get(name)
-        values = {getattr(point.layout, name) if place is None else point.semantics[place] for point in points}
+        values = {_semantics(point).get(name) or getattr(point.layout, name) for point in points}
         if len(values) == 1 and any(_default(point, name) not in values for point in points):
             idle[name] = values.pop()
     for count in (_FEWEST, _MOST) if idle and defined else ():  # nearly every option shows at once what it does
@@ -161,10 +159,13 @@ def _default(point, name):
     return point.system.framework.p2p if name == "p2p" and point.system else _DEFAULTS[name]
 
 
+def _semantics(point):
+    """What a point's transfers and all-reduces occupy, by the names of the options."""
+    return dict(zip(("p2p", "allreduce"), point.semantics, strict=True))
+
+
 def _without(point, name):
-    default = _default(point, name)
-    if name in _SEMANTICS:
-        semantics = list(point.semantics)
-        semantics[_SEMANTICS[name]] = default
-        return replace(point, semantics=tuple(semantics))
+    default, semantics = _default(point, name), _semantics(point)
+    if name in semantics:
+        return replace(point, semantics=(*(semantics | {name: default}).values(),))
     return replace(point, layout=replace(point.layout, **{name: default}).under(point.system.framework, point.size[0]))

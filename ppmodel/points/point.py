@@ -19,7 +19,9 @@ from ppmodel.schedules.options import option_text
 from ppmodel.simulation import graph_of, run_graph
 
 if TYPE_CHECKING:
+    from ppmodel.costs import OpCosts
     from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
+    from ppmodel.tables import Schedule
 
 _HALVES = {"input_grad", "weight_grad"}
 _OF_SOME_TABLES = {"pair": "cell with both a forward and a backward", "optimizer": "optimizer steps"}
@@ -59,8 +61,8 @@ class Point:
     """
 
     case: Case
-    size: tuple
-    semantics: tuple = ("overlapped", "excluded")
+    size: tuple[int, int]
+    semantics: tuple[str, str] = ("overlapped", "excluded")
     seconds: dict | None = None
     model: ModelSpec | None = None
     system: SystemSpec | None = None
@@ -75,7 +77,7 @@ class Point:
         return ordered_case(self)
 
     @cached_property
-    def table(self):
+    def table(self) -> Schedule:
         """The schedule's table."""
         return built(self.ordered_case, *self.size)
 
@@ -85,12 +87,12 @@ class Point:
         return graph_of(self.table, *self.semantics)
 
     @property
-    def changed_system(self):
+    def changed_system(self) -> SystemSpec | None:
         """The system under the change; what is known of its errors is that of `system`."""
         return self.system if self.system is None or self.change == UNCHANGED else _changed(self.system, self.change)
 
     @cached_property
-    def costs(self):
+    def costs(self) -> OpCosts:
         """`OpCosts` of the table."""
         return self.costs_of(self.table)
 
@@ -137,7 +139,7 @@ class Point:
         return self.layout and check_layout(self.layout, self.model, self.system, table)
 
     @cached_property
-    def complete_layout(self):
+    def complete_layout(self) -> LayoutSpec | None:
         """`layout_of` the point's own table."""
         return self.layout_of(self.table)
 

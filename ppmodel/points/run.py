@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-    from ppmodel.costs import OpCosts
     from ppmodel.points.iteration import Iteration
     from ppmodel.points.point import Point
     from ppmodel.simulation import Timeline
-    from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
-    from ppmodel.tables import Schedule
 
 
 class Run:
@@ -63,19 +60,9 @@ class Run:
     <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.4989 s, MFU 24.0 %>
     """
 
-    point: Point
-    timeline: Timeline
-    table: Schedule
-    p2p: str
-    allreduce: str
-    costs: OpCosts
-    model: ModelSpec | None
-    system: SystemSpec | None
-    layout: LayoutSpec | None
-
     def __init__(self, point: Point, timeline: Timeline) -> None:
         self.point, self.timeline, self.costs = point, timeline, point.costs
-        self.table, self.p2p, self.allreduce = timeline.graph.schedule, *point.semantics
+        self.table, (self.p2p, self.allreduce) = point.table, point.semantics
         self.model, self.system, self.layout = point.model, point.changed_system, point.complete_layout
 
     def __reduce__(self):

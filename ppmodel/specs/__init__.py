@@ -17,26 +17,12 @@ if TYPE_CHECKING:
     from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
     from ppmodel.specs.topology import NodeSpec
 
-_MODULES = {
-    "document": ("read_document",),
-    "entries": ("Kind", "Provenance", "to_unit"),
-    "files": (
-        "DATA", "framework_names", "launcher_names", "layout_names", "model_names", "system_names",
-        "template_path",
-    ),
-    "framework": ("FrameworkSpec", "load_framework", "with_framework"),
-    "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
-    "launcher": ("load_launcher",),
-    "layers": ("parse_layers",),
-    "layout": ("ORDERS", "LayoutSpec", "layout_keywords", "layout_options"),
-    "layouts": ("as_layout", "as_layouts", "load_layout"),
-    "links": ("Link", "as_links"),
-    "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),
-    "system": ("ErrorSpec", "SystemSpec", "load_system"),
-    "units": ("parse_size",),
-    "topology": ("PLACEMENTS", "NodeSpec"),
-}  # fmt: skip
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULES = (
+    "files", "units", "layers", "layout", "layouts", "links", "document", "entries", "topology", "kernels", "framework",
+    "model", "system", "launcher",
+)  # fmt: skip
+"""Where a name is looked for; the first do without pydantic."""
+
 __all__ = [  # of which type checkers let users import from here
     "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "LatentAttentionSpec", "LayoutSpec",
     "Link", "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "as_links", "load_framework",
@@ -45,7 +31,8 @@ __all__ = [  # of which type checkers let users import from here
 
 
 def __getattr__(name):
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    return value
+    for module in () if name.startswith("_") or name in _MODULES else _MODULES:
+        names = vars(import_module(f"{__name__}.{module}"))
+        if name in names:
+            return globals().setdefault(name, names[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

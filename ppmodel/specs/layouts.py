@@ -8,7 +8,7 @@ from itertools import product
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import listed, plain
-from ppmodel.specs.layout import MULTIPLIED, LayoutSpec, layout_keywords, layout_options
+from ppmodel.specs.layout import MULTIPLIED, LayoutSpec, layout_options
 
 
 def as_layouts(layout=None, keywords=None, pp=None):
@@ -48,8 +48,6 @@ def as_layouts(layout=None, keywords=None, pp=None):
         values, value = listed(value), plain(value)
         if not values:
             raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
-        if name not in layout_keywords():
-            raise _unknown(name, value, layout_keywords())
         is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
         given[name] = [values] if is_division else values
     if layout is None and not given:
@@ -89,14 +87,16 @@ def as_layout(layout=None, keywords=None):
     4
     """
     if isinstance(layout, dict):
-        names = ("name", "title", *(name for name, _ in layout_options()))
-        for name in layout:
-            if name not in names:
-                raise _unknown(name, layout[name], names)
-        layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
-    else:
-        layout = LayoutSpec() if layout is None else load_layout(layout)
+        layout, keywords = None, {**layout, **(keywords or {})}
+    layout = LayoutSpec() if layout is None else load_layout(layout)
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
+    names = ("name", "title", *(name for name, _ in layout_options()))
+    for name in keywords:
+        if name not in names:
+            from ppmodel.specs.meant import meant_key
+
+            remedy = meant_key(name, names) or f"it has {', '.join(names)}"
+            raise SpecificationError(name, keywords[name], "is not a known value of a layout", remedy)
     changed = [name for name, value in keywords.items() if value != getattr(layout, name)]
     if layout.name and changed and "name" not in keywords:
         keywords |= {"name": "", "title": ""}  # it is a different layout now
@@ -132,10 +132,3 @@ def load_layout(name: str | os.PathLike[str] | LayoutSpec) -> LayoutSpec:
     from ppmodel.specs.entries import load_specification
 
     return load_specification(name, "layouts", LayoutSpec)
-
-
-def _unknown(name, value, names):
-    from ppmodel.specs.meant import meant_key
-
-    remedy = meant_key(name, names) or f"it has {', '.join(names)}"
-    return SpecificationError(name, value, "is not a known value of a layout", remedy)

@@ -141,14 +141,10 @@ class SystemSpec(Checked):
         """
         if (factor := self.time_factor) == 1.0:
             return self
-
-        def slower(block):
-            times = [entry.name for entry in fields(block) if entry.name.endswith("_s")] if block else []
-            return scaled(block, {name: 1 / factor if name.endswith("_per_s") else factor for name in times})
-
-        kernels = scaled(slower(self.kernels or KernelSpec()), {"sustained_clock": 1 / factor})
-        blocks = {"nodes": slower(self.nodes), "kernels": kernels, "collectives": slower(self.collectives)}
-        return replace(slower(self), time_factor=1.0, **blocks)
+        names = {entry.name for spec in (SystemSpec, NodeSpec, KernelSpec, CollectiveSpec) for entry in fields(spec)}
+        times = {name: 1 / factor if name.endswith("_per_s") else factor for name in names if name.endswith("_s")}
+        system = self if self.kernels else replace(self, kernels=KernelSpec())
+        return replace(scaled(system, times | {"sustained_clock": 1 / factor}), time_factor=1.0)
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -172,10 +168,14 @@ class SystemSpec(Checked):
 def scaled(block, factors):
     """A system, a block of it or a link, with those of its values multiplied that have a factor; open ones stay open.
 
+    A system's links and memory stay as they are.
+
     >>> scaled(Link(0, 1, True, delay_s=0.5), {"delay_s": 2.0, "node_latency_s": 3.0}).delay_s
     1.0
     """
     values = {name: getattr(block, name) * factor for name, factor in factors.items() if getattr(block, name, None)}
+    if isinstance(block, SystemSpec):
+        values |= {name: scaled(getattr(block, name), factors) for name in ("nodes", "kernels", "collectives")}
     return block._replace(**values) if isinstance(block, Link) else block and replace(block, **values)
 
 
