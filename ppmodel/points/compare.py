@@ -249,9 +249,7 @@ def columns_of(grid):
     >>> columns_of(resolve("1f1b", 4, 8, forward=1, backward=2))[7:10]
     ['forward', 'backward', 'makespan_s']
     """
-    has_layout = grid.layouts != (None,)
-    optional = {"system": grid.systems, "links": grid.links_are_column, "change": grid.change_is_column}
-    optional |= {"layout": has_layout, "iteration": has_layout}
-    groups = {"schedule", "result", "remark", *(name for name, is_there in optional.items() if is_there)}
+    groups = {"schedule", "result", "remark", *grid.more_columns} | ({"system"} if grid.systems else set())
+    groups |= set() if grid.layouts == (None,) else {"layout", "iteration"}
     seconds = set(SECONDS).intersection(*grid.seconds[:1]) if grid.seconds else ()
     return [column.name for column in COLUMNS if column.group in groups or column.name in seconds]

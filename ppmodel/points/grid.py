@@ -40,8 +40,7 @@ class Grid:
     seconds : tuple of dict
         Costs in seconds.
     changes : tuple of Change
-    change_is_column : bool
-        Whether changes were asked for.
+        Empty if none were asked for.
 
     Raises
     ------
@@ -58,8 +57,7 @@ class Grid:
     models: tuple = ()
     layouts: tuple = (None,)
     seconds: tuple = ()
-    changes: tuple = (UNCHANGED,)
-    change_is_column: bool = False
+    changes: tuple = ()
 
     def __post_init__(self):
         contradicting = [word for word in self.allreduce if word != "excluded"]
@@ -68,9 +66,10 @@ class Grid:
             raise CostError("allreduce", contradicting[0], rule, "leave it out; overlap_gradients hides reductions")
 
     @property
-    def links_are_column(self):
-        """Whether links differ in any point."""
-        return any(system.links for system in self.systems) or any(entry.get("links") for entry in self.seconds)
+    def more_columns(self):
+        """``change`` if changes were asked for, ``links`` if they differ in any point: these identify rows, too."""
+        links = [system.links for system in self.systems] + [entry.get("links") for entry in self.seconds]
+        return ("change",) * bool(self.changes) + ("links",) * any(links)
 
     @property
     def graph_shape(self):
@@ -86,7 +85,7 @@ class Grid:
     @property
     def num_costs(self):
         """Number of points of each graph."""
-        return (len(self.seconds) or len(self.systems) * len(self.models)) * len(self.changes)
+        return (len(self.seconds) or len(self.systems) * len(self.models)) * max(1, len(self.changes))
 
     def sizes(self, case, layout):
         """The ranks and the numbers of microbatches of a schedule under a layout.
@@ -137,19 +136,15 @@ class Grid:
             if layout.chunks is not None and "chunks" in case.known_options and "chunks" not in dict(case.options):
                 case = case.with_options({"chunks": str(layout.chunks)})
         size, semantics = (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce])
-        shared = {"layout": layout, "change_is_column": self.change_is_column}
-        shared["links_are_column"] = self.links_are_column
-        if self.seconds:
-            costs = [{"seconds": seconds, "change": change} for seconds, change in product(self.seconds, self.changes)]
-            return [Point(case, size, semantics, **shared, **entry) for entry in costs]
-        points = []
-        for system, model, change in product(self.systems, self.models, self.changes):
-            model = system.framework.model(model)
+        costs = [{"seconds": seconds} for seconds in self.seconds]
+        for system, model in product(self.systems, self.models):
+            costs.append({"system": system, "model": system.framework.model(model)})
             if layout is not None:
-                shared["layout"] = layout.under(system.framework, size[0])
-                model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
-            points.append(Point(case, size, semantics, model=model, system=system, change=change, **shared))
-        return points
+                costs[-1]["layout"] = layout.under(system.framework, size[0])
+                if layout.sequence is not None:
+                    costs[-1]["model"] = replace(costs[-1]["model"], sequence=layout.sequence)
+        columns, of_points = self.more_columns, product(costs, self.changes or [UNCHANGED])
+        return [Point(case, size, semantics, change=change, columns=columns, **entry) for entry, change in of_points]
 
     def points(self):
         """All points, in order.
@@ -199,14 +194,13 @@ def resolve(
     if seconds.get("reduction") is not None and set(allreduce) == {"excluded"}:
         rule = "has no effect: the all-reduce is excluded"
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
-    changed = {"changes": tuple(as_changes(changes, in_seconds)), "change_is_column": changes is not None}
+    changes = () if changes is None else tuple(as_changes(changes, in_seconds))
     sizes = {"pp": pp, "microbatches": microbatches}
     for name, counts in sizes.items():
         sizes[name] = tuple(listed(counts)) if counts is not None else ()
         for count in sizes[name]:
             if type(count) is not int:
                 raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
-    shared = (cases, *sizes.values(), tuple(p2p), tuple(allreduce))
     if in_seconds:
         if framework is not None:
             rule = "has no effect: costs in seconds include what software does"
@@ -218,17 +212,19 @@ def resolve(
         several = {name: listed(value) for name, value in seconds.items()}
         if links is not None:
             several["links"] = list(map(as_links, networks))
-        combined = tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
-        return Grid(*shared, seconds=combined, **changed)
-    for name, value in seconds.items():
-        rule, remedy = "cannot be combined with model and system", "give either seconds or model and system"
-        raise CostError(name, value, rule, remedy)
-    for name, value in (("model", model), ("system", system)):
-        if value is None:
-            raise CostError(name, None, "is missing", "give model and system, or seconds")
-    from ppmodel.specs import load_model  # not before there is a model
+        models, combined = (), tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
+    else:
+        for name, value in seconds.items():
+            rule, remedy = "cannot be combined with model and system", "give either seconds or model and system"
+            raise CostError(name, value, rule, remedy)
+        for name, value in (("model", model), ("system", system)):
+            if value is None:
+                raise CostError(name, None, "is missing", "give model and system, or seconds")
+        from ppmodel.specs import load_model  # not before there is a model
 
-    return Grid(*shared, systems=systems, models=tuple(map(load_model, listed(model))), layouts=layouts, **changed)
+        models, combined = tuple(map(load_model, listed(model))), ()
+    semantics = tuple(p2p), tuple(allreduce)
+    return Grid(cases, *sizes.values(), *semantics, systems, models, layouts, combined, changes)
 
 
 def _layouts(layout, values, pp):

@@ -49,8 +49,8 @@ class Point:
     layout : LayoutSpec, optional
         As given: what it leaves open follows from the size.
     change : Change
-    change_is_column, links_are_column : bool
-        Whether the change and the links identify the row.
+    columns : collection of str
+        Which of ``change`` and ``links`` also identify the row.
 
     Examples
     --------
@@ -68,8 +68,7 @@ class Point:
     system: SystemSpec | None = None
     layout: LayoutSpec | None = None
     change: Change = UNCHANGED
-    change_is_column: bool = False
-    links_are_column: bool = False
+    columns: tuple[str, ...] = ()
 
     @cached_property
     def ordered_case(self):
@@ -161,9 +160,9 @@ class Point:
             columns |= {"framework": self.system.framework.packaged}
         else:
             columns |= {name: value for name, value in self.seconds.items() if name != "links"}
-        if self.links or self.links_are_column:
+        if self.links or "links" in self.columns:
             columns["links"] = " ".join(map(str, self.links))
-        if self.change_is_column:
+        if "change" in self.columns:
             columns["change"] = repr(self.change)
         return columns if self.layout is None else columns | self.layout.columns
 

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from ppmodel.specs.layouts import load_layout
     from ppmodel.specs.links import Link, as_links
     from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
-    from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
-    from ppmodel.specs.topology import NodeSpec
+    from ppmodel.specs.system import ErrorSpec, NodeSpec, SystemSpec, load_system
 
 _MODULES = (
-    "files", "units", "layers", "layout", "layouts", "links", "document", "entries", "topology", "kernels", "framework",
-    "model", "system", "launcher",
+    "files", "units", "layers", "layout", "layouts", "links", "document", "entries", "kernels", "framework", "model",
+    "system", "launcher",
 )  # fmt: skip
 """Where a name is looked for; the first do without pydantic."""
 

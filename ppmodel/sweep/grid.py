@@ -98,7 +98,7 @@ class Sweep(Grid):
         -------
         dict
         """
-        others = {"seconds", "changes", "change_is_column", "time_limit", "asked"}  # none, or its rows are the same
+        others = {"seconds", "changes", "time_limit", "asked"}  # none, or its rows are the same
         if not self.without_effect:
             others.add("without_effect")
         names = [field.name for field in fields(self) if field.name not in others]
