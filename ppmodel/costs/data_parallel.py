@@ -49,15 +49,14 @@ class Sharing(NamedTuple):
 
 def sharing_of(model, layout, lines):
     """The `Sharing` of a run; its collectives are added to the lines, which are numbered by kind, group and copies."""
-    widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
-    hidden = bool(layout.overlap_gradients), bool(layout.overlap_parameters)
     groups = "data", "expert-data" if model.experts else "data"
-    reduction, gathering = (
-        np.array([lines.setdefault((kind, group, 1), len(lines)) for group in groups])
-        for kind in ("reduce-scatter" if layout.zero else "all-reduce", "all-gather")
-    )
-    ranks = layout.data_gpus, layout.expert_replicas
-    return Sharing(layout.zero, *ranks, *hidden, *widths, reduction, gathering)
+    kinds = "reduce-scatter" if layout.zero else "all-reduce", "all-gather"
+    numbers = [[lines.setdefault((kind, group, 1), len(lines)) for group in groups] for kind in kinds]
+    return Sharing(
+        layout.zero, layout.data_gpus, layout.expert_replicas, bool(layout.overlap_gradients),
+        bool(layout.overlap_parameters), model.element_bytes, model.gradient_bytes, model.optimizer_bytes,
+        *np.array(numbers),
+    )  # fmt: skip
 
 
 def exchanged_s(parameters, lines, parameter_bytes):
@@ -109,11 +108,9 @@ def persistent_bytes(stages, model, layout):
 
 def sharded_bytes(parameters, sharing):
     """Bytes of weights, gradients and optimizer state that a GPU keeps; see `persistent_bytes`."""
-    widths = {
-        SHARED_WEIGHTS: sharing.weight_bytes, SHARED_GRADIENTS: sharing.gradient_bytes,
-        SHARED_OPTIMIZER: sharing.optimizer_bytes,
-    }  # fmt: skip
-    return [shares(parameters, sharing, least) * width for least, width in widths.items()]
+    least = SHARED_WEIGHTS, SHARED_GRADIENTS, SHARED_OPTIMIZER
+    widths = sharing.weight_bytes, sharing.gradient_bytes, sharing.optimizer_bytes
+    return [shares(parameters, sharing, stage) * width for stage, width in zip(least, widths, strict=True)]
 
 
 def gathered_bytes(parameters, sharing):

@@ -108,9 +108,7 @@ class LayerWork(NamedTuple):
     dense_blocks, mtp_layers : int
         Leading blocks that are ``dense``, and multi-token-prediction layers.
     kernels : Kernels
-        All kernels, by layer and phase.
-    kernel_slot, kernel_unit : ndarray of int, shape (num_kernels,)
-        Layer and phase as one number; and the unit.
+        All kernels, with their slots and units.
     exchanges : Exchanges
     units : list of int
         The units in which halves begin, forward and backward of each layer in turn, and the number of units.
@@ -127,8 +125,6 @@ class LayerWork(NamedTuple):
     dense_blocks: int
     mtp_layers: int
     kernels: Kernels
-    kernel_slot: np.ndarray
-    kernel_unit: np.ndarray
     exchanges: Exchanges
     units: list
     lines: list
@@ -162,7 +158,7 @@ def layer_work(model, sequences, layout=None):
     --------
     >>> from ppmodel.specs import load_model
     >>> work = layer_work(load_model("paper"), 1)
-    >>> work.layers, np.bincount(work.kernel_slot).tolist()
+    >>> work.layers, np.bincount(work.kernels.slot).tolist()
     ([('embedding', 'none'), ('block', 'none'), ('head', 'none')], [0, 0, 0, 0, 13, 13, 6])
     """
     run = model, sequences, layout
@@ -197,8 +193,8 @@ def layer_work(model, sequences, layout=None):
 
 
 def _items(listed, lines, layout):
-    """Kernels, their slots and units, collectives, and where units begin; lines that do not occur yet are added."""
-    kernels, places, exchanges, units, unit = [], [], [], [0], 0
+    """Kernels, collectives, and where units begin; lines that do not occur yet are added."""
+    kernels, exchanges, units, unit = [], [], [0], 0
     for layer, (operations, recompute) in enumerate(listed):
         unit_of, numbers = {}, {}  # by phase and operation
         for half in _halves(operations, recompute):
@@ -211,8 +207,8 @@ def _items(listed, lines, layout):
         for phase, index in items:
             if operations[index].kernel is not None:
                 numbers[phase, index] = len(kernels)
-                places.append((layer * len(Phase) + phase, unit_of[phase, index]))
-                kernels.append(_kernel(operations[index], phase))
+                slot = layer * len(Phase) + phase
+                kernels.append((*_kernel(operations[index], phase), slot, unit_of[phase, index]))
         for phase, index in items:
             if (collective := operations[index].collectives[phase]) is not None:
                 kind, group, num_bytes, copies = collective
@@ -226,7 +222,7 @@ def _items(listed, lines, layout):
                 exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
     *columns, volume = np.array(exchanges, dtype=float).reshape(-1, len(Exchanges._fields)).T
     exchanges = Exchanges(*(column.astype(np.intp) for column in columns), volume)
-    return Kernels.of(kernels), *np.array(places, np.intp).reshape(-1, 2).T, exchanges, units
+    return Kernels.of(kernels), exchanges, units
 
 
 def _halves(operations, recompute):
@@ -340,7 +336,7 @@ class LayerCosts:
         beside_s = np.append(self.kernel_s, 0.0)[exchanges.beside]  # NOTHING is the last
         self.exposed_s = np.maximum(alone_s - beside_s, 0.0)
         by_phase = np.bincount(exchanges.slot, self.exposed_s, np.prod(shape)).reshape(shape).astype(float)
-        by_phase[..., 0] += np.bincount(work.kernel_slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
+        by_phase[..., 0] += np.bincount(work.kernels.slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
         self.seconds = seconds = by_phase[:, : Phase.AGAIN]
         if layout is not None and layout.overlap_backward:
             seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)

@@ -2,7 +2,6 @@
 
 from functools import cache
 from itertools import chain
-from operator import add
 
 import numpy as np
 
@@ -31,9 +30,9 @@ def layer_units(layers):
         In the order in which they run.
     """
     work, exchanges = layers.work, layers.work.exchanges
-    is_weight, is_gathered = work.kernel_slot % len(Phase) == Phase.WEIGHT_GRAD, exchanges.phase == Phase.WEIGHT_GRAD
+    is_weight, is_gathered = work.kernels.slot % len(Phase) == Phase.WEIGHT_GRAD, exchanges.phase == Phase.WEIGHT_GRAD
     units = np.zeros((work.units[-1], len(Unit._fields)))
-    np.add.at(units, (work.kernel_unit, np.where(is_weight, _WEIGHT, _COMPUTE)), layers.kernel_s)
+    np.add.at(units, (work.kernels.unit, np.where(is_weight, _WEIGHT, _COMPUTE)), layers.kernel_s)
     np.add.at(units, (exchanges.unit, np.where(is_gathered, _WEIGHT_COMM, _COMM)), layers.exposed_s)
     halves = []
     for index, seconds in enumerate(layers.seconds):
@@ -72,8 +71,8 @@ def hidden_in_backward_s(layers):
         In seconds, of the collectives of input gradients and of weight gradients.
     """
     work, exchanges = layers.work, layers.work.exchanges
-    is_weight = work.kernel_slot % len(Phase) == Phase.WEIGHT_GRAD
-    weights_s = np.bincount(work.kernel_unit[is_weight], layers.kernel_s[is_weight], work.units[-1])
+    is_weight = work.kernels.slot % len(Phase) == Phase.WEIGHT_GRAD
+    weights_s = np.bincount(work.kernels.unit[is_weight], layers.kernel_s[is_weight], work.units[-1])
     gradient_s = np.append(layers.kernel_s, 0.0)[exchanges.gradient]
     under_s = np.where(exchanges.phase == Phase.WEIGHT_GRAD, gradient_s, weights_s[exchanges.unit])
     hidden_s = (2 - contention(layers.system)) * np.minimum(layers.exposed_s, under_s)
@@ -129,26 +128,18 @@ class PairTimes:
             A forward and a backward run as a pair; other operations run one after the other.
         """
         kinds = [kind for kind, _ in operations]
-        if len(kinds) != 2 or kinds.count(OpKind.F) != 1:
-            streams = CellStreams([], [])  # one after the other
-            for place, operation in enumerate(operations):
-                units, waits = self.operation(*operation), self.hides and operation[0] == OpKind.B
-                alone = cell_streams([Unit()], units, *self.how) if waits else cell_streams(units)
-                streams = CellStreams(*map(add, streams, _placed(alone, (place, place), streams.end_s)))
-            return streams
-        pair = sorted(range(2), key=lambda place: kinds[place] != OpKind.F)
-        return _placed(cell_streams(*(self.operation(*operations[place]) for place in pair), *self.how), pair)
-
-
-def _placed(streams, places, begin_s=0.0):
-    """The streams with their operations at other places in their cell, and with another begin."""
-    return CellStreams(*(
-        [
-            Interval(places[operation], unit, field, begin_s + start_s, begin_s + end_s)
-            for operation, unit, field, start_s, end_s in stream
-        ]
-        for stream in streams
-    ))  # fmt: skip
+        is_pair = len(kinds) == 2 and kinds.count(OpKind.F) == 1
+        forward_first = sorted(range(len(kinds)), key=lambda place: kinds[place] != OpKind.F)
+        streams = CellStreams([], [])
+        for places in [forward_first] if is_pair else [[place] for place in range(len(kinds))]:
+            units, begin_s = [self.operation(*operations[place]) for place in places], streams.end_s
+            if self.hides and kinds[places[0]] == OpKind.B:  # on its own, it hides collectives of its own
+                units, places = [[Unit()], *units], places * 2
+            cell = cell_streams(units[0], units[-1] if len(units) > 1 else (), *self.how)
+            for stream, intervals in zip(streams, cell, strict=True):
+                for operation, unit, field, start_s, end_s in intervals:
+                    stream.append(Interval(places[operation], unit, field, begin_s + start_s, begin_s + end_s))
+        return streams
 
 
 def operation_units(units, kind):

@@ -36,6 +36,8 @@ class Kernels(NamedTuple):
         For a product, m and min(n, k); infinite for others, whose shape does not matter.
     count : ndarray of float, shape (num_kernels,)
         Launches, each with its fixed cost.
+    slot, unit : ndarray of int, shape (num_kernels,), optional
+        In a model: layer and phase as one number; and the unit.
     """
 
     flops: np.ndarray
@@ -44,12 +46,15 @@ class Kernels(NamedTuple):
     rows: np.ndarray
     width: np.ndarray
     count: np.ndarray
+    slot: np.ndarray | None = None
+    unit: np.ndarray | None = None
 
     @classmethod
-    def of(cls, columns):
+    def of(cls, rows):
         """Make kernels from a list of rows, each with the fields in order."""
-        kernels = cls(*np.array(columns, dtype=float).reshape(-1, len(cls._fields)).T)
-        return kernels._replace(kernel=kernels.kernel.astype(np.intp))
+        columns = dict(zip(cls._fields, np.array(rows, dtype=float).T, strict=False))
+        numbers = {name: columns[name].astype(np.intp) for name in ("kernel", "slot", "unit") if name in columns}
+        return cls(**columns | numbers)
 
 
 def kernels_s(kernels, system, precision="bf16"):

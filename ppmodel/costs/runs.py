@@ -54,7 +54,7 @@ class Runs:
         )
         self.layers, columns = _joined_layers(layers, system, without), zip(*(work[:-1] for work in works), strict=True)
         self.work = StageWork(*map(np.concatenate, columns), None)
-        index = self.work.index + of_run[:, None] * self.work.index.shape[1]
+        index = self.work.index[:1] + of_run[:, None] * self.work.index.shape[1]
         sharing = self.layers.sharing._make(column[index[:, 0]] for column in self.layers.sharing)
         self.work = self.work._replace(index=index, sharing=sharing)
         self.message_bytes = np.array(sent)[of_run]
@@ -106,9 +106,9 @@ def _work(schedule, model, layout, system, without):
 
 def _joined_layers(works, system, without):
     """The layers of several runs as those of one; collectives that take equally long share a line."""
-    num_kernels = np.cumsum([0, *(len(work.kernel_slot) for work in works)])
+    num_kernels = np.cumsum([0, *(len(work.kernels.slot) for work in works)])
     num_layers = np.cumsum([0, *(len(work.layers) for work in works)])
-    numbers, lines, exchanges, sharing = {}, {}, [], []
+    numbers, lines, kernels, exchanges, sharing = {}, {}, [], [], []
     for work, kernel, layer in zip(works, num_kernels, num_layers, strict=False):
         line = []  # one for all collectives that do the same in groups placed alike
         for kind, group, copies, layout in work.lines:
@@ -117,6 +117,7 @@ def _joined_layers(works, system, without):
             lines.setdefault(key, (kind, group, copies, layout))
             line.append(numbers.setdefault(key, len(numbers)))
         line = np.array(line)
+        kernels.append(work.kernels._replace(slot=work.kernels.slot + layer * len(Phase)))
         columns = work.exchanges
         slot = columns.slot + layer * len(Phase) * len(PARTS)
         beside = np.where(columns.beside == NOTHING, NOTHING, columns.beside + kernel)
@@ -128,10 +129,7 @@ def _joined_layers(works, system, without):
     return first._replace(
         layers=[layer for work in works for layer in work.layers], units=[],
         lines=[None if line[1] in left_out else line for line in lines.values()],
-        kernels=_joined([work.kernels for work in works]), sizes=_joined([work.sizes for work in works]),
-        kernel_slot=np.concatenate(
-            [work.kernel_slot + layer * len(Phase) for work, layer in zip(works, num_layers, strict=False)]
-        ),
+        kernels=_joined(kernels), sizes=_joined([work.sizes for work in works]),
         exchanges=_joined(exchanges),
         sharing=first.sharing._make(map(np.array, zip(*sharing, strict=True))),
     )  # fmt: skip

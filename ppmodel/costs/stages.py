@@ -156,17 +156,17 @@ def layer_counts(work, cut, recompute):
     ndarray of float, shape (num_stages, num_layers)
     """
     layers, heads = work.layers, np.minimum(cut.losses, 1)
-    dense = np.clip(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0, cut.blocks)
+    dense = np.minimum(np.maximum(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0), cut.blocks)
     counts = {
         "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
         "loss": cut.losses - heads, "head": heads,
     }  # fmt: skip
     if isinstance(recompute, str):
-        return np.column_stack([counts[part] for part, _ in layers])
+        return np.array([counts[part] for part, _ in layers]).T
     again = {"dense": np.minimum(recompute, dense)}  # the first layers of a stage, of which dense ones come first
     again["block"] = np.minimum(recompute - again["dense"], counts["block"])
     kept = {part: count - again.get(part, 0) for part, count in counts.items()}
-    return np.column_stack([(again if mode == "full" else kept)[part] for part, mode in layers])
+    return np.array([(again if mode == "full" else kept)[part] for part, mode in layers]).T
 
 
 class StageWork(NamedTuple):
@@ -176,8 +176,8 @@ class StageWork(NamedTuple):
     ----------
     counts : ndarray of float, shape (num_stages, n)
         How often each layer occurs in each stage.
-    index : ndarray of int, shape (num_stages, n)
-        Which layers these are.
+    index : ndarray of int, shape (num_stages, n) or (1, n)
+        Which layers these are, of each stage or of all.
     last_halves : ndarray of bool, shape (num_stages, 2)
         Halves of the backward that hide reductions, as in `Schedule`; none if the layout does not overlap them.
     tied_bytes : ndarray of float, shape (num_stages,)
@@ -252,18 +252,18 @@ class StageWork(NamedTuple):
 
 def stage_work(layers, schedule, model, layout, cut, nodes):
     """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
-    counts, ranks = layer_counts(layers, cut, recompute_of(model, layout)), schedule.placement[0]
+    counts = layer_counts(layers, cut, recompute_of(model, layout))
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
-    ends = [cut.embedding, cut.head]
-    first, last = ranks[ends]
-    if layout is not None and model.tied_embeddings and model.vocabulary and first != last:
-        tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
-        inside[ends] = nodes is not None and nodes[first] == nodes[last]
+    if layout is not None and model.tied_embeddings and model.vocabulary:
+        ends = [cut.embedding, cut.head]
+        first, last = schedule.placement[0, ends]
+        if first != last:
+            tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
+            inside[ends] = nodes is not None and nodes[first] == nodes[last]
     hides = layout is not None and layout.overlap_gradients
     halves = schedule.last_halves if hides else np.zeros((schedule.num_stages, 2), dtype=bool)
-    index = np.broadcast_to(np.arange(counts.shape[1]), counts.shape)
     chunks = np.full(schedule.num_stages, schedule.chunks_per_rank)
-    return StageWork(counts, index, halves, tied_bytes, inside, chunks, layers.sharing)
+    return StageWork(counts, np.arange(counts.shape[1])[None], halves, tied_bytes, inside, chunks, layers.sharing)
 
 
 def compute_seconds(halves_s, step_s):

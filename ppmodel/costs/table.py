@@ -147,15 +147,13 @@ class OpCosts:
         shares = np.array([*of_pairs, (1.0, 1.0)])[schedule.pairs.of]
         return np.where(schedule.kind == OpKind.F, shares[:, 0], shares[:, 1])
 
-    def by_class(self, num_replicas, names=_TABLES):
-        """Return some of the three tables, flattened in the order of `ExecutionGraph.cost_class`: kind, replica, stage.
+    def by_class(self, num_replicas):
+        """Return the three tables, flattened in the order of `ExecutionGraph.cost_class`: kind, replica, stage.
 
         Parameters
         ----------
         num_replicas : int
             Copies of the pipeline.
-        names : sequence of str
-            The tables.
 
         Returns
         -------
@@ -167,7 +165,7 @@ class OpCosts:
         >>> [table.size for table in OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4))).by_class(2)]
         [48, 48, 48]
         """
-        tables = [getattr(self, name) for name in names]
+        tables = self.compute_s, self.occupancy_s, self.latency_s
         if num_replicas > 1:  # without a replica axis, replicas are alike
             tables = [table if table.ndim == 3 else table[:, None].repeat(num_replicas, 1) for table in tables]
         return tuple([table.flatten() for table in tables])  # writable, as all that compiled code takes
@@ -307,8 +305,19 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
     >>> side_by_side([costs, costs, costs], 2).shape
     (3, 48, 3)
     """
-    tables = np.array([costs.by_class(num_replicas, names) for costs in many_costs])
-    return np.ascontiguousarray(tables.transpose(1, 2, 0)) if many_costs else np.empty((len(names), 0, 0))
+    if not many_costs:
+        return np.empty((len(names), 0, 0))
+    columns = []
+    for name in names:
+        tables = [getattr(costs, name) for costs in many_costs]
+        if num_replicas == 1:
+            tables = np.array([table.reshape(-1) for table in tables])
+        elif all(table.ndim == 2 for table in tables):  # without a replica axis, replicas are alike
+            tables = np.repeat(np.array(tables)[:, :, None], num_replicas, axis=2)
+        else:
+            tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
+        columns.append(np.reshape(tables, (len(many_costs), -1)).T)
+    return np.array(columns)
 
 
 def with_pairs(tables, schedule, many_costs, names=_TABLES):

@@ -422,11 +422,9 @@ def expert_operations(model, share):
     elements = copies * share.layout.expert_imbalance * model.hidden
     widths = _DISPATCHED.get(share.layout.dispatch_precision, model.element_bytes), model.element_bytes
     dispatched, combined = (Collective("all-to-all", "expert", float(width * elements), per_token) for width in widths)
-    exchanges = (
-        exchange("all-to-all to experts", dispatched, input_grad=combined),
-        exchange("all-to-all from experts", combined, input_grad=dispatched),
-    )
-    outward, back = ([entry] if share.layout.ep > 1 else [] for entry in exchanges)
+    outward = exchange("all-to-all to experts", dispatched, input_grad=combined)
+    back = exchange("all-to-all from experts", combined, input_grad=dispatched)
+    of_experts = _of_experts(model, share)
     # complete on every GPU: a product for the scores of all experts, then softmax and selection of the best
     rows, number = share.stream, experts.number
     scores = _SINGLE * rows * number
@@ -438,7 +436,7 @@ def expert_operations(model, share):
         *(mlp_operations(model, share, shared, "shared experts", shares_input=True) if shared else []),
         *(gather("experts", model, share, model.hidden, []) if outside else []),
         BlockOperation("dispatch", copied, summed, NO_WORK),
-        *outward, *_of_experts(model, share), *back,
+        *([outward, *of_experts, back] if share.layout.ep > 1 else of_experts),
         BlockOperation("combine", summed, copied, NO_WORK),
         *(reduce("experts", model, share) if outside else []),
     ]  # fmt: skip

@@ -223,10 +223,9 @@ def _malformed(error, text, path, form):
     """
     mark = error.problem_mark or error.context_mark
     lines = text.splitlines() or [""]
-    line = min(mark.line if mark else 0, len(lines) - 1)
-    end_of_file = mark is not None and mark.line > line
-    shown = "end of file" if end_of_file else lines[line].strip() or "end of file"
-    where = f"{path}:{(mark.line if mark else 0) + 1}"
+    number = mark.line if mark else 0
+    line, where = min(number, len(lines) - 1), f"{path}:{number + 1}"
+    shown = (lines[line].strip() if number == line else "") or "end of file"
     if isinstance(error, DuplicateKeyError):
         key = re.search(r'found duplicate key "(.*?)"', error.problem or f'found duplicate key "{shown}"')[1]
         return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)

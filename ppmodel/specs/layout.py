@@ -406,15 +406,13 @@ class LayoutSpec:
         >>> run.gpus, run.global_batch
         (64, 1024)
         """
-        sizes = {"pp": num_ranks, "chunks": chunks, "microbatches": num_microbatches}
-        for name, size in sizes.items():
-            stated = getattr(self, name)
-            if None not in (stated, size) and stated != size:
-                if name == "microbatches":
-                    shares = f"dp ({self.dp}) x microbatch_size ({self.microbatch_size})"
-                    rule = f"must be {shares} x the schedule's microbatches ({size})"
-                    self._refuse("global_batch", rule, f"choose {stated} microbatches, or another global_batch")
+        for name, size in (("pp", num_ranks), ("chunks", chunks)):
+            if None not in (getattr(self, name), size) and getattr(self, name) != size:
                 self._refuse(name, f"is the layout's; the schedule's is {size}", "choose one of the two")
+        if self.microbatches not in (None, num_microbatches):
+            shares = f"dp ({self.dp}) x microbatch_size ({self.microbatch_size})"
+            rule = f"must be {shares} x the schedule's microbatches ({num_microbatches})"
+            self._refuse("global_batch", rule, f"choose {self.microbatches} microbatches, or another global_batch")
         gpus = self.gpus or self.rank_gpus * num_ranks
         if gpus > LARGEST:
             product = f"{self.tp} x {self.cp} x {self.dp} x {num_ranks}"
