@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-_LINES_KEPT = 2**12
 _POSTED_STEPS = 5
 """Latencies of an all-to-all in a node: NCCL takes 11 to 14 us on 2, 4 and 8 H100, B200 or GB200 (AIConfigurator)."""
 
@@ -105,7 +104,7 @@ def group_of(group, layout, system):
     return _placed(size, stride, room, gpus, copies)
 
 
-@lru_cache(_LINES_KEPT)
+@lru_cache(2**12)
 def _placed(size, stride, room, gpus, copies):
     """The most widely spread of all groups of every stride-th GPU, in each of the copies of some GPUs."""
     span = size * stride

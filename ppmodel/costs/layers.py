@@ -28,7 +28,6 @@ NOTHING = -1
 BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
-_WORK_KEPT = 2**12
 _SUMMED = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters"
 _BLOCKS = "dense", "block", "mtp"
 _FUSED_BY = 4
@@ -138,7 +137,7 @@ class LayerWork(NamedTuple):
         return len(self.layers), len(Phase), len(PARTS)
 
 
-@lru_cache(_WORK_KEPT)
+@lru_cache(2**12)
 def layer_work(model, sequences, layout=None):
     """What one GPU does in each layer of a model, in the forward and the backward of one microbatch.
 
@@ -377,12 +376,12 @@ def layers_of(model, sequences, system, layout=None):
     return _layers_of(model, sequences, system.timed, layout and _of_a_layer(layout))
 
 
-@lru_cache(_WORK_KEPT)
+@lru_cache(2**12)
 def _layers_of(model, sequences, system, layout):
     return LayerCosts(layer_work(model, sequences, layout), system)
 
 
-@lru_cache(_WORK_KEPT)
+@lru_cache(2**12)
 def _of_a_layer(layout):
     """A layout without what concerns stages alone: layouts that differ in nothing else share their layers."""
     recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1

@@ -7,13 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.offload import offloads
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
 from ppmodel.ops import OpKind
 from ppmodel.specs.layers import StageText, parse_layers
 from ppmodel.specs.layout import LAYER_WORDS
 
-_SHARES_KEPT = 2**12
 _LITTLE = 0.03
 _MOST_BALANCED = 2**16
 
@@ -57,7 +55,7 @@ def check_layout(layout, model, system, schedule):
     if layout.precision == "fp8" and system.fp8_peak_compute_flops is None:
         rule = f"needs a system with a peak in fp8, and {system.name} gives none"
         raise SpecificationError("precision", "fp8", rule, "add fp8_peak_compute to its file, or choose bf16")
-    if offloads(layout) and system.host_bandwidth_bytes_per_s is None:
+    if layout.offloads and system.host_bandwidth_bytes_per_s is None:
         rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
         raise SpecificationError("offload", value, rule, remedy)
@@ -96,7 +94,7 @@ def hides_backward(layout, framework, schedule):
     return bool(of_kinds[OpKind.B] > of_kinds[OpKind.W])
 
 
-@lru_cache(_SHARES_KEPT)
+@lru_cache(2**12)
 def _checked(layout, hides, model, num_ranks, num_microbatches):
     layout.require_shares()
     for field, value, holds, rule, remedy in _rules(layout, model):
@@ -327,7 +325,7 @@ def _balanced_blocks(schedule, model, times):
     return _balanced(loads.tobytes(), loads.shape, even.tobytes(), times)
 
 
-@lru_cache(_SHARES_KEPT)
+@lru_cache(2**12)
 def _balanced(loads, shape, even, times):
     """Blocks of each stage such that the slowest rank is as fast as possible; an even split if that gains little.
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.costs.layers import BUSY, layers_of
-from ppmodel.costs.offload import offload_of
 from ppmodel.costs.pairs import pair_costs
 from ppmodel.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.table import OpCosts
@@ -19,6 +18,8 @@ from ppmodel.ops import OpKind
 from ppmodel.specs.layers import format_layers
 
 _MOST_KEPT = 256
+WARM_UP, LATER = range(2)
+"""Whether a forward runs before the first backward of its rank; indices of the first axis of `Offload`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,6 +265,70 @@ def stage_work(layers, schedule, model, layout, cut, nodes):
     halves = schedule.last_halves if hides else np.zeros((schedule.num_stages, 2), dtype=bool)
     chunks = np.full(schedule.num_stages, schedule.chunks_per_rank)
     return StageWork(counts, np.arange(counts.shape[1])[None], halves, tied_bytes, inside, chunks, layers.sharing)
+
+
+class Offload(NamedTuple):
+    """Which activations of a microbatch are copied, and how long that takes.
+
+    Parameters
+    ----------
+    share : ndarray of float, shape (2, num_replicas, num_stages)
+        Fraction of a stage's activations, by whether the forward runs in the warm-up of its rank or later.
+    seconds : ndarray of float, shape (2, num_replicas, num_stages)
+        Duration of the copy in each direction.
+    """
+
+    share: np.ndarray
+    seconds: np.ndarray
+
+
+def offload_of(schedule, kept_bytes, layout, system):
+    """Determine what a layout offloads; None if nothing.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Provides the placement of the stages.
+    kept_bytes : ndarray of float, shape (num_stages,)
+        Bytes of a microbatch's activations on one GPU.
+    layout : LayoutSpec
+        Says what is offloaded.
+    system : SystemSpec
+        Provides the bandwidth to the host.
+
+    Returns
+    -------
+    Offload or None
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import LayoutSpec, load_system
+    >>> offload = offload_of(build("stp", 2, 5), np.ones(4), LayoutSpec(offload=0.5), load_system("a800"))
+    >>> offload.share[:, 0].tolist()
+    [[0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
+    """
+    if not layout.offloads:
+        return None
+    shares = np.array([layout.offload if layout.offload_warm_up is None else layout.offload_warm_up, layout.offload])
+    chosen = first_chunks(schedule) if layout.offload_chunks == "first" else np.ones_like(schedule.placement, bool)
+    share = shares[:, None, None] * (chosen & (kept_bytes > 0))
+    return Offload(share, share * kept_bytes / system.host_bandwidth_bytes_per_s)
+
+
+def first_chunks(schedule):
+    """Whether each stage is the first of its replica on its rank; shape (num_replicas, num_stages).
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> first_chunks(build("zb-v", 2, 4)).tolist()
+    [[True, True, False, False]]
+    """
+    first = np.zeros(schedule.placement.shape, dtype=bool)
+    for replica, homes in enumerate(schedule.placement):
+        first[replica, np.unique(homes, return_index=True)[1]] = True
+    return first
 
 
 def compute_seconds(halves_s, step_s):

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, mtp_operations
 from ppmodel.costs.work import runs_again
 
-_KEPT = 2**10
-
 
 class Parameters(NamedTuple):
     """Numbers of parameters of a model, without those of multi-token prediction, which are dropped after training.
@@ -29,7 +27,7 @@ class Parameters(NamedTuple):
     embedding: int
 
 
-@lru_cache(_KEPT)
+@lru_cache(2**10)
 def parameters(model):
     """Count the parameters of a model.
 
@@ -64,7 +62,7 @@ def _blocks(model):
     return [(block_operations(model, 1, dense=dense), number) for dense, number in numbers.items() if number]
 
 
-@lru_cache(_KEPT)
+@lru_cache(2**10)
 def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     """Compute the arithmetic of one iteration as counted for model FLOPs utilization: only matrix products.
 

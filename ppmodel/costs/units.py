@@ -222,9 +222,8 @@ def _cell(first, second, order, contention):
     if order not in ORDERS:
         raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
     if not 1 <= contention <= 2:
-        raise CostError(
-            "contention", contention, "must be from 1 to 2", "write 1 where streams do not disturb each other"
-        )
+        remedy = "write 1 where streams do not disturb each other"
+        raise CostError("contention", contention, "must be from 1 to 2", remedy)
     if not (first and second):
         items, operation = [], 0 if first else 1
         for number, unit in enumerate(first or second):

@@ -11,7 +11,6 @@ import numpy as np
 
 from ppmodel.compiled import prepare
 from ppmodel.costs import check_layout, stages
-from ppmodel.costs.offload import offloads
 from ppmodel.errors import NothingFitsError, PPModelError, SweepError, refusing
 from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
@@ -212,7 +211,7 @@ class _Divided:
 
     def peak_bytes(self, order=ORDERS[0]):
         """The bytes of the most loaded GPU."""
-        is_timed = offloads(self.layout) or open_options(self.case)
+        is_timed = self.layout.offloads or open_options(self.case)
         return float(memory_of(self.point(order)).total.max()) if is_timed else self.resident_bytes
 
 

@@ -100,10 +100,9 @@ def simulate(
     >>> run.model.name, run.messages
     ('paper', 1920)
     """
-    semantics = {"p2p": p2p, "allreduce": allreduce}
     point = resolve_point(
         schedule, pp, microbatches, model=model, system=system, layout=layout, framework=framework, links=links,
-        **semantics, **given,
+        p2p=p2p, allreduce=allreduce, **given,
     )  # fmt: skip
     point.require_effect()
     run = point.run()

@@ -13,7 +13,6 @@ from ppmodel.points.point import once
 from ppmodel.simulation import graph_of, makespans, run_graph
 
 _LEAST_S = 1e-30
-_TRANSFERS = "occupancy_s", "latency_s"
 _COUNTED = {OpKind.F: [0], OpKind.B: [1, 2], OpKind.I: [1], OpKind.W: [2]}
 
 
@@ -60,7 +59,7 @@ def iterations_of(graph, points, costs, makespans_s):
     if offloaded := [place for place, entry in enumerate(costs) if entry.offload]:
         resident_s[offloaded] = makespans(graph, [resident[place] for place in offloaded])
     free = [
-        replace(entry, **dict.fromkeys(_TRANSFERS, 0 * entry.occupancy_s), nics=None, delay_s=None)
+        replace(entry, occupancy_s=0 * entry.occupancy_s, latency_s=0 * entry.latency_s, nics=None, delay_s=None)
         for entry in resident
     ]
     free_s = makespans(graph, free)

@@ -68,14 +68,14 @@ def _fill(points, rows, graph_of):
 
 def _evaluated(graph, priced):
     """Costs, points and rows, with the numbers of each; where the times of one overflow, the others keep theirs."""
-    evaluated = []
     try:
-        evaluated = list(zip(priced, evaluate(graph, [costs for costs, *_ in priced]), strict=True))
+        return list(zip(priced, evaluate(graph, [costs for costs, *_ in priced]), strict=True))
     except (PPModelError, MemoryError):
+        evaluated = []
         for entry in priced:
             with refusing(entry[-1]):
                 evaluated += zip([entry], evaluate(graph, [entry[0]]), strict=True)
-    return evaluated
+        return evaluated
 
 
 def evaluate(graph, many_costs, ends=None):

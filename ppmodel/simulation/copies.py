@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.offload import LATER, WARM_UP
+from ppmodel.costs.stages import LATER, WARM_UP
 from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION
 

@@ -15,7 +15,6 @@ from ppmodel.files import read_text
 from ppmodel.specs.meant import looks_like, meant_key
 
 _LARGEST_BYTES, _MOST_BRACKETS = 2**18, 100
-_KEPT = 64
 _MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
 _MOST_MISTAKES = 100  # to find the line of each takes a while
 
@@ -147,7 +146,7 @@ def _read_yaml(path, form=None):
     return document
 
 
-@lru_cache(_KEPT)
+@lru_cache(64)
 def _parsed(text):
     """The document of a text, which nobody changes; a study reads the same few files again and again."""
     refuse_depth(text)

@@ -139,9 +139,8 @@ class FrameworkSpec(Checked):
             if self.attention_factor != 1.0:
                 host |= kernels.attention_times(self.attention_factor, system.compute_efficiency)
             if self.pass_factor != 1.0:
-                host |= {
-                    name: self.pass_factor * (getattr(kernels, name) or system.memory_efficiency) for name in _PASSES
-                }
+                plain = system.memory_efficiency
+                host |= {name: self.pass_factor * (getattr(kernels, name) or plain) for name in _PASSES}
             kernels = replace(kernels, **host)
         if self.data_factor != 1.0 and links is not None:
             attained = links.data_efficiency or links.network_efficiency

@@ -339,6 +339,11 @@ class LayoutSpec:
         return self.order != ORDERS[0] and self.dp > 1
 
     @property
+    def offloads(self) -> bool:
+        """Whether any activations are copied to the host."""
+        return self.offload > 0 or (self.offload_warm_up or 0.0) > 0
+
+    @property
     def rank_stride(self) -> int:
         """GPUs from one of a rank of the pipeline to its counterpart in the next rank.
 
