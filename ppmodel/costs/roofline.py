@@ -106,16 +106,15 @@ def _bandwidths(kernels, system, spec):
 
 def _rates(kernels, system, spec, precision):
     """FLOP/s that each kernel attains."""
-    peak = system.peak_compute_flops if precision == "bf16" else system.fp8_peak_compute_flops
-    if peak is None:
-        remedy = "add fp8_peak_compute to the system, or choose bf16"
-        raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
     rates = np.full(len(Kernel), system.peak_compute_flops * system.compute_efficiency)
     rows, width = np.zeros((2, len(Kernel)))
     rows[_PRODUCTS], width[_PRODUCTS] = spec.product_half_rows, spec.product_half_width
     if precision == "fp8":
+        if system.fp8_peak_compute_flops is None:
+            remedy = "add fp8_peak_compute to the system, or choose bf16"
+            raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
         products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
-        rates[products] = peak * (spec.fp8_efficiency or system.compute_efficiency)
+        rates[products] = system.fp8_peak_compute_flops * (spec.fp8_efficiency or system.compute_efficiency)
         rows[products] = spec.product_half_rows if spec.fp8_half_rows is None else spec.fp8_half_rows
         width[products] = spec.product_half_width if spec.fp8_half_width is None else spec.fp8_half_width
     rates[[Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED_WEIGHT]] *= spec.weight_grad_efficiency

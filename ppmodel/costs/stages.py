@@ -89,9 +89,6 @@ class Stages:
     def __getitem__(self, index):
         return Stages(*(getattr(self, column.name)[index] for column in fields(Stages) if column.name != "cut"))
 
-    def __len__(self):
-        return len(self.blocks)
-
 
 def stages(schedule, model, system, layout=None):
     """Compute times, bytes and parameters of every stage of a model on a schedule.
