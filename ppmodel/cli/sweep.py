@@ -2,9 +2,8 @@
 
 import click
 
-from ppmodel.cli import arguments
+from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say
 from ppmodel.errors import EXIT_ALL_REFUSED, EXIT_INTERRUPTED, counted
 
 
@@ -38,11 +37,11 @@ def sweep_command(specification, out, workers, scheduler, files, seconds, links,
     except SweepStopped as stopped:
         click.echo(stopped, err=True)
         return EXIT_INTERRUPTED
-    refused, alike, example = summary.refused
-    text = f"{summary.out}: {counted(summary.rows, 'row')}, "
-    text += "already complete, nothing to do" if summary.computed is None else f"{summary.computed} computed now"
-    text += f"; {'every row is' if refused == summary.rows else refused} refused"
+    refused, alike, example = summary.refused, summary.alike, summary.example
+    line = f"{summary.out}: {counted(summary.rows, 'row')}, "
+    line += "already complete, nothing to do" if summary.computed is None else f"{summary.computed} computed now"
+    line += f"; {'every row is' if refused == summary.rows else refused} refused"
     if example:
-        text += f", {'all' if alike == refused else alike} like this: {example}" if refused > 1 else f": {example}"
-    say(text)
+        line += f", {'all' if alike == refused else alike} like this: {example}" if refused > 1 else f": {example}"
+    text.say(line)
     return EXIT_ALL_REFUSED if refused == summary.rows else 0

@@ -18,7 +18,7 @@ from ppmodel.sweep.grid import chunk_bounds
 from ppmodel.sweep.progress import progress, say
 from ppmodel.sweep.runners import run_tasks
 from ppmodel.sweep.specification import load_sweep
-from ppmodel.sweep.store import Refused, Store
+from ppmodel.sweep.store import Store
 
 _STOP = signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGQUIT", signal.SIGTERM)
 _LOOK_S, _STOP_S = 0.2, 20
@@ -35,14 +35,18 @@ class Summary(NamedTuple):
         Rows in the output.
     computed : int or None
         Rows that this run computed; None if the output was already complete.
-    refused : Refused
-        Rows without numbers, and the reasons.
+    refused, alike : int
+        Rows without numbers, and those of them with the most common reason, apart from numbers in it.
+    example : str or None
+        The reason of the first of the latter.
     """
 
     out: Path
     rows: int
     computed: int | None
-    refused: Refused
+    refused: int
+    alike: int
+    example: str | None
 
 
 class SweepStopped(KeyboardInterrupt):
@@ -120,7 +124,7 @@ def run_sweep(
         if force or not out.exists():
             store.begin(force)
             computed = _complete(store, sweep, workers, scheduler, process_ends)
-        return Summary(out, sweep.num_rows, computed, store.refused())
+        return Summary(out, sweep.num_rows, computed, *store.refused())
 
 
 def _complete(store, sweep, workers, scheduler, process_ends):

@@ -16,9 +16,6 @@ from ppmodel.points.grid import transfers_of
 from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
-from ppmodel.specs.files import framework_names, layout_names, model_names, system_names
-from ppmodel.specs.layout import layout_keywords
-from ppmodel.specs.layouts import as_layout, as_layouts
 from ppmodel.sweep.grid import Sweep
 
 _ARGUMENT = "--schedule-file"
@@ -127,19 +124,20 @@ def load_sweep(path, schedule_files=(), links=None):
     cases, files = _cases(path, form, schedule_files)
     noises, seeds = _noises_and_seeds(path, form)
     layouts = _layouts(path, form)
-    lists = {key: tuple(getattr(form, key)) for key in ("pp", "microbatches", "p2p", "allreduce")}
-    systems = _specifications(path, "systems", form.systems, specs.load_system, system_names())
+    systems = _specifications(path, "systems", form.systems, specs.load_system, specs.system_names())
     framework = form.framework
     if framework is not None:
-        framework = _specification(path, ("framework",), framework, specs.load_framework, framework_names())
-    systems = tuple(specs.with_framework(system, framework) for system in systems)
-    lists["p2p"] = lists["p2p"] or transfers_of(systems)
-    networks = _networks(path, form, links)
+        framework = _specification(path, ("framework",), framework, specs.load_framework, specs.framework_names())
+    systems = [specs.with_framework(system, framework) for system in systems]
+    p2p, networks = form.p2p or transfers_of(systems), _networks(path, form, links)
     systems = tuple(system.with_links(network) for system in systems for network in networks)
-    models = _specifications(path, "models", form.models, specs.load_model, model_names())
-    loops = {"systems": systems, "models": models, "layouts": layouts, "noises": noises, "seeds": seeds}
+    models = tuple(_specifications(path, "models", form.models, specs.load_model, specs.model_names()))
+    sizes = tuple(form.pp), tuple(form.microbatches)
     try:
-        sweep = Sweep(cases, **lists, **loops, files=files, asked=_asked(form, layouts, networks))
+        sweep = Sweep(
+            cases, *sizes, tuple(p2p), tuple(form.allreduce), systems, models, layouts, noises=noises, seeds=seeds,
+            files=files, asked=_asked(form, layouts, networks),
+        )  # fmt: skip
     except CostError as error:
         _refuse(path, (error.field,), error.value, error.rule, error.remedy)
     if sweep.num_rows > _MAX_ROWS:
@@ -246,12 +244,12 @@ def _layouts(path, form):
     for place, entry in enumerate(form.layouts):
         written = entry if isinstance(entry, dict) else {"name": entry}
         name = written.get("name")
-        if isinstance(name, str) and name not in layout_names() and name.endswith((".yaml", ".yml")):
+        if isinstance(name, str) and name not in specs.layout_names() and name.endswith((".yaml", ".yml")):
             name = path.parent / name
         values = {key: value for key, value in written.items() if key not in ("name", "pp")}
         try:
-            base = as_layout(name, {"pp": written["pp"]} if "pp" in written else None)
-            several = [replace(layout, provenance=()) for layout in as_layouts(base, values)]
+            base = specs.as_layout(name, {"pp": written["pp"]} if "pp" in written else None)
+            several = [replace(layout, provenance=()) for layout in specs.as_layouts(base, values)]
         except PPModelError as error:
             if error.where is None:
                 _refuse(path, ("layouts", place, error.field), error.value, error.rule, error.remedy)
@@ -269,7 +267,7 @@ def _layouts(path, form):
 
 def _asked(form, layouts, networks):
     """What the file itself says of layouts, once for all of them, of semantics, and of links."""
-    written = {key for entry in form.layouts if isinstance(entry, dict) for key in entry if key in layout_keywords()}
+    written = {key for entry in form.layouts if isinstance(entry, dict) for key in entry} & {*specs.layout_keywords()}
     single = {key for key in written if len({getattr(layout, key) for layout in layouts}) == 1}
     others = (form.model_fields_set & {"p2p", "allreduce"}) | ({"links"} if any(networks) else set())
     return tuple(sorted(single | others))
@@ -298,7 +296,7 @@ def _specifications(path, key, names, load, packaged):
             rule = f"has the same name as {names[list(loaded).index(entry.name)]}, so rows would be ambiguous"
             _refuse(path, (key, place), name, rule, "rename the file")
         loaded[entry.name] = entry
-    return tuple(loaded.values())
+    return list(loaded.values())
 
 
 def _networks(path, form, links):

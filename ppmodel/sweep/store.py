@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from operator import itemgetter
 from secrets import token_hex
-from typing import NamedTuple
 
 from ppmodel.errors import SweepError
 from ppmodel.files import parse_json
@@ -27,22 +26,6 @@ _PART = re.compile(r"part-(\d{6,9})-[0-9a-f]{16}\.parquet")
 _OURS_ALONE = re.compile(r"lock|\.ppmodel-[0-9a-f-]+\.tmp")  # by their names, also without a record
 _OURS = re.compile(rf"{_OURS_ALONE.pattern}|{_PART.pattern}|sweep\.json")
 _FIELDS = {"cases": "schedules", "noises": "noise", "files": "files of schedules"}
-
-
-class Refused(NamedTuple):
-    """Number of refused rows, and the most common reason.
-
-    Parameters
-    ----------
-    rows, alike : int
-        All refused rows, and those with the most common reason, apart from numbers in it.
-    example : str or None
-        The reason of the first of the latter.
-    """
-
-    rows: int
-    alike: int = 0
-    example: str | None = None
 
 
 class Store:
@@ -109,7 +92,8 @@ class Store:
 
         Returns
         -------
-        Refused
+        (int, int, str or None)
+            As in `run.Summary`.
         """
         from pyarrow.dataset import dataset
 
@@ -118,7 +102,7 @@ class Store:
             for entry in batch["refused"].drop_null().value_counts().to_pylist():
                 kind = kinds.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
                 kind[0] += entry["counts"]
-        return Refused(sum(rows for rows, _ in kinds.values()), *max(kinds.values(), key=itemgetter(0), default=()))
+        return sum(rows for rows, _ in kinds.values()), *max(kinds.values(), key=itemgetter(0), default=(0, None))
 
     def require_ours(self, force):
         """Check that an existing output has exactly these rows, and remove any parts of them.
