@@ -96,14 +96,13 @@ def plot_heatmap(
             for row, text in enumerate(row_names):
                 axis.text(0.1, step * row + 0.92, text, va="bottom", fontsize=8.5)
         else:
-            axis.set_yticks(
-                np.arange(len(rows)) + 0.5, row_names, **({"fontsize": 7 + style.on_phone()} if bare else {})
-            )
+            size = {"fontsize": 7 + style.on_phone()} if bare else {}
+            axis.set_yticks(np.arange(len(rows)) + 0.5, row_names, **size)
         axis.set_xlabel(style.axis_label(x, labels))
         axis.set_ylabel("" if above else style.axis_label(y, labels))
         style.panel_title(axis, panel, names.get(name, name), labels)
-    if not style.on_phone():  # there each panel has its own heads
-        style.label_edges(axes, "")
+        if not style.on_phone():  # there each panel has its own heads
+            axis.label_outer()
     titled = style.titled(figure, title, context)
     _fit_text(titled, axes, column_names, above or len(rows) >= _MANY)
     return titled

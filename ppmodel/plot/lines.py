@@ -103,7 +103,7 @@ def plot_lines(
         axis.set(xlabel=style.wrapped(style.axis_label(x, labels), axis), ylabel=style.axis_label(column, labels))
         if column == columns[0] or style.on_phone():
             style.panel_title(axis, panel, name, labels)
-    style.label_edges(axes, style.axis_label(x, labels), places, shared, own_x)
+    style.label_edges(axes, style.axis_label(x, labels))
     several = any(rows[line].nunique() > 1 for rows in panels.values())  # otherwise panel titles name them
     named = set() if several else set(looks)
     for axis, column, name in places:

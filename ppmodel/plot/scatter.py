@@ -77,8 +77,7 @@ def plot_scatter(
         _scales(axis, log, percent)
         axis.set(xlabel=style.axis_label(x, labels), ylabel=style.axis_label(y, labels))
         style.panel_title(axis, panel, panel_name, labels)
-    places = [(axis, y, panel_name) for axis, panel_name in zip(axes.flat, panels, strict=False)]
-    style.label_edges(axes, style.axis_label(x, labels), places, [y] if percent else [])
+    style.label_edges(axes, style.axis_label(x, labels))
     if name and front:
         low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
         axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)

@@ -335,7 +335,7 @@ def panel_grid(count, in_row, *, width=None, height=None, **shared):
     return figure, axes
 
 
-def label_edges(axes, name, places=(), shared=(), own_x=False):
+def label_edges(axes, name):
     """Label panels on the left and at the bottom, above an empty place, and wherever a scale is not shared.
 
     Parameters
@@ -343,19 +343,13 @@ def label_edges(axes, name, places=(), shared=(), own_x=False):
     axes : ndarray of Axes, shape (rows, columns)
     name : str
         Label of the horizontal axis.
-    places : sequence of (Axes, str, object)
-        Each panel's axes, the column on its vertical axis, and its name.
-    shared : sequence of str
-        Columns for which all panels share one scale.
-    own_x : bool
-        Whether each panel has its own horizontal axis.
     """
     for axis in axes.flat:
         axis.label_outer()
-        if on_phone() or own_x:
+        if on_phone() or len(axis.get_shared_x_axes().get_siblings(axis)) == 1:
             axis.tick_params(labelbottom=True)
-    for axis, column, _ in places:
-        axis.tick_params(labelleft=axis.get_subplotspec().is_first_col() or column not in shared)
+        if len(axis.get_shared_y_axes().get_siblings(axis)) == 1:
+            axis.tick_params(labelleft=True)
     for above, below in zip(axes[:-1].flat, axes[1:].flat, strict=True):
         if not below.get_visible():
             above.set_xlabel(wrapped(name, above))
