@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 from ppbook import pictures
 from ppbook.kinds import shown
-from ppmodel.cli.text import columns
+from ppmodel.cli.text import aligned
 from ppmodel.errors import PPModelError
 from ppmodel.export import csv_cell
 from ppmodel.plot import typeset
@@ -263,7 +263,7 @@ class Table(Styler):
         text = unescape(re.sub("</?code>", "", self.to_string(delimiter=_BETWEEN)))
         head, *rows = [line.split(_BETWEEN) for line in text.splitlines()]
         numbers = [place for place, name in enumerate(self.data) if pd.api.types.is_numeric_dtype(self.data[name])]
-        return columns([head, *rows], right=numbers)
+        return "\n".join(aligned([head, *rows], right=numbers))
 
 
 class MyST(str):

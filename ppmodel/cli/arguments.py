@@ -1,18 +1,20 @@
-"""Argument types, and the options that several commands share."""
+"""Argument types, the options that several commands share, and what the arguments ask for."""
 
 import json
 import math
 import sys
 from contextlib import suppress
 from functools import reduce
+from pathlib import Path
 
 import click
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.points import COLUMNS, SECONDS
+from ppmodel.schedules.cases import as_case, cases_of_file
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs.layout import LARGEST, layout_options
+from ppmodel.specs.layout import LARGEST, layout_keywords, layout_options
 
 
 class Value(click.ParamType):
@@ -51,11 +53,20 @@ class Value(click.ParamType):
 
 
 class Output(click.Path):
-    """A file to be written. `commands.Command` checks it, and how its name ends, before the command runs."""
+    """A file to be written, whose name has one of these endings. `commands.Command` checks that it can be."""
 
     def __init__(self, *suffixes):
         super().__init__()
         self.suffixes = suffixes
+
+    def convert(self, value, param, ctx):
+        option = param.opts[0]
+        if value == "":
+            raise PPModelError(option, repr(value), "must name a file", f"pass, for example, {option} out")
+        if self.suffixes and not value.endswith(self.suffixes):
+            rule, remedy = f"must end in {', '.join(self.suffixes)}", f"write, for example, mine{self.suffixes[0]}"
+            raise PPModelError(option, value, rule, remedy)
+        return value
 
 
 def number(low, high, rule=None, name="NUMBER"):
@@ -198,3 +209,67 @@ launch_option = option(
 def json_option(text):
     """Decorator: print JSON."""
     return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def given(arguments):
+    """Keep the arguments that were given."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def asked_costs(arguments):
+    """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
+    names = (*SECONDS, "model", "system", "framework", "links", "layout", *layout_keywords())
+    return given({name: arguments.pop(name) for name in names if name in arguments})
+
+
+def gpus_not_kept(costs, gpus):
+    """What to add about a layout whose file states a number of GPUs that other options override; empty if none does.
+
+    Parameters
+    ----------
+    costs : dict
+        From `asked_costs`.
+    gpus : int or None
+        Of the run.
+
+    Returns
+    -------
+    str
+    """
+    if "layout" not in costs or "gpus" in costs:
+        return ""
+    from ppmodel.specs import load_layout
+
+    stated = load_layout(costs["layout"]).gpus
+    return f"; gpus of {costs['layout']} ({stated}) not kept" if stated not in (None, gpus) else ""
+
+
+def asked_case(name, file, options):
+    """Find the one schedule that a name, a file and options select.
+
+    Parameters
+    ----------
+    name : str or None
+        As in `cases.cases_of_text`; with a generator's file, a schedule that the file registers.
+    file : str or None
+        A generator or a table.
+    options : dict
+        The schedule's options as text; None if not given.
+
+    Returns
+    -------
+    Case
+
+    Raises
+    ------
+    PPModelError
+        If they select none, or several.
+    """
+    if name is None and file is None:
+        remedy = "pass a schedule's name, or --schedule-file FILE"
+        raise PPModelError("NAME", None, "must be given unless you name a file", remedy)
+    registered = None if None in (name, file) else {case.name for case in cases_of_file(file) if case.own}
+    case = as_case(Path(file) if name is None else name)
+    if registered is not None and case.name not in registered:
+        raise PPModelError("NAME", name, f"is not in {file}, which has no effect", "leave out one of the two")
+    return case.with_options(given(options))

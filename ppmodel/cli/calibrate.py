@@ -68,44 +68,42 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     framework_spec = framework and load_framework(framework)
     stated = [stated_run(run, start, framework_spec) for run in runs]
     calibration = calibrated(rows_files, start, names, prior, framework_spec, stated, kinds)
-    options = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
-    options += f" --only {only}" if only else ""
-    options = (f" --framework {Path(framework).name}" if framework else "") + options
+    framework = framework and Path(framework).name
+    given = {"framework": framework, "constants": constants, "prior": prior != 0.5 and f"{prior:g}", "only": only}
+    options = "".join(f" --{name} {value}" for name, value in given.items() if value)
     files = " ".join([*(Path(file).name for file in rows_files), *(f'--run "{run}"' for run in runs)])
     command_line = f"calibrate {files} --system {Path(system).name}{options}"
     text = system_text(calibration, title or start.title, command_line, str(date or datetime.date.today()))
     write_whole(out, text, "--out")
-    say(_summary(calibration, out, names is None, kinds))
+    say(_lines(calibration, out, names is None, kinds))
 
 
-def _summary(calibration, out, all_constants, kinds):
+def _lines(calibration, out, all_constants, kinds):
     from ppmodel.measured.system_file import error_names, in_its_unit
 
     fit = calibration.fit
-    lines = [f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"]
+    yield f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"
     for entry in calibration.system.provenance:
         if entry.field in fit.values:
             value, low, high = in_its_unit(entry, calibration)
-            lines.append(f"  {entry.field:36} {f'{value} {entry.unit}'.strip()}  (95 %: {low} to {high})")
+            yield f"  {entry.field:36} {f'{value} {entry.unit}'.strip()}  (95 %: {low} to {high})"
     for name, partner in fit.undetermined.items():
-        lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
-    missing = [name for name in _BLOCKS if getattr(calibration.system, name) is None]
+        yield f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else "")
+    missing = ", ".join(name for name in _BLOCKS if getattr(calibration.system, name) is None)
     if all_constants and not calibration.scaled and missing:
-        lacking = f"the system's file has no block {', '.join(missing)}"
-        lines.append(f"{lacking}: copy from data/templates/system.yaml what is to be fitted, too")
+        template = "data/templates/system.yaml"
+        yield f"the system's file has no block {missing}: copy from {template} what is to be fitted, too"
     if calibration.scaled:
         few = f"fewer than five configurations: only {', '.join(calibration.scaled)} fitted"
-        lines.append(f"{few}; the other constants are those of the system")
-    missing = [quantity for quantity in kinds if quantity not in calibration.rows]
-    lines += [f"no row has {_COLUMNS[quantity]}: {quantity} not fitted" for quantity in missing]
+        yield f"{few}; the other constants are those of the system"
+    for quantity in kinds:
+        if quantity not in calibration.rows:
+            yield f"no row has {_COLUMNS[quantity]}: {quantity} not fitted"
     judged = any(source.mean is not None for source in calibration.sources)
-    lines.append(
-        "errors" + " on rows that the fit had not seen (five-fold cross-validation by configuration)" * judged + ":"
-    )
+    yield "errors" + " on rows that the fit had not seen (five-fold cross-validation by configuration)" * judged + ":"
     for source in calibration.sources:
         errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source)) or "too few rows to tell"
         rows = counted(source.rows, "row")
-        lines.append(f"  {source.file}, {source.what} ({rows}): {errors}; as fitted {source.fitted:.1%}")
+        yield f"  {source.file}, {source.what} ({rows}): {errors}; as fitted {source.fitted:.1%}"
     if any(source.fitted > _POOR for source in calibration.sources):
-        lines.append("the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from")
-    return "\n".join(lines)
+        yield "the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from"

@@ -2,10 +2,8 @@
 
 import click
 
-from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case, given
+from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import by_rank, say
 from ppmodel.errors import counted
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import Case, built, is_file, size_of
@@ -29,24 +27,21 @@ def check_command(name, file, pp, microbatches, **options):
         from ppmodel.export import read_file
 
         reading = read_file(file)
-        case = Case(reading.schedule.name, (), reading.schedule).with_options(given(options))
+        case = Case(reading.schedule.name, (), reading.schedule).with_options(arguments.given(options))
     else:
-        reading, case = None, asked_case(name, file, options)
+        reading, case = None, arguments.asked_case(name, file, options)
     schedule = built(case, *size_of(case, pp, microbatches))
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     sums = int((schedule.kind == OpKind.R).sum())
     others = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]
     extras = "".join(f" and {counted(count, name)}" for count, name in others if count)
-    lines = [
+    slots, ratio = metrics.table_slots(schedule), metrics.table_bubble_ratio(schedule)
+    text.say(
         f"{file or case.label}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{extras} "
         f"on {counted(schedule.num_ranks, 'rank')}, {counted(schedule.num_stages, 'stage')}{replicas}, "
         f"{counted(schedule.num_microbatches, 'microbatch')}"
-    ]
+    )
     if reading and (reading.pytorch or reading.letters != "pytorch"):
-        lines.append(str(reading))
-    lines += [
-        f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
-        f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}",
-        f"peak activations by rank: {by_rank(metrics.peak_activations(schedule))}",
-    ]
-    say("\n".join(lines))
+        text.say(reading)
+    text.say(f"idealised table (backward of two slots): {slots} slots, bubble ratio {ratio:.4f}")
+    text.say(f"peak activations by rank: {text.by_rank(metrics.peak_activations(schedule))}")

@@ -67,10 +67,6 @@ class Command(_Careful, click.Command):
             value = ctx.params.get(param.name)
             if isinstance(param.type, Output):
                 outputs[param.opts[0]] = value
-                suffixes = param.type.suffixes
-                if value and suffixes and not str(value).endswith(suffixes):
-                    rule, remedy = f"must end in {', '.join(suffixes)}", f"write, for example, mine{suffixes[0]}"
-                    raise PPModelError(param.opts[0], value, rule, remedy)
             else:
                 texts += [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
         files = {*texts, *(split_options(text)[0] for text in texts)}  # a schedule's file may have options
@@ -81,8 +77,6 @@ class Command(_Careful, click.Command):
             for file in files:
                 spare(file)
             for option, target in outputs.items():
-                if target == "":
-                    raise PPModelError(option, repr(target), "must name a file", f"pass, for example, {option} out")
                 if target is not None:
                     other = options.setdefault(identity(checked_target(target, option)), option)
                     if other != option:
@@ -142,6 +136,6 @@ class Group(_Careful, click.Group):
         return super().resolve_command(ctx, args)
 
 
-def command(name):
+def command(name, **settings):
     """Decorator for a command's function, which `Group` finds in its module as ``NAME_command``."""
-    return click.command(name, cls=Command)
+    return click.command(name, cls=Command, **settings)

@@ -2,10 +2,8 @@
 
 import click
 
-from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_costs, gpus_not_kept
+from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say, say_json
 from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
 from ppmodel.schedules.cases import cases_of_text, require_one_each
 from ppmodel.specs.layout import layout_keywords
@@ -29,11 +27,11 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is refused.
     """
-    from ppmodel.cli.ranked import ranked, ranked_text
+    from ppmodel.cli.ranked import ranked, ranked_lines
     from ppmodel.export import write_rows
     from ppmodel.points import compared
 
-    costs = asked_costs(given)
+    costs = arguments.asked_costs(given)
     cases = _cases([*([] if file is None else [file]), *names])
     if not {"layout", *layout_keywords()} & costs.keys():
         pp, microbatches = _size(cases, pp, microbatches)
@@ -48,8 +46,8 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         sequences = load_model(costs["model"]).global_batch // rows[0]["microbatches"]
         remark = f"; microbatches of {counted(sequences, 'sequence')}"
     else:
-        remark = gpus_not_kept(costs, rows[0].get("gpus"))
-    say_json(rows) if as_json else say(ranked_text(pairs, remark))
+        remark = arguments.gpus_not_kept(costs, rows[0].get("gpus"))
+    text.say_json(rows) if as_json else text.say(ranked_lines(pairs, remark))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 

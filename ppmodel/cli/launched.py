@@ -2,7 +2,7 @@
 
 import json
 
-from ppmodel.cli.text import columns
+from ppmodel.cli.text import aligned
 from ppmodel.errors import counted
 from ppmodel.points.launch import launch
 from ppmodel.specs import load_launcher
@@ -20,8 +20,8 @@ def launched(name, point):
 
     Returns
     -------
-    dict, str
-        For JSON, and as text to paste.
+    dict, list of str
+        For JSON, and as lines to paste.
     """
     launcher = load_launcher(name)
     arguments, without = launch(point, launcher)
@@ -40,10 +40,10 @@ def launched(name, point):
     head += f"; to add: {launcher.yours}" * bool(launcher.yours)
     if without:
         rows = [[f"  {field}={value}", why] for field, (value, why) in without.items()]
-        lines += ["no argument for", columns(rows)]
+        lines += ["no argument for", *aligned(rows)]
     written = {"name": name, "version": launcher.version, "arguments": arguments}
     reasons = {field: {"value": value, "why": why} for field, (value, why) in without.items()}
-    return written | {"without": reasons}, "\n".join([head, *lines])
+    return written | {"without": reasons}, [head, *lines]
 
 
 def _document(arguments):

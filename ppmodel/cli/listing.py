@@ -1,8 +1,8 @@
 """ppmodel schedules, models, systems, frameworks, layouts, launchers: list what comes with the project."""
 
 from ppmodel import schedules, specs
+from ppmodel.cli import text
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import columns, plain, say
 
 
 @command("schedules")
@@ -10,34 +10,25 @@ def schedules_command():
     """List the schedules, their options and the sizes at which each is legal."""
     for name in schedules.names():
         entry = schedules.get(name)
-        say(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
+        text.say(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
         for option in entry.options:
             usual = "" if option.default is None else f" (default {option.example})"
-            say(f"    --{option.written} {option.form}  {option.help}{usual}")
+            text.say(f"    --{option.written} {option.form}  {option.help}{usual}")
 
 
-@command("models")
-def models_command():
-    """List the models that come with the project."""
-    say_titles({name: specs.load_model(name).title for name in specs.model_names()})
+def listing(kind, described, names, load):
+    """A command that prints a line for each file of a kind: its name, and its title."""
+
+    def list_files():
+        say_titles({name: load(name).title for name in names()})
+
+    return command(kind, help=f"List the {described} that come with the project.")(list_files)
 
 
-@command("systems")
-def systems_command():
-    """List the systems that come with the project."""
-    say_titles({name: specs.load_system(name).title for name in specs.system_names()})
-
-
-@command("frameworks")
-def frameworks_command():
-    """List the training frameworks that come with the project."""
-    say_titles({name: specs.load_framework(name).title for name in specs.framework_names()})
-
-
-@command("layouts")
-def layouts_command():
-    """List the run layouts that come with the project."""
-    say_titles({name: specs.load_layout(name).title for name in specs.layout_names()})
+models_command = listing("models", "models", specs.model_names, specs.load_model)
+systems_command = listing("systems", "systems", specs.system_names, specs.load_system)
+frameworks_command = listing("frameworks", "training frameworks", specs.framework_names, specs.load_framework)
+layouts_command = listing("layouts", "run layouts", specs.layout_names, specs.load_layout)
 
 
 @command("launchers")
@@ -55,9 +46,9 @@ def columns_command():
     """
     from ppmodel.points import COLUMNS
 
-    say(columns([[column.name, column.unit, column.doc] for column in COLUMNS]))
+    text.say(text.aligned([[column.name, column.unit, column.doc] for column in COLUMNS]))
 
 
 def say_titles(titles):
     """Print one line for each name, with its title."""
-    say(columns([[name, plain(title)] for name, title in titles.items()]))
+    text.say(text.aligned([[name, text.plain(title)] for name, title in titles.items()]))

@@ -64,7 +64,7 @@ def measure_command(system, out, title, date, write_probe, **files):
     options = " ".join(f"--{name} {Path(path).name}" for name, given in files.items() for path in given)
     line = f"measure --system {Path(system).name} {options}"
     write_whole(out, entries_text(measurement.entries, title or start.title, line), "--out")
-    return say(_summary(measurement, start, out))
+    return say(_lines(measurement, start, out))
 
 
 def _write_probe(path, others):
@@ -80,16 +80,15 @@ def _write_probe(path, others):
     say(f"{path}: run it with python, or with torchrun on all GPUs")
 
 
-def _summary(measurement, start, out):
+def _lines(measurement, start, out):
     entries = {entry.field: entry for entry in measurement.entries}
-    lines = [f"{out}: {counted(sum(len(fit.values) for _, fit in measurement.fits), 'constant')} measured"]
+    yield f"{out}: {counted(sum(len(fit.values) for _, fit in measurement.fits), 'constant')} measured"
     for label, fit in measurement.fits:
         poor = "  (poor: are the units right, and was the machine quiet?)" if fit.error > _POOR else ""
-        lines.append(f"{label}: {counted(fit.rows, 'timing')}, mean error {fit.error:.1%}{poor}")
+        yield f"{label}: {counted(fit.rows, 'timing')}, mean error {fit.error:.1%}{poor}"
         for name in fit.values:
             value = entries[name].value
             text = str(value).lower() if isinstance(value, bool) else f"{value:.4g} {entries[name].unit}".strip()
             at_limit = name.endswith("efficiency") and value == 1
-            lines.append(f"  {name:36} {text}{'  (at its limit: is the peak right?)' if at_limit else ''}")
-    lines.append(f"not measured, as in {start.name}: {', '.join(measurement.left) or 'none'}")
-    return "\n".join(lines)
+            yield f"  {name:36} {text}{'  (at its limit: is the peak right?)' if at_limit else ''}"
+    yield f"not measured, as in {start.name}: {', '.join(measurement.left) or 'none'}"

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import click
 
-from ppmodel.cli import arguments
+from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import plain, say, say_json
 from ppmodel.errors import PPModelError
 
 _PICTURE = arguments.Output(".svg", ".png", ".pdf")
@@ -61,7 +60,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
 
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
-    from ppmodel.cli.planned import drawn_front, front_text, plan_dict, planned_text
+    from ppmodel.cli.planned import drawn_front, front_lines, plan_dict, planned_lines
     from ppmodel.export import write_rows, write_whole
     from ppmodel.planning import planned
     from ppmodel.specs import load_launcher
@@ -79,7 +78,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         def show_best(best):
             fastest = best.get(True) or best[False]
             sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
-            show(f"searching ... so far {fastest.iteration_s:.4g} s: {plain(fastest.case.label)}, {sizes}")
+            show(f"searching ... so far {fastest.iteration_s:.4g} s: {text.plain(fastest.case.label)}, {sizes}")
 
         chosen = named if named or schedules else None
         plan = planned(schedules=chosen, fix=fixed, most=most, on_progress=show_best, **given)
@@ -87,21 +86,21 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
             rule = f"is not among the {len(plan.answers)} answers"
             raise PPModelError("explain", explain, rule, "choose a smaller row")
         result = plan_dict(plan, explain - 1) if as_json else {}
-        text = "" if as_json else planned_text(plan, rows, explain - 1)
+        answer = [] if as_json else [*planned_lines(plan, rows, explain - 1)]
         if pareto is not None:
             how = given["workers"], given["scheduler"], given["resume"]
             front, picture = drawn_front(plan, Path(pareto).suffix[1:], *how)
-            result, text = result | {"front": front}, f"{text}\n\n{front_text(front)}"
+            result, answer = result | {"front": front}, [*answer, "", *front_lines(front)]
     if launch is not None:
         from ppmodel.cli.launched import launched
 
         written, pasted = launched(launch, plan.point(plan.answers[explain - 1]))
-        result, text = result | {"launch": written}, f"{text}\n\n{pasted}"
+        result, answer = result | {"launch": written}, [*answer, "", *pasted]
     if csv_file is not None:
         write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv")
     if pareto is not None:
         write_whole(pareto, picture, "--pareto")
-    say_json(result) if as_json else say(text)
+    text.say_json(result) if as_json else text.say(answer)
     return 0
 
 

@@ -2,8 +2,7 @@
 
 from io import BytesIO
 
-from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import framework_text, gibibytes, margin_text, network_text, plain, range_text, size_text
+from ppmodel.cli.text import aligned, framework_text, gibibytes, margin_text, network_text, plain, range_text, size_text
 from ppmodel.planning.answer import EQUAL
 from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.risk import JITTER, SLOWDOWN
@@ -15,7 +14,7 @@ _LEAST = 0.005
 _UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
 
-def planned_text(plan, most_rows, place):
+def planned_lines(plan, most_rows, place):
     """Format what ``plan`` prints.
 
     Parameters
@@ -26,49 +25,46 @@ def planned_text(plan, most_rows, place):
     place : int
         The answer to explain.
 
-    Returns
-    -------
+    Yields
+    ------
     str
     """
     frame, question = plan.frame, plan.question
     row, system = frame.iloc[place], question.system
-    lines = [
-        f"{question.model.name} on {question.gpus} GPUs of {system.name}, {question.global_batch} sequences of "
-        f"{question.model.sequence} tokens (--sequence); framework: {framework_text(system)}",
-        f"model   {size_text(question.model)}",
-        f"system  {network_text(system)}",
-        *([f"links   {' '.join(map(str, system.links))}"] if system.links else []),
-        f"answer  {answer_text(frame.iloc[0])}",
-        *([f"row {place + 1}   {answer_text(row)}"] if place else []),
-        *([f"ties    {_ties(plan)}"] if len(plan.ties) > 1 else []),
-        "",
-    ]
-    usual = frame[frame.is_run]
+    model, batch = question.model, f"{question.global_batch} sequences of {question.model.sequence} tokens (--sequence)"
+    yield f"{model.name} on {question.gpus} GPUs of {system.name}, {batch}; framework: {framework_text(system)}"
+    yield f"model   {size_text(model)}"
+    yield f"system  {network_text(system)}"
+    if system.links:
+        yield f"links   {' '.join(map(str, system.links))}"
+    yield f"answer  {answer_text(frame.iloc[0])}"
+    if place:
+        yield f"row {place + 1}   {answer_text(row)}"
+    if len(plan.ties) > 1:
+        yield f"ties    {_ties(plan)}"
+    usual, others = frame[frame.is_run], frame[~frame.is_run]
     if len(usual):
-        lines += [*_table(usual, most_rows, plan), ""]
-    if len(others := frame[~frame.is_run]):
+        yield from ("", *_table(usual, most_rows, plan))
+    if len(others):
         name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
-        lines.append(f"{faster}{name} does not run it, or no such run was measured:")
-        lines += [*_table(others, most_rows), ""]
-    lines.pop()
+        yield from ("", f"{faster}{name} does not run it, or no such run was measured:", *_table(others, most_rows))
     if len(usual):
         disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
         unknown = "not known, nor a range, without the system's kernels and collectives, and runs of its framework"
         chance = "that this row is the fastest when run" if system.range else unknown
-        lines.append(f"disturbed: seconds with {disturbed}; chance: {chance}")
+        yield f"disturbed: seconds with {disturbed}; chance: {chance}"
     if system.collectives is None:
-        lines.append("collectives: all of the links' bandwidth, as the system's file does not say what they attain")
-    if question.model.experts and system.range and system.framework.name:
-        lines.append("nine of ten: of runs without experts; see the published runs in the book, Against measured runs")
+        yield "collectives: all of the links' bandwidth, as the system's file does not say what they attain"
+    if model.experts and system.range and system.framework.name:
+        yield "nine of ten: of runs without experts; see the published runs in the book, Against measured runs"
     if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.crowded_from)
         roomy = "" if plan.limits.is_tight(plan.answers[0]) else f" in {plan.limits.roomy_bytes / 2**30:.3g} GiB{slow}"
-        lines.append(
-            f"order: row 1 is the simplest within {EQUAL:.0%} of the fastest{roomy}; the others follow by the same rule"
-        )
+        first = f"row 1 is the simplest within {EQUAL:.0%} of the fastest{roomy}"
+        yield f"order: {first}; the others follow by the same rule"
     if frame.fit.eq("tight").any():
-        lines.append(f"tight: {margin_text()}")
-    return "\n".join([*lines, "", *_explained(plan, row, place)])
+        yield f"tight: {margin_text()}"
+    yield from ("", *_explained(plan, row, place))
 
 
 def _ties(plan):
@@ -121,7 +117,7 @@ def _table(frame, most_rows, plan=None):
     held = 9 + len(ways)  # the column of GiB
     right = (0, 1, 2, *range(4, 11), held, *((held + 2, held + 3) if risk is not None else ()))
     more = [f"not listed: {missing} more; see --rows"] if missing else []
-    return [*aligned(cells, right=right).splitlines(), *more]
+    return [*aligned(cells, right=right), *more]
 
 
 def _explained(plan, row, place):
@@ -135,7 +131,7 @@ def _explained(plan, row, place):
         for _, step in plan.steps(place).iterrows()
     ]  # fmt: skip
     heading = ["one step away", "time", "GiB", "fits"]
-    return [*lines, "", *aligned([heading, *cells], right=(1, 2)).splitlines()]
+    return [*lines, "", *aligned([heading, *cells], right=(1, 2))]
 
 
 def plan_dict(plan, place):
@@ -167,7 +163,7 @@ def drawn_front(plan, form, workers, scheduler, resume):
     return rows.drop(columns=["front"]).to_dict("records"), picture.getvalue()
 
 
-def front_text(rows):
+def front_lines(rows):
     """The rows of a front as lines."""
     cells = [["fastest with less memory", "GiB", "iteration (s)"]]
     cells += [[row["name"], f"{row['gib']:.4g}", f"{row['iteration_s']:.4g}"] for row in rows]

@@ -40,14 +40,14 @@ def predict_command(rows_file, system, framework, links, out):
 
     Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is refused.
     """
-    from statistics import median
+    from statistics import fmean, median
 
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_framework, load_system
 
     rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework), links)
     refused = [row for row in rows if row["refused"] is not None]
-    lines = [f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused"]
+    say(f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused")
     errors = []
     for row in rows:
         with suppress(ValueError):  # it was not measured
@@ -55,14 +55,12 @@ def predict_command(rows_file, system, framework, links, out):
             if row["refused"] is None and measured_s > 0:
                 errors.append(row["predicted_iteration_s"] / measured_s - 1)
     if errors:
-        mean = sum(map(abs, errors)) / len(errors)
-        lines.append(
-            f"against the measured iteration_s of {counted(len(errors), 'row')}: mean error {mean:.1%}, "
-            f"median {median(map(abs, errors)):.1%}, largest {max(errors, key=abs):+.1%} (+ is predicted too long)"
-        )
+        sizes, largest = [abs(error) for error in errors], max(errors, key=abs)
+        summary = f"mean error {fmean(sizes):.1%}, median {median(sizes):.1%}, largest {largest:+.1%}"
+        rows_measured = counted(len(errors), "row")
+        say(f"against the measured iteration_s of {rows_measured}: {summary} (+ is predicted too long)")
     if refused:
         number = 1 + next(place for place, row in enumerate(rows) if row["refused"] is not None)
         name = f" ({refused[0]['id']})" if refused[0].get("id") else ""
-        lines.append(f"first refused: row {number}{name}, {refused[0]['refused']}")
-    say("\n".join(lines))
+        say(f"first refused: row {number}{name}, {refused[0]['refused']}")
     return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0

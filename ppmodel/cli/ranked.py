@@ -1,7 +1,6 @@
 """The rows of a comparison, ranked by time, as text and as CSV cells."""
 
-from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import fit_text, gibibytes, margin_text, plain, unevenness
+from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, unevenness
 from ppmodel.errors import counted
 from ppmodel.schedules.registry import get, names
 from ppmodel.specs.layout import DIMENSIONS
@@ -42,7 +41,7 @@ def time_of(row):
     return row.get("iteration_s", row["makespan_s"])
 
 
-def ranked_text(pairs, remark=""):
+def ranked_lines(pairs, remark=""):
     """Format what ``compare`` prints.
 
     Parameters
@@ -52,8 +51,8 @@ def ranked_text(pairs, remark=""):
     remark : str
         What to add about the layout or, without one, about the model.
 
-    Returns
-    -------
+    Yields
+    ------
     str
         One line per schedule: place, label, time, time over the fastest, idle share of the total time, peak
         activations or memory, messages; then refused schedules, each with its reason.
@@ -64,15 +63,16 @@ def ranked_text(pairs, remark=""):
     model = f"; {first['model']} on {first['system']}" if "model" in first else ""
     size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
     links = f", links {first['links']}" if first.get("links") else ""
-    lines = [f"{size}; transfers {first['p2p']}{links}{allreduce}{model}"]
+    yield f"{size}; transfers {first['p2p']}{links}{allreduce}{model}{'' if has_layout else remark}"
     if model:
-        lines.append(f"framework: {first['framework'] or 'as fitted with the system'}")
+        taken = ""
         if first.get("fastest_s") is not None:
             low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
-            lines[-1] += f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
+            taken = f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
+        yield f"framework: {first['framework'] or 'as fitted with the system'}{taken}"
     if has_layout:
-        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES if first[name] is not None))
-    lines[-1 if has_layout else 0] += remark
+        sizes = ", ".join(f"{name} {first[name]}" for name in _SIZES if first[name] is not None)
+        yield f"layout: {sizes}{remark}"
     defined = [(place, row) for place, row in pairs if place is not None]
     if defined:
         fastest = defined[0][1]
@@ -82,19 +82,16 @@ def ranked_text(pairs, remark=""):
             memory = f"memory (GiB of {gibibytes(fastest['memory_capacity_bytes'])})"
         heading = ["", "schedule", time, "relative", idle, memory, "messages"]
         cells = [_cells(place, row, time_of(fastest)) for place, row in defined]
-        lines.append(aligned([heading, *cells], right=(0, 2, 3, 4, 6)))
+        yield from aligned([heading, *cells], right=(0, 2, 3, 4, 6))
         if any(row.get("fit") in ("tight", "may not fit") for _, row in defined):
-            lines.append(f"tight, may not fit: {margin_text()}")
+            yield f"tight, may not fit: {margin_text()}"
         if uneven := [f"{row['label']} by {row['slowest_over_mean'] - 1:.1%}" for _, row in defined if unevenness(row)]:
-            lines.append(f"uneven stages: the most loaded rank is busier than the mean: {', '.join(uneven)}")
+            yield f"uneven stages: the most loaded rank is busier than the mean: {', '.join(uneven)}"
         if has_layout and (others := _not_run([row for _, row in defined])):
-            lines.append(
-                f"{first['framework'] or 'public code'} does not run, as modelled here (behind it, what has it):"
-            )
-            lines += [f"  {label}: {frameworks}" for label, frameworks in others.items()]
+            yield f"{first['framework'] or 'public code'} does not run, as modelled here (behind it, what has it):"
+            yield from (f"  {label}: {frameworks}" for label, frameworks in others.items())
     if len(defined) < len(pairs):
-        lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :])]
-    return "\n".join(lines)
+        yield from ("refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :]))
 
 
 def _not_run(rows):

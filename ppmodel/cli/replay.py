@@ -4,8 +4,7 @@ import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import plain, say, say_json
+from ppmodel.cli.text import aligned, plain, say, say_json
 from ppmodel.errors import PPModelError, counted
 
 _CAUSES = {
@@ -47,24 +46,22 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     rows = replayed(list(files), case, pp, microbatches, rivals, iteration, transfers)
     if csv_file is not None:
         write_rows(csv_file, list(rows[0]), rows, "--csv")
-    say_json(rows) if as_json else say(_text(rows))
+    say_json(rows) if as_json else say(_lines(rows))
 
 
-def _text(rows):
+def _lines(rows):
     ran = rows[0]
     size = f"{counted(ran['pp'], 'rank')}, {counted(ran['microbatches'], 'microbatch')}"
     links = f", links {ran['links']}" if ran.get("links") else ""
-    lines = [f"{plain(ran['label'])}: {size}; transfers {ran['p2p']}{links}"]
+    yield f"{plain(ran['label'])}: {size}; transfers {ran['p2p']}{links}"
     if ran["measured_s"] is not None:
-        lines.append(f"measured            {ran['measured_s']:.6g} s")
+        yield f"measured            {ran['measured_s']:.6g} s"
     error = "" if ran["error"] is None else f" ({ran['error']:+z.1%})"
-    lines += [
-        f"replayed            {ran['makespan_s']:.6g} s{error}",
-        f"idle                {ran['idle_s']:.4g} s, {ran['idle_ratio']:z.1%} of the ranks' time",
-    ]
+    yield f"replayed            {ran['makespan_s']:.6g} s{error}"
+    yield f"idle                {ran['idle_s']:.4g} s, {ran['idle_ratio']:z.1%} of the ranks' time"
     shares = {name: f"{ran[name] / ran['makespan_s']:z.1%}" for name in _CAUSES}
     cells = [[f"  {word}", f"{ran[name]:.4g} s", shares[name]] for name, word in _CAUSES.items()]
-    lines.append(aligned(cells, right=(1, 2)))
+    yield from aligned(cells, right=(1, 2))
     if defined := [row for row in rows if row["refused"] is None][1:]:
         head = ["schedule", "time (s)", "relative", "idle", *_CAUSES.values()]
         cells = [
@@ -72,7 +69,6 @@ def _text(rows):
              *(f"{row[name] / row['makespan_s']:z.1%}" for name in _CAUSES)]
             for row in [ran, *sorted(defined, key=lambda row: row["makespan_s"])]
         ]  # fmt: skip
-        lines.append(aligned([head, *cells], right=range(1, len(head))))
+        yield from aligned([head, *cells], right=range(1, len(head)))
     if refused := [row for row in rows if row["refused"] is not None]:
-        lines += ["refused:", *(f"  {plain(row['label'])}: {plain(row['refused'])}" for row in refused)]
-    return "\n".join(lines)
+        yield from ("refused:", *(f"  {plain(row['label'])}: {plain(row['refused'])}" for row in refused))

@@ -2,10 +2,8 @@
 
 import click
 
-from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case, asked_costs, gpus_not_kept
+from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say, say_json
 
 
 @command("simulate")
@@ -29,11 +27,11 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
     Bubble). zb-1p and zb-2p search for an order that suits the times given (or those of --times) and the share of
     activations that the model keeps for weight gradients (or that of --held).
     """
-    from ppmodel.cli.simulated import simulated_text
+    from ppmodel.cli.simulated import simulated_lines
     from ppmodel.points import simulate
 
-    costs = asked_costs(others)
-    case = asked_case(name, file, others)
+    costs = arguments.asked_costs(others)
+    case = arguments.asked_case(name, file, others)
     run = simulate(case, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
     result = run.to_dict() | {
         "operations": run.timeline.graph.num_operations,
@@ -43,13 +41,14 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
         parts = run.memory_of_ranks.columns
         by_rank = zip(*(sizes.tolist() for sizes in parts.values()), strict=True)
         result["memory_by_rank"] = [dict(zip(parts, sizes, strict=True)) for sizes in by_rank]
-    pasted = []
+    lines = []
     if launch is not None:
         from ppmodel.cli.launched import launched
 
-        result["launch"], *pasted = launched(launch, run.point)
+        result["launch"], lines = launched(launch, run.point)
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
     if as_json:
-        return say_json(result)
-    return say("\n".join([simulated_text(result, run, gpus_not_kept(costs, result.get("gpus"))), *pasted]))
+        return text.say_json(result)
+    not_kept = arguments.gpus_not_kept(costs, result.get("gpus"))
+    return text.say([*simulated_lines(result, run, not_kept), *lines])

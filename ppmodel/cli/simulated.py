@@ -10,7 +10,7 @@ from ppmodel.specs.layout import DIMENSIONS
 _LEAST = 1e-9
 
 
-def simulated_text(result, run, not_kept=""):
+def simulated_lines(result, run, not_kept=""):
     """Format what ``simulate`` prints.
 
     Parameters
@@ -21,30 +21,28 @@ def simulated_text(result, run, not_kept=""):
     not_kept : str
         What to add about the layout.
 
-    Returns
-    -------
+    Yields
+    ------
     str
     """
-    lines = [*_pipeline(result, run)]
+    yield from _pipeline(result, run)
     if run.layout is not None:
-        lines += [*_model_and_system(run), *_iteration(result, run, not_kept)]
+        yield from _model_and_system(run)
+        yield from _iteration(result, run, not_kept)
     elif run.model is not None:
         size, capacity = (result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes"))
         sequences = microbatch_sequences(run.table, run.model)
         fits = "" if size <= capacity else ": does not fit"
         if fits and sequences > 1:
             fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
-        lines.append(f"microbatch          {counted(sequences, 'sequence')}")
+        yield f"microbatch          {counted(sequences, 'sequence')}"
         if text.unevenness(result):
-            lines.append(f"uneven stages       {text.unevenness(result)}")
-        lines.append(
-            f"memory              {text.gibibytes(size)} GiB on the most loaded rank, "
-            f"of {text.gibibytes(capacity)}{fits}"
-        )
-        lines += _model_and_system(run)
+            yield f"uneven stages       {text.unevenness(result)}"
+        held = f"{text.gibibytes(size)} GiB on the most loaded rank, of {text.gibibytes(capacity)}"
+        yield f"memory              {held}{fits}"
+        yield from _model_and_system(run)
     if "trace" in result:
-        lines.append(f"trace               {result['trace']}, {result['trace_events']} events")
-    return "\n".join(lines)
+        yield f"trace               {result['trace']}, {result['trace_events']} events"
 
 
 def _pipeline(result, run):
@@ -53,31 +51,27 @@ def _pipeline(result, run):
     allreduce = "" if has_layout else f", all-reduce {result['allreduce']}"
     halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
     all_ranks = "; all with --json" if result["pp"] > text.MANY else ""
-    lines = [
-        f"{result['schedule']}, {counted(result['pp'], 'rank')}{stages}, "
-        f"{counted(result['microbatches'], 'microbatch')}; transfers {result['p2p']}{allreduce}",
-        f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}",
-        f"idle ratio          {result['idle_ratio']:z.4f}  (over the ideal time {result['bubble_ratio_ideal']:z.4f}, "
-        f"over the longest span {result['bubble_ratio_span']:z.4f})",
-        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
-        f"peak activations    {text.by_rank(result['peak_activations_by_rank'])}  "
-        f"(microbatches on 1/S of the model, by rank{all_ranks})",
-    ]
+    size = f"{counted(result['pp'], 'rank')}{stages}, {counted(result['microbatches'], 'microbatch')}"
+    yield f"{result['schedule']}, {size}; transfers {result['p2p']}{allreduce}"
     if result.get("links"):
-        lines.insert(1, f"links               {result['links']}")
+        yield f"links               {result['links']}"
+    yield f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}"
+    ideal, span = (f"{result[f'bubble_ratio_{name}']:z.4f}" for name in ("ideal", "span"))
+    others = f"(over the ideal time {ideal}, over the longest span {span})"
+    yield f"idle ratio          {result['idle_ratio']:z.4f}  {others}"
+    yield f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})"
+    peaks = text.by_rank(result["peak_activations_by_rank"])
+    yield f"peak activations    {peaks}  (microbatches on 1/S of the model, by rank{all_ranks})"
     if run.ordered_for is not None:
         searched = "(forward, halves of the backward, transfer; --times, --held)"
-        lines.append(f"ordered for         {run.ordered_for}  {searched}")
-    return lines
+        yield f"ordered for         {run.ordered_for}  {searched}"
 
 
 def _model_and_system(run):
     framework = run.system.framework
-    return [
-        f"model               {run.model.name}: {text.size_text(run.model)}",
-        f"system              {run.system.name}: {text.network_text(run.system, 'GPUs' if run.layout else 'ranks')}",
-        f"framework           {text.framework_text(run.system)}{f': {framework.title}' if framework.name else ''}",
-    ]
+    yield f"model               {run.model.name}: {text.size_text(run.model)}"
+    yield f"system              {run.system.name}: {text.network_text(run.system, 'GPUs' if run.layout else 'ranks')}"
+    yield f"framework           {text.framework_text(run.system)}{f': {framework.title}' if framework.name else ''}"
 
 
 def _iteration(result, run, not_kept):

@@ -2,10 +2,8 @@
 
 import click
 
-from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case
+from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say
 from ppmodel.schedules.cases import built, size_of
 
 
@@ -23,5 +21,5 @@ def table_command(name, file, pp, microbatches, form, **options):
     """
     from ppmodel.export import write_table
 
-    case = asked_case(name, file, options)
-    say(write_table(built(case, *size_of(case, pp, microbatches)), form), newline=False)
+    case = arguments.asked_case(name, file, options)
+    text.say(write_table(built(case, *size_of(case, pp, microbatches)), form), newline=False)

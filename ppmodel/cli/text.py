@@ -20,8 +20,9 @@ def plain(text, keep=""):
 MANY, _FIRST = 16, 8
 
 
-def say(text, newline=True):
-    """Print lines of text."""
+def say(lines, newline=True):
+    """Print a text, or lines of text, of which none is printed unless all can be computed."""
+    text = lines if isinstance(lines, str) else "\n".join(lines)
     click.echo(plain(text, keep="\n"), nl=newline)
 
 
@@ -72,19 +73,15 @@ def in_words(number):
     return f"{number:.3g}"
 
 
-def columns(rows, right=()):
-    """Align rows of texts in columns; those whose index is in `right` are right-aligned.
+def aligned(rows, right=()):
+    """Lines of rows of texts, aligned in columns; those whose index is in `right` are right-aligned.
 
-    >>> print(columns([["GPipe", "33"], ["1F1B", "9"]], right=[1]))
-    GPipe  33
-    1F1B    9
+    >>> aligned([["GPipe", "33"], ["1F1B", "9"]], right=[1])
+    ['GPipe  33', '1F1B    9']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(text.rjust(width) if place in right else text.ljust(width)
-                  for place, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    )  # fmt: skip
+    sides = [str.rjust if place in right else str.ljust for place in range(len(widths))]
+    return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
 
 
 _UNEVEN = 1.02

@@ -9,7 +9,7 @@ import click
 from ppbook.commands.book import parameters
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import columns, say, say_json
+from ppmodel.cli.text import aligned, say, say_json
 from ppmodel.errors import PPModelError, did_you_mean
 
 _DEFAULT = "default", ()  # the anchor and the changes of the assumption that is the default setting
@@ -82,7 +82,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
             row, both = judgement.row, (judgement, judgement.row.expected)
             verdicts = [judging.VERDICTS[each.verdict] for each in both]
             lines.append([row.id, *verdicts, *(judging.signed(row, each.margin) for each in both)])
-        say("\n" + columns(lines, right=(3, 4)))
+        say(["", *aligned(lines, right=(3, 4))])
     return 1 if unexpected else 0
 
 
@@ -119,8 +119,8 @@ def _rows_table(judgements, usual):
             judgement.reason or ", ".join(judgement.reversed_by()),
         ])  # fmt: skip
     if len(judgements) == 1:
-        return columns(rows, right=right)
+        return aligned(rows, right=right)
     verdicts = [judgement.verdict for judgement in judgements]
     counts = [[name, str(verdicts.count(verdict))] for verdict, name in judging.VERDICTS.items()]
     counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
-    return "\n\n".join([columns(rows, right=right), columns([["verdict", "rows"], *counts], right=[1])])
+    return [*aligned(rows, right=right), "", *aligned([["verdict", "rows"], *counts], right=[1])]
