@@ -5,7 +5,6 @@ from itertools import cycle, product
 
 import pandas as pd
 import seaborn as sns
-from matplotlib import pyplot as plt
 
 from ppmodel.errors import PPModelError
 from ppmodel.plot import style
@@ -17,7 +16,7 @@ _NARROW = 5  # a factor within which an axis stays linear
 _FEW = 6  # values that all have a tick
 _MOST_TICKS = 7  # of a logarithmic vertical axis
 _PATTERNS = ((), (1.1, 1.6), (5, 2), (6, 1.6, 1.2, 1.6))  # points on and off; solid is empty
-_LIMITS = ((), (6, 2), (1, 2))
+_LIMITS = [{"color": "black", "lw": 0.9, "dashes": pattern} for pattern in ((), (6, 2), (1, 2))]
 
 
 @style.redrawn
@@ -92,11 +91,12 @@ def plot_lines(
         rule, remedy = f"must have at most {len(_PATTERNS)} values", "select some, or draw lines or panels by it"
         raise PPModelError("dash", f"{dash}, which has {len(dashed)}", rule, remedy)
     patterns = dict(zip(dashed, _PATTERNS, strict=False))
+    edges = [look | {"label": name} for name, look in zip(limits, cycle(_LIMITS))]
     for axis, column, name in places:
         rows = panels[name]
         _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers)
-        for value, pattern in zip(limits.values(), cycle(_LIMITS)):
-            axis.axhline(value, color="black", lw=0.9, dashes=pattern)
+        for value, look in zip(limits.values(), edges, strict=True):
+            axis.axhline(value, **look)
         _scales(axis, (rows if own_x else frame)[x], (frame if column in shared else rows)[column], log, zero, own_x)
         if style.is_ratio(column) if percent is None else percent:
             style.percent_axis(axis.yaxis)
@@ -119,9 +119,7 @@ def plot_lines(
                 name_ends_inside(axis, ends, looks)
     entries = [look for label, look in looks.items() if label not in named]
     entries += [{"color": ".35", "dashes": pattern, "label": name} for name, pattern in patterns.items()]
-    edges = zip(limits, cycle(_LIMITS))
-    entries += [{"color": "black", "lw": 0.9, "dashes": pattern, "label": name} for name, pattern in edges]
-    style.legend(figure, [plt.Line2D([], [], **entry) for entry in entries])
+    style.legend(figure, [*entries, *edges])
     return style.titled(figure, title, context)
 
 

@@ -1,7 +1,6 @@
 """Ranges of a frame: the spread of the values in each row, in panels."""
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from ppmodel.plot import style
 from ppmodel.plot.palette import style_of
@@ -71,5 +70,5 @@ def plot_ranges(frame, columns, title, context="", *, row="label", beside=None, 
     full = {"color": ".3", "marker": "o", "ms": 4.5, "mfc": ".3", "lw": 2.6}
     looks = [full | ({"mfc": "white", "lw": 1.6} if number else {}) for number in range(len(versions))]
     named = zip(versions if beside else (), looks, strict=False)
-    style.legend(figure, [plt.Line2D([], [], label=version, **look) for version, look in named])
+    style.legend(figure, [look | {"label": version} for version, look in named])
     return style.titled(figure, title, context)

@@ -1,7 +1,6 @@
 """Scatter plots of a frame, with the Pareto front."""
 
 import seaborn as sns
-from matplotlib import pyplot as plt
 
 from ppmodel.plot import style
 from ppmodel.plot.names import BESIDE, name_ends, name_points
@@ -81,10 +80,10 @@ def plot_scatter(
     if name and front:
         low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
         axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)
-    handles = [plt.Line2D([], [], **look | {"ls": "", "label": label}) for label, look in styles.items() if group]
-    handles += [plt.Line2D([], [], color="black", lw=1.2, label="Pareto front")] if front else []
-    handles += [plt.Line2D([], [], color="black", lw=1.0, ls="--", label=limit) for limit in limits]
-    style.legend(figure, handles)
+    entries = [look | {"ls": ""} for look in styles.values() if group]
+    entries += [{"color": "black", "lw": 1.2, "label": "Pareto front"}] if front else []
+    entries += [{"color": "black", "lw": 1.0, "ls": "--", "label": limit} for limit in limits]
+    style.legend(figure, entries)
     style.titled(figure, title, context)
     if name:
         figure.draw_without_rendering()  # positions are known after layout

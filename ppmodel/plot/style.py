@@ -356,15 +356,16 @@ def label_edges(axes, name):
             above.tick_params(labelbottom=True)
 
 
-def legend(figure, handles):
+def legend(figure, entries):
     """Draw one legend for the whole figure, below it, where it hides no data.
 
     Parameters
     ----------
     figure : matplotlib Figure
-    handles : sequence of matplotlib artists
-        With labels; without any, there is no legend.
+    entries : sequence of dict or matplotlib artists
+        Looks of lines, or artists, with labels; without any, there is no legend.
     """
+    handles = [plt.Line2D([], [], **entry) if isinstance(entry, dict) else entry for entry in entries]
     if handles:
         longest = max(len(handle.get_label()) for handle in handles)
         columns = max(1, int(figure.get_figwidth() * 72 / (_LEGEND_LETTER * longest + 42)))
