@@ -42,6 +42,6 @@ def check_command(name, file, pp, microbatches, **options):
         f"{counted(schedule.num_microbatches, 'microbatch')}"
     )
     if reading and (reading.pytorch or reading.letters != "pytorch"):
-        text.say(reading)
+        text.say(str(reading))
     text.say(f"idealised table (backward of two slots): {slots} slots, bubble ratio {ratio:.4f}")
     text.say(f"peak activations by rank: {text.by_rank(metrics.peak_activations(schedule))}")

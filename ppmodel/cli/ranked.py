@@ -23,17 +23,13 @@ def ranked(rows):
         Each row with its place, which equally fast rows share; None if refused.
     """
     defined = sorted((row for row in rows if row["refused"] is None), key=time_of)
-    places = []
-    for number, row in enumerate(defined, start=1):
-        tied = places and time_of(row) <= time_of(defined[number - 2]) * (1 + _TIE)
-        places.append(places[-1] if tied else number)
+    pairs = [(1 + sum(time_of(other) * (1 + _TIE) < time_of(row) for other in defined), row) for row in defined]
 
     def order(pair):
         place, row = pair
         return place, row.get("peak_memory_bytes") or row["peak_activations"], row["label"]
 
-    pairs = sorted(zip(places, defined, strict=True), key=order)
-    return pairs + [(None, row) for row in rows if row["refused"] is not None]
+    return sorted(pairs, key=order) + [(None, row) for row in rows if row["refused"] is not None]
 
 
 def time_of(row):

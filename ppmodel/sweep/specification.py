@@ -1,5 +1,6 @@
 """The file of a sweep: its keys, their types, and consistency checks."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ppmodel import specs
-from ppmodel.errors import CostError, PPModelError, ScheduleError, SpecificationError
+from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.files import read_text
 from ppmodel.given import listed
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
@@ -133,13 +134,11 @@ def load_sweep(path, schedule_files=(), links=None):
     systems = tuple(system.with_links(network) for system in systems for network in networks)
     models = tuple(_specifications(path, "models", form.models, specs.load_model, specs.model_names()))
     sizes = tuple(form.pp), tuple(form.microbatches)
-    try:
+    with _located(path, "allreduce"):
         sweep = Sweep(
             cases, *sizes, tuple(p2p), tuple(form.allreduce), systems, models, layouts, noises=noises, seeds=seeds,
             files=files, asked=_asked(form, layouts, networks),
         )  # fmt: skip
-    except CostError as error:
-        _refuse(path, (error.field,), error.value, error.rule, error.remedy)
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
         raise SpecificationError("rows", sweep.num_rows, rule, "split the sweep into several files", where=str(path))
@@ -150,6 +149,18 @@ def _refuse(path, location, value, rule, remedy):
     if location[0] == _ARGUMENT:
         raise SpecificationError(_ARGUMENT, value, rule, remedy)
     raise SpecificationError(".".join(map(str, location)), value, rule, remedy, where=place_in(path, *location))
+
+
+@contextmanager
+def _located(path, *location, value=None, remedy=None, with_field=False):
+    """Give errors that name no file the place of an entry or, with their field, of a value in it."""
+    try:
+        yield
+    except PPModelError as error:
+        if error.where is not None:
+            raise
+        place = (*location, error.field) if with_field else location
+        _refuse(path, place, error.value if value is None else value, error.rule, remedy or error.remedy)
 
 
 def _require_entries(path, key, entries):
@@ -192,10 +203,8 @@ def _named_cases(path, location, entry, files):
         if is_file(name := split_options(entry.name)[0]):
             remedy = f"write {{file: {name}}}"
             _refuse(path, (*location, "name"), entry.name, "names a file, not a schedule", remedy)
-        try:
+        with _located(path, *location, value=entry.name, remedy=list_text(entry.name)):
             return [as_case(entry.name)]
-        except PPModelError as error:
-            _refuse(path, location, entry.name, error.rule, list_text(entry.name) or error.remedy)
     file = path.parent / entry.file
     if not file.is_file():
         _refuse(path, (*location, "file"), entry.file, "is not a file", "check the path")
@@ -223,10 +232,8 @@ def _with_options(path, location, case, given):
         parsed = []
         for entry in [value] if takes_numbers and is_single else listed(value):
             text = ":".join(map(str, entry)) if isinstance(entry, list) else str(entry)
-            try:
+            with _located(path, *place, value=text):
                 parsed.append(dict(case.with_options({key: text}).options)[key])
-            except ScheduleError as error:
-                _refuse(path, place, text, error.rule, error.remedy)
         if len(set(parsed)) < len(parsed):
             _refuse(path, place, value, "has an entry twice", _TWICE[1])
         values.append(parsed)
@@ -247,13 +254,9 @@ def _layouts(path, form):
         if isinstance(name, str) and name not in specs.layout_names() and name.endswith((".yaml", ".yml")):
             name = path.parent / name
         values = {key: value for key, value in written.items() if key not in ("name", "pp")}
-        try:
+        with _located(path, "layouts", place, with_field=True):
             base = specs.as_layout(name, {"pp": written["pp"]} if "pp" in written else None)
             several = [replace(layout, provenance=()) for layout in specs.as_layouts(base, values)]
-        except PPModelError as error:
-            if error.where is None:
-                _refuse(path, ("layouts", place, error.field), error.value, error.rule, error.remedy)
-            raise
         for layout in several:
             if layout in layouts:
                 _refuse(path, ("layouts", place), entry, *_TWICE)
@@ -278,13 +281,9 @@ def _asked(form, layouts, networks):
 
 def _specification(path, location, name, load, packaged):
     is_file = name not in packaged and name.endswith((".yaml", ".yml"))
-    try:
+    remedy = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else list_text(name)
+    with _located(path, *location, value=name, remedy=remedy):
         return replace(load(path.parent / name if is_file else name), provenance=())
-    except SpecificationError as error:
-        if error.where is None:
-            file = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else ""
-            _refuse(path, location, name, error.rule, file or list_text(name) or error.remedy)
-        raise
 
 
 def _specifications(path, key, names, load, packaged):
@@ -303,16 +302,13 @@ def _networks(path, form, links):
     """The links of each network that is asked for; None for the systems' own."""
     if links is not None:
         if form.links:
-            raise SpecificationError(
-                "links", links, "is also a key of the file", f"leave it out, or delete it in {path}"
-            )
+            remedy = f"leave it out, or delete it in {path}"
+            raise SpecificationError("links", links, "is also a key of the file", remedy)
         return [specs.as_links(links)]
     networks = []
     for place, entry in enumerate(form.links):
-        try:
+        with _located(path, "links", place):
             networks.append(None if entry is None else specs.as_links(entry))
-        except SpecificationError as error:
-            _refuse(path, ("links", place), error.value, error.rule, error.remedy)
     return networks or [None]
 
 
