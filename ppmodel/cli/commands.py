@@ -20,14 +20,6 @@ _COMMANDS = {
 _MODULES = {name: module.format(name) for module, names in _COMMANDS.items() for name in names}
 
 
-class Unknown(click.UsageError):
-    """An unknown option or command, and what was probably meant."""
-
-    def __init__(self, message, ctx, remedy=None):
-        super().__init__(message, ctx)
-        self.remedy = remedy
-
-
 class _Careful:
     """Refuses unknown options, with a hint, and options given twice."""
 
@@ -46,7 +38,8 @@ class _Careful:
                 hint = f"write --fix {name}=..."
             elif file:
                 hint = f"{hint} An option of your own schedule is written after its file: {file}:{name}=...".strip()
-            raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, hint) from None
+            remedy = hint or f"see {ctx.command_path} --help"
+            raise click.ClickException(f"{given} is not an option of {ctx.command_path}; {remedy}") from None
         for param in order:
             if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
                 raise PPModelError(param.opts[-1], "given twice", "must be given only once", "leave out all but one")
@@ -132,7 +125,7 @@ class Group(_Careful, click.Group):
     def resolve_command(self, ctx, args):
         if args and args[0] not in _MODULES:
             remedy = did_you_mean(args[0], _MODULES) or f"choose one of {', '.join(_MODULES)}"
-            raise Unknown(f"{args[0]} is not a command of ppmodel", ctx, remedy)
+            raise click.ClickException(f"{args[0]} is not a command of ppmodel; {remedy}")
         return super().resolve_command(ctx, args)
 
 

@@ -56,16 +56,16 @@ def _cases(names):
     named, generators = [], {}
     for name in names:
         for case in require_one_each(generators, cases_of_text(name)):
-            places = [place for place, other in named if other == case]
-            if not places or (case.source and name not in places):
-                named.append((name, case))
+            entry = name if case.source else "", case
+            if entry not in named:
+                named.append(entry)
     if not named:
         remedy = "pass, for example, 1f1b zb-v, or your own file"
         raise PPModelError("NAME", None, "is missing: there is nothing to compare", remedy)
     labels = [case.label for _, case in named]
     return [
-        case._replace(name=f"{case.name} ({place})") if case.source and labels.count(case.label) > 1 else case
-        for place, case in named
+        case._replace(name=f"{case.name} ({file})") if file and labels.count(case.label) > 1 else case
+        for file, case in named
     ]
 
 

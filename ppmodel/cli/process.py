@@ -58,16 +58,18 @@ def main(argv=None):
         return 0
     except PPModelError as error:
         return _refused(str(error), error.grid)
-    except click.ClickException as error:
+    except click.UsageError as error:
         return _refused(_usage(error))
+    except click.ClickException as error:  # an unknown option or command, and what was probably meant
+        return _refused(error.message)
     except MemoryError:
         return _refused(str(NO_MEMORY))
     except OSError as error:
         _drop_output()
         place, why = error.filename or "standard output", error.strerror
         return _refused(f"output = {place}: cannot be written ({why}); free some space, or write elsewhere")
-    except (click.Abort, KeyboardInterrupt):
-        return _refused("interrupted", prefix="", code=EXIT_INTERRUPTED)
+    except (click.Abort, KeyboardInterrupt) as stopped:  # a sweep says how far it got
+        return _refused(str(stopped) or "interrupted", prefix="", code=EXIT_INTERRUPTED)
     finally:
         end_processes()
 
@@ -89,8 +91,7 @@ def _usage(error):
         remedy = f"pass {name} {form}" if name != form else f"see {error.ctx.command_path} --help"
         return str(PPModelError(name, None, "is missing", remedy))
     text = " ".join(error.format_message().split()).rstrip(".")
-    path = error.ctx.command_path if getattr(error, "ctx", None) else "ppmodel"
-    return f"{text}; {getattr(error, 'remedy', None) or f'see {path} --help'}"
+    return f"{text}; see {error.ctx.command_path if error.ctx else 'ppmodel'} --help"
 
 
 def _drop_output():

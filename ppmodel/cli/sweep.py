@@ -4,7 +4,7 @@ import click
 
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.errors import EXIT_ALL_REFUSED, EXIT_INTERRUPTED, counted
+from ppmodel.errors import EXIT_ALL_REFUSED, counted
 
 
 @command("sweep")
@@ -27,16 +27,12 @@ def sweep_command(specification, out, workers, scheduler, files, seconds, links,
     Exit codes: 0 the output is complete; 1 it is complete, but every row is refused; 2 the command, the file or the
     cluster is refused, or rows cannot be computed; 130 interrupted.
     """
-    from ppmodel.sweep import SweepStopped, run_sweep
+    from ppmodel.sweep import run_sweep
 
-    try:
-        summary = run_sweep(
-            specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds,
-            links=links,
-        )  # fmt: skip
-    except SweepStopped as stopped:
-        click.echo(stopped, err=True)
-        return EXIT_INTERRUPTED
+    summary = run_sweep(
+        specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds,
+        links=links,
+    )  # fmt: skip
     refused, alike, example = summary.refused, summary.alike, summary.example
     line = f"{summary.out}: {counted(summary.rows, 'row')}, "
     line += "already complete, nothing to do" if summary.computed is None else f"{summary.computed} computed now"

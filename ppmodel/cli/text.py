@@ -31,24 +31,17 @@ def say_json(value):
     say(json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None)))
 
 
-def numbers(values):
-    """Numbers to four digits, separated by spaces.
-
-    >>> numbers([4, 2.5])
-    '4 2.5'
-    """
-    return " ".join(f"{value:.4g}" for value in values)
-
-
 def by_rank(values):
-    """One number per rank; if there are many, only the largest, the smallest and the first few.
+    """One number per rank, to four digits; if there are many, only the largest, the smallest and the first few.
 
     >>> by_rank([4, 2.5]), by_rank(range(20, 0, -1))
     ('4 2.5', 'largest 20, smallest 1; from rank 0 on 20 19 18 17 16 15 14 13 ...')
     """
-    if len(values) <= MANY:
-        return numbers(values)
-    return f"largest {max(values):.4g}, smallest {min(values):.4g}; from rank 0 on {numbers(values[:_FIRST])} ..."
+    numbers = [f"{value:.4g}" for value in values]
+    if len(numbers) <= MANY:
+        return " ".join(numbers)
+    few = f"largest {max(values):.4g}, smallest {min(values):.4g}"
+    return f"{few}; from rank 0 on {' '.join(numbers[:_FIRST])} ..."
 
 
 def gibibytes(size):

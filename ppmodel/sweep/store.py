@@ -41,10 +41,9 @@ class Store:
     """
 
     def __init__(self, out, sweep, bounds):
-        import pyarrow
+        from pyarrow import from_numpy_dtype, schema
 
-        types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
-        self.schema = pyarrow.schema([(name, types[kind]) for name, kind in columns_of(sweep).items()])
+        self.schema = schema([(name, from_numpy_dtype(kind)) for name, kind in columns_of(sweep).items()])
         # what the rows depend on, stored with the parts and in the output
         self.record = json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1)
         self.out, self.bounds = out, bounds
