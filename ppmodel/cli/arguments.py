@@ -81,11 +81,10 @@ def seconds(smallest="0 or more"):
     return number(least, sys.float_info.max, f"must be a finite number of seconds, {smallest}", "SECONDS")
 
 
-def count(largest=LARGEST, smallest=1, rule=None):
+def count(largest=LARGEST):
     """A whole number."""
-    rule = rule or f"must be a whole number from {smallest} to {largest}"
-    remedy = f"pass, for example, {{option}} {min(8, largest)}"
-    return Value("COUNT", int, lambda number: smallest <= number <= largest, rule, remedy)
+    rule = f"must be a whole number from 1 to {largest}"
+    return Value("COUNT", int, lambda number: 1 <= number <= largest, rule, "pass, for example, {option} 8")
 
 
 def choice(words):

@@ -51,11 +51,10 @@ def convention(comment, lines):
     """
     if comment is not None:
         number, value = comment
-        pairs = [part.split(maxsplit=1) for part in value.partition(";")[0].split(",")]
-        stated = [pair for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")]
+        pairs = [part.strip().split(maxsplit=1) for part in value.partition(";")[0].split(",")]
+        stated = {tuple(pair) for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")}
         for name, meanings in MEANINGS.items():
-            agrees = stated and all(meanings.get(letter) == meaning.strip() for letter, meaning in stated)
-            if value == name or (agrees and value not in MEANINGS):
+            if value == name or (stated and stated <= meanings.items()):
                 return name
         rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or give the meaning of each letter in one of them"
         remedy = "write, for example, # letters: B input gradient, W weight gradient, BW full backward"

@@ -131,10 +131,8 @@ class Problem:
     @cached_property
     def rank_work(self):
         """Computing time of each rank."""
-        unit_work = self.microbatches_per_copy * sum(self.times.values())
-        return [
-            unit_work * sum(self._on_rank(homes, rank) for homes in self.placement) for rank in range(self.num_ranks)
-        ]
+        ranks, unit_work = range(self.num_ranks), self.microbatches_per_copy * sum(self.times.values())
+        return [unit_work * sum(self._on_rank(homes, rank) for homes in self.placement) for rank in ranks]
 
     @cached_property
     def hops(self):

@@ -104,9 +104,8 @@ class _Model:
         trip = sum(self.length.values()) + 2 * self.comm * problem.placement.shape[1]
         self.horizon = trip * problem.num_microbatches
         if self.hinted and objective == "makespan":
-            self.horizon = max(
-                starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.hinted.items()
-            )
+            ends = (starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.hinted.items())
+            self.horizon = max(ends)
         self.start, self.interval, self.of_rank = {}, {}, [[] for _ in range(problem.num_ranks)]
         for copy, stage in np.ndindex(problem.placement.shape):
             for kind, number in product(problem.times, range(problem.microbatches_per_copy)):

@@ -190,9 +190,8 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
         draw_operations(axis, schedule, *times, window, beside)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
         if _points(*times, window) >= _LEAST_LINKED_PT:
-            _draw_transfers(
-                axis, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3
-            )
+            thin = {"color": "#333333", "lw": 0.6, "alpha": 0.7, "zorder": 3}
+            _draw_transfers(axis, timeline, range(schedule.num_operations), **thin)
         if paths:
             path, look = paths[name], {"ec": PATH_COLOUR, "lw": 2, "zorder": 4}
             for op in path:
