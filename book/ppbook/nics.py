@@ -75,7 +75,7 @@ def draw_queues(run, title, context=""):
         below.set(ylim=(len(lanes) - 0.4, -0.6), xlim=window, xlabel="time (s)", ylabel="NIC")
         below.grid(axis="y", visible=False)
         legend = Patch(facecolor=VERMILION, label=f"messages that wait (at most {most:g})")
-        operation_legend(figure, run.table, [legend])
+        operation_legend(figure, [run.table], [legend])
         return titled(figure, title, context)
 
     return draw()

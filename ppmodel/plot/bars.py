@@ -158,6 +158,7 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
         axis.set(**{f"{category}label": axis_labels[0] * (not horizontal), f"{measure}label": axis_labels[1] * outer})
         axis.set(**{f"{category}lim": ends[::-1] if horizontal else ends})
         axis.grid(axis=category, visible=False)
+        axis.tick_params(labelbottom=True)  # also of upper panels on a phone
         (axis.axvline if horizontal else axis.axhline)(0, color="black", lw=0.8)
         if above:
             axis.set(ylim=(len(names) - 0.9 + thick / 2, thick / 2 - 1))
@@ -184,6 +185,4 @@ def _axes(counts, high, horizontal, share):
         shapes["width_ratios"] = [count + 1 for count in counts]
     panels = (len(counts), 1) if below else (1, len(counts))
     figure, axes = plt.subplots(*panels, figsize=size, squeeze=False, **shapes)
-    for axis in axes.flat if below else ():
-        axis.tick_params(labelbottom=True)
     return figure, axes.ravel()

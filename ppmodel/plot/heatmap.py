@@ -85,12 +85,11 @@ def plot_heatmap(
     for axis, (name, part) in zip(axes.flat, panels.items(), strict=True):
         numbers = np.full((step * len(rows), len(columns)), np.nan)
         texts = np.full(numbers.shape, "", dtype=object)
-        for cells, column in ((numbers, value), (texts, "written")):
-            cells[above::step] = part.pivot(index=y, columns=x, values=column).reindex(index=rows, columns=columns)
+        places = step * part[y].map(rows.index) + above, part[x].map(columns.index)
+        numbers[places], texts[places] = part[value], part.written
         _draw_cells(axis, numbers, texts, *scale)
-        best = part[part[framed].astype(bool)] if framed else part[:0]
-        for column, row in zip(best[x].map(columns.index), best[y].map(rows.index), strict=True):
-            corner = (column + 0.06, step * row + above + 0.06)
+        for row, column in np.transpose(places)[part[framed].astype(bool)] if framed else ():
+            corner = column + 0.06, row + 0.06
             axis.add_patch(plt.Rectangle(corner, 0.88, 0.88, fill=False, ec=ON_LIGHT, lw=1.3, zorder=2))
         if above:
             for row, text in enumerate(row_names):

@@ -54,15 +54,14 @@ def style_of(labels):
     free = ((_NO_FAMILY if registered else _FREE[n % len(_FREE)], n + n // len(_FREE), n, None) for n in count())
     if len(labels) <= len(_SPARE):
         registered |= _apart(registered, _SPARE[len(registered) < len(labels) :])  # grey is for the others
-    styles, taken = {}, set()
+    styles = {}
     for number, label in enumerate(labels):
         hue, first, dash, _ = registered.get(label) or next(free)
         for step in count():  # other markers, then paler shades, until nothing else looks the same
             colour = mixed(hue, "white", 0.12 * (step // len(_MARKERS)))
             marker = _MARKERS[(first + step) % len(_MARKERS)]
-            if (colour, marker) not in taken:
+            if not any((look["color"], look["marker"]) == (colour, marker) for look in styles.values()):
                 break
-        taken.add((colour, marker))
         wide = max(0, 2 - number)
         styles[label] = {
             "color": colour, "marker": marker, "ls": _DASHES[dash % len(_DASHES)], "lw": 1.6 + 0.9 * wide,

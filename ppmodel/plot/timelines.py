@@ -12,7 +12,7 @@ from ppmodel.ops import OpKind
 from ppmodel.plot import style
 from ppmodel.plot.palette import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
 from ppmodel.plot.themes import ON_DARK, ink_on
-from ppmodel.tables import NO_OPERATION, Schedule
+from ppmodel.tables import NO_OPERATION
 
 KIND_COLOURS = dict(zip(OpKind, (SKY, ORANGE, YELLOW, PURPLE, GREY, GREEN), strict=True))
 _NAMES = "forward", "backward", "input gradient", "weight gradient", "gradient all-reduce", "optimizer step"
@@ -32,12 +32,11 @@ def operation_legend(figure, schedules, extra=()):
     Parameters
     ----------
     figure : matplotlib Figure
-    schedules : Schedule or iterable of Schedule
+    schedules : collection of Schedule
         If a schedule has several replicas or chunks, these have entries too.
     extra : sequence of matplotlib Artist
         Further entries, with labels.
     """
-    schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     kinds = [kind for kind in OpKind if any((schedule.kind == kind).any() for schedule in schedules)]
     handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=KIND_NAMES[kind]) for kind in kinds]
     if any(schedule.num_replicas > 1 for schedule in schedules):
