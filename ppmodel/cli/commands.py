@@ -58,7 +58,7 @@ class Command(_Careful, click.Command):
         texts, outputs, options = [], {}, {}
         for param in self.params:
             value = ctx.params.get(param.name)
-            if isinstance(param.type, Output):
+            if isinstance(param.type, Output) and value is not None:
                 outputs[param.opts[0]] = value
             else:
                 texts += [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
@@ -70,10 +70,9 @@ class Command(_Careful, click.Command):
             for file in files:
                 spare(file)
             for option, target in outputs.items():
-                if target is not None:
-                    other = options.setdefault(identity(checked_target(target, option)), option)
-                    if other != option:
-                        raise PPModelError(option, target, f"is the file of {other}, too", "name another file")
+                other = options.setdefault(identity(checked_target(target, option)), option)
+                if other != option:
+                    raise PPModelError(option, target, f"is the file of {other}, too", "name another file")
             return self._run(ctx)
 
     def _run(self, ctx):

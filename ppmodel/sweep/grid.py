@@ -5,7 +5,6 @@ allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one co
 """
 
 from dataclasses import asdict, dataclass, fields, is_dataclass
-from itertools import chain, islice
 
 import numpy as np
 
@@ -70,20 +69,6 @@ class Sweep(Grid):
     def num_rows(self):
         """Number of rows, including those of undefined points."""
         return self.num_graphs * self.rows_per_graph
-
-    def seeds_between(self, first, last):
-        """Return seeds by their positions in the list of all seeds.
-
-        Parameters
-        ----------
-        first, last : int
-            The first position, and the one after the last.
-
-        Returns
-        -------
-        list of int
-        """
-        return list(islice(chain.from_iterable(self.seeds), first, last))
 
     def spread_points(self):
         """Points of up to 64 graphs, spread over the grid."""

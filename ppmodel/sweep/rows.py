@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +115,7 @@ def _graph_rows(sweep, number, first, last, table_of):
 def _noisy_rows(sweep, row, point, graph_of, first, last):
     """Noisy runs of one point, based on the row without noise."""
     for place, *runs in _blocks(first, last, sweep.num_runs):
-        noise, seeds = sweep.noises[place], sweep.seeds_between(*runs)
+        noise, seeds = sweep.noises[place], list(islice(chain.from_iterable(sweep.seeds), *runs))
         columns = [{}] * len(seeds)  # those that differ from run to run, or the error that refuses them
         if row["refused"] is None:
             graph = graph_of(point.ordered_case, point.size, point.semantics)
