@@ -164,10 +164,6 @@ workers = combined(
 _p2p = option("p2p", None, "What a transfer occupies (default: as the framework; else its link).", choice(P2P))
 _docs = {column.name: column.doc for column in COLUMNS}
 _ABOVE_0 = "forward", "backward", "input_grad", "pair"
-_seconds = [
-    option(name.replace("_", "-"), None, f"{_docs[name][0].upper()}{_docs[name][1:]}.",
-           seconds("above 0" if name in _ABOVE_0 else "0 or more")) for name in SECONDS
-]  # fmt: skip
 
 transfers = combined(_p2p, option("comm", None, "One transfer (default 0).", seconds(), default=0.0), links)
 """Decorator: what transfers occupy and take, where operations are measured."""
@@ -178,7 +174,8 @@ run = combined(
         "allreduce", None, "What the gradient all-reduce of replicated stages does.", choice(ALLREDUCE),
         default="excluded", show_default=True,
     ),
-    *_seconds,
+    *(option(name.replace("_", "-"), None, f"{_docs[name][0].upper()}{_docs[name][1:]}.",
+             seconds("above 0" if name in _ABOVE_0 else "0 or more")) for name in SECONDS),
     option("model", "NAME|FILE", "The model; with --system, instead of seconds."),
     option("system", "NAME|FILE", "The cluster; with --model, instead of seconds."),
     framework, links,

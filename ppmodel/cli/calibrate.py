@@ -11,7 +11,7 @@ from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError, counted
 
 _BLOCKS = ("kernels", "collectives", "memory")
-_POOR = 0.5
+POOR = 0.5  # mean error of a fit
 _COLUMNS = {"time": "a number in iteration_s", "memory": "a number in memory_gb, or oom in status"}
 _DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass, for example, {option} 2026-01-31")
 FILE = Output(".yaml", ".yml")
@@ -105,5 +105,5 @@ def _lines(calibration, out, all_constants, kinds):
         errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source)) or "too few rows to tell"
         rows = counted(source.rows, "row")
         yield f"  {source.file}, {source.what} ({rows}): {errors}; as fitted {source.fitted:.1%}"
-    if any(source.fitted > _POOR for source in calibration.sources):
+    if any(source.fitted > POOR for source in calibration.sources):
         yield "the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from"

@@ -5,12 +5,11 @@ import os
 from pathlib import Path
 
 from ppmodel.cli.arguments import Output, combined, option
-from ppmodel.cli.calibrate import FILE, about
+from ppmodel.cli.calibrate import FILE, POOR, about
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError, counted
 
-_POOR = 0.5
 _FILES = {
     "gemm": ("FILE.csv", "Matrix products: columns m, n, k, latency_us or tflops, and optionally precision."),
     "collectives": ("FILE|OP=FILE", "Output of nccl-tests, and of which test if it does not say so."),
@@ -84,7 +83,7 @@ def _lines(measurement, start, out):
     entries = {entry.field: entry for entry in measurement.entries}
     yield f"{out}: {counted(sum(len(fit.values) for _, fit in measurement.fits), 'constant')} measured"
     for label, fit in measurement.fits:
-        poor = "  (poor: are the units right, and was the machine quiet?)" if fit.error > _POOR else ""
+        poor = "  (poor: are the units right, and was the machine quiet?)" if fit.error > POOR else ""
         yield f"{label}: {counted(fit.rows, 'timing')}, mean error {fit.error:.1%}{poor}"
         for name in fit.values:
             value = entries[name].value

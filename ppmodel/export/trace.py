@@ -38,8 +38,8 @@ _FIELDS = {
     "weight_comm_s": (" gathers its input", "R"),
 }  # fmt: skip
 """The suffix for each field of a unit, and the kind whose colour it has."""
-_FIRST_PROCESS = 1001
-_FIRST_THREAD = 1001  # Perfetto shows it after the name of a track, where it must not look like a rank
+_FIRST = 1001
+"""The first thread, and process of a rank: Perfetto shows it after a track's name; it must not look like a rank."""
 
 
 def write_trace(path, timeline, stages=None, streams=None, **about):
@@ -196,7 +196,7 @@ class _Events(list):
     def track(self, process, name):
         """Where a track is."""
         is_new = (process, name) not in self._tracks
-        where = {"pid": process, "tid": self._tracks.setdefault((process, name), _FIRST_THREAD + len(self._tracks))}
+        where = {"pid": process, "tid": self._tracks.setdefault((process, name), _FIRST + len(self._tracks))}
         if is_new:
             self.name("thread", where, name, where["tid"])
         return where
@@ -265,11 +265,11 @@ def _add_streams(events, schedule, begin, end, streams, at_most):
         labels = {"labels": f"streams left out: more than {MAX_EVENTS} events"}
         events.append({"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels})
         return
-    for process in range(_FIRST_PROCESS, _FIRST_PROCESS + schedule.num_ranks):
-        name = f"rank {process - _FIRST_PROCESS}, two streams"
+    for process in range(_FIRST, _FIRST + schedule.num_ranks):
+        name = f"rank {process - _FIRST}, two streams"
         events.name("process", {"pid": process, "tid": 0}, name, process)
     for first, ops, pair in cells:
-        process, start = _FIRST_PROCESS + int(schedule.rank[first]), int(begin[first])
+        process, start = _FIRST + int(schedule.rank[first]), int(begin[first])
         pace = (int(end[first]) - start) / pair.end_s if pair.end_s else 0.0
         for track, units in zip(_STREAMS, pair, strict=True):
             for unit in units:

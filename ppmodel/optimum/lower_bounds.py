@@ -73,8 +73,8 @@ def bounds(problem, objective="makespan"):
     # forward's end until a gradient can return; what follows the gradient: those before it, and a weight gradient
     transfers = np.cumsum(problem.hops * problem.comm, axis=1)
     head = (np.cumsum(forward) - forward + transfers) * whole
-    both = np.cumsum(forward + gradient)
-    around = both[-1] - both + 2 * (transfers[:, -1:] - transfers)
+    computing = np.cumsum(forward + gradient)
+    around = computing[-1] - computing + 2 * (transfers[:, -1:] - transfers)
     tail = (np.cumsum(gradient) - gradient + transfers + after[0]) * whole
     trip = forward + around + gradient + after
     path, ranks = trip[:, 0].max() * whole, range(problem.num_ranks)

@@ -16,7 +16,6 @@ _PARTS = (BLUE, ORANGE, YELLOW, PURPLE, "#4d4d4d", "#bdbdbd", VERMILION, GREEN, 
 _HATCHES = "", "////", "....", "xxxx", "||||"
 _THICK, _SLOT = 0.76, 0.27  # of a row of bars; its inches
 _NAME_LINE = 0.145  # inches
-_LETTER = 5.4  # points below a bar
 
 
 @style.redrawn
@@ -158,13 +157,12 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
         axis.set(**{f"{category}label": axis_labels[0] * (not horizontal), f"{measure}label": axis_labels[1] * outer})
         axis.set(**{f"{category}lim": ends[::-1] if horizontal else ends})
         axis.grid(axis=category, visible=False)
-        axis.tick_params(labelbottom=True)  # also of upper panels on a phone
         (axis.axvline if horizontal else axis.axhline)(0, color="black", lw=0.8)
         if above:
             axis.set(ylim=(len(names) - 0.9 + thick / 2, thick / 2 - 1))
             style.name_above(axis, names, np.arange(len(names)) - thick / 2)
         elif not horizontal:
-            letters = int(0.8 * style.page_width() * 72 / _LETTER / sum(map(len, groups)))
+            letters = int(0.8 * style.page_width() * 72 / style.AXIS_LETTER / sum(map(len, groups)))
             breakable = (name.replace("_", "_ ") for name in names)
             axis.set_xticks(range(len(names)), [fill(name, max(8, letters)).replace("_ ", "_") for name in breakable])
         elif axis is not axes[0] and not style.on_phone() and names == groups[0]:
@@ -185,4 +183,6 @@ def _axes(counts, high, horizontal, share):
         shapes["width_ratios"] = [count + 1 for count in counts]
     panels = (len(counts), 1) if below else (1, len(counts))
     figure, axes = plt.subplots(*panels, figsize=size, squeeze=False, **shapes)
+    for axis in axes.flat if below else ():
+        axis.tick_params(labelbottom=True)
     return figure, axes.ravel()

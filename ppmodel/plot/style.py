@@ -24,7 +24,7 @@ SHORT = 15
 """Letters of a row's name that leave room beside it on a phone; longer ones stand above."""
 
 _PAGE = ContextVar("inches", default=WIDE)
-_TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.1, 4.35, 6.0, 5.4, 5.2
+_TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, AXIS_LETTER, _LEGEND_LETTER = 6.1, 4.35, 6.0, 5.4, 5.2
 """Points that a letter takes."""
 
 DRAWN = 0.72
@@ -299,7 +299,7 @@ def name_above(axis, names, tops):
 
 def letters_across(axis):
     """About how many letters fit below a panel."""
-    return int(DRAWN * axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _AXIS_LETTER)
+    return int(DRAWN * axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / AXIS_LETTER)
 
 
 def wrapped(name, axis):
