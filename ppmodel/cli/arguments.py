@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from ppmodel import schedules
+from ppmodel import schedules, specs
 from ppmodel.errors import PPModelError
 from ppmodel.points import COLUMNS, SECONDS
 from ppmodel.schedules.cases import as_case, cases_of_file
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs.layout import LARGEST, layout_keywords, layout_options
+from ppmodel.specs.layout import LARGEST
 
 
 class Value(click.ParamType):
@@ -180,7 +180,7 @@ run = combined(
     option("system", "NAME|FILE", "The cluster; with --model, instead of seconds."),
     framework, links,
     option("layout", "NAME|FILE", "How the run is spread over GPUs; the options below override its values."),
-    *(_layout_option(*entry) for entry in layout_options(of_schedule=False)),
+    *(_layout_option(*entry) for entry in specs.layout_options(of_schedule=False)),
 )  # fmt: skip
 """Decorator: communication semantics; costs, in seconds or from a model and a system; and how the run is spread."""
 
@@ -214,7 +214,7 @@ def given(arguments):
 
 def asked_costs(arguments):
     """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
-    names = (*SECONDS, "model", "system", "framework", "links", "layout", *layout_keywords())
+    names = (*SECONDS, "model", "system", "framework", "links", "layout", *specs.layout_keywords())
     return given({name: arguments.pop(name) for name in names if name in arguments})
 
 
@@ -234,9 +234,7 @@ def gpus_not_kept(costs, gpus):
     """
     if "layout" not in costs or "gpus" in costs:
         return ""
-    from ppmodel.specs import load_layout
-
-    stated = load_layout(costs["layout"]).gpus
+    stated = specs.load_layout(costs["layout"]).gpus
     return f"; gpus of {costs['layout']} ({stated}) not kept" if stated not in (None, gpus) else ""
 
 

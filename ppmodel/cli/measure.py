@@ -4,11 +4,13 @@ import datetime
 import os
 from pathlib import Path
 
+from ppmodel import specs
 from ppmodel.cli.arguments import Output, combined, option
 from ppmodel.cli.calibrate import FILE, POOR, about
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError, counted
+from ppmodel.files import write_whole
 
 _FILES = {
     "gemm": ("FILE.csv", "Matrix products: columns m, n, k, latency_us or tflops, and optionally precision."),
@@ -39,11 +41,9 @@ def measure_command(system, out, title, date, write_probe, **files):
 
     Peaks come from the system to start from, and so does everything that is not measured, with its kind and source.
     """
-    from ppmodel.files import write_whole
     from ppmodel.measured import timings
     from ppmodel.measured.measure import measured_system
     from ppmodel.measured.system_file import entries_text
-    from ppmodel.specs import load_system
 
     if write_probe is not None:
         given = {"system": system, "out": out, "title": title, "date": date, **files}
@@ -51,7 +51,7 @@ def measure_command(system, out, title, date, write_probe, **files):
     for name, value in (("--system", system), ("--out", out)):
         if value is None:
             raise PPModelError(name, None, "is missing", f"pass, for example, {name} {name[2:]}.yaml")
-    start = load_system(system)
+    start = specs.load_system(system)
     room = start.nodes.devices_per_node if start.nodes else 1
     read = {
         "gemm": timings.read_gemm_table, "attention": timings.read_attention_table, "probe": timings.read_probe,
@@ -68,14 +68,11 @@ def measure_command(system, out, title, date, write_probe, **files):
 
 def _write_probe(path, others):
     """Write the script to a new file: what has its name may be a generator of the user's."""
-    from ppmodel.files import write_whole
-    from ppmodel.specs import template_path
-
     for name in others:
         raise PPModelError(f"--{name}", "given", "has no effect with --write-probe", "leave out one of the two")
     if os.path.isfile(path):
         raise PPModelError("--write-probe", path, "exists already", "name a new file, or delete it")
-    write_whole(path, template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
+    write_whole(path, specs.template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
     say(f"{path}: run it with python, or with torchrun on all GPUs")
 
 

@@ -101,8 +101,7 @@ def titled(figure, title, context):
     The message is kept as ``figure.point``, for a page's alternative text.
     """
     letters, title = figure.get_figwidth() * 72, in_words(str(title).encode(errors="backslashreplace").decode())
-    context = in_words(context)
-    message, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
+    message, shown = fill(title, int(letters / _TITLE_LETTER)), fill(in_words(context), int(letters / _CONTEXT_LETTER))
     figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color=".35")
     figure.text(0.008, 1.0, message, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
     figure.point = title

@@ -151,9 +151,8 @@ def plot_table(schedules, title, backward=2, note=""):
         draw_operations(axis, schedule, *slots[name], (0, total))
         axis.set_title(name)
         axis.xaxis.grid(True)
-    last = axes[-1, 0]
-    last.set_xlabel("slot")
-    last.xaxis.set_major_locator(MaxNLocator(9 if style.on_phone() else 20, integer=True))
+    axes[-1, 0].set_xlabel("slot")
+    axes[-1, 0].xaxis.set_major_locator(MaxNLocator(9 if style.on_phone() else 20, integer=True))
     operation_legend(figure, schedules.values())
     shown = f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}"
     return style.titled(figure, title, shown)

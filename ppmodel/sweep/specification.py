@@ -119,8 +119,8 @@ def load_sweep(path, schedule_files=(), links=None):
     """
     path = Path(path)
     form = read_document(path, _SweepFile, _FORM)
-    for key in _SweepFile.model_fields:
-        if key in form.model_fields_set and isinstance(entries := getattr(form, key), list):
+    for key, entries in form:
+        if key in form.model_fields_set and isinstance(entries, list):
             _require_entries(path, key, entries)
     cases, files = _cases(path, form, schedule_files)
     noises, seeds = _noises_and_seeds(path, form)
@@ -187,10 +187,10 @@ def _cases(path, form, schedule_files):
         for named in _named_cases(path, location, entry, files):
             for case in _with_options(path, location, named, entry.model_extra):
                 defaults = {name: option.default for name, option in case.known_options.items()}
-                keys = {(case.name, case.options), (case.name, frozenset((defaults | dict(case.options)).items()))}
-                if keys & seen:
+                key = case.name, frozenset((defaults | dict(case.options)).items())
+                if key in seen:
                     _refuse(path, location, case.name, "is listed twice with the same options", _TWICE[1])
-                seen |= keys
+                seen.add(key)
                 cases.append(case)
     return tuple(cases), tuple(sorted(files.items()))
 
