@@ -10,6 +10,7 @@ from ppmodel.points import HEADINGS, PARTS
 from ppmodel.specs import ORDERS
 
 _SIZES = "pp", "tp", "cp", "ep", "dp"
+_TEXTS = "schedule", "recompute", "layers", "order", "fits", "schedule in"
 _LEAST = 0.005
 _UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 
@@ -114,8 +115,7 @@ def _table(frame, most_rows, plan=None):
             *sizes.values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
-    held = 9 + len(ways)  # the column of GiB
-    right = (0, 1, 2, *range(4, 11), held, *((held + 2, held + 3) if risk is not None else ()))
+    right = [column for column, heading in enumerate(cells[0]) if heading not in _TEXTS]
     more = [f"not listed: {missing} more; see --rows"] if missing else []
     return [*aligned(cells, right=right), *more]
 
@@ -124,14 +124,14 @@ def _explained(plan, row, place):
     """What bounds an answer, and what a step away from it costs."""
     shares = {HEADINGS[name]: row[name] / row.iteration_s for name in PARTS}
     parts = sorted((item for item in shares.items() if item[1] >= _LEAST), key=lambda item: -item[1])
-    lines = [f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)]
-    cells = [
-        [step.step, *((_over(step.over), gibibytes(step.peak_memory_bytes), step.fit) if step.over == step.over else
-                      ("", "", "not defined"))]
-        for _, step in plan.steps(place).iterrows()
-    ]  # fmt: skip
-    heading = ["one step away", "time", "GiB", "fits"]
-    return [*lines, "", *aligned([heading, *cells], right=(1, 2))]
+    yield f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)
+    cells = [["one step away", "time", "GiB", "fits"]]
+    for _, step in plan.steps(place).iterrows():
+        effect = "", "", "not defined"
+        if step.over == step.over:
+            effect = _over(step.over), gibibytes(step.peak_memory_bytes), step.fit
+        cells.append([step.step, *effect])
+    yield from ("", *aligned(cells, right=(1, 2)))
 
 
 def plan_dict(plan, place):
