@@ -101,7 +101,6 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     if pareto is not None:
         write_whole(pareto, picture, "--pareto")
     text.say_json(result) if as_json else text.say(answer)
-    return 0
 
 
 def _separated(fix, words, schedules):

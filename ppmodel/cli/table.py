@@ -22,4 +22,4 @@ def table_command(name, file, pp, microbatches, form, **options):
     from ppmodel.export import write_table
 
     case = arguments.asked_case(name, file, options)
-    text.say(write_table(built(case, *size_of(case, pp, microbatches)), form), newline=False)
+    text.say(write_table(built(case, *size_of(case, pp, microbatches)), form).removesuffix("\n"))

@@ -20,10 +20,10 @@ def plain(text, keep=""):
 MANY, _FIRST = 16, 8
 
 
-def say(lines, newline=True):
+def say(lines):
     """Print a text, or lines of text, of which none is printed unless all can be computed."""
     text = lines if isinstance(lines, str) else "\n".join(lines)
-    click.echo(plain(text, keep="\n"), nl=newline)
+    click.echo(plain(text, keep="\n"))
 
 
 def say_json(value):
