@@ -13,7 +13,7 @@ from test_predict import ROW, write
 from ppmodel.errors import PPModelError
 from ppmodel.export import read_table
 from ppmodel.measured import predicted, read_rows
-from ppmodel.measured.calibrate import MeasuredRows
+from ppmodel.measured.calibrate import measured_data
 from ppmodel.specs import DATA, load_layout, load_model, load_system
 
 POISONS = [
@@ -112,7 +112,7 @@ def test_a_row_of_a_measured_run_is_data(poison):
         with nothing_else(path), suppress(PPModelError):
             predicted(read_rows(path)[1][0], SYSTEM)
         with nothing_else(path), suppress(PPModelError):
-            MeasuredRows([path], SYSTEM)
+            measured_data([path], SYSTEM)
 
 
 @pytest.mark.parametrize("poison", POISONS)

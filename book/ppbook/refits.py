@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, MeasuredRows, TimeData
-from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of
+from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, Data, measured_data
+from ppmodel.measured.constants import CONSTANTS, TIME, chosen, value_of
 from ppmodel.measured.fit import Problem, parted, refitted
 
 _FASTEST = 1e30
@@ -64,15 +64,15 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
     PPModelError
         If a file or a row is refused.
     """
-    rows, predictions = MeasuredRows(files, start), {}
-    for data, names in ((rows.time, TIME), (rows.memory, MEMORY)):
-        if data is not None and data.name in kinds:
-            values = fitted_values(system, names)
+    predictions = {}
+    for what, data in measured_data(files, start).items():
+        if what in kinds:
+            values = fitted_values(system, CONSTANTS[what])
             problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
             labels = [tuple(row[column] for column in by) for row in data.rows]
             folds = parted(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
-            predictions[data.name] = Unseen(named, *data.of_unseen(problem, values, folds))
+            predictions[what] = Unseen(named, *data.of_unseen(problem, values, folds))
     return predictions
 
 
@@ -138,7 +138,7 @@ def ablated(rows, files, start, system, part):
     kept, refitted : ndarray of float, shape (num_rows,)
         In seconds, with the constants of `system`, and with all of them fitted again to the same rows.
     """
-    data, values = TimeData(rows, np.array(files), system, part.without), fitted_values(system, TIME)
+    data, values = Data("time", rows, files, system, part.without), fitted_values(system, TIME)
 
     def without(points):
         return [point | part.values for point in points]

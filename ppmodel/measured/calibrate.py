@@ -1,19 +1,18 @@
 """A system whose constants are fitted to rows of training runs, and its errors on them."""
 
-from collections import ChainMap, Counter
+from collections import Counter
 from dataclasses import replace
-from itertools import product
+from itertools import compress, product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.errors import PPModelError, did_you_mean, shown
-from ppmodel.kept import cached_property
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.constants import FACTOR, MEMORY, TIME, chosen, with_values
+from ppmodel.measured.constants import CONSTANTS, FACTOR, chosen, with_values
 from ppmodel.measured.fit import Fitted, Problem, fitted, parted, refitted, with_spread
-from ppmodel.measured.predict import predicted
+from ppmodel.measured.predict import GB, predicted
 from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
 from ppmodel.measured.under import by_block, keeping_stated, start_under
 from ppmodel.specs import Provenance
@@ -21,10 +20,10 @@ from ppmodel.specs import Provenance
 FOLDS, SEED = 5, 0
 """Fewer configurations than folds are too few to judge a fit on unseen rows, or to fit several constants."""
 
-SCALED = (
-    ("kernels.sustained_clock", "compute_efficiency", "kernels.piped_tensor_host", "kernels.block_host"),
-    ("memory.activation_factor", "reserve"),
-)
+SCALED = {
+    "time": ("kernels.sustained_clock", "compute_efficiency", "kernels.piped_tensor_host", "kernels.block_host"),
+    "memory": ("memory.activation_factor", "reserve"),
+}
 """Of these, the constant that rows depend on most is fitted to few rows; ties go to the first."""
 
 SCALE = 0.02
@@ -36,7 +35,7 @@ INTERVAL = "95 %: "
 
 ENDS = "fastest", "slowest"
 _DIGITS, _FREE = 4, 1e6
-_GB, _FITS_WIDTH = 1e9, 0.06
+_FITS_WIDTH = 0.06
 _FARTHEST = 10.0
 _SCALES = {
     "iteration_s": {1e3: "milliseconds", 1e6: "microseconds", 1 / 60: "minutes", 1 / 3600: "hours"},
@@ -137,25 +136,25 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
     given = [row for row, *_ in rows_with_files(files, runs)]
     around = system_of(given[0], system, framework).range if given else None
     system = keeping_stated(start_under(system, framework, given), given)
-    constants, rows, parts, scaled = chosen(system, names), MeasuredRows(files, system, runs), {}, []
-    for data, names_of_part, factors in ((rows.time, TIME, SCALED[0]), (rows.memory, MEMORY, SCALED[1])):
-        if data is not None and data.name in kinds:
-            wanted, left = [constant for constant in constants if constant.name in names_of_part], []
-            if names is None and data.num_configurations < FOLDS:
-                if len(wanted) > 1:
-                    has = [constant for constant in chosen(system) if constant.name in factors]
-                    wanted = _steepest(sorted(has, key=lambda each: factors.index(each.name)) or wanted[:1], data)
-                if data.name == "time":
-                    system = _to_be_scaled(system, around, data.num_configurations)
-                    left = chosen(system, [FACTOR])
-                scaled += [constant.name for constant in [*wanted, *left]]
-            parts[data.name] = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data, left)
-    if not any(fit.values for fit, _ in parts.values()):
+    constants, fit, sources, counts, scaled = chosen(system, names), Fitted({}, {}, {}), [], {}, []
+    for what, data in measured_data(files, system, runs).items():
+        if what not in kinds:
+            continue
+        wanted, left = [constant for constant in constants if constant.name in CONSTANTS[what]], []
+        if names is None and data.num_configurations < FOLDS:
+            if len(wanted) > 1:
+                has = [constant for constant in chosen(system) if constant.name in SCALED[what]]
+                wanted = _steepest(sorted(has, key=lambda each: SCALED[what].index(each.name)) or wanted[:1], data)
+            if what == "time":
+                system = _to_be_scaled(system, around, data.num_configurations)
+                left = chosen(system, [FACTOR])
+            scaled += [constant.name for constant in [*wanted, *left]]
+        of_kind, errors = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data, left)
+        fit = Fitted(*(entries | others for entries, others in zip(of_kind, fit, strict=True)))
+        sources, counts = sources + errors, counts | {what: len(data.rows)}
+    if not fit.values:
         rule = "has no constant that these rows determine"
         raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
-    fit = Fitted(*(dict(ChainMap(*several)) for several in zip(*(fit for fit, _ in parts.values()), strict=True)))
-    sources = [source for _, errors in parts.values() for source in errors]
-    counts = {data.name: len(data.rows) for data in (rows.time, rows.memory) if data and data.name in kinds}
     scaled = [name for name in scaled if name in fit.values]
     return Calibration(with_values(system, fit.values), constants, fit, sources, counts, scaled)
 
@@ -187,13 +186,13 @@ def _fitted_and_judged(problem, data, left=()):
     What is left of the errors is then fitted by further constants, without a prior.
     """
     fit = fitted(problem)
-    rounded = {name: float(f"{value:.{digits_of(name)}g}") for name, value in fit.values.items()}
+    rounded = _rounded(fit.values)
     of_unseen, refits = data.of_unseen(problem, fit.values, parted(data.configurations, FOLDS, SEED))
     fit = with_spread(fit, refits if data.num_configurations > 1 else [])
     if left:
         rest = Problem(left, lambda points: data.residuals([rounded | point for point in points]), SCALE, _FREE)
         more = fitted(rest)
-        rounded |= {name: float(f"{value:.{digits_of(name)}g}") for name, value in more.values.items()}
+        rounded |= _rounded(more.values)
         fit = fit._replace(factors=fit.factors | more.factors)
     sources = data.sources(data.predicted([rounded])[0], of_unseen)
     if data.num_configurations < FOLDS:
@@ -201,13 +200,18 @@ def _fitted_and_judged(problem, data, left=()):
     return fit._replace(values=rounded), sources
 
 
+def _rounded(values):
+    """The values of constants as they are written."""
+    return {name: float(f"{value:.{digits_of(name)}g}") for name, value in values.items()}
+
+
 def digits_of(name):
     """To how many digits a constant is written: a `FACTOR` so that it gives a run's time to all that are shown."""
     return 12 if name == FACTOR else _DIGITS
 
 
-class MeasuredRows:
-    """The rows of some files, and the data on time and on memory among them; None if there are none.
+def measured_data(files, system, runs=()):
+    """The `Data` on time and on memory in the rows of some files, by these words; no entry where nothing is known.
 
     Parameters
     ----------
@@ -216,59 +220,65 @@ class MeasuredRows:
     runs : sequence of (str, dict of str to str)
         As in `calibrated`.
 
+    Returns
+    -------
+    dict of str to Data
+
     Raises
     ------
     PPModelError
         If a file or a row is refused, or nothing is measured, or in other units.
     """
+    entries = rows_with_files(files, runs)
+    for row, _, where in entries:
+        if (status := row.get("status", "")) and status not in STATUS:
+            rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", did_you_mean(status, STATUS)
+            raise PPModelError("status", shown(status), rule, remedy or "write one of them", where=where)
+    limited = {file for row, file, _ in entries if row.get("status") == "oom"}
+    entries = [
+        (row | dict.fromkeys(MEASURED, "") if row.get("status") in STATUS[1:] else row, *place)  # it did not end
+        for row, *place in entries
+    ]
+    counts = {
+        "time": [bool(row.get("iteration_s")) and is_healthy(row) for row, *_ in entries],
+        "memory": [
+            bool(row.get("memory_gb") or row.get("status") == "oom")
+            or (file in limited and row.get("status") == "measured")
+            for row, file, _ in entries
+        ],
+    }
+    used = list(compress(entries, map(any, zip(*counts.values(), strict=True))))
+    if not used:
+        rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
+        names = " ".join(dict.fromkeys(file for _, file, _ in entries))
+        raise PPModelError("rows", names, rule, "add what was measured")
+    _require_units(used, system)
+    rows, names, _ = zip(*entries, strict=True)
+    return {
+        what: Data(what, list(compress(rows, of_kind)), list(compress(names, of_kind)), system)
+        for what, of_kind in counts.items() if any(of_kind)
+    }  # fmt: skip
 
-    def __init__(self, files, system, runs=()):
-        self.system = system
-        self.rows, self.files, self.where = map(list, zip(*rows_with_files(files, runs), strict=True))
-        statuses = [row.get("status", "") for row in self.rows]
-        for status, where in zip(statuses, self.where, strict=True):
-            if status and status not in STATUS:
-                rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", did_you_mean(status, STATUS)
-                raise PPModelError("status", shown(status), rule, remedy or "write one of them", where=where)
-        self.rows = [
-            row | dict.fromkeys(MEASURED, "") if status in STATUS[1:] else row  # of a run that did not end
-            for row, status in zip(self.rows, statuses, strict=True)
-        ]
-        timed = [place for place, row in enumerate(self.rows) if row.get("iteration_s") and is_healthy(row)]
-        limited = {file for file, status in zip(self.files, statuses, strict=True) if status == "oom"}
-        sized = [
-            place for place, (file, status) in enumerate(zip(self.files, statuses, strict=True))
-            if self.rows[place].get("memory_gb") or status == "oom" or (file in limited and status == "measured")
-        ]  # fmt: skip
-        if not timed and not sized:
-            rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
-            raise PPModelError("rows", " ".join(dict.fromkeys(self.files)), rule, "add what was measured")
-        self._require_units(sorted({*timed, *sized}))
-        self.time = self._data(TimeData, timed)
-        self.memory = self._data(MemoryData, sized)
 
-    def _data(self, kind, places):
-        files = np.array([self.files[place] for place in places])
-        return kind([self.rows[place] for place in places], files, self.system) if places else None
-
-    def _require_units(self, places):
-        """Refuse a file whose measurements are, in the median, far from all that a fit could reach."""
-        predictions = {}
-        for place in places:
-            predictions[place] = predicted(self.rows[place], self.system)
-            if (refused := predictions[place]["refused"]) is not None:
-                rule, remedy = f"cannot be predicted: {refused}", "fix it, or leave it out"
-                raise PPModelError("row", "refused", rule, remedy, where=self.where[place])
-        for file, name in product(dict.fromkeys(self.files), _SCALES):
-            of_file = [p for p in places if self.files[p] == file and self.rows[p].get(name)]
-            ratios = [float(self.rows[p][name]) / predictions[p][f"predicted_{name}"] for p in of_file]
-            ratio = float(np.median(ratios or [1.0]))
-            if not 1 / _FARTHEST <= ratio <= _FARTHEST:
-                scale = min(_SCALES[name], key=lambda factor: abs(np.log(ratio / factor)))
-                is_near = abs(np.log(ratio / scale)) < np.log(_FARTHEST)
-                rule = f"is in the median {ratio:.3g} times what {self.system.name} predicts, too far to be fitted"
-                other = f", not {_SCALES[name][scale]}" if is_near else ", or start from a system that is nearer"
-                raise PPModelError(name, self.rows[of_file[0]][name], rule, f"write {_UNITS[name]}{other}", where=file)
+def _require_units(entries, system):
+    """Refuse a file whose measurements are, in the median, far from all that a fit could reach."""
+    compared = {}
+    for row, file, where in entries:
+        prediction = predicted(row, system)
+        if (refused := prediction["refused"]) is not None:
+            rule, remedy = f"cannot be predicted: {refused}", "fix it, or leave it out"
+            raise PPModelError("row", "refused", rule, remedy, where=where)
+        for name in filter(row.get, MEASURED):
+            ratio = float(row[name]) / prediction[f"predicted_{name}"]
+            compared.setdefault((file, name), []).append((ratio, row[name]))
+    for (file, name), measurements in compared.items():
+        ratio = float(np.median([ratio for ratio, _ in measurements]))
+        if not 1 / _FARTHEST <= ratio <= _FARTHEST:
+            scale = min(_SCALES[name], key=lambda factor: abs(np.log(ratio / factor)))
+            is_near = abs(np.log(ratio / scale)) < np.log(_FARTHEST)
+            rule = f"is in the median {ratio:.3g} times what {system.name} predicts, too far to be fitted"
+            other = f", not {_SCALES[name][scale]}" if is_near else ", or start from a system that is nearer"
+            raise PPModelError(name, measurements[0][1], rule, f"write {_UNITS[name]}{other}", where=file)
 
 
 def rows_with_files(files, runs=()):
@@ -287,22 +297,30 @@ def equal_weights(files):
 
 
 class Data:
-    """Rows of several files that weigh the same, with what was measured, to be fitted.
+    """Rows of several files that weigh the same, with their times or their memory, to be fitted.
 
     Parameters
     ----------
+    what : {"time", "memory"}
+        Rows have a time; or memory, or are known to fit or not.
     rows : list of dict of str to str
-    files : ndarray of str
+    files : list of str
+        The file of each row.
     system : SystemSpec
     without : tuple of str
         Parts of the model that are left out, as in `Batch`.
     """
 
-    def __init__(self, rows, files, system, without=()):
-        self.rows, self.files, self.system, self.batch = rows, files, system, Batch(rows, system, without)
-        self.weights, self.names = equal_weights(files.tolist()), list(dict.fromkeys(files.tolist()))
-        self.configurations = [configuration(row) for row in rows]
-        self.measured = self.unit * np.array([float(row.get(self.column) or "nan") for row in rows])
+    def __init__(self, what, rows, files, system, without=()):
+        batch = Batch(rows, system, without)
+        column, unit, self.evaluate = {
+            "time": ("iteration_s", 1.0, batch.seconds), "memory": ("memory_gb", GB, batch.bytes),
+        }[what]  # fmt: skip
+        self.what, self.rows, self.files, self.system = what, rows, np.array(files), system
+        self.weights, self.configurations = equal_weights(files), [configuration(row) for row in rows]
+        self.measured = unit * np.array([float(row.get(column) or "nan") for row in rows])
+        self.has_number = np.isfinite(self.measured)
+        self.is_out = np.array([row.get("status") == "oom" for row in rows])
 
     @property
     def num_configurations(self):
@@ -310,8 +328,19 @@ class Data:
         return len(set(self.configurations))
 
     def predicted(self, points):
-        """Predictions for several dicts of constants, shape (len(points), num_rows)."""
+        """Seconds, or bytes of the most loaded rank, for dicts of constants, shape (len(points), num_rows)."""
         return self.evaluate([with_values(self.system, values) for values in points])
+
+    def residuals(self, points):
+        """Weighted logarithms of predicted over measured, shape (len(points), num_rows).
+
+        Without a number, the root of the logistic loss of what is known: that the row fits, or does not.
+        """
+        predicted = self.predicted(points)
+        over = np.log(predicted / self.system.memory_capacity_bytes) / _FITS_WIDTH
+        fits = SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.is_out, -over, over)))
+        logs = np.log(predicted / np.where(self.has_number, self.measured, 1.0))
+        return self.weights * np.where(self.has_number, logs, fits)
 
     def of_unseen(self, problem, values, folds):
         """Predictions of each row by a fit to the rows of the other folds of `parted`, and these fits' constants."""
@@ -321,69 +350,23 @@ class Data:
             predictions[held_out] = self.predicted(refits[-1:])[0, held_out]
         return predictions, refits
 
-    def source(self, file, what, errors, unseen):
-        """The `Source` of a file, of which rows have these errors."""
-        errors, unseen = np.abs(errors).astype(float), np.abs(unseen).astype(float)
-        quantiles = np.quantile(unseen, (0.5, 0.9, 1.0)).tolist()
-        robust = float(np.sort(unseen)[: max(int(0.9 * len(unseen)), 1)].mean())
-        return Source(file, what, len(errors), float(errors.mean()), float(unseen.mean()), *quantiles, robust)
-
-
-class TimeData(Data):
-    """Rows with a measured time."""
-
-    name, column, unit = "time", "iteration_s", 1.0
-
-    def evaluate(self, systems):
-        """Iteration times, shape (len(systems), num_rows)."""
-        return self.batch.seconds(systems)
-
-    def residuals(self, points):
-        """Weighted logarithms of predicted over measured times, shape (len(points), num_rows)."""
-        return self.weights * np.log(self.predicted(points) / self.measured)
-
     def sources(self, as_fitted, of_unseen):
-        """The `Source` of each file."""
-        errors = as_fitted / self.measured - 1, of_unseen / self.measured - 1
-        return [self.source(file, self.name, *(error[self.files == file] for error in errors)) for file in self.names]
-
-
-class MemoryData(Data):
-    """Rows with measured memory, or known to fit or not."""
-
-    name, column, unit = "memory", "memory_gb", _GB
-
-    def evaluate(self, systems):
-        """Bytes of the most loaded rank, shape (len(systems), num_rows)."""
-        return self.batch.bytes(systems)
-
-    def residuals(self, points):
-        """As for times; without a number, the root of the logistic loss of what is known: that it fits, or does not."""
-        sizes = self.predicted(points)
-        over = np.log(sizes / self.system.memory_capacity_bytes) / _FITS_WIDTH
-        fits = SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.is_out, -over, over)))
-        logs = np.log(sizes / np.where(self.has_number, self.measured, 1.0))
-        return self.weights * np.where(self.has_number, logs, fits)
-
-    @property
-    def has_number(self):
-        """Whether each row states its memory."""
-        return np.isfinite(self.measured)
-
-    @cached_property
-    def is_out(self):
-        """Whether each row ran out of memory."""
-        return np.array([row.get("status") == "oom" for row in self.rows])
-
-    def sources(self, as_fitted, of_unseen):
-        """The `Source` of each file: of rows with a number, and of those without, the share predicted wrongly."""
+        """The `Source` of each file: of its rows with a number, and of those without, of which a share is wrong."""
+        errors, unseen = self._errors(as_fitted), self._errors(of_unseen)
         sources = []
-        for file in self.names:
-            numbers, fits = (self.files == file) & self.has_number, (self.files == file) & ~self.has_number
-            if numbers.any():
-                errors = (sizes[numbers] / self.measured[numbers] - 1 for sizes in (as_fitted, of_unseen))
-                sources.append(self.source(file, "memory", *errors))
-            if fits.any():
-                too_large = (sizes[fits] > self.system.memory_capacity_bytes for sizes in (as_fitted, of_unseen))
-                sources.append(self.source(file, "fits", *(out != self.is_out[fits] for out in too_large)))
+        for file, (what, is_told) in product(
+            dict.fromkeys(self.files.tolist()), ((self.what, self.has_number), ("fits", ~self.has_number))
+        ):
+            of_file = (self.files == file) & is_told
+            if of_file.any():
+                number, ascending = int(of_file.sum()), np.sort(unseen[of_file])
+                quantiles = np.quantile(unseen[of_file], (0.5, 0.9, 1.0)).tolist()
+                means = (float(part.mean()) for part in (errors[of_file], unseen[of_file]))
+                robust = float(ascending[: max(int(0.9 * number), 1)].mean())
+                sources.append(Source(file, what, number, *means, *quantiles, robust))
         return sources
+
+    def _errors(self, predictions):
+        """How far each prediction is off as a share of the measurement; without one, whether it is wrong."""
+        is_wrong = (predictions > self.system.memory_capacity_bytes) != self.is_out
+        return np.where(self.has_number, np.abs(predictions / self.measured - 1), is_wrong)

@@ -31,6 +31,8 @@ TIME = (
 MEMORY = ("reserve", *_names("memory", MemorySpec))
 """Constants on which memory depends."""
 
+CONSTANTS = {"time": TIME, "memory": MEMORY}
+
 
 @dataclass(frozen=True)
 class Constant:

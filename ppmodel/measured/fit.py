@@ -7,6 +7,7 @@ prior by less than three tenths; the least determined constant is dropped first,
 hardly touch, and the others are fitted again.
 """
 
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -42,10 +43,6 @@ class Problem(NamedTuple):
         points = [point, *(point + step for step in _STEP * np.eye(len(point)))]
         residuals = self.residuals([_values(self, values) for values in points])
         return residuals[0], ((residuals[1:] - residuals[0]) / _STEP).T
-
-    def of(self, kept):
-        """The same problem with only some of the constants."""
-        return self._replace(constants=kept)
 
 
 class Fitted(NamedTuple):
@@ -86,7 +83,7 @@ def fitted(problem):
         alone = np.array([partner is None for partner in partners])
         gone = (spread == spread.max()) | (alone & (spread > _CLEARLY_UNDETERMINED * problem.prior))
         undetermined |= {problem.constants[place].name: partners[place] for place in np.flatnonzero(gone)}
-        problem = problem.of([kept for kept, leaves in zip(problem.constants, gone, strict=True) if not leaves])
+        problem = problem._replace(constants=list(compress(problem.constants, ~gone)))
         start = result.x[~gone]
     if not problem.constants:
         return Fitted({}, {}, undetermined)
@@ -205,7 +202,7 @@ def refitted(problem, values, rows=slice(None)):
     -------
     dict of str to float
     """
-    problem = problem.of([constant for constant in problem.constants if constant.name in values])
+    problem = problem._replace(constants=[constant for constant in problem.constants if constant.name in values])
     start = np.log([values[constant.name] for constant in problem.constants])
     return _values(problem, solve(problem, rows, start).x if len(start) else start)
 

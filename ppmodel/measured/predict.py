@@ -15,7 +15,7 @@ PREDICTED = (
 GB = 1e9
 
 
-def predicted(row, system, framework=None, points=None):
+def predicted(row, system, framework=None):
     """Predict one row.
 
     Parameters
@@ -25,8 +25,6 @@ def predicted(row, system, framework=None, points=None):
     system : SystemSpec
     framework : FrameworkSpec, optional
         As in `rows.system_of`.
-    points : list of Point, optional
-        Takes the point of the row.
 
     Returns
     -------
@@ -38,11 +36,7 @@ def predicted(row, system, framework=None, points=None):
         run = run_of(row, system.framework)
     except PPModelError as error:
         return dict.fromkeys(PREDICTED) | {"refused": str(error)}
-    point = point_of(run, system)
-    prediction = predictions(run, [point])[0]
-    if points is not None and prediction["refused"] is None:
-        points.append(point)
-    return prediction
+    return predictions(run, [point_of(run, system)])[0]
 
 
 def point_of(run, system):
@@ -111,9 +105,9 @@ def predict_file(rows_file, system, out, framework=None, links=None):
     system = system.with_links(links)
     columns, rows = read_rows(rows_file)
     kept = [name for name in columns if name not in PREDICTED]
-    points = []
-    done = [row | predicted(row, system, framework, points) for row in rows]
+    done = [row | predicted(row, system, framework) for row in rows]
     if links is not None:
-        warn_of_links(points)
+        of_rows = [(row, system_of(row, system, framework)) for row in done if row["refused"] is None]
+        warn_of_links([point_of(run_of(row, of_row.framework), of_row) for row, of_row in of_rows])
     write_rows(out, [*kept, *PREDICTED], done, "--out")
     return done

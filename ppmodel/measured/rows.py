@@ -5,7 +5,6 @@ import io
 import re
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ from ppmodel.specs.entries import unchecked
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _MOST_ROWS, _MOST_COLUMNS = 10**5, 1000
 _SMALLEST = 1e-18  # below any measurement, as in `timings`
-_KEPT = 2**12
 _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
 _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
@@ -36,7 +34,6 @@ _SWITCH = {"true": True, "false": False}
 _OPTIONS = dict(specs.layout_options())
 _OF_LAYOUT = tuple(name for name, option in _OPTIONS.items() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in _OPTIONS.items()}
-_OF_SHAPE = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "attention"
 _OF_MODEL = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention"
 COLUMNS = (*_OF_MODEL[:3], "layers", *_OF_MODEL[3:], "schedule", *_OF_LAYOUT)
 """The columns that describe a run: its model, its schedule and its layout.
@@ -44,35 +41,22 @@ COLUMNS = (*_OF_MODEL[:3], "layers", *_OF_MODEL[3:], "schedule", *_OF_LAYOUT)
 A file may have others, which are kept as notes if their names are like none that is read.
 """
 
-FLUSHES = "flushes"
-"""An optional column: how many times an iteration runs the whole pipeline; empty means 1."""
-
-MODEL = "model"
-"""An optional column: the name of a packaged model, in rows whose columns of the model are empty."""
-
-PRECISION = "precision"
-"""An optional column: that of matrix multiplications, bf16 or fp8; empty means the framework's."""
-
-GRADIENT = "gradient_bytes"
-"""An optional column: bytes that a GPU keeps for the gradient of a parameter; empty means the framework's."""
-
-FRAMEWORK = "framework"
-"""An optional column: the name of the training framework."""
-
-GPUS = "gpus"
-"""An optional column, which must agree with the layout."""
-
-ETP = "etp"
-"""An optional column beside `MODEL`: GPUs that share each expert; empty means as many as tp."""
-
 LEAST_MFU = 10.0
 """Runs that state less utilization, in per cent, were held up by what no model of a healthy cluster has."""
 
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
-OPTIONAL = FLUSHES, PRECISION, GRADIENT, FRAMEWORK, GPUS, ETP
-_OTHERS = (MODEL, *OPTIONAL, *MEASURED, "status", "id", "source")
+OPTIONAL = "flushes", "precision", "gradient_bytes", "framework", "gpus", "etp"
+"""Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
+multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of a parameter (empty, as the framework
+says); the framework's name; GPUs, which must agree with the layout; and, beside ``model``, GPUs that share each expert
+(empty means tp).
+
+``model`` is the name of a packaged model, in rows whose columns of the model are empty.
+"""
+
+_OTHERS = ("model", *OPTIONAL, *MEASURED, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
@@ -206,10 +190,10 @@ def system_of(row, system, framework=None):
 
 def framework_named(row, system):
     """The framework of a row on a system, as in `system_of`; None if nothing names it, or the system has it."""
-    if name := row.get(FRAMEWORK, "").strip():
+    if name := row.get("framework", "").strip():
         if name not in specs.framework_names():  # a row is data: it names a packaged framework, never a file
             remedy = f"choose one of {', '.join(specs.framework_names())}, or leave it empty"
-            raise PPModelError(FRAMEWORK, repr(shown(name)), "is not a known framework", remedy)
+            raise PPModelError("framework", repr(shown(name)), "is not a known framework", remedy)
         return None if system.framework is not None and name == system.framework.packaged else name
     source = row.get("source", "") if system.framework is None else ""
     return next((name for name, text in _SOURCES.items() if text.search(source)), None)
@@ -222,7 +206,7 @@ def configuration(row):
     >>> configuration(row | {"iteration_s": "2"}) == configuration(row | {"iteration_s": "3", "source": "copy"})
     True
     """
-    return (row.get(MODEL, ""), *(row.get(name, "").strip() for name in (*COLUMNS, FLUSHES)))
+    return (row.get("model", ""), *(row.get(name, "").strip() for name in (*COLUMNS, "flushes")))
 
 
 def is_healthy(row):
@@ -260,7 +244,7 @@ def run_of(row, framework=None):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`, and optionally `FLUSHES`, `PRECISION`, `GRADIENT`, `GPUS` and `ETP`.
+        With `COLUMNS`, and optionally ``model`` and those of `OPTIONAL`.
     framework : FrameworkSpec, optional
         What the framework does that no column states, such as the bytes of a gradient.
 
@@ -281,46 +265,41 @@ def run_of(row, framework=None):
     >>> run.case.name, run.model.blocks, run.num_microbatches
     ('1f1b', 4, 8)
     """
-    framework = framework or specs.FrameworkSpec()
-    stated = {name: text for name in (PRECISION, GRADIENT) if (text := row.get(name, "").strip().lower())}
-    framework = replace(framework, **{name: stated_value(name, text) for name, text in stated.items()})
-    named = row.get(MODEL, "") if not any(row[name].strip() for name in (*_OF_SHAPE, "layers")) else ""
-    named = named if isinstance(named, specs.ModelSpec) else named.strip()
-    names = *COLUMNS, FLUSHES, GPUS, ETP
-    return _run(named, tuple((name, row.get(name, "").strip()) for name in names), framework)
-
-
-@lru_cache(_KEPT)
-def _run(named, texts, framework):
-    """A run of the model in its columns; or of one with a name, or that was read, where columns may be empty."""
+    texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
+    texts["precision"] = texts["precision"].lower()
+    named = row.get("model", "")
+    named = named.strip() if isinstance(named, str) else named
+    if any(texts[name] for name in ("layers", *_OF_MODEL) if name != "sequence"):
+        named = ""
     # a row is data: it never names a file
-    if named and not isinstance(named, specs.ModelSpec) and named not in specs.model_names():
+    if named and isinstance(named, str) and named not in specs.model_names():
         remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"
-        raise PPModelError(MODEL, repr(shown(named)), "is not a known model", remedy)
-    texts, needed = dict(texts), () if named else COLUMNS
+        raise PPModelError("model", repr(shown(named)), "is not a known model", remedy)
     case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
+    needed = () if named else COLUMNS
     values = {name: stated_value(name, text) for name, text in texts.items() if text or name in needed}
-    batch, flushes, chunks = values.get("global_batch"), values.pop(FLUSHES, 1), values.get("chunks", 1)
+    batch, flushes, chunks = values.get("global_batch"), values.get("flushes", 1), values.get("chunks", 1)
     if batch is None:
         raise PPModelError("global_batch", None, "must be given", "write, for example, 1024")
     if batch % flushes:
-        raise PPModelError(FLUSHES, flushes, f"must divide global_batch ({batch})", "write 1, or leave it empty")
+        raise PPModelError("flushes", flushes, f"must divide global_batch ({batch})", "write 1, or leave it empty")
     if "chunks" in case.known_options and "chunks" in values:
         case = case.with_options({"chunks": str(chunks)})
     elif chunks != 1:
         raise PPModelError("chunks", chunks, f"is not an option of {case.name}", "write 1, or interleaved-1f1b")
     values["global_batch"] = batch // flushes
-    stated = {name: values[name] for name in (*_OF_LAYOUT, GPUS, ETP) if name in values}
-    stated["sequence_parallel"] = stated.get("sequence_parallel", False) and stated.get("tp", 1) > 1
+    of_framework = {name: values[name] for name in ("precision", "gradient_bytes") if name in values}
+    framework = replace(framework or specs.FrameworkSpec(), **of_framework)
+    of_layout = {name: values[name] for name in (*_OF_LAYOUT, "gpus", "etp") if name in values}
+    of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
     if named:
-        layout = specs.LayoutSpec(**{"pp": 1, "sequence": values.get("sequence")} | stated).under(framework)
-        model = framework.model(named if isinstance(named, specs.ModelSpec) else specs.load_model(named))
-        model = model if layout.sequence is None else replace(model, sequence=layout.sequence)
+        of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout
+        model = framework.model(specs.load_model(named) if isinstance(named, str) else named)
+        model = replace(model, sequence=values.get("sequence", model.sequence))
     else:
-        layout = specs.LayoutSpec(
-            **stated, layers=even_layers(values["layers"], values["pp"] * values["chunks"])
-        ).under(framework)
+        of_layout["layers"] = even_layers(values["layers"], values["pp"] * values["chunks"])
         model = _model(values, framework)
+    layout = specs.LayoutSpec(**of_layout).under(framework)
     layout.require_shares()
     return MeasuredRun(case, model, layout, layout.microbatches, flushes)
 

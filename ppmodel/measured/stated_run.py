@@ -8,12 +8,10 @@ from pydantic import BeforeValidator, ConfigDict, create_model
 
 from ppmodel.errors import PPModelError
 from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import COLUMNS, MEASURED, MODEL, OPTIONAL, require_measured
+from ppmodel.measured.rows import COLUMNS, MEASURED, OPTIONAL, require_measured
 from ppmodel.specs import load_model, read_document
 
-_MFU = "mfu"
-
-KEYS = (MODEL, *COLUMNS, *OPTIONAL, *MEASURED, _MFU, "status")
+KEYS = ("model", *COLUMNS, *OPTIONAL, *MEASURED, "mfu", "status")
 """What may be said of a run."""
 
 _AS_WORD = BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool | int | float) else value)
@@ -60,22 +58,22 @@ def stated_run(text, system=None, framework=None):
     else:
         name, values = "--run", {}
         for word in text.split():
-            key, _, value = word.partition("=") if "=" in word else (MODEL, "=", word)
+            key, _, value = word.partition("=") if "=" in word else ("model", "=", word)
             if key not in KEYS or key in values:
                 rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}"
                 raise PPModelError(name, word, rule, "write, for example, tp=8")
             values[key] = value
-    given = {"schedule": "1f1b"} if MODEL in values else _PLAIN  # a packaged model's rows leave open what is not said
+    given = {"schedule": "1f1b"} if "model" in values else _PLAIN  # a packaged model's rows leave open what is not said
     row = dict.fromkeys(KEYS, "") | given | values
     for key in MEASURED:
         require_measured(key, row[key], name)
-    if row[MODEL].endswith((".yaml", ".yml")):
-        row[MODEL] = load_model(row[MODEL])
-    if mfu := row.pop(_MFU):
-        require_measured(_MFU, mfu, name)
+    if row["model"].endswith((".yaml", ".yml")):
+        row["model"] = load_model(row["model"])
+    if mfu := row.pop("mfu"):
+        require_measured("mfu", mfu, name)
         if float(mfu) > 1 or row["iteration_s"]:
             rule = "is given beside iteration_s" if row["iteration_s"] else "must be a fraction, at most 1"
-            raise PPModelError(_MFU, mfu, rule, "write, for example, mfu=0.43 alone", where=name)
+            raise PPModelError("mfu", mfu, rule, "write, for example, mfu=0.43 alone", where=name)
         if system is not None:
             numbers = predicted(row, system, framework)
             seconds = (numbers["predicted_iteration_s"] or 1.0) * (numbers["predicted_mfu"] or 1.0) / float(mfu)

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 from ppmodel.errors import PPModelError
 from ppmodel.measured.constants import value_of
-from ppmodel.measured.rows import GRADIENT, framework_named, stated_value
+from ppmodel.measured.rows import framework_named, stated_value
 from ppmodel.specs import FrameworkSpec, Provenance, load_framework, to_unit
 from ppmodel.specs.framework import HOST
 
@@ -71,14 +71,14 @@ def start_under(system, framework=None, rows=()):
 
 def keeping_stated(system, rows):
     """The system whose framework keeps gradients as all rows state: what simulates on it has no word for that."""
-    stated = {row.get(GRADIENT, "").strip() for row in rows}
+    stated = {row.get("gradient_bytes", "").strip() for row in rows}
     try:
-        (value,) = {float(stated_value(GRADIENT, text)) for text in stated}
+        (value,) = {float(stated_value("gradient_bytes", text)) for text in stated}
     except (PPModelError, ValueError):  # none, several, or what `rows.run_of` refuses
         return system
-    field, framework = f"framework.{GRADIENT}", replace(system.framework, **{GRADIENT: value})
-    entries = [entry for entry in system.provenance if entry.field != field]
-    entries.append(Provenance(field, value, "", "stated", "all rows"))
+    entries = [entry for entry in system.provenance if entry.field != "framework.gradient_bytes"]
+    entries.append(Provenance("framework.gradient_bytes", value, "", "stated", "all rows"))
+    framework = replace(system.framework, gradient_bytes=value)
     return replace(system, framework=framework, provenance=tuple(by_block(entries)))
 
 

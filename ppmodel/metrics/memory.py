@@ -40,14 +40,11 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
     >>> peak_activations(build("1f1b", 4, 8)).tolist()
     [4.0, 3.0, 2.0, 1.0]
     """
-    fast = peaks.compiled(schedule.num_operations // VECTORISED)
-    if fast and stage_weights is None:  # as in `activations_in_use`
-        return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
-    if fast:
-        changes = _changes(schedule, stage_weights, held_for_weight_grad)
+    if fast := peaks.compiled(schedule.num_operations // VECTORISED):
+        changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
         of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
         if len(of_ranks):
-            return of_ranks
+            return of_ranks / unit
     first_cell = schedule.cell[schedule.rank_start[:-1]]
     return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
 
@@ -72,27 +69,28 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
     >>> during.tolist(), after.tolist()
     ([1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
     """
-    if stage_weights is None:  # whole stages are summed before dividing, so that units stay exact
-        both = activations_in_use(schedule, schedule.stage_shares, held_for_weight_grad)
-        return both[0] / schedule.pieces_per_unit, both[1] / schedule.pieces_per_unit
-    change = _changes(schedule, stage_weights, held_for_weight_grad)[schedule.kind, schedule.stage]
-    cell = schedule.cell
+    changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
+    change, cell = changes[schedule.kind, schedule.stage], schedule.cell
     taken = np.bincount(cell, np.maximum(change, 0))
     given = np.bincount(cell, np.minimum(change, 0))
     first_cell = cell[schedule.rank_start[:-1]]
     level = np.cumsum(taken + given) - (taken + given)  # ranks one after another; each ends where it began
     before = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(taken)))
-    return before + taken, before + taken + given
+    return (before + taken) / unit, (before + taken + given) / unit
 
 
 def _changes(schedule, stage_weights, held_for_weight_grad):
-    """What an operation allocates, or frees if negative, by kind and stage."""
-    weights = np.asarray(stage_weights, dtype=float)
+    """What an operation allocates, or frees if negative, by kind and stage, and by what sums of that are divided.
+
+    Whole stages are summed before dividing, so that units stay exact.
+    """
+    is_in_units = stage_weights is None
+    weights = np.asarray(schedule.stage_shares if is_in_units else stage_weights, dtype=float)
     held = schedule.held_for_weight_grad if held_for_weight_grad is None else held_for_weight_grad
     changes = np.zeros((len(OpKind), len(weights)))
     changes[OpKind.F], changes[OpKind.B] = weights, -weights
     changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights
-    return changes
+    return changes, schedule.pieces_per_unit if is_in_units else 1.0
 
 
 def activation_bytes(stages):

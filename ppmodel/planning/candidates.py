@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError
 from ppmodel.planning.available import highest_zero, orders_of
-from ppmodel.planning.question import SIZES, Question, divisors
+from ppmodel.planning.question import Question, Sizes, divisors
 from ppmodel.schedules.cases import Case, as_case, built
 
 CHUNKS = 2, 3, 4, 5, 6, 8, 10
@@ -19,18 +19,6 @@ MICROBATCH_SIZES = range(1, 9)
 
 _OPTIONS = {"chunks": CHUNKS, "waves": (1, 2), "warm_up": ("full", "memory-saving")}
 _FEWEST_TOKENS = 512  # of a sequence on a GPU
-
-
-class Sizes(NamedTuple):
-    """The sizes of a layout; see `specs.LayoutSpec`."""
-
-    pp: int
-    tp: int
-    cp: int
-    ep: int
-    etp: int
-    dp: int
-    microbatch_size: int
 
 
 class Entry(NamedTuple):
@@ -112,7 +100,7 @@ def all_sizes(question: Question) -> list[Sizes]:
             if batch % (dp * size) == 0 and tp * dp * cp % (etp * ep) == 0:
                 sizes.append(Sizes(pp, tp, cp, ep, etp, dp, size))
     for name in () if sizes else (*question.fixed, *refused):
-        if name in refused and (name in question.fixed or name not in SIZES):
+        if name in refused and (name in question.fixed or name not in Sizes._fields):
             raise refused[name]
     if not sizes:
         rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, by what is fixed and limited"

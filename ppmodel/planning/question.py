@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from math import prod
+from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, plain
@@ -16,14 +17,23 @@ from ppmodel.schedules.cases import as_case, as_cases
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, load_model, load_system, parse_size, with_framework
 from ppmodel.specs.layout import layout_keywords
 
-SIZES = "pp", "tp", "cp", "ep", "etp", "dp", "microbatch_size"
-"""What is searched of a layout's sizes."""
-
 WAYS = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
 
 _NOT_FIXED = "gpus", "global_batch", "sequence"
 _MOST_GPUS, _MOST_BATCH = 2**20, 2**24
+
+
+class Sizes(NamedTuple):
+    """The sizes of a layout that are searched; see `specs.LayoutSpec`."""
+
+    pp: int
+    tp: int
+    cp: int
+    ep: int
+    etp: int
+    dp: int
+    microbatch_size: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class Question:
         return cache(self._layout)
 
     def _layout(self, sizes, **ways):
-        fixed = {name: value for name, value in self.fixed.items() if name not in (*SIZES, *WAYS, "chunks")}
+        fixed = {name: value for name, value in self.fixed.items() if name not in (*Sizes._fields, *WAYS, "chunks")}
         values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
         values["expert_imbalance"] = min((fixed | ways).get("expert_imbalance", 1), sizes.ep)
         return LayoutSpec(**{"sequence_parallel": sizes.tp > 1} | fixed | values).under(self.system.framework)
@@ -83,7 +93,8 @@ class Question:
         """The values of a size or a way to try: those given, or the one that is fixed."""
         if name in self.fixed:
             return [self.fixed[name]]
-        return [value for value in values if value <= self.most.get(name, value)] if name in SIZES else list(values)
+        limits = self.most if name in Sizes._fields else {}
+        return [value for value in values if value <= limits.get(name, value)]
 
 
 def asked(
