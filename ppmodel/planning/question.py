@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, plain
-from ppmodel.kept import cached_property
 from ppmodel.points import Point
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import as_case, as_cases
@@ -66,15 +64,8 @@ class Question:
     most: dict
     within: float = 0.05
 
-    def __getstate__(self):
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is cached
-
-    @cached_property
-    def layout(self):
-        """A function of sizes and ways that returns the layout of a candidate; each is made once."""
-        return cache(self._layout)
-
-    def _layout(self, sizes, **ways):
+    def layout(self, sizes, **ways):
+        """The layout of a candidate, from its sizes and ways."""
         fixed = {name: value for name, value in self.fixed.items() if name not in (*Sizes._fields, *WAYS, "chunks")}
         values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
         values["expert_imbalance"] = min((fixed | ways).get("expert_imbalance", 1), sizes.ep)

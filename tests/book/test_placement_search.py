@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from networks import model_for, nodes_like, placed
 from strategies import schedules
 
-from ppmodel import simulate
-from ppmodel.analysis.placements import (
+from ppbook.placements import (
     MOST_PLACEMENTS,
     full_placements,
     messages_between_nodes,
@@ -18,6 +17,7 @@ from ppmodel.analysis.placements import (
     search_placements,
     waits_at_nics,
 )
+from ppmodel import simulate
 from ppmodel.costs import model_costs
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_by_node
