@@ -79,7 +79,7 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
 
 
 def _lines(calibration, out, all_constants, kinds):
-    from ppmodel.measured.system_file import error_names, in_its_unit
+    from ppmodel.measured.system_file import in_its_unit
 
     fit = calibration.fit
     yield f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"
@@ -96,13 +96,14 @@ def _lines(calibration, out, all_constants, kinds):
     if calibration.scaled:
         few = f"fewer than five configurations: only {', '.join(calibration.scaled)} fitted"
         yield f"{few}; the other constants are those of the system"
+    told = {"time" if source.what == "time" else "memory" for source in calibration.sources}
     for quantity in kinds:
-        if quantity not in calibration.rows:
+        if quantity not in told:
             yield f"no row has {_COLUMNS[quantity]}: {quantity} not fitted"
-    judged = any(source.mean is not None for source in calibration.sources)
+    judged = any(source.unseen for source in calibration.sources)
     yield "errors" + " on rows that the fit had not seen (five-fold cross-validation by configuration)" * judged + ":"
     for source in calibration.sources:
-        errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source)) or "too few rows to tell"
+        errors = ", ".join(f"{name} {error:.1%}" for name, error in source.unseen.items()) or "too few rows to tell"
         rows = counted(source.rows, "row")
         yield f"  {source.file}, {source.what} ({rows}): {errors}; as fitted {source.fitted:.1%}"
     if any(source.fitted > POOR for source in calibration.sources):

@@ -6,7 +6,7 @@ from ppmodel.costs.partition import hides_backward
 from ppmodel.costs.runs import Runs
 from ppmodel.errors import PPModelError
 from ppmodel.measured.predict import GB, point_of, predictions
-from ppmodel.measured.rows import kernels_named, run_of, system_of, with_kernels
+from ppmodel.measured.rows import kernels_named, run_of, system_of
 from ppmodel.metrics import peak_activations
 from ppmodel.metrics.memory import held_share, on_ranks
 from ppmodel.ops import OpKind
@@ -41,21 +41,21 @@ class Batch:
     def __init__(self, rows, system, without=()):
         self.size, self._alone, alike = len(rows), [], {}
         for place, row in enumerate(rows):
-            of_row = system_of(row, system)
-            run, named = run_of(row, of_row.framework), (kernels_named(row), of_row.framework)
+            framework = system_of(row, system).framework
+            run = run_of(row, framework)
             table = None if open_options(run.case) else built(run.case, run.layout.pp, run.num_microbatches)
-            queues = of_row.nodes is not None and of_row.nodes.shared_nic
-            if table is not None and not queues and _is_plain(run.layout, of_row.framework, table):
-                alike.setdefault((named, run.layout.precision), []).append((place, run, table))
+            if table is not None and _is_plain(run.layout, system, framework, table):
+                key = kernels_named(row), framework, run.layout.precision
+                alike.setdefault(key, []).append((place, run, table, row))
             elif without:
                 rule, remedy = "cannot be computed without a part of the model", "leave such rows out"
                 raise PPModelError("schedule", run.case.name, rule, remedy)
             else:
-                self._alone.append((place, run, named))
-        self._groups = [
-            (np.array(places), named, RowGroup(runs, tables, _system_of(named, system), named[1], without))
-            for (named, _), group in alike.items() for places, runs, tables in [zip(*group, strict=True)]
-        ]  # fmt: skip
+                self._alone.append((place, run, row))
+        self._groups = []
+        for group in alike.values():
+            places, runs, tables, (row, *_) = zip(*group, strict=True)
+            self._groups.append((list(places), row, RowGroup(runs, tables, system_of(row, system), without)))
 
     def seconds(self, systems):
         """Iteration times, shape (len(systems), num_rows)."""
@@ -67,10 +67,10 @@ class Batch:
 
     def _of_rows(self, evaluate, systems, column, unit=1.0):
         values = np.empty((len(systems), self.size))
-        for places, named, group in self._groups:
-            values[:, places] = evaluate(group, [_system_of(named, system) for system in systems])
-        for place, run, named in self._alone:
-            points = [point_of(run, _system_of(named, system)) for system in systems]
+        for places, row, group in self._groups:
+            values[:, places] = evaluate(group, [system_of(row, system) for system in systems])
+        for place, run, row in self._alone:
+            points = [point_of(run, system_of(row, system)) for system in systems]
             for number, prediction in enumerate(predictions(run, points)):
                 if prediction["refused"] is not None:
                     raise PPModelError(
@@ -80,17 +80,11 @@ class Batch:
         return values
 
 
-def _is_plain(layout, framework, table):
-    """Whether a run can be laid beside others: one replica, no pairs, nothing hidden in the backward or balanced."""
-    hides = hides_backward(layout, framework, table)
-    return table.num_replicas == 1 and layout.layers != "balanced" and not (table.joined.any() or hides)
-
-
-def _system_of(named, system):
-    """A system with the kernels, and under the framework, of some rows."""
-    kernels, framework = named
-    system = with_kernels(system, kernels)
-    return system if framework == system.framework else framework.system(system)
+def _is_plain(layout, system, framework, table):
+    """Whether a run can be laid beside others: no NICs shared, replicas, pairs, balance or hiding in the backward."""
+    queues = system.nodes is not None and system.nodes.shared_nic
+    is_uneven = queues or table.num_replicas > 1 or layout.layers == "balanced" or table.joined.any()
+    return not (is_uneven or hides_backward(layout, framework, table))
 
 
 class RowGroup:
@@ -100,17 +94,16 @@ class RowGroup:
     ----------
     runs : sequence of MeasuredRun
     tables : sequence of Schedule
-    system
-        As in `Batch`.
-    framework : FrameworkSpec
+    system : SystemSpec
+        From `rows.system_of`.
     without
         As in `Batch`.
     """
 
-    def __init__(self, runs, tables, system, framework, without=()):
+    def __init__(self, runs, tables, system, without=()):
         self.tables, self.waits, graphs = tables, "bubble" not in without, {}
         models, layouts = [run.model for run in runs], [run.layout for run in runs]
-        self.runs, p2p = Runs(tables, models, layouts, system, without), framework.p2p
+        self.runs, p2p = Runs(tables, models, layouts, system, without), system.framework.p2p
         for place, (run, table) in enumerate(zip(runs, tables, strict=True)):
             pipeline = graph_of(table, p2p, "excluded")
             graph = step_graph(pipeline, run.layout.overlap_gradients)

@@ -56,21 +56,17 @@ class Source(NamedTuple):
         Number of rows that state it.
     fitted : float
         Mean of |predicted / measured - 1| on the rows that were fitted; for "fits", the share that is wrong.
-    mean, median, nine_tenths, worst : float or None
-        The same for rows that the fit had not seen; None if it was fitted to fewer configurations than `FOLDS`.
-    robust : float or None
-        The mean of the nine tenths of the rows with the smallest errors, which outliers do not spoil.
+    unseen : dict of str to float
+        The same for rows that the fit had not seen, by the names that a system's file gives them: the mean, quantiles,
+        and the mean of the nine tenths with the smallest errors, which outliers do not spoil; for "fits" the mean
+        alone. Empty if it was fitted to fewer configurations than `FOLDS`.
     """
 
     file: str
     what: str
     rows: int
     fitted: float
-    mean: float | None = None
-    median: float | None = None
-    nine_tenths: float | None = None
-    worst: float | None = None
-    robust: float | None = None
+    unseen: dict
 
 
 class Calibration(NamedTuple):
@@ -80,21 +76,15 @@ class Calibration(NamedTuple):
     ----------
     system : SystemSpec
         With the fitted values, rounded to four digits.
-    constants : list of Constant
-        All constants that were to be fitted.
     fit : Fitted
     sources : list of Source
-    rows : dict of str to int
-        How many rows each group of constants, time and memory, was fitted to.
     scaled : list of str
         The constants of groups with too few configurations to fit more than one.
     """
 
     system: object
-    constants: list
     fit: Fitted
     sources: list
-    rows: dict
     scaled: list = ()
 
 
@@ -136,7 +126,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
     given = [row for row, *_ in rows_with_files(files, runs)]
     around = system_of(given[0], system, framework).range if given else None
     system = keeping_stated(start_under(system, framework, given), given)
-    constants, fit, sources, counts, scaled = chosen(system, names), Fitted({}, {}, {}), [], {}, []
+    constants, fit, sources, scaled = chosen(system, names), Fitted({}, {}, {}), [], []
     for what, data in measured_data(files, system, runs).items():
         if what not in kinds:
             continue
@@ -151,12 +141,12 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
             scaled += [constant.name for constant in [*wanted, *left]]
         of_kind, errors = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data, left)
         fit = Fitted(*(entries | others for entries, others in zip(of_kind, fit, strict=True)))
-        sources, counts = sources + errors, counts | {what: len(data.rows)}
+        sources += errors
     if not fit.values:
         rule = "has no constant that these rows determine"
         raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
     scaled = [name for name in scaled if name in fit.values]
-    return Calibration(with_values(system, fit.values), constants, fit, sources, counts, scaled)
+    return Calibration(with_values(system, fit.values), fit, sources, scaled)
 
 
 def _to_be_scaled(system, around, num_runs):
@@ -194,10 +184,7 @@ def _fitted_and_judged(problem, data, left=()):
         more = fitted(rest)
         rounded |= _rounded(more.values)
         fit = fit._replace(factors=fit.factors | more.factors)
-    sources = data.sources(data.predicted([rounded])[0], of_unseen)
-    if data.num_configurations < FOLDS:
-        sources = [Source(*source[:4]) for source in sources]
-    return fit._replace(values=rounded), sources
+    return fit._replace(values=rounded), data.sources(data.predicted([rounded])[0], of_unseen)
 
 
 def _rounded(values):
@@ -353,20 +340,27 @@ class Data:
     def sources(self, as_fitted, of_unseen):
         """The `Source` of each file: of its rows with a number, and of those without, of which a share is wrong."""
         errors, unseen = self._errors(as_fitted), self._errors(of_unseen)
-        sources = []
-        for file, (what, is_told) in product(
-            dict.fromkeys(self.files.tolist()), ((self.what, self.has_number), ("fits", ~self.has_number))
-        ):
+        kinds, sources = ((self.what, self.has_number), ("fits", ~self.has_number)), []
+        for file, (what, is_told) in product(dict.fromkeys(self.files.tolist()), kinds):
             of_file = (self.files == file) & is_told
             if of_file.any():
-                number, ascending = int(of_file.sum()), np.sort(unseen[of_file])
-                quantiles = np.quantile(unseen[of_file], (0.5, 0.9, 1.0)).tolist()
-                means = (float(part.mean()) for part in (errors[of_file], unseen[of_file]))
-                robust = float(ascending[: max(int(0.9 * number), 1)].mean())
-                sources.append(Source(file, what, number, *means, *quantiles, robust))
+                summary = _summary(unseen[of_file], what) if self.num_configurations >= FOLDS else {}
+                sources.append(Source(file, what, int(of_file.sum()), float(errors[of_file].mean()), summary))
         return sources
 
     def _errors(self, predictions):
         """How far each prediction is off as a share of the measurement; without one, whether it is wrong."""
         is_wrong = (predictions > self.system.memory_capacity_bytes) != self.is_out
         return np.where(self.has_number, np.abs(predictions / self.measured - 1), is_wrong)
+
+
+def _summary(errors, what):
+    """Means and quantiles of errors, by their names in a system's file; where rows only fit or do not, the mean."""
+    if what == "fits":
+        return {"mean": float(errors.mean())}
+    median, nine_tenths, worst = np.quantile(errors, (0.5, 0.9, 1.0)).tolist()
+    smallest = np.sort(errors)[: max(int(0.9 * len(errors)), 1)]
+    return {
+        "mean": float(errors.mean()), "median": median, "90 %": nine_tenths, "worst": worst,
+        "mean without the worst tenth": float(smallest.mean()),
+    }  # fmt: skip

@@ -82,22 +82,18 @@ def chosen(system, names=None):
     """
     kinds = {entry.field: entry.kind for entry in system.provenance if entry.field in (*TIME, *MEMORY)}
     for name in names or ():
-        _require(name, kinds, system)
+        rule, remedy = None, "add a starting value to its file"
+        if name not in (*TIME, *MEMORY):
+            rule, remedy = f"cannot be fitted; constants are {', '.join((*TIME, *MEMORY))}", "choose from these"
+        elif name not in kinds:
+            rule = f"is not in the system {system.name}"
+        elif value_of(system, name) == 0:
+            rule = f"is 0 in the system {system.name}, but a fit must start above 0"
+        if rule:
+            raise PPModelError("constant", name, rule, remedy)
     wanted = [name for name, kind in kinds.items() if (name in names if names else kind != "stated")]
     values = [(name, value_of(system, name)) for name in wanted]
     return [Constant(name, value, *BOUNDS.get(name, (1e-300, float("inf")))) for name, value in values if value > 0]
-
-
-def _require(name, fields_of_file, system):
-    if name not in (*TIME, *MEMORY):
-        rule = f"cannot be fitted; constants are {', '.join((*TIME, *MEMORY))}"
-        raise PPModelError("constant", name, rule, "choose from these")
-    if name not in fields_of_file:
-        remedy = "add a starting value to its file"
-        raise PPModelError("constant", name, f"is not in the system {system.name}", remedy)
-    if value_of(system, name) == 0:
-        rule = f"is 0 in the system {system.name}, but a fit must start above 0"
-        raise PPModelError("constant", name, rule, "add a starting value to its file")
 
 
 def _place(system, name):

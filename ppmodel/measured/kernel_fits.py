@@ -215,12 +215,10 @@ def fit_collectives(timings, system):
             continue
         if is_message:
             fit = _message_fit(rows, system, names, inside=not crosses)
-        elif any(gpus > nodes > 1 for _, gpus, nodes, _, _ in rows):
-            usual = system.collectives.overlapped_phases  # where timings do not tell, as the system has it
-            fits_of = [_collective_fit(rows, system, names, phases) for phases in (usual, not usual)]
-            fit = min(fits_of, key=lambda fit: round(fit.error, 3))
         else:
-            fit = _collective_fit(rows, system, names)
+            usual = system.collectives.overlapped_phases  # where timings do not tell, as the system has it
+            ways = (usual, not usual) if any(gpus > nodes > 1 for _, gpus, nodes, _, _ in rows) else (None,)
+            fit = min((_collective_fit(rows, system, names, way) for way in ways), key=lambda fit: round(fit.error, 3))
         fits.append((f"{'messages' if is_message else 'collectives'} {'between' if crosses else 'in'} nodes", fit))
         system = with_values(system, fit.values)
     return fits
@@ -256,8 +254,8 @@ def collectives_s(rows, system):
     return fixed + slope * np.array([row[3] for row in rows])
 
 
-def _collective_fit(rows, system, names, overlapped=None):
-    """The constants of a link; with `overlapped`, also whether its phases and those in nodes share the time."""
+def _collective_fit(rows, system, names, overlapped):
+    """The constants of a link; unless `overlapped` is None, also whether its phases and those in nodes share time."""
     switch = {} if overlapped is None else {"collectives.overlapped_phases": overlapped}
     start = dict(zip(names, (0.5, 5e-6), strict=False))
     if "collectives.network_efficiency" in start:  # told by all-to-alls alone, which do not tell the other

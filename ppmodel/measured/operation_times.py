@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import PPModelError
-from ppmodel.given import listed
+from ppmodel.given import plain
 from ppmodel.measured.timings import LARGEST, SECONDS, TRACE_BYTES, read_document, read_number, read_seconds, read_table
 from ppmodel.ops import OpKind
 
@@ -90,11 +90,10 @@ def read_operation_times(sources):
 def _of_table(source):
     """Rows of a CSV file, or of a frame."""
     if hasattr(source, "itertuples"):
-        records = source.to_dict("list")
-        if missing := [name for name in _COLUMNS if name not in records]:
+        if missing := [name for name in _COLUMNS if name not in source]:
             raise PPModelError("columns", f"without {missing[0]}", "must be in the frame", "name the column so")
-        lines = zip(*map(listed, records.values()), strict=True)
-        table = [(dict(zip(records, line, strict=True)), f"row {at}") for at, line in enumerate(lines)]
+        records = enumerate(source.to_dict("records"))
+        table = [({name: plain(value) for name, value in row.items()}, f"row {at}") for at, row in records]
     else:
         table = read_table(source, _COLUMNS, _TIMES)
     rows = []

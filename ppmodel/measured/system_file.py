@@ -87,29 +87,29 @@ def _as_fitted(entry, calibration, date):
     if entry.field not in calibration.fit.values:
         return entry
     value, low, high = in_its_unit(entry, calibration)
-    part, errors = "memory" if entry.field in MEMORY else "time", []
-    for source in calibration.sources:
-        if (source.what == "time") == (part == "time"):
-            error = f"{source.fitted:.1%} as fitted" if source.mean is None else f"{source.mean:.1%}"
-            errors.append(f"{source.file} ({'wrong' if source.what == 'fits' else 'mean error'} {error})")
-    rows = f"{calibration.rows[part]} rows of {', '.join(errors)}"
+    sources = [source for source in calibration.sources if (source.what == "time") != (entry.field in MEMORY)]
+    errors = []
+    for source in sources:
+        error = f"{source.unseen['mean']:.1%}" if source.unseen else f"{source.fitted:.1%} as fitted"
+        errors.append(f"{source.file} ({'wrong' if source.what == 'fits' else 'mean error'} {error})")
+    rows = f"{sum(source.rows for source in sources)} rows of {', '.join(errors)}"
     source = f"95 %: {low} to {high}, from {entry.value:g}; {rows}; {date}"
     return entry._replace(value=float(value), kind="fitted", source=source)
 
 
 def _errors(calibration, date):
     """The entries of `ErrorSpec`: the mean on unseen rows, and in the source what is known of each file."""
-    judged = [source for source in calibration.sources if source.mean is not None]
+    judged = [source for source in calibration.sources if source.unseen]
     for what in dict.fromkeys(source.what for source in judged):
         of_files = [source for source in judged if source.what == what]
         stated = []
         for source in of_files:
-            errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(source))
+            errors = ", ".join(f"{name} {error:.2%}" for name, error in source.unseen.items())
             stated.append(f"{source.file}: {source.rows} rows, as fitted {source.fitted:.6%}, unseen {errors}")
         text = f"five-fold cross-validation by configuration; {'; '.join(stated)}; {date}"
-        yield Provenance(f"errors.{what}", _mean(source.mean for source in of_files), "", "fitted", text)
+        yield Provenance(f"errors.{what}", _mean(source.unseen["mean"] for source in of_files), "", "fitted", text)
         if what != "fits":
-            most = min(_mean(source.nine_tenths for source in of_files), _MOST)
+            most = min(_mean(source.unseen["90 %"] for source in of_files), _MOST)
             yield Provenance(f"errors.{what}_nine_tenths", most, "", "fitted", f"as {what}; {date}")
 
 
@@ -117,15 +117,6 @@ def _mean(errors):
     """The mean over files, which all weigh the same."""
     errors = list(errors)
     return round(sum(errors) / len(errors), _DIGITS)
-
-
-def error_names(source):
-    """Names and values of the errors on unseen rows, none if there are too few rows; for "fits" only the mean."""
-    if source.mean is None:
-        return ()
-    named = (("mean", source.mean), ("median", source.median), ("90 %", source.nine_tenths), ("worst", source.worst))
-    named += (("mean without the worst tenth", source.robust),)
-    return named[:1] if source.what == "fits" else named
 
 
 def in_its_unit(entry, calibration):

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from math import isclose
 from pathlib import Path
@@ -78,6 +79,11 @@ class Launch(NamedTuple):
     """The time that the host takes to launch one phase of a transformer block."""
 
     seconds: float
+
+
+_SECTIONS = {
+    "products": Product, "attention": Attention, "collectives": Collective, "passes": Pass, "host": Launch,
+}  # fmt: skip
 
 
 class Timings(NamedTuple):
@@ -307,15 +313,13 @@ def read_probe(path):
     if not isinstance(document, dict) or document.get("probe") != 1:
         _refuse("probe", "missing", "must be 1, as probe.py writes it", "name the file that probe.py wrote", path)
     sections = {}
-    for name in ("products", "attention", "collectives", "passes", "host"):
+    for name, kind in _SECTIONS.items():
         rows = document.get(name, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             _refuse(name, "no list of objects", "must be as probe.py writes it", "run probe.py again", path)
-        sections[name] = [(row, f"{path}: {name} {index}") for index, row in enumerate(rows)]
-    kinds = {"products": Product, "passes": Pass, "collectives": Collective, "host": Launch}
-    read = {name: [_timing(kind, row, where) for row, where in sections[name]] for name, kind in kinds.items()}
-    attention = [_attention(row, where) for row, where in sections["attention"]]
-    return Timings(Path(path).name, attention=attention, device=shown(document.get("device", "")), **read)
+        read = _attention if kind is Attention else partial(_timing, kind)
+        sections[name] = [read(row, f"{path}: {name} {index}") for index, row in enumerate(rows)]
+    return Timings(Path(path).name, device=shown(document.get("device", "")), **sections)
 
 
 def _timing(kind, row, where):

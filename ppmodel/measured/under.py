@@ -45,12 +45,11 @@ def start_under(system, framework=None, rows=()):
         framework = load_framework(named[0])
     framework = replace(framework, profile=framework.name or framework.profile)
     label = framework.profile or "its own"
-    kept = {field.name: getattr(framework, field.name) for field in fields(FrameworkSpec)}
-    plain = {field.name: field.default for field in fields(FrameworkSpec)}
-    merged = {*HOST, "host_exponent", "fastest", "slowest", *(name for name in kept if name.endswith("_factor"))}
+    names = [field.name for field in fields(FrameworkSpec)]
+    merged = {*HOST, "host_exponent", "fastest", "slowest", *(name for name in names if name.endswith("_factor"))}
     left_out = merged | {"name", "title", "provenance"}  # the system's constants contain what is merged
-    own = FrameworkSpec(**{name: value for name, value in kept.items() if name not in left_out})
-    under = replace(framework.system(system), framework=own)
+    own = {name: getattr(framework, name) for name in names if name not in left_out}
+    under = replace(framework.system(system), framework=FrameworkSpec(**own))
     if other := next(filter(None, (framework_named(row, under) for row in rows)), None):
         raise PPModelError("framework", other, f"is a row's, not {label}", "leave out --framework, or what rows name")
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("framework.")}
@@ -61,9 +60,9 @@ def start_under(system, framework=None, rows=()):
             value=to_unit(value_of(under, name), entry.unit), kind="digest",
             source=f"as in the system {system.name} under the framework {label}",
         )  # fmt: skip
-    for name in (name for name in kept if name not in left_out):
-        value, known = kept[name], stated.get(name)
-        if known or value != plain[name] or name == "p2p":
+    for name, value in own.items():
+        known = stated.get(name)
+        if known or value != getattr(FrameworkSpec, name) or name == "p2p":
             kind, source = (known.kind, known.source) if known else ("our choice", f"the framework {label}")
             entries[f"framework.{name}"] = Provenance(f"framework.{name}", value, "", kind, source)
     return replace(under, provenance=tuple(by_block(entries.values())))

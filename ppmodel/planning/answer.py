@@ -139,9 +139,8 @@ class Plan:
 
     def point(self, candidate: Candidate, **others: Any) -> Point:
         """The point of a candidate, for `points.launch` and `Point.run`; `others` are further values of its layout."""
-        question, sizes = self.question, candidate.sizes
         ways = {name: getattr(candidate, name) for name in WAYS}
-        return question.point(candidate.case, question.size(sizes), question.layout(sizes, **ways, **others))
+        return self.question.point(candidate.case, candidate.sizes, **ways, **others)
 
     def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:
         """The rows of candidates, as `ppmodel.compare` has them, with ``layers``, ``order``; `others` as in `point`."""
@@ -243,10 +242,8 @@ def planned(
     question = asked(*arguments, **given)
     plan = Plan(question, search(question, on_progress, workers, scheduler, resume))
     if given.get("links") is not None:
-        searched = {(entry.case, entry.sizes.pp): entry for entry in entries_of(question)}
-        warn_of_links(
-            [plan.point(Candidate(*entry[:3], 0, None, "even", ORDERS[0], 0, 0)) for entry in searched.values()]
-        )
+        searched = {(entry.case, entry.sizes.pp): entry.sizes for entry in entries_of(question)}
+        warn_of_links([question.point(case, sizes, layers="even") for (case, _), sizes in searched.items()])
     return plan
 
 

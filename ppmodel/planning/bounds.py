@@ -1,5 +1,6 @@
 """Lower bounds on the time and memory of candidates, below which no simulation can come."""
 
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -18,15 +19,14 @@ class Core(NamedTuple):
 
     Parameters
     ----------
-    whole_s, split_s, computing_s : float
-        Seconds of its forward and backward: with the collectives exposed beside whole backwards, and beside split ones;
-        and without collectives, which cells of two operations may hide.
+    alone_s, computing_s : float
+        Seconds of its forward and backward: with the collectives exposed beside whole backwards or beside split ones,
+        whichever are less; and without collectives, which cells of two operations may hide.
     stages : Stages
         The one stage.
     """
 
-    whole_s: float
-    split_s: float
+    alone_s: float
     computing_s: float
     stages: object
 
@@ -54,20 +54,19 @@ class Bounds:
     def _core_of(self, sizes):
         question, seconds = self.question, []
         for name in ("1f1b", "zb-h1"):
-            layout = question.layout(sizes, zero=0, recompute="none", layers="even")
-            of_stages = question.point(as_case(name), (1, 1), layout).costs.stages
+            point = question.point(as_case(name), sizes, zero=0, recompute="none", layers="even")
+            of_stages = replace(point, size=(1, 1)).costs.stages
             seconds.append(float(of_stages.parts_s.sum()))
             computing_s = float(of_stages.parts_s[..., 0].sum())
-        return Core(*seconds, computing_s, of_stages)
+        return Core(min(seconds), computing_s, of_stages)
 
     def seconds(self, case, sizes):
         """A lower bound on the seconds of an iteration of a schedule at some sizes."""
         if case.name not in names() or case.own or "concat" in dict(case.options):  # forwards of two microbatches
             return 0.0
-        core, (is_split, is_paired) = self.core(sizes), _kind_of(case.name)
-        microbatch_s = min(core.whole_s, core.split_s) if is_split else core.whole_s
-        microbatches = self.question.global_batch // (sizes.dp * sizes.microbatch_size)
-        if is_paired:
+        core = self.core(sizes)
+        (_, microbatches), microbatch_s = self.question.size(sizes), core.alone_s
+        if _has_pairs(case.name):
             microbatch_s = _paired_s(core.computing_s, microbatch_s - core.computing_s, self.question.system)
         return float(microbatches * microbatch_s / sizes.pp)
 
@@ -79,10 +78,9 @@ class Bounds:
 
 
 @cache
-def _kind_of(name):
-    """Whether a schedule has split backwards, and cells of two operations."""
-    table = small(name)
-    return bool((table.kind == OpKind.W).any()), bool(table.joined.any())
+def _has_pairs(name):
+    """Whether a schedule has cells of two operations."""
+    return bool(small(name).joined.any())
 
 
 def _paired_s(computing_s, exchanged_s, system):

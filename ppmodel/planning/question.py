@@ -75,10 +75,10 @@ class Question:
         """Ranks and microbatches."""
         return sizes.pp, self.global_batch // (sizes.dp * sizes.microbatch_size)
 
-    def point(self, case, size, layout):
-        """The point of a schedule in a layout, at ranks and microbatches."""
-        semantics = self.system.framework.p2p, "excluded"
-        return Point(case, size, semantics, model=self.model, system=self.system, layout=layout)
+    def point(self, case, sizes, **ways):
+        """The point of a schedule in the `layout` of some sizes and ways."""
+        size, semantics = self.size(sizes), (self.system.framework.p2p, "excluded")
+        return Point(case, size, semantics, model=self.model, system=self.system, layout=self.layout(sizes, **ways))
 
     def tried(self, name, values):
         """The values of a size or a way to try: those given, or the one that is fixed."""

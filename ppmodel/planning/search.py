@@ -10,7 +10,7 @@ from itertools import chain, islice
 import numpy as np
 
 from ppmodel.compiled import prepare
-from ppmodel.costs import check_layout, stages
+from ppmodel.costs import stages
 from ppmodel.errors import NothingFitsError, PPModelError, SweepError, refusing
 from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
@@ -179,7 +179,7 @@ def _fitting(question, entry, limits):
                 run = divided(recompute)
                 cut = zero, recompute, run.stages.layers.tobytes()
                 for order in orders(question, entry.sizes, zero) if cut not in cuts else ():
-                    point, peak = run.point(order), run.peak_bytes(order)
+                    point, peak = run.ordered(order), run.peak_bytes(order)
                     if peak <= capacity:
                         yield Candidate(*entry[:2], is_run, zero, recompute, layers, order, peak, np.inf), point
                 cuts.add(cut)
@@ -189,30 +189,28 @@ class _Divided:
     """An entry that is sharded, divided among stages and recomputed in one way."""
 
     def __init__(self, question, entry, table, zero, layers, recompute):
-        self.question, self.case, self.table = question, entry.case, table
-        self.layout = question.layout(entry.sizes, zero=zero, layers=layers, recompute=recompute)
-        self.complete = check_layout(self.layout, question.model, question.system, table)
+        self.point = question.point(entry.case, entry.sizes, zero=zero, layers=layers, recompute=recompute)
+        self.table, self.layout = table, self.point.layout_of(table)
 
     @cached_property
     def stages(self):
         """The `Stages`."""
-        return stages(self.table, self.question.model, self.question.system, layout=self.complete)
+        return stages(self.table, self.point.model, self.point.system, layout=self.layout)
 
     @cached_property
     def resident_bytes(self):
         """The bytes of the most loaded GPU, where they depend on no times."""
-        question = self.question
-        return float(memory(self.table, question.model, self.stages, self.complete, question.system).total.max())
+        of_ranks = memory(self.table, self.point.model, self.stages, self.layout, self.point.system)
+        return float(of_ranks.total.max())
 
-    def point(self, order):
+    def ordered(self, order):
         """The point, in an order of the dimensions over GPUs."""
-        size = self.table.num_ranks, self.table.num_microbatches
-        return self.question.point(self.case, size, replace(self.layout, order=order))
+        return replace(self.point, layout=replace(self.point.layout, order=order))
 
     def peak_bytes(self, order=ORDERS[0]):
         """The bytes of the most loaded GPU."""
-        is_timed = self.layout.offloads or open_options(self.case)
-        return float(memory_of(self.point(order)).total.max()) if is_timed else self.resident_bytes
+        is_timed = self.layout.offloads or open_options(self.point.case)
+        return float(memory_of(self.ordered(order)).total.max()) if is_timed else self.resident_bytes
 
 
 def _least_recomputed(question, divided, is_fast, most_bytes):
