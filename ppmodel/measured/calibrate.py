@@ -178,7 +178,7 @@ def _fitted_and_judged(problem, data, left=()):
     fit = fitted(problem)
     rounded = _rounded(fit.values)
     of_unseen, refits = data.of_unseen(problem, fit.values, parted(data.configurations, FOLDS, SEED))
-    fit = with_spread(fit, refits if data.num_configurations > 1 else [])
+    fit = with_spread(fit, refits)
     if left:
         rest = Problem(left, lambda points: data.residuals([rounded | point for point in points]), SCALE, _FREE)
         more = fitted(rest)
@@ -305,14 +305,10 @@ class Data:
         }[what]  # fmt: skip
         self.what, self.rows, self.files, self.system = what, rows, np.array(files), system
         self.weights, self.configurations = equal_weights(files), [configuration(row) for row in rows]
+        self.num_configurations = len(set(self.configurations))
         self.measured = unit * np.array([float(row.get(column) or "nan") for row in rows])
         self.has_number = np.isfinite(self.measured)
         self.is_out = np.array([row.get("status") == "oom" for row in rows])
-
-    @property
-    def num_configurations(self):
-        """How many different configurations the rows have."""
-        return len(set(self.configurations))
 
     def predicted(self, points):
         """Seconds, or bytes of the most loaded rank, for dicts of constants, shape (len(points), num_rows)."""

@@ -7,6 +7,7 @@ prior by less than three tenths; the least determined constant is dropped first,
 hardly touch, and the others are fitted again.
 """
 
+from functools import lru_cache
 from itertools import compress
 from typing import NamedTuple
 
@@ -97,18 +98,16 @@ def solve(problem, rows=slice(None), start=None):
     centre = np.log([constant.start for constant in problem.constants])
     least = np.maximum(centre - _FARTHEST, np.log([constant.least for constant in problem.constants]))
     most = np.minimum(centre + _FARTHEST, np.log([constant.most for constant in problem.constants]))
-    weight, last = problem.scale / problem.prior, {}
+    weight = problem.scale / problem.prior
 
-    def evaluated(point):
-        if point.tobytes() not in last:
-            last.clear()
-            last[point.tobytes()] = [part[rows] for part in problem.linear(point)]
-        return last[point.tobytes()]
+    @lru_cache(1)  # scipy asks for residuals and slopes at the same points
+    def evaluated(*point):
+        return [part[rows] for part in problem.linear(np.array(point))]
 
     return scipy_optimize().least_squares(
-        lambda point: np.concatenate([evaluated(point)[0], weight * (point - centre)]),
+        lambda point: np.concatenate([evaluated(*point)[0], weight * (point - centre)]),
         np.minimum(centre if start is None else start, most - _STEP),
-        lambda point: np.vstack([evaluated(point)[1], weight * np.eye(len(point))]),
+        lambda point: np.vstack([evaluated(*point)[1], weight * np.eye(len(point))]),
         bounds=(least, np.maximum(most, least + _STEP)), loss="soft_l1",
         f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=_TOLERANCE, xtol=_TOLERANCE,
     )  # fmt: skip

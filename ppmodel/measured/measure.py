@@ -1,6 +1,5 @@
 """Measured constants of a machine, in a system file whose other values are those of the system it starts from."""
 
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -80,10 +79,11 @@ def measured_system(system, files, date):
 
 def _fits(system, files):
     """Each fit with what it is of, and the section of the files that it uses."""
-    sections = ("products", "attention", "collectives", "passes", "host")
-    products, attention, collectives, passes, host = (
-        list(chain.from_iterable(getattr(timings, section) for timings in files)) for section in sections
-    )
+
+    def timed(section):
+        return [timing for timings in files for timing in getattr(timings, section)]
+
+    products, passes = timed("products"), timed("passes")
     spec, precisions = system.kernels or KernelSpec(), {product.precision for product in products}
     wide = [precision for precision in _SIXTEEN_BITS if precision in precisions][:1]
     for precision in wide + ["fp8"] * ("fp8" in precisions):
@@ -97,14 +97,14 @@ def _fits(system, files):
         ).T
         half = [getattr(spec, name.rpartition(".")[2]) or 0.0 for name in kernel_fits.PRODUCT_CONSTANTS[constants][1:]]
         yield "products", f"products in {precision}", kernel_fits.fit_products(m, n, k, seconds, peak, constants, half)
-    if attention:
+    if attention := timed("attention"):
         fit = kernel_fits.fit_attention(*zip(*attention, strict=True), system.peak_compute_flops)
         yield "attention", "attention", fit
     for kernel in dict.fromkeys(row.kernel for row in passes):
         rows = [(row.bytes, row.seconds) for row in passes if row.kernel == kernel]
         fit = kernel_fits.fit_bandwidth(*zip(*rows, strict=True), system.memory_bandwidth_bytes_per_s, kernel)
         yield "passes", f"memory: {kernel}", fit
-    if collectives:
+    if collectives := timed("collectives"):
         yield from (("collectives", *fit) for fit in kernel_fits.fit_collectives(collectives, system))
-    if host:
+    if host := timed("host"):
         yield "host", "launches", kernel_fits.fit_host([launch.seconds for launch in host])

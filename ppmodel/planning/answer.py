@@ -15,6 +15,7 @@ from ppmodel.planning.question import WAYS, Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
 from ppmodel.planning.search import Limits, entries_of, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of, warn_of_links
+from ppmodel.schedules.cases import as_case
 from ppmodel.specs.layout import ORDERS, RECOMPUTE
 
 if TYPE_CHECKING:
@@ -217,8 +218,6 @@ class Plan:
         return changed._replace(dp=dp) if divides else None
 
     def _other_cases(self, answer):
-        from ppmodel.schedules.cases import as_case
-
         chunks = dict(answer.case.options).get("chunks", 1)
         near = (f"interleaved-1f1b:chunks={count}" for count in (chunks - 1, chunks + 1) if count > 1)
         return [case for case in map(as_case, ("1f1b", *near, "zb-v", "dualpipev")) if case != answer.case]
