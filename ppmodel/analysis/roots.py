@@ -1,5 +1,6 @@
 """Sign changes of a curve, and the largest number up to which a condition holds."""
 
+from bisect import bisect_left
 from itertools import pairwise
 
 import numpy as np
@@ -57,8 +58,5 @@ def largest_share(holds, halvings=12):
     >>> largest_share(lambda share: share <= 0.75), largest_share(lambda share: False)
     (0.75, nan)
     """
-    least, most = 0.0, 1.0
-    for _ in range(halvings):
-        middle = (least + most) / 2
-        least, most = (middle, most) if holds(middle) else (least, middle)
-    return least or float("nan")
+    steps = 2**halvings
+    return bisect_left(range(1, steps), True, key=lambda step: not holds(step / steps)) / steps or float("nan")

@@ -1,6 +1,7 @@
 """A calibrated system written as a system file, with its errors and the rows it was fitted to."""
 
 import json
+from statistics import fmean
 from textwrap import wrap
 
 from ppmodel.measured.calibrate import digits_of
@@ -107,16 +108,11 @@ def _errors(calibration, date):
             errors = ", ".join(f"{name} {error:.2%}" for name, error in source.unseen.items())
             stated.append(f"{source.file}: {source.rows} rows, as fitted {source.fitted:.6%}, unseen {errors}")
         text = f"five-fold cross-validation by configuration; {'; '.join(stated)}; {date}"
-        yield Provenance(f"errors.{what}", _mean(source.unseen["mean"] for source in of_files), "", "fitted", text)
+        mean = round(fmean(source.unseen["mean"] for source in of_files), _DIGITS)  # all files weigh the same
+        yield Provenance(f"errors.{what}", mean, "", "fitted", text)
         if what != "fits":
-            most = min(_mean(source.unseen["90 %"] for source in of_files), _MOST)
+            most = min(round(fmean(source.unseen["90 %"] for source in of_files), _DIGITS), _MOST)
             yield Provenance(f"errors.{what}_nine_tenths", most, "", "fitted", f"as {what}; {date}")
-
-
-def _mean(errors):
-    """The mean over files, which all weigh the same."""
-    errors = list(errors)
-    return round(sum(errors) / len(errors), _DIGITS)
 
 
 def in_its_unit(entry, calibration):

@@ -97,12 +97,11 @@ def entries_of(question):
         If the model fits in no way.
     """
     bounds, entries, least_bytes = Bounds(question), [], np.inf
-    capacity, cases = question.system.memory_capacity_bytes, {}
-    for sizes in all_sizes(question):
+    capacity, every_size = question.system.memory_capacity_bytes, all_sizes(question)
+    cases = {pp: cases_at(question, pp) for pp in {sizes.pp for sizes in every_size}}
+    for sizes in every_size:
         kept_bytes = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in ways(question, sizes)})
         least_bytes = min(least_bytes, kept_bytes)
-        if sizes.pp not in cases:
-            cases[sizes.pp] = cases_at(question, sizes.pp)
         if kept_bytes <= capacity:
             alone = experts_alone(sizes.ep, sizes.tp, sizes.cp)
             for case in cases[sizes.pp]:
