@@ -4,7 +4,9 @@ What is read is regular, of limited size and in UTF-8. What is written is comple
 what a command reads nor what comes with the package, and is added to streams.
 """
 
+import csv
 import gzip
+import io
 import json
 import os
 import re
@@ -272,6 +274,40 @@ def unescaped(text):
     ('two\\nlines', 'C:\\\\Users')
     """
     return _ESCAPED.sub(lambda match: match[0].encode().decode("unicode_escape"), text)
+
+
+def csv_lines(path, most):
+    """Read the lines of a CSV file that are not empty, one by one, the header first.
+
+    Parameters
+    ----------
+    path, most
+        As in `read_text`.
+
+    Yields
+    ------
+    values : list of str
+    where : str
+        File and line.
+
+    Raises
+    ------
+    PPModelError
+        As in `read_text`, or if a line is not CSV.
+
+    Examples
+    --------
+    >>> list(csv_lines("nowhere.csv", 2**20))
+    Traceback (most recent call last):
+    ppmodel.errors.PPModelError: file = nowhere.csv: cannot be read (No such file or directory); check the path
+    """
+    lines = csv.reader(io.StringIO(read_text(path, most), newline=""), strict=True)
+    try:
+        for values in filter(None, lines):
+            yield values, f"{path}:{lines.line_num}"
+    except csv.Error as error:
+        rule, where = f"is not CSV ({error})", f"{path}:{max(1, lines.line_num)}"
+        raise PPModelError("text", "a row", rule, "put its texts in quotes", where=where) from None
 
 
 def parse_json(text):

@@ -1,7 +1,5 @@
 """Rows of training runs: each CSV row is one run, with its model and its layout."""
 
-import csv
-import io
 import re
 from dataclasses import replace
 from difflib import get_close_matches
@@ -11,7 +9,7 @@ from typing import NamedTuple
 from ppmodel import schedules, specs
 from ppmodel.errors import PPModelError, shown
 from ppmodel.export import text_of_cell
-from ppmodel.files import read_text
+from ppmodel.files import csv_lines
 from ppmodel.schedules.cases import Case
 from ppmodel.specs.entries import unchecked
 
@@ -106,15 +104,11 @@ def read_rows(path):
         If the file cannot be read, a column is missing, occurs twice or has nearly the name of one that is read, or a
         row has the wrong number of values or a number that is not above 0 in one of `MEASURED`.
     """
-    lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
-    try:
-        columns = [*map(text_of_cell, next(lines, []))]
-        _require_columns(path, columns)
-        written = islice(filter(None, lines), _MOST_ROWS + 1)
-        rows = [_row(path, lines.line_num, columns, values) for values in written]
-    except csv.Error as error:
-        where = f"{path}:{lines.line_num}"
-        raise PPModelError("text", "a row", f"is not CSV ({error})", "put its texts in quotes", where=where) from None
+    lines = csv_lines(path, _LARGEST_BYTES)
+    names, _ = next(lines, ([], ""))
+    columns = [*map(text_of_cell, names)]
+    _require_columns(path, columns)
+    rows = [_row(columns, values, where) for values, where in islice(lines, _MOST_ROWS + 1)]
     if len(rows) > _MOST_ROWS:
         rule = f"must be at most {_MOST_ROWS}"
         raise PPModelError("rows", f"over {_MOST_ROWS}", rule, "split the file", where=str(path))
@@ -140,13 +134,13 @@ def _require_columns(path, columns):
         raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=f"{path}:1")
 
 
-def _row(path, line, columns, values):
+def _row(columns, values, where):
     if len(values) != len(columns):
         rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
-        raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
+        raise PPModelError("values of the row", len(values), rule, remedy, where=where)
     row = dict(zip(columns, map(text_of_cell, values), strict=True))
     for name in MEASURED:
-        require_measured(name, row.get(name, ""), f"{path}:{line}")
+        require_measured(name, row.get(name, ""), where)
     return row
 
 

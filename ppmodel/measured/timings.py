@@ -1,7 +1,5 @@
 """Timings that people have: tables of kernels, output of nccl-tests, traces of PyTorch's profiler, the probe's file."""
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, did_you_mean, shown
-from ppmodel.files import parse_json, read_text
+from ppmodel.files import csv_lines, parse_json, read_text
 from ppmodel.measured.kernel_fits import COLLECTIVES, PASSES
 
 _TABLE_BYTES, TRACE_BYTES = 2**25, 2**29
@@ -334,11 +332,9 @@ def _timing(kind, row, where):
 
 def read_table(path, needed, times):
     """The rows of a CSV file, each with its place, after a check of its columns."""
-    lines = csv.DictReader(io.StringIO(read_text(path, _TABLE_BYTES), newline=""), strict=True, restval="")
-    try:
-        columns, rows = lines.fieldnames or [], [(row, f"{path}:{lines.line_num}") for row in lines]
-    except csv.Error as error:
-        _refuse("text", "a row", f"is not CSV ({error})", "put its texts in quotes", f"{path}:{max(1, lines.line_num)}")
+    lines = csv_lines(path, _TABLE_BYTES)
+    columns, _ = next(lines, ([], ""))
+    rows = [(dict.fromkeys(columns, "") | dict(zip(columns, values, strict=False)), where) for values, where in lines]
     if missing := [name for name in needed if name not in columns]:
         rule = f"must have the columns {', '.join(needed)}"
         _refuse("columns", f"without {missing[0]}", rule, "add a header with these names", f"{path}:1")
