@@ -37,11 +37,11 @@ ENDS = "fastest", "slowest"
 _DIGITS, _FREE = 4, 1e6
 _FITS_WIDTH = 0.06
 _FARTHEST = 10.0
-_SCALES = {
-    "iteration_s": {1e3: "milliseconds", 1e6: "microseconds", 1 / 60: "minutes", 1 / 3600: "hours"},
-    "memory_gb": {1e3: "MB or MiB", 1e9: "bytes", 1e-3: "TB"},
+_UNITS = {
+    "iteration_s": ("seconds", {1e3: "milliseconds", 1e6: "microseconds", 1 / 60: "minutes", 1 / 3600: "hours"}),
+    "memory_gb": ("1e9 bytes", {1e3: "MB or MiB", 1e9: "bytes", 1e-3: "TB"}),
 }
-_UNITS = {"iteration_s": "seconds", "memory_gb": "1e9 bytes"}
+"""The unit of each measurement, and others that it may be in by mistake, with how many of them are one of ours."""
 
 
 class Source(NamedTuple):
@@ -262,11 +262,12 @@ def _require_units(entries, system):
     for (file, name), measurements in compared.items():
         ratio = float(np.median([ratio for ratio, _ in measurements]))
         if not 1 / _FARTHEST <= ratio <= _FARTHEST:
-            scale = min(_SCALES[name], key=lambda factor: abs(np.log(ratio / factor)))
+            unit, others = _UNITS[name]
+            scale = min(others, key=lambda factor: abs(np.log(ratio / factor)))
             is_near = abs(np.log(ratio / scale)) < np.log(_FARTHEST)
             rule = f"is in the median {ratio:.3g} times what {system.name} predicts, too far to be fitted"
-            other = f", not {_SCALES[name][scale]}" if is_near else ", or start from a system that is nearer"
-            raise PPModelError(name, measurements[0][1], rule, f"write {_UNITS[name]}{other}", where=file)
+            other = f", not {others[scale]}" if is_near else ", or start from a system that is nearer"
+            raise PPModelError(name, measurements[0][1], rule, f"write {unit}{other}", where=file)
 
 
 def rows_with_files(files, runs=()):
@@ -301,9 +302,8 @@ class Data:
 
     def __init__(self, what, rows, files, system, without=()):
         batch = Batch(rows, system, without)
-        column, unit, self.evaluate = {
-            "time": ("iteration_s", 1.0, batch.seconds), "memory": ("memory_gb", GB, batch.bytes),
-        }[what]  # fmt: skip
+        column, unit = ("iteration_s", 1.0) if what == "time" else ("memory_gb", GB)
+        self.evaluate = batch.seconds if what == "time" else batch.bytes
         self.what, self.rows, self.files, self.system = what, rows, np.array(files), system
         self.weights, self.configurations = equal_weights(files), [configuration(row) for row in rows]
         self.num_configurations = len(set(self.configurations))

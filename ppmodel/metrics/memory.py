@@ -292,22 +292,18 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
     >>> held.total.shape
     (4,)
     """
-    if timeline is not None and timeline.copies:
-        peak = offloaded_peaks(timeline, *activation_bytes(stages))
-    else:
-        peak = peak_activations(schedule, *activation_bytes(stages))
+    is_copied, of_stages = timeline is not None and timeline.copies, activation_bytes(stages)
+    peak = offloaded_peaks(timeline, *of_stages) if is_copied else peak_activations(schedule, *of_stages)
+    ranks, num_ranks = schedule.placement, schedule.num_ranks
     if layout is None:
-        parameters = on_ranks(schedule.placement, schedule.num_ranks, stages.parameters)
+        parameters = on_ranks(ranks, num_ranks, stages.parameters)
         widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
         return Memory(peak, *(parameters * width for width in widths))
-    columns = persistent_bytes(stages, model, layout)
-    ranks, num_ranks = schedule.placement, schedule.num_ranks
-    kept = [on_ranks(ranks, num_ranks, column) for column in columns]
+    kept = [on_ranks(ranks, num_ranks, column) for column in persistent_bytes(stages, model, layout)]
     largest = stages.working_bytes, stages.logits_bytes
     working, logits = (on_ranks(ranks, num_ranks, column, np.maximum) for column in largest)
-    buffers = np.full(schedule.num_ranks, buffer_bytes(schedule, model, layout))
-    reserve = np.full(schedule.num_ranks, system.reserve_bytes if system else 0.0)
-    return Memory(peak, *kept, working, logits, buffers, reserve)
+    everywhere = buffer_bytes(schedule, model, layout), system.reserve_bytes if system else 0.0
+    return Memory(peak, *kept, working, logits, *(np.full(num_ranks, size) for size in everywhere))
 
 
 def on_ranks(placement, num_ranks, of_stages, combine=np.add):

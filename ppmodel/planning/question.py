@@ -11,7 +11,7 @@ from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, plain
 from ppmodel.points import Point
 from ppmodel.schedules import names
-from ppmodel.schedules.cases import as_case, as_cases
+from ppmodel.schedules.cases import as_cases
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, load_model, load_system, parse_size, with_framework
 from ppmodel.specs.layout import layout_keywords
 
@@ -154,18 +154,15 @@ def _limit(limit, system):
 
 
 def _cases(schedules):
-    if schedules is None:
-        return tuple(as_case(name) for name in names())
-    cases = tuple(as_cases(schedules))
+    cases, order = as_cases(names() if schedules is None else schedules), names()
     if not cases:
         raise PPModelError("schedules", "nothing", "must name one", "leave it out, which tries all")
     for case in cases:
         if case.size is not None:
             rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
             raise PPModelError("schedules", case.name, rule, remedy)
-    order = names()  # decides between equal times, however they are named
 
-    def place(case):
+    def place(case):  # decides between equal times, however schedules are named
         return order.index(case.name) if case.name in order else len(order), case.name, str(case.options)
 
     return tuple(sorted(cases, key=place))
