@@ -83,73 +83,50 @@ def longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
     begun = np.zeros((sizes[1] if len(ends) else 0, systems))
     of_ranks, first = len(ends) > 0, 0
     for row in range(len(rows)):
-        class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
-        take, give, link = rows[row, TAKE], rows[row, GIVE], rows[row, LINK]
-        # most operations, in one pass
-        if step == WHOLE and not (of_ranks and ends[row]):
+        class_, stream, take, step = rows[row, CLASS], rows[row, STREAM], rows[row, TAKE], rows[row, STEP]
+        if step == WHOLE and not (of_ranks and ends[row]):  # most operations, in one pass
             for k in range(systems):
                 begin = free[stream, k] if free[stream, k] > register[take, k] else register[take, k]
                 if receives:
                     begin += cost[take, k]
                 finished[k] = free[stream, k] = begin + compute[class_, k]
-            if give and queues:
+        else:
+            for k in range(systems):
+                ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
+                ready[k] = register[take, k] if register[take, k] > ready[k] else ready[k]
+            if receives and take and step < SUM:
                 for k in range(systems):
-                    leaves = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
-                    link_free[link, k] = leaves = leaves + occupancy[class_, k]
-                    register[give, k] = leaves + latency[class_, k]
-            elif sends:  # the rank is busy beyond the end of the operation
+                    ready[k] += cost[take, k]
+            if step < SUM:
                 for k in range(systems):
-                    span[k] = finished[k] if finished[k] > span[k] else span[k]
-                    if give:
-                        free[stream, k] = register[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
-            elif give:
+                    together[k] += compute[class_, k]
+            else:  # of a collective, the slowest participant's
                 for k in range(systems):
-                    register[give, k] = finished[k]
-                    if not receives:
-                        register[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
-            if receives and give:
+                    together[k] = compute[class_, k] if compute[class_, k] > together[k] else together[k]
+            if step in (JOIN, SUM):
+                continue
+            for k in range(systems):
+                together[k] = overlap_factor[k] * together[k] if step == PAIRED else together[k]
+                began[k], finished[k] = ready[k], ready[k] + together[k]
+                ready[k] = together[k] = 0.0
+            for op in range(first, row + 1):
+                stream = rows[op, STREAM]
                 for k in range(systems):
-                    cost[give, k] = occupancy[class_, k] + latency[class_, k]
-            if rows[row, KEEP]:
-                for k in range(systems):
-                    register[rows[row, KEEP], k] = finished[k]
-            first = row + 1
-            continue
+                    free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
+                if of_ranks and ends[op]:
+                    for k in range(systems):
+                        begun[stream, k] = began[k] if ends[op] & 1 else begun[stream, k]
+                        if ends[op] & 2:
+                            longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
 
-        for k in range(systems):
-            ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
-            ready[k] = register[take, k] if register[take, k] > ready[k] else ready[k]
-        if receives and take and step < SUM:
+        if sends:  # ranks are busy beyond the end of their operations
             for k in range(systems):
-                ready[k] += cost[take, k]
-        if step < SUM:
-            for k in range(systems):
-                together[k] += compute[class_, k]
-        else:  # of a collective, the slowest participant's
-            for k in range(systems):
-                together[k] = compute[class_, k] if compute[class_, k] > together[k] else together[k]
-        if step in (JOIN, SUM):
-            continue
-        for k in range(systems):
-            together[k] = overlap_factor[k] * together[k] if step == PAIRED else together[k]
-            began[k], finished[k], ready[k] = ready[k], ready[k] + together[k], 0.0
-
+                span[k] = finished[k] if finished[k] > span[k] else span[k]
         for op in range(first, row + 1):
-            class_, stream = rows[op, CLASS], rows[op, STREAM]
-            if of_ranks and ends[op]:
-                for k in range(systems):
-                    begun[stream, k] = began[k] if ends[op] & 1 else begun[stream, k]
-                    if ends[op] & 2:
-                        longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
-            for k in range(systems):
-                free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
-            if sends:  # the rank is busy beyond the end of the operation
-                for k in range(systems):
-                    span[k] = finished[k] if finished[k] > span[k] else span[k]
+            class_, stream, give, link = rows[op, CLASS], rows[op, STREAM], rows[op, GIVE], rows[op, LINK]
             if rows[op, KEEP]:
                 for k in range(systems):
                     register[rows[op, KEEP], k] = finished[k]
-            give, link = rows[op, GIVE], rows[op, LINK]
             if give == 0:
                 continue
             if sends:
@@ -157,9 +134,9 @@ def longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
                     free[stream, k] = register[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
             elif queues:
                 for k in range(systems):
-                    begin = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
-                    link_free[link, k] = begin = begin + occupancy[class_, k]
-                    register[give, k] = begin + latency[class_, k]
+                    leaves = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
+                    link_free[link, k] = leaves = leaves + occupancy[class_, k]
+                    register[give, k] = leaves + latency[class_, k]
             elif receives:  # ready to be fetched, at a time the receiver decides
                 for k in range(systems):
                     register[give, k] = finished[k]
@@ -170,8 +147,6 @@ def longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
                 for k in range(systems):
                     cost[give, k] = occupancy[class_, k] + latency[class_, k]
         first = row + 1
-        for k in range(systems):
-            together[k] = 0.0
     for stream in range(0 if sends else len(free)):
         for k in range(systems):
             span[k] = max(span[k], free[stream, k])
