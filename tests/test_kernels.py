@@ -24,7 +24,6 @@ from ppmodel.costs import Offload, OpCosts, uniform_costs
 from ppmodel.costs.units import Unit, cell_streams
 from ppmodel.errors import TableError
 from ppmodel.kernels.rounds import rounds
-from ppmodel.kernels.tables import lift_steps
 from ppmodel.metrics import peak_activations
 from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph
 from ppmodel.tables import brief
@@ -262,7 +261,7 @@ def all_loops(private=False):
     for module in iter_modules(kernels.__path__, "ppmodel.kernels."):
         for value in vars(import_module(module.name)).values():
             of_module = isinstance(value, Loop) and value.__module__ == module.name
-            if of_module and (private or not (value.__name__.startswith("_") or value is lift_steps)):
+            if of_module and (private or not value.__name__.startswith("_")):
                 yield value
 
 

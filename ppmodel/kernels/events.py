@@ -11,20 +11,20 @@ _KIND = 40
 
 @loop(fills=("times", "copied"))
 def events(
-    columns, link, order, consumers, routes, gates, num_places, durations, occupied, shares, overlap_factor, copies,
-    times, copied,
+    columns, link, order, consumers, routes, gates, num_places, seconds, occupied, shares, copies, times, copied,
 ):  # fmt: skip
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `order` is the group of each operation, each stream's groups in order, and where each stream's begin; `consumers`
     are those of an `ExecutionGraph`. `gates` are the places that the reductions of each rank hold, and where each
     rank's places begin; if there are none, reductions hold nothing. `num_places` counts the places where messages
-    queue; `durations` are those of each operation; `shares`, `copies` and `copied` are as in `longest_path`. In each
-    round, streams that can go on do so, new events join the event queue, and the first event is handled.
-    The phases of a round are one function, since passing arrays costs as much as the work; a comment marks each.
+    queue; `seconds` are the durations of groups, and occupancies and latencies of operations; `shares`, `copies` and
+    `copied` are as in `longest_path`. In each round, streams that can go on do so, new events join the event queue, and
+    the first event is handled. The phases of a round are one function, since passing arrays costs as much as the work;
+    a comment marks each.
     """
-    stream, source, group_start, remote, reduces, overlaps = columns
-    compute, occupancy, latency = durations
+    stream, source, group_start, remote, reduces = columns
+    length, occupancy, latency = seconds
     sends, receives, queues = occupied
     start, end, sent, arrived = times[0], times[1], times[2], times[3]
     gate, gate_start, num_ranks = gates
@@ -49,7 +49,7 @@ def events(
         room += count
     if copies is not None:
         room += count
-        seconds, needs, fetch_start, fetch = copies
+        copy_s, needs, fetch_start, fetch = copies
         out_free, in_free, back = filled(0.0, num_streams), filled(0.0, num_streams), filled(False, count)
     when, key, num_events = filled(0.0, room), filled(0, room), 0
     new_when, new_key, num_new = filled(0.0, room), filled(0, room), 0
@@ -80,7 +80,6 @@ def events(
                     break
             if not free_to_start:
                 continue
-            together = longest = 0.0
             for op in range(first, last):
                 needed, lane = source[op], stream[op]
                 at_head = idle[lane] and head[lane] < program_start[lane + 1] and programs[head[lane]] == group
@@ -88,8 +87,6 @@ def events(
                 if copies is not None:
                     has_input = has_input and (needs[op] == NONE or back[needs[op]])
                 free_to_start = free_to_start and at_head and has_input
-                together += compute[op]
-                longest = max(longest, compute[op])
             if not free_to_start:
                 continue
             for op in range(first, last):
@@ -98,16 +95,13 @@ def events(
                 new_when[num_new], new_key[num_new] = now, (_REDUCE << _KIND) + 2 * first
                 num_new += 1
                 continue
-            if overlaps[first]:
-                together *= overlap_factor
-            duration = together if last - first > 1 and not reduces[first] else longest
-            new_when[num_new], new_key[num_new] = now + duration, (_END << _KIND) + 2 * first
+            new_when[num_new], new_key[num_new] = now + length[group], (_END << _KIND) + 2 * first
             num_new += 1
             if shares is not None and not sends:  # results sent before the cell ends
                 for op in range(first, last):
                     share = _share(shares, link, first, op, queues)
                     if share < 1 and link[op] != NONE:
-                        new_when[num_new], new_key[num_new] = now + share * duration, (_EARLY << _KIND) + 2 * op
+                        new_when[num_new], new_key[num_new] = now + share * length[group], (_EARLY << _KIND) + 2 * op
                         num_new += 1
 
         while num_new:
@@ -132,7 +126,7 @@ def events(
                 if head[stream[done]] < program_start[stream[done] + 1] and programs[head[stream[done]]] == group:
                     head[stream[done]] += 1
                 if copies is not None:
-                    copied_out(done, stream[done], now, seconds, out_free, copied)
+                    copied_out(done, stream[done], now, copy_s, out_free, copied)
                 if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1
@@ -144,7 +138,7 @@ def events(
                         for place in range(fetch_start[done], fetch_start[done + 1] if following != group else 0):
                             forward = fetch[place]
                             copied[2][forward] = max(now, copied[1][forward], in_free[here])
-                            copied[3][forward] = in_free[here] = copied[2][forward] + seconds[forward]
+                            copied[3][forward] = in_free[here] = copied[2][forward] + copy_s[forward]
                             back[forward] = copied[3][forward] <= now
                             if not back[forward]:
                                 new_when[num_new], new_key[num_new] = copied[3][forward], (_BACK << _KIND) + 2 * forward
@@ -171,7 +165,7 @@ def events(
                         _join(waiting, last_waiting, behind, gate[g], first_ticket + g)
                         num_due, missing[op] = num_due + 1, missing[op] + 1
             if missing[op] == 0:
-                _begin(op, group_start[group_of[op] + 1], now, start, compute, new_when, new_key, num_new)
+                new_when[num_new], new_key[num_new] = now + length[group_of[op]], (_END << _KIND) + 2 * op
                 num_new += 1
         elif kind == _EARLY:
             first, last = op, op + 1
@@ -232,9 +226,10 @@ def events(
                 reduction = group_start[programs[head[owner[message - first_ticket] + num_streams // 2]]]
                 missing[reduction] -= 1
                 if missing[reduction] == 0:
-                    _begin(
-                        reduction, group_start[group_of[reduction] + 1], now, start, compute, new_when, new_key, num_new
-                    )
+                    for op in range(reduction, group_start[group_of[reduction] + 1]):
+                        start[op] = now
+                    new_when[num_new] = now + length[group_of[reduction]]
+                    new_key[num_new] = (_END << _KIND) + 2 * reduction
                     num_new += 1
                 continue
             side = place != routes[link[message]][0]
@@ -264,16 +259,6 @@ def _share(shares, link, first, op, queues):
         if link[other] == link[op]:
             share = max(share, shares[other])
     return share
-
-
-@inlined
-def _begin(first, last, now, start, compute, new_when, new_key, num_new):
-    """Start a reduction, which ends with its slowest participant."""
-    longest = 0.0
-    for op in range(first, last):
-        start[op] = now
-        longest = max(longest, compute[op])
-    new_when[num_new], new_key[num_new] = now + longest, (_END << _KIND) + 2 * first
 
 
 @inlined

@@ -10,18 +10,19 @@ NONE = -1
 
 @loop(fills=("times", "copied"))
 def longest_path(
-    columns, starts, link, cost_class, sizes, tables, factors, shares, occupied, overlap_factor, copies, times, copied
-):
+    columns, overlaps, starts, link, cost_class, sizes, tables, overlap_factor, factors, shares, occupied, copies,
+    times, copied,
+):  # fmt: skip
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); NaN if nothing is sent.
 
-    `columns` are those of an `ExecutionGraph`; `starts` is its `group_start`, or None if every operation starts alone;
-    `sizes` are the numbers of its streams, links and groups; `tables` are durations, occupancies and latencies by
-    `cost_class`; `factors` are those on the durations of single operations; `shares` are the shares of its cell after
-    which each result can be sent; `occupied` says whether a transfer occupies the sender, the receiver and its link;
-    `copies` are the arrays of a `simulation.copies.Copies`, whose copy times `copied` takes. Where one is None, the
-    compiled loop contains no trace of it.
+    `columns` and `overlaps` are those of an `ExecutionGraph`; `starts` is its `group_start`, or None if every operation
+    starts alone; `sizes` are the numbers of its streams, links and groups; `tables` are durations, occupancies and
+    latencies by `cost_class`; `factors` are those on the durations of single operations; `shares` are the shares of its
+    cell after which each result can be sent; `occupied` says whether a transfer occupies the sender, the receiver and
+    its link; `copies` are the arrays of a `simulation.copies.Copies`, whose copy times `copied` takes. Where one is
+    None, the compiled loop contains no trace of it.
     """
-    stream, source, _, remote, reduces, overlaps = columns
+    stream, source, _, remote, reduces = columns
     compute, occupancy, latency = tables
     sends, receives, queues = occupied
     start, end, sent, arrived = times[0], times[1], times[2], times[3]

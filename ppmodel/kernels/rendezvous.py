@@ -9,23 +9,23 @@ PHASE, BATCH, LEFT = range(3)
 
 
 @loop(fills=("times", "state", "copied"))
-def rendezvous(columns, consumers, exchanges, durations, state, overlap_factor, copies, times, copied):
+def rendezvous(columns, consumers, exchanges, seconds, state, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
-    `exchanges` are the arrays of `simulation.exchanges.Exchanges`; `copies` and `copied` are as in
-    `longest_path`. Each stream goes on until it must wait; the stream that ends a wait wakes it. `state`, of
-    shape (3, num_streams), says where each is when none can go on.
+    `exchanges` are the arrays of `simulation.exchanges.Exchanges`; `seconds` are the durations of groups and
+    transfers; `copies` and `copied` are as in `longest_path`. Each stream goes on until it must wait; the stream that
+    ends a wait wakes it. `state`, of shape (3, num_streams), says where each is when none can go on.
     """
-    stream, source, group_start, remote, reduces, overlaps = columns
+    stream, source, group_start, remote, _ = columns
     phase_start, group_of, first_batch, batch_start, message, taken_in = exchanges
-    compute, occupancy, latency = durations
+    length, transfer = seconds
     phase, batch, left = state[PHASE], state[BATCH], state[LEFT]
     count, num_streams = len(stream), len(phase_start) - 1
     receiver, beside = consumers
     ended, sent = filled(False, count), filled(False, count)
     free, posted, sends_next = filled(0.0, num_streams), filled(0.0, num_streams), filled(0.0, num_streams)
     if copies is not None:
-        seconds, needs, fetch_start, fetch = copies
+        copy_s, needs, fetch_start, fetch = copies
         last_end, out_free, in_free = filled(0.0, num_streams), filled(0.0, num_streams), filled(0.0, num_streams)
     awake, num_awake = filled(NONE, num_streams + 2 * count + len(message)), num_streams
     for here in range(num_streams):
@@ -54,7 +54,7 @@ def rendezvous(columns, consumers, exchanges, durations, state, overlap_factor, 
                         if left[taker] == 0 or batch[taker] != taken_in[op]:
                             break
                         leaves = max(sends_next[sender], posted[taker])
-                        arrival = leaves + (occupancy[op] + latency[op])
+                        arrival = leaves + transfer[op]
                         times[2][op], times[3][op], sent[op], sends_next[sender] = leaves, arrival, True, arrival
                         ends[0], ends[1] = sender, taker
                         for end in ends:
@@ -71,7 +71,7 @@ def rendezvous(columns, consumers, exchanges, durations, state, overlap_factor, 
             if group == NONE:
                 break
             first, last = group_start[group], group_start[group + 1]
-            ready, together, longest, waits = 0.0, 0.0, 0.0, False
+            ready, waits = 0.0, False
             for op in range(first, last):
                 lane, needed = stream[op], source[op]
                 waits = waits or left[lane] > 0 or batch[lane] < first_batch[phase[lane] + 1]
@@ -80,24 +80,21 @@ def rendezvous(columns, consumers, exchanges, durations, state, overlap_factor, 
                 if needed != NONE and not remote[op]:
                     waits = waits or not ended[needed]
                     ready = max(ready, times[1][needed])
-                together += compute[op]
-                longest = max(longest, compute[op])
             if waits:
                 break
             if copies is not None:
-                there = brought_back(first, last, stream, last_end, seconds, needs, fetch_start, fetch, in_free, copied)
+                there = brought_back(first, last, stream, last_end, copy_s, needs, fetch_start, fetch, in_free, copied)
                 ready = max(ready, there)
-            if last - first > 1 and not reduces[first]:
-                longest = overlap_factor * together if overlaps[first] else together
+            end = ready + length[group]
             for op in range(first, last):
-                times[0][op], times[1][op], ended[op] = ready, ready + longest, True
+                times[0][op], times[1][op], ended[op] = ready, end, True
                 lane = stream[op]
                 if copies is not None:
-                    last_end[lane] = ready + longest
-                    copied_out(op, lane, ready + longest, seconds, out_free, copied)
+                    last_end[lane] = end
+                    copied_out(op, lane, end, copy_s, out_free, copied)
                 if group_of[phase[lane]] == group:
                     phase[lane] += 1
-                    free[lane] = ready + longest
+                    free[lane] = end
                     awake[num_awake] = lane
                     num_awake += 1
                 if beside[op] != NONE:

@@ -7,20 +7,20 @@ NONE = -1
 
 
 @loop(fills=("times", "copied"))
-def streams(columns, issued, receiver, pair, sizes, durations, overlap_factor, copies, times, copied):
+def streams(columns, issued, receiver, pair, sizes, seconds, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `issued` and `pair` are those of `simulation.issue.issue_order`; `sizes` are the numbers of pairs and of
-    streams; `durations` those of operations, transfers and delays; `copies` and `copied` are as in
+    streams; `seconds` are the durations of groups, transfers and delays; `copies` and `copied` are as in
     `longest_path`.
     """
-    stream, source, group_start, remote, reduces, overlaps = columns
-    compute, transfer, delay = durations
+    stream, source, group_start, remote, _ = columns
+    length, transfer, delay = seconds
     num_pairs, num_streams = sizes
     free, head = filled(0.0, num_streams), filled(0.0, num_streams)  # last operation's end; last kernel's start
     channel = filled(0.0, num_pairs)  # last arrival between two ranks
     if copies is not None:
-        seconds, needs, fetch_start, fetch = copies
+        copy_s, needs, fetch_start, fetch = copies
         out_free, in_free = filled(0.0, num_streams), filled(0.0, num_streams)
     for entry in issued:
         if entry < 0:  # both ends of a message
@@ -33,22 +33,19 @@ def streams(columns, issued, receiver, pair, sizes, durations, overlap_factor, c
             continue
 
         first, last = group_start[entry], group_start[entry + 1]
-        ready, together, longest = 0.0, 0.0, 0.0
+        ready = 0.0
         for op in range(first, last):
             lane, needed = stream[op], source[op]
             ready = max(ready, free[lane], head[lane])
             if needed != NONE:
                 ready = max(ready, times[3][needed] if remote[op] else times[1][needed])
-            together += compute[op]
-            longest = max(longest, compute[op])
         if copies is not None:
-            there = brought_back(first, last, stream, free, seconds, needs, fetch_start, fetch, in_free, copied)
+            there = brought_back(first, last, stream, free, copy_s, needs, fetch_start, fetch, in_free, copied)
             ready = max(ready, there)
-        if last - first > 1 and not reduces[first]:
-            longest = overlap_factor * together if overlaps[first] else together
+        end = ready + length[entry]
         for op in range(first, last):
             lane = stream[op]
-            times[0][op], times[1][op] = ready, ready + longest
-            head[lane], free[lane] = ready, ready + longest
+            times[0][op], times[1][op] = ready, end
+            head[lane], free[lane] = ready, end
             if copies is not None:
-                copied_out(op, lane, ready + longest, seconds, out_free, copied)
+                copied_out(op, lane, end, copy_s, out_free, copied)

@@ -13,11 +13,11 @@ _F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
 
 
 @loop(price=2**21)
-def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, steps, sizes):
+def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, sizes):
     """Source, remote, level and order of a table; operations that wait forever have level ``NONE``.
 
-    `group` is the group of each operation, `sharing` whether any two may share one, `steps` are the optimizer steps,
-    and `sizes` the numbers of replicas, stages and microbatches.
+    `group` is the group of each operation, `sharing` whether any two may share one, and `sizes` are the numbers of
+    replicas, stages and microbatches.
     """
     source = _sources(kind, stage, microbatch, replica, sizes)
     remote = np.empty(len(kind), np.bool_)
@@ -25,8 +25,7 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
         remote[op] = source[op] != NONE and rank[source[op]] != rank[op]
     share, following, spread = _shared(group, rank, sharing)
     level = _levels(source, group, rank, rank_start, share, following, spread)
-    lift_steps(level, kind, rank_start, rank, steps)
-    return source, remote, level, _by_level(level, share, following)
+    return source, remote, level, _by_level(level, kind, share, following)
 
 
 @loop
@@ -65,22 +64,6 @@ def _sources(kind, stage, microbatch, replica, sizes):
             if source[op] == NONE and num_kinds == 4:
                 source[op] = index[_I, r, np.uint32(s + 1), m]
     return source
-
-
-@loop
-def lift_steps(level, kind, rank_start, rank, steps):
-    """Put the optimizer steps on levels of their own, after those of all other operations."""
-    stuck = False
-    for op in steps:
-        stuck |= level[op] == NONE
-    if stuck or len(steps) == 0:
-        return
-    for op in steps:
-        level[op] = NONE
-    last = level.max()
-    for op in steps:
-        follows = op > rank_start[rank[op]] and kind[op - 1] == _O
-        level[op] = (level[op - 1] if follows else last) + 1
 
 
 @loop
@@ -194,17 +177,17 @@ def _levels(source, group, rank, rank_start, share, following, spread):
 
 
 @loop
-def _by_level(level, share, following):
-    """A counting sort: operations by level, then by group."""
+def _by_level(level, kind, share, following):
+    """A counting sort: operations by level, then by group, without the optimizer steps."""
     start = np.zeros(level.max() + 2, np.int32)
     for op in range(len(level)):
-        if level[op] != NONE:
+        if level[op] != NONE and kind[op] != _O:
             start[np.uint32(level[op] + 1)] += 1
     for k in range(len(start) - 1):
         start[k + 1] += start[k]
-    order = np.empty(len(level), np.int32)
+    order = np.empty(start[-1], np.int32)
     for op in range(len(level)):
-        if level[op] == NONE or share[op] == LATER:
+        if level[op] == NONE or kind[op] == _O or share[op] == LATER:
             continue
         depth = np.uint32(level[op])
         order[np.uint32(start[depth])] = op

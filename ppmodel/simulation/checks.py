@@ -25,21 +25,33 @@ def shares_of(graph, costs):
     return costs.handed_shares(graph.schedule)[graph.index] if costs.handed else None
 
 
+def group_lengths(graph, costs, compute):
+    """Duration of each group, given those of its operations: their sum, or in a reduction that of the slowest."""
+    if len(graph.group_start) > len(compute):  # each is alone
+        return compute
+    lengths, sums = np.bincount(graph.group, compute), np.flatnonzero(graph.reduces)
+    lengths[graph.overlaps[graph.group_start[:-1]]] *= costs.overlap_factor
+    lengths[graph.group[sums]] = 0.0
+    np.maximum.at(lengths, graph.group[sums], compute[sums])
+    return lengths
+
+
 def plan_of(graph, costs):
     """The `Copies` of a run, planned from durations without noise; None if nothing is offloaded."""
     if not costs.offload:
         return None
     kept = graph.__dict__.get("_plan", (None, None))
     if kept[0] is not costs:
-        kept = graph.__dict__["_plan"] = costs, plan_copies(graph, costs, durations(graph, costs)[0])
+        lengths = group_lengths(graph, costs, durations(graph, costs)[0])
+        kept = graph.__dict__["_plan"] = costs, plan_copies(graph, costs, lengths)
     return kept[1]
 
 
 def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):
     """Return the `Timeline` of the times that a loop fills in, NaN before; an operation is as much work as `work`."""
     times, plan = np.full((4, graph.num_operations), np.nan) if times is None else times, plan_of(graph, costs)
-    copied, factor = plan and np.full_like(times, np.nan), float(costs.overlap_factor)
-    loop.run(work * graph.num_operations, graph.columns, *arrays, factor, plan and plan[:-1], times, copied)
+    copied = plan and np.full_like(times, np.nan)
+    loop.run(work * graph.num_operations, graph.columns, *arrays, plan and plan[:-1], times, copied)
     steps_s = step_lengths(graph.schedule, costs, factors)
     return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
 

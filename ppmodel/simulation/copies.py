@@ -49,7 +49,7 @@ class Copies(NamedTuple):
     share: np.ndarray
 
 
-def plan_copies(graph, costs, compute):
+def plan_copies(graph, costs, lengths):
     """Plan the copies of a graph under some costs.
 
     Parameters
@@ -57,8 +57,8 @@ def plan_copies(graph, costs, compute):
     graph : ExecutionGraph
     costs : OpCosts
         Say what is offloaded.
-    compute : ndarray of float, shape (num_operations,)
-        Durations of the operations, in the graph's order, without noise.
+    lengths : ndarray of float, shape (num_groups,)
+        Durations of the groups, without noise.
 
     Returns
     -------
@@ -67,12 +67,9 @@ def plan_copies(graph, costs, compute):
     count = graph.num_operations
     seconds, share = np.full(count, STAYS), np.zeros(count)
     needs, begun_by = np.full(count, NO_OPERATION), np.full(count, NO_OPERATION)
-    order, overlaps, compute = [], graph.overlaps, compute.tolist()
+    order, lengths = [], lengths[graph.group].tolist()
     for cells in _cells(graph):
-        lengths = [
-            sum(compute[op] for op in cell) * (costs.overlap_factor if overlaps[cell[0]] else 1.0) for cell in cells
-        ]
-        begins = list(accumulate(lengths, initial=0.0))[:-1]  # if no cell waits
+        begins = list(accumulate((lengths[cell[0]] for cell in cells), initial=0.0))[:-1]  # if no cell waits
         trips = _round_trips(graph, costs, cells)
         latest, first_cells = np.inf, []  # each copy in starts as late as possible, but in the order of need
         for trip in reversed(trips):

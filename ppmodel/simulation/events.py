@@ -1,7 +1,7 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
 from ppmodel.kernels.events import events
-from ppmodel.simulation.checks import check_fit, durations, filled_timeline, refuse_overflow, shares_of
+from ppmodel.simulation.checks import check_fit, durations, filled_timeline, group_lengths, refuse_overflow, shares_of
 from ppmodel.simulation.streams import posted_timeline
 
 
@@ -49,7 +49,8 @@ def run_events(graph, costs, factors=None):
     if graph.meets:
         timeline = posted_timeline(graph, costs, factors)
     else:
-        how = durations(graph, costs, factors), graph.occupied, shares_of(graph, costs)
+        compute, *transfers = durations(graph, costs, factors)
+        how = (group_lengths(graph, costs, compute), *transfers), graph.occupied, shares_of(graph, costs)
         timeline = filled_timeline(graph, costs, factors, events, 5, *graph.for_events, *how)
     refuse_overflow(timeline.makespan_s)
     return timeline

@@ -165,7 +165,7 @@ class ExecutionGraph:
         rank, place = np.unique(np.stack((rank, place)), axis=1)
         return place, np.searchsorted(rank, np.arange(self.schedule.num_ranks + 1))
 
-    @property
+    @cached_property
     def overlaps(self):
         """Whether each operation is in a cell with a forward and a backward; shape (num_operations,)."""
         overlaps = self.schedule.overlaps
@@ -221,7 +221,7 @@ class ExecutionGraph:
     def columns(self):
         """The arrays that all loops over operations read, whatever a transfer occupies."""
         stream, group_start = self.stream.astype(np.uint32), self.group_start.astype(np.uint32)  # never below 0
-        return stream, self.source, group_start, self.remote, self.reduces, self.overlaps
+        return stream, self.source, group_start, self.remote, self.reduces
 
     @cached_property
     def group(self):
@@ -369,7 +369,6 @@ def require_semantics(p2p, allreduce):
 def _renumbered(schedule, allreduce):
     """The arrays of an `ExecutionGraph`, in the order of the dependencies."""
     source, remote, group, order = schedule.dependencies
-    order = order[: len(order) - len(schedule.steps)]
     fast = renumbered.compiled(schedule.num_operations // 4)
     if fast:
         columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)

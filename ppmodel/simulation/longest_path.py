@@ -93,8 +93,8 @@ def _timeline(graph, costs, factors):
     in_order = None if factors is None else np.asarray(factors, dtype=float)[graph.index]
     sizes = 2 * table.num_ranks, graph.num_links, num_groups
     starts = graph.columns[2] if num_groups < graph.num_operations else None
-    arrays = starts, graph.link, cost_class.astype(np.uint32), sizes, tables, in_order
-    how = checks.shares_of(graph, costs), graph.occupied
+    arrays = graph.overlaps, starts, graph.link, cost_class.astype(np.uint32), sizes, tables
+    how = float(costs.overlap_factor), in_order, checks.shares_of(graph, costs), graph.occupied
     times = np.empty((4, len(cost_class)))  # the loop itself writes NaN where nothing is sent
     return checks.filled_timeline(graph, costs, factors, longest_path, 1, *arrays, *how, times=times)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ppmodel.errors import TableError
 from ppmodel.kernels.rendezvous import BATCH, LEFT, PHASE, rendezvous
-from ppmodel.simulation.checks import durations, filled_timeline
+from ppmodel.simulation.checks import durations, filled_timeline, group_lengths
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.validation import limited, shortest_cycle
 
@@ -35,7 +35,9 @@ def rendezvous_timeline(graph, costs, factors=None):
         deadlocked rank waits.
     """
     state = np.zeros((3, 2 * graph.schedule.num_ranks), dtype=np.int32)
-    arrays = graph.consumers, tuple(graph.exchanges), durations(graph, costs, factors), state
+    compute, occupancy, latency = durations(graph, costs, factors)
+    seconds = group_lengths(graph, costs, compute), occupancy + latency
+    arrays = graph.consumers, tuple(graph.exchanges), seconds, state
     timeline = filled_timeline(graph, costs, factors, rendezvous, 2, *arrays)
     if np.isnan(timeline.times_s[1]).any():
         _Deadlock(graph, np.concatenate((timeline.times_s, timeline.transfers())), state).refuse()

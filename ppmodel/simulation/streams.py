@@ -16,7 +16,7 @@ whose transfers host processes make like ``latency``. Where transfers are short 
 import numpy as np
 
 from ppmodel.kernels.streams import streams
-from ppmodel.simulation.checks import durations, filled_timeline
+from ppmodel.simulation.checks import durations, filled_timeline, group_lengths
 from ppmodel.simulation.rendezvous import rendezvous_timeline
 
 
@@ -41,5 +41,5 @@ def posted_timeline(graph, costs, factors=None):
         return rendezvous_timeline(graph, costs, factors)
     compute, occupancy, latency = durations(graph, costs, factors)
     delay = np.zeros(len(compute)) if costs.delay_s is None else costs.delay_s.ravel()[graph.cost_class]
-    columns = compute, occupancy + (latency - delay), delay
-    return filled_timeline(graph, costs, factors, streams, 2, *graph.for_streams, columns)
+    seconds = group_lengths(graph, costs, compute), occupancy + (latency - delay), delay
+    return filled_timeline(graph, costs, factors, streams, 2, *graph.for_streams, seconds)

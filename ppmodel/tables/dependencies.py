@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.kernels.tables import dependencies, lift_steps
+from ppmodel.kernels.tables import dependencies
 from ppmodel.ops import OpKind
 
 NO_OPERATION = -1
@@ -24,9 +24,9 @@ class Dependencies(NamedTuple):
         Whether that input comes from another rank.
     group : ndarray of int, shape (num_operations,)
         Operations in a group start and end together: those of a cell, or the replicas of a reduction.
-    order : ndarray of int, shape (num_operations,)
-        The operations by level of their group, then by group, so each comes after everything it needs. Optimizer steps
-        come last, since all other operations end before the first of them starts.
+    order : ndarray of int
+        The operations by level of their group, then by group, so each comes after everything it needs; without
+        optimizer steps, since all other operations end before the first of them starts.
     """
 
     source: np.ndarray
@@ -46,14 +46,13 @@ def dependencies_of(schedule):
     if fast:
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
         operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
-        sharing, steps = shares_groups(schedule), schedule.steps
-        source, remote, level, order = fast(*operations, schedule.rank_start, group, sharing, steps, sizes)
+        source, remote, level, order = fast(*operations, schedule.rank_start, group, shares_groups(schedule), sizes)
     else:
         source = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
         level = _levels(schedule, source, group)
-        lift_steps.plain(level, schedule.kind, schedule.rank_start, schedule.rank, schedule.steps)
         order = by_keys(level + 1, group).astype(np.int32)
+        order = order[schedule.kind[order] != OpKind.O]
     return Dependencies(source, remote, group, order), level
 
 

@@ -47,20 +47,16 @@ def slots(
     ScheduleError
         If a duration is not a whole number of slots.
     """
-    durations = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer)
     source, _, group, order = schedule.dependencies
-    duration = durations[schedule.kind]
-    computing, steps = schedule.kind < OpKind.R, schedule.steps
-    order, length = order[: len(order) - len(steps)], duration
+    length = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer)[schedule.kind]
     if shares_groups(schedule):
-        length = np.bincount(group, np.where(computing, duration, 0), minlength=group.max() + 1).astype(np.int64)
+        length = np.bincount(group, length, minlength=group.max() + 1).astype(np.int64)
         length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
     times = np.zeros((2, len(length)), dtype=np.int64)
     on_time, num_ranks = np.zeros_like(source), schedule.num_ranks
     group_slots.run(len(order), length, source, on_time, schedule.rank, group, order, num_ranks, times)
     start, end = times[:, group]
-    if len(steps):
-        start[steps], end[steps] = step_times(schedule, end.max(), [optimizer] * len(steps))
+    start[schedule.steps], end[schedule.steps] = step_times(schedule, end.max(), [optimizer] * len(schedule.steps))
     return start, end
 
 
