@@ -105,10 +105,7 @@ class Case(NamedTuple):
                 raise ScheduleError(key, value, f"is not an option of {self.name}", remedy)
             option, value = known_options[key], plain(value)
             if isinstance(value, str):
-                try:
-                    values[key] = option.parse(value)
-                except ValueError:
-                    raise ScheduleError(key, value, option.rule, f"write, for example, {option.example}") from None
+                values[key] = option.parse(value)
             else:
                 values[key] = tuple(listed(value)) if isinstance(value, list | tuple) else value
                 option.check(values[key])

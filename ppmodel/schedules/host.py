@@ -1,12 +1,14 @@
 """The process apart in which a user's file runs: it loads the file, then answers calls of what the file registers.
 
-`own_files` starts it and talks to it. Requests and the heads of answers are lines of JSON; a table's arrays follow
-their head as bytes. Whatever the file prints goes to the process's standard error.
+`own_files` starts it and talks to it. Requests and answers are lines of JSON, in which a table's arrays are base64.
+Whatever the file prints goes to the process's standard error.
 """
 
 import json
 import os
 import sys
+from base64 import b64encode
+from contextlib import contextmanager
 from fractions import Fraction
 from traceback import extract_tb
 
@@ -16,7 +18,7 @@ from ppmodel.errors import PPModelError, ScheduleError, TableError, cause
 from ppmodel.schedules import registry
 
 _MEMORY_SHARE = 2
-_COLUMNS = "kind", "stage", "microbatch", "replica", "joined"
+_ARRAYS = "kind", "stage", "microbatch", "replica", "joined", "rank_start", "placement"
 
 
 def serve(leave=os._exit):
@@ -30,19 +32,19 @@ def serve(leave=os._exit):
         sys.stdout = sys.stderr
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-        _send(answers, {}, b"")
+        _send(answers, {})
         path, code = json.loads(requests.readline())
-        _send(answers, *_outcome(lambda: _loaded(path, code)))
+        _send(answers, _outcome(lambda: _loaded(path, code)))
         for line in requests:
             name, function, place, *arguments = json.loads(line)
-            _send(answers, *_outcome(lambda: _called(path, name, function, place, *arguments)))  # noqa: B023
+            _send(answers, _outcome(lambda: _called(path, name, function, place, *arguments)))  # noqa: B023
     finally:  # the file may have replaced anything that the lines above rely on
         leave(0)
 
 
-def _send(pipe, head, tail):
-    head = json.dumps([head, len(tail)], default=lambda value: callable(value) or str(value))
-    data = memoryview(head.encode() + b"\n" + tail)
+def _send(pipe, answer):
+    text = json.dumps(answer, default=lambda value: callable(value) or str(value))
+    data = memoryview(text.encode() + b"\n")
     while data:
         data = data[os.write(pipe, data) :]
 
@@ -54,27 +56,33 @@ def _outcome(call):
     except PPModelError as error:
         parts = {name: getattr(error, name) for name in ("field", "value", "rule", "remedy", "where", "why", "grid")}
         texts = {name: None if value is None else str(value) for name, value in parts.items()}
-        return {"error": type(error).__name__, "parts": texts}, b""
+        return {"error": type(error).__name__, "parts": texts}
+
+
+@contextmanager
+def _located(path, field, value, fails, remedy, elsewhere=None):
+    """Turn whatever a user's code raises within the context into an error with the line of its file."""
+    try:
+        yield
+    except PPModelError:
+        raise
+    except BaseException as error:
+        where = _line(error, path) or elsewhere
+        raise ScheduleError(field, value, f"{fails} ({cause(error)})", remedy, where=where) from None
 
 
 def _loaded(path, code):
     """Run the file; describe what it registers."""
     before = registry.entries()
-    try:
+    with _located(path, "file", path, "cannot be run", "fix it"):
         exec(compile(code, path, "exec"), {"__name__": "<run_path>", "__file__": path})
-    except PPModelError:
-        raise
-    except BaseException as error:  # anything that a user's file may raise
-        raise ScheduleError(
-            "file", path, f"cannot be run ({cause(error)})", "fix it", where=_line(error, path)
-        ) from None
     made = [entry for entry in registry.entries() if not any(entry is other for other in before)]
     registry.require(made, "file", path, "registers no schedule", "write @schedule(...) above its generator")
     sent = []  # as `own_files` reads it: a function is true
     for entry in made:
         options = [option._asdict() for option in entry.options]
         sent.append(entry._asdict() | {"options": options, "where": registry.place_of(entry.generate)})
-    return {"entries": sent}, b""
+    return {"entries": sent}
 
 
 def _called(path, name, function, place, arguments, options):
@@ -84,42 +92,37 @@ def _called(path, name, function, place, arguments, options):
     options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     if function == "generate":
         return _generated(path, entry, *arguments, options)
-    try:
-        value = getattr(entry if place is None else entry.options[place], function)(*arguments, **options)
-    except PPModelError:
-        raise
-    except BaseException as error:
-        if place is not None:  # a text that is no value
-            return {"raised": cause(error)}, b""
-        rule = f"fails at S = {arguments[0]}, B = {arguments[1]} ({cause(error)})"
-        raise ScheduleError("closed form", name, rule, "fix it", where=_line(error, path) or path) from None
-    return {"value": str(value) if isinstance(value, Fraction) else value}, b""
+    if place is not None:
+        try:
+            return {"value": getattr(entry.options[place], function)(*arguments)}
+        except PPModelError:
+            raise
+        except BaseException as error:  # a text that is no value
+            return {"raised": cause(error)}
+    fails = "fails at S = {}, B = {}".format(*arguments)
+    with _located(path, "closed form", name, fails, "fix it", elsewhere=path):
+        value = getattr(entry, function)(*arguments, **options)
+    return {"value": str(value) if isinstance(value, Fraction) else value}
 
 
 def _generated(path, entry, num_ranks, num_microbatches, options):
     """The table of a generator; any failure is reported with the place in the file and the size."""
     size = f"at S = {num_ranks}, B = {num_microbatches}"
     try:
-        table = entry.generate(num_ranks, num_microbatches, **options)
-        where = registry.place_of(entry.generate) or path
-        registry.require_made(entry.name, table, num_ranks, num_microbatches, where)
-        columns = np.stack([np.asarray(getattr(table, name), dtype="<i4") for name in _COLUMNS])
+        with _located(path, "generator", entry.name, f"fails {size}", "fix the line"):
+            table = entry.generate(num_ranks, num_microbatches, **options)
+            where = registry.place_of(entry.generate) or path
+            registry.require_made(entry.name, table, num_ranks, num_microbatches, where)
+            arrays = {name: b64encode(np.asarray(getattr(table, name), "<i4")).decode() for name in _ARRAYS}
     except TableError as error:
         error.where = error.where or _line(error, path)
         error.why = f"{error.why}; {size}" if error.why else size
         raise
-    except PPModelError:  # the generator itself refuses a size or an option
-        raise
-    except BaseException as error:  # anything that a user's generator may raise
-        rule, where = f"fails {size} ({cause(error)})", _line(error, path)
-        raise ScheduleError("generator", entry.name, rule, "fix the line", where=where) from None
-    arrays = columns, np.asarray(table.rank_start, "<i4"), np.asarray(table.placement, "<i4")
-    head = {
-        "name": str(table.name), "num_microbatches": int(table.num_microbatches),
+    return {
+        "name": str(table.name), "num_microbatches": int(table.num_microbatches), "num_replicas": len(table.placement),
         "microbatch_parts": int(table.microbatch_parts), "held_for_weight_grad": float(table.held_for_weight_grad),
-        "stage_shares": np.asarray(table.stage_shares, float).tolist(), "shapes": [array.shape for array in arrays],
+        "stage_shares": np.asarray(table.stage_shares, float).tolist(), "arrays": arrays,
     }  # fmt: skip
-    return head, b"".join(array.tobytes() for array in arrays)
 
 
 def _line(error, path):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError
@@ -63,13 +64,14 @@ class Option(NamedTuple):
 
         Raises
         ------
-        ValueError
-            If the text is not a legal value.
+        ScheduleError
+            As for `check`.
         """
-        value = self.read(text)
-        if not self.accepts(value):
-            raise ValueError(self.rule)
-        return value
+        with suppress(ValueError):
+            value = self.read(text)
+            if self.accepts(value):
+                return value
+        raise self._refusal(text)
 
     def check(self, value):
         """Refuse a value that is not legal.
@@ -81,7 +83,10 @@ class Option(NamedTuple):
         """
         usual = value is None and self.default is None
         if not (usual or self.accepts(value)):
-            raise ScheduleError(self.name, value, self.rule, f"write, for example, {self.example}")
+            raise self._refusal(value)
+
+    def _refusal(self, value):
+        return ScheduleError(self.name, value, self.rule, f"write, for example, {self.example}")
 
     @property
     def written(self):

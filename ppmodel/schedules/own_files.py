@@ -10,13 +10,13 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
 from threading import Event, RLock, Thread, Timer
 
 import numpy as np
@@ -30,7 +30,7 @@ from ppmodel.tables import Schedule
 
 _time_limit_s = ContextVar("time limit", default=60.0)
 _START_S, _END_S, _LONGEST_S = 60.0, 5.0, 10**6
-_LARGEST_HEAD, _LARGEST_TABLE = 2**28, 2**32
+_LARGEST_ANSWER = 2**32
 _MOST_PRINTED, _LONGEST_PRINTED = 2**16, 1000
 _KEPT = 8
 _START = """import sys; sys.path[:] = sys.argv[1:]
@@ -128,31 +128,23 @@ class Remote:
     place: int | None
 
     def __call__(self, *arguments, **options):
-        head, tail = _host(self.path, self.code).ask([self.name, self.function, self.place, arguments, options])
+        answer = _host(self.path, self.code).ask([self.name, self.function, self.place, arguments, options])
         if self.function == "generate":
-            return self._table(head, tail, *arguments)
-        if "raised" in head:
-            raise ValueError(head["raised"])
-        value = _tupled(head.get("value"))
+            return self._table(answer, *arguments)
+        if "raised" in answer:
+            raise ValueError(answer["raised"])
+        value = _tupled(answer.get("value"))
         is_ratio = isinstance(value, str) and self.function in ("bubble_ratio", "published")
         return Fraction(value) if is_ratio else value
 
-    def _table(self, head, tail, num_ranks, num_microbatches):
+    def _table(self, answer, num_ranks, num_microbatches):
         """The table that was sent, checked in full: the process may send anything."""
         try:
-            arrays, begin = [], 0
-            for shape in head.pop("shapes"):
-                count = prod(shape)
-                arrays.append(np.frombuffer(tail, "<i4", count, begin).reshape(shape))
-                begin += 4 * count
-            columns, rank_start, placement = arrays
-            kind, stage, microbatch, replica, joined = columns
-            if placement.min() < 0 or head["num_microbatches"] < 1 or head["microbatch_parts"] < 1:
+            arrays = {name: np.frombuffer(b64decode(text), "<i4") for name, text in answer.pop("arrays").items()}
+            arrays["placement"] = arrays["placement"].reshape(answer.pop("num_replicas"), -1)
+            if arrays["placement"].min() < 0 or answer["num_microbatches"] < 1 or answer["microbatch_parts"] < 1:
                 raise ValueError
-            table = Schedule(
-                placement=placement, kind=kind, stage=stage, microbatch=microbatch, replica=replica, joined=joined != 0,
-                rank_start=rank_start, **head,
-            )  # fmt: skip
+            table = Schedule(**answer, **arrays)
             if len(table.stage_shares) != table.num_stages:
                 raise ValueError
             registry.require_made(self.name, table, num_ranks, num_microbatches, self.where)
@@ -225,7 +217,7 @@ class _Host:
         self.process = subprocess.Popen([sys.executable, "-c", _START, *sys.path], process_group=0, **pipes)
         self.relay = Thread(target=_print_lines, args=(self.process.stderr,), daemon=True)
         self.relay.start()
-        return self._exchanged([self.path, self.code], _START_S)[0]
+        return self._exchanged([self.path, self.code], _START_S)
 
     def close(self):
         """End the process, and all that it has started."""
@@ -253,8 +245,7 @@ class _Host:
 
         Returns
         -------
-        head : dict
-        tail : bytes
+        dict
 
         Raises
         ------
@@ -274,13 +265,13 @@ class _Host:
             with suppress(OSError):  # it has ended
                 self.process.stdin.write(json.dumps(request).encode() + b"\n")
                 self.process.stdin.flush()
-            head, tail = self._answer(_time_limit_s.get())
+            answer = self._answer(_time_limit_s.get())
         except BaseException:  # also an interruption: what it sends later is no answer to the next request
             self.close()
             raise
-        if "error" not in head:
-            return head, tail
-        kind, parts = getattr(errors, str(head["error"]), None), head.get("parts")
+        if "error" not in answer:
+            return answer
+        kind, parts = getattr(errors, str(answer["error"]), None), answer.get("parts")
         names = {"field", "value", "rule", "remedy", "where", "why", "grid"}
         is_error = isinstance(kind, type) and issubclass(kind, PPModelError) and isinstance(parts, dict)
         if not is_error or parts.keys() != names or not all(isinstance(text, str | None) for text in parts.values()):
@@ -288,24 +279,23 @@ class _Host:
         raise kind(**parts)
 
     def _answer(self, seconds):
-        """The head and the tail of an answer."""
+        """The answer to a request."""
         is_late = Event()  # before the pipe is closed; a timer says that it has finished only after that
         timer = Timer(min(seconds, _LONGEST_S), lambda: (is_late.set(), self._end()))
         timer.daemon = True
         timer.start()
         try:
-            head, size = json.loads(self.process.stdout.readline(_LARGEST_HEAD))
-            tail = self.process.stdout.read(min(size, _LARGEST_TABLE))
-            if not isinstance(head, dict) or len(tail) != size:
+            answer = json.loads(self.process.stdout.readline(_LARGEST_ANSWER))
+            if not isinstance(answer, dict):
                 raise ValueError
-        except (ValueError, TypeError, RecursionError):  # it has ended; or the file has written to the same pipe
+        except (ValueError, RecursionError):  # it has ended; or the file has written to the same pipe
             if is_late.is_set():
                 longer = f"fix its loop, or pass, for example, --time-limit {2 * seconds:g}"
                 raise StoppedError("file", self.path, f"has not finished after {seconds:g} s", longer) from None
             raise _ended(self.path) from None
         finally:
             timer.cancel()
-        return head, tail
+        return answer
 
 
 def _print_lines(stream):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ppmodel.tables.schedule import Schedule
 
 _MOST_PLACES, _MOST_SHOWN = 2**26, 6
-_CALLED = {OpKind.R: "reductions", OpKind.O: "optimizer steps"}
+_ENDINGS = {OpKind.R: "reductions", OpKind.O: "optimizer steps"}
 
 
 def validate(schedule: Schedule) -> None:
@@ -44,8 +44,8 @@ def validate(schedule: Schedule) -> None:
         if first != index:
             _refuse(schedule, index, "occurs twice in the table", "delete one of the marked cells", [first, index])
     _refuse_missing(schedule)
-    for kind in (OpKind.R, OpKind.O):
-        _refuse_incomplete(schedule, kind)
+    for kind, word in _ENDINGS.items():
+        _refuse_incomplete(schedule, kind, word)
     source = sources(schedule)
     for index in np.flatnonzero((source != NO_OPERATION) & (schedule.cell[source] == schedule.cell))[:1]:
         rule, why = f"needs {schedule.op(source[index])}, which is in the same cell", "they run at the same time"
@@ -56,6 +56,13 @@ def validate(schedule: Schedule) -> None:
 def _refuse(schedule, index, rule, remedy, marked=None, why=None):
     where = f"rank {schedule.rank[index]}"
     raise TableError(where, schedule.op(index), rule, remedy, why=why, grid=schedule.marked(marked or [index]))
+
+
+def _refuse_without(schedule, op, rule, beside, why=None):
+    """Refuse a table that lacks an operation, with those marked beside which it belongs."""
+    rank = int(schedule.placement[op.replica, op.stage])
+    remedy = f"add {op} to the row of rank {rank}"
+    raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
 
 
 def refuse_out_of_range(schedule):
@@ -113,38 +120,31 @@ def _refuse_missing(schedule):
             grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
         )  # fmt: skip
     halves = present[OpKind.I] | present[OpKind.W]
-    needed = {OpKind.F: ~present[OpKind.F], OpKind.B: ~present[OpKind.B] & ~halves}
-    needed |= {half: halves & ~present[half] for half in (OpKind.I, OpKind.W)}
-    for kind, absent in needed.items():
-        for replica, stage, microbatch in np.argwhere(absent & used[:, None, :])[:1].tolist():
-            op, rank = Op(kind, stage, microbatch, replica), int(schedule.placement[replica, stage])
-            column, along = index[:, replica, stage, microbatch], index[:, replica, :, microbatch].ravel()
-            alone = index[:, replica, :, microbatch][index[:, replica, :, microbatch] >= 0]
-            if len(alone) == 1 and schedule.num_stages > 1:
+    needed = {OpKind.F: used[:, None, :], OpKind.B: ~halves, OpKind.I: halves, OpKind.W: halves}
+    for kind, of_kind in needed.items():
+        for replica, stage, microbatch in np.argwhere(of_kind & ~present[kind] & used[:, None, :])[:1].tolist():
+            of_stage, of_microbatch = index[:, replica, stage, microbatch], index[:, replica, :, microbatch]
+            neighbours, others = of_stage[of_stage >= 0].tolist(), of_microbatch[of_microbatch >= 0].tolist()
+            if len(others) == 1 and schedule.num_stages > 1:
                 rule = f"is the only operation of microbatch {microbatch}"
-                _refuse(schedule, int(alone[0]), rule, "correct its number, or add the others")
-            neighbours = [i for i in (column if (column >= 0).any() else along).tolist() if i != NO_OPERATION]
-            remedy = f"add {op} to the row of rank {rank}"
-            field, rule = f"rank {rank}", "is missing from the table"
-            raise TableError(field, op, rule, remedy, grid=schedule.marked(neighbours))
+                _refuse(schedule, others[0], rule, "correct its number, or add the others")
+            op = Op(kind, stage, microbatch, replica)
+            _refuse_without(schedule, op, "is missing from the table", neighbours or others)
     for _, replica, stage, microbatch in np.argwhere((present[OpKind.B] & halves)[None])[:1].tolist():
         split = [i for i in index[:, replica, stage, microbatch].tolist() if i != NO_OPERATION]
         remedy = "delete B, or delete I and W"
         _refuse(schedule, index[OpKind.B, replica, stage, microbatch], "occurs beside its own halves", remedy, split)
 
 
-def _refuse_incomplete(schedule, kind):
+def _refuse_incomplete(schedule, kind, word):
     """Refuse reductions, or optimizer steps, that exist for some stages and replicas but not for all."""
     operations = np.flatnonzero(schedule.kind == kind)
     count = np.zeros(schedule.placement.shape, dtype=int)
     np.add.at(count, (schedule.replica[operations], schedule.stage[operations]), 1)
     for replica, stage in np.argwhere(count != count.max())[:1].tolist():
-        op = Op(kind, stage, NO_MICROBATCH, replica)
-        rule, why = "is missing", f"a table has {_CALLED[kind]} for all stages and replicas, or for none"
-        rank = int(schedule.placement[replica, stage])
+        why = f"a table has {word} for all stages and replicas, or for none"
         beside = [index for index in operations.tolist() if schedule.stage[index] == stage] or operations.tolist()
-        remedy = f"add {op} to the row of rank {rank}"
-        raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
+        _refuse_without(schedule, Op(kind, stage, NO_MICROBATCH, replica), "is missing", beside, why)
 
 
 def refuse_deadlock(schedule, dependencies, level):
