@@ -114,7 +114,7 @@ def zero_bubble_span(program, times):
     forward, input_grad, weight_grad, comm = times
     num_ranks, length = len(program), len(program[0])
     end_f, end_i = grid(NEVER, num_ranks, length // 3), grid(NEVER, num_ranks, length // 3)
-    forwards, input_grads, at = filled(0, num_ranks), filled(0, num_ranks), filled(0, num_ranks)
+    done, at = grid(0, num_ranks, 4), filled(0, num_ranks)
     free, first = filled(0, num_ranks), filled(NEVER, num_ranks)
     left, before = num_ranks * length, NOTHING
     while left != before:
@@ -122,26 +122,23 @@ def zero_bubble_span(program, times):
         for rank in range(num_ranks):
             while at[rank] < length:
                 kind, arrival = program[rank][at[rank]], 0
+                number = done[rank][kind]
                 if kind == _F and rank > 0:
-                    arrival = end_f[rank - 1][forwards[rank]] + comm
+                    arrival = end_f[rank - 1][number] + comm
                 elif kind == _I and rank + 1 < num_ranks:
-                    arrival = end_i[rank + 1][input_grads[rank]] + comm
+                    arrival = end_i[rank + 1][number] + comm
                 elif kind == _I:
-                    arrival = end_f[rank][input_grads[rank]]
+                    arrival = end_f[rank][number]
                 if arrival >= NEVER:
                     break
                 start = max(free[rank], arrival)
                 first[rank] = min(first[rank], start)
+                free[rank] = start + (forward if kind == _F else input_grad if kind == _I else weight_grad)
                 if kind == _F:
-                    free[rank] = start + forward
-                    end_f[rank][forwards[rank]] = free[rank]
-                    forwards[rank] += 1
+                    end_f[rank][number] = free[rank]
                 elif kind == _I:
-                    free[rank] = start + input_grad
-                    end_i[rank][input_grads[rank]] = free[rank]
-                    input_grads[rank] += 1
-                else:
-                    free[rank] = start + weight_grad
+                    end_i[rank][number] = free[rank]
+                done[rank][kind] += 1
                 at[rank] += 1
                 left -= 1
     span, makespan = 0, 0

@@ -29,7 +29,8 @@ def fill_instructions(
     for op in range(len(keep)):
         if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
             keep[source[op]] = True
-    free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
+    free = np.arange(count + len(keep), 0, -1).astype(np.uint32)  # a stack, from which the lowest are taken first
+    num_free = least_free = len(free)
     for group in range(num_groups):
         first, last = group_start[group], group_start[group + 1]
         summing = cost_class[first] >= first_reduction
@@ -52,16 +53,13 @@ def fill_instructions(
             op = np.uint32(place)
             rows[op, GIVE], rows[op, LINK], rows[op, KEEP] = 0, num_links, 0
             if link[op] != NONE:
-                if num_free == 0:
-                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
                 rows[op, GIVE], rows[op, LINK] = free[np.uint32(num_free)], link[op]
             if beside and keep[op]:
-                if num_free == 0:
-                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
                 rows[op, KEEP] = free[np.uint32(num_free)]
-    return int(num_registers)
+            least_free = min(least_free, num_free)
+    return len(free) - least_free + 1
 
 
 @loop

@@ -224,7 +224,7 @@ def group_slots(length, source, late, rank, group, order, num_ranks, times):
 
 @loop(price=2**20)
 def renumbered(order, kind, replica, stage, rank, source, remote, group, reductions, sizes):
-    """The arrays of an `ExecutionGraph`, ordered by level.
+    """The arrays of an `ExecutionGraph`, ordered by level; links are numbered as they first carry a message.
 
     `order` excludes the optimizer steps. `reductions` is 0 if reductions are left out, 1 if they occupy the ranks, 2 if
     they have streams of their own; `sizes` are the numbers of replicas, stages and ranks.
@@ -245,7 +245,7 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
     source_, link = np.empty(size, np.int32), np.empty(size, np.int32)
     remote_, group_start = np.empty(size, np.bool_), np.empty(size + 1, np.int32)
     first_link, next_link = np.full(2 * num_ranks, NONE, np.int32), np.empty(len(order), np.int32)
-    taker = np.empty(len(order), np.int32)  # of each link; the links of a sender are a chain, in the takers' order
+    taker = np.empty(len(order), np.int32)  # of each link; the links of a sender are a chain
     count, num_groups, num_links, previous = 0, 0, 0, NONE
     for place in range(len(order)):
         op = np.uint32(order[place])
@@ -258,31 +258,19 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
         source_[at] = NONE if needed == NONE else position[np.uint32(needed)]
         remote_[at] = packed[op, 1] & 1
         if remote_[at]:
-            sent, before = np.uint32(source_[at]), NONE
+            sent = np.uint32(source_[at])
             sender, current = np.uint32(stream[sent]), first_link[np.uint32(stream[sent])]
-            while current != NONE and taker[np.uint32(current)] < stream[at]:
-                before, current = current, next_link[np.uint32(current)]
-            if current == NONE or taker[np.uint32(current)] != stream[at]:
-                taker[num_links], next_link[num_links] = stream[at], current
-                if before == NONE:
-                    first_link[sender] = num_links
-                else:
-                    next_link[np.uint32(before)] = num_links
+            while current != NONE and taker[np.uint32(current)] != stream[at]:
+                current = next_link[np.uint32(current)]
+            if current == NONE:
                 current, num_links = num_links, num_links + 1
+                taker[current], next_link[current], first_link[sender] = stream[at], first_link[sender], current
             link[sent] = current
         if packed[op, 3] != previous:
             group_start[np.uint32(num_groups)], previous = count, packed[op, 3]
             num_groups += 1
         count += 1
     group_start[num_groups] = count
-    number, numbered = taker, 0  # by sender, then by taker
-    for sender in range(len(first_link)):
-        current = first_link[sender]
-        while current != NONE:
-            number[current], numbered, current = numbered, numbered + 1, next_link[current]
-    for at in range(count):
-        if link[at] != NONE:
-            link[at] = number[np.uint32(link[at])]
     index, class_, stream, source_, link = index[:count], class_[:count], stream[:count], source_[:count], link[:count]
     return index, class_, stream, source_, remote_[:count], link, group_start[: num_groups + 1], num_links
 

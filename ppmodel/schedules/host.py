@@ -42,6 +42,15 @@ def serve(leave=os._exit):
         leave(0)
 
 
+def tupled(value):
+    """A value from JSON, in which tuples are lists.
+
+    >>> tupled([1, [2, 3]])
+    (1, (2, 3))
+    """
+    return tuple(map(tupled, value)) if isinstance(value, list) else value
+
+
 def _send(pipe, answer):
     text = json.dumps(answer, default=lambda value: callable(value) or str(value))
     data = memoryview(text.encode() + b"\n")
@@ -88,8 +97,7 @@ def _loaded(path, code):
 def _called(path, name, function, place, arguments, options):
     """Call a function of an entry, or of the option at a place; values are sent as they are, tables as arrays."""
     entry = registry.get(name)
-    arguments = [tuple(value) if isinstance(value, list) else value for value in arguments]
-    options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    arguments, options = tupled(arguments), {key: tupled(value) for key, value in options.items()}
     if function == "generate":
         return _generated(path, entry, *arguments, options)
     if place is not None:

@@ -25,6 +25,7 @@ from ppmodel import errors
 from ppmodel.errors import PPModelError, ScheduleError, StoppedError, shown
 from ppmodel.files import read_text
 from ppmodel.schedules import registry
+from ppmodel.schedules.host import tupled
 from ppmodel.schedules.options import Option
 from ppmodel.tables import Schedule
 
@@ -96,12 +97,8 @@ def _made(kind, sent, *of_file, place=None):
         if annotation is Callable or (annotation == Callable | None and sent[name]):
             values[name] = Remote(*of_file, name, place)
         else:
-            values[name] = annotation(sent[name]) if annotation in (str, bool) else _tupled(sent[name])
+            values[name] = annotation(sent[name]) if annotation in (str, bool) else tupled(sent[name])
     return kind(**values)
-
-
-def _tupled(value):
-    return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,7 @@ class Remote:
             return self._table(answer, *arguments)
         if "raised" in answer:
             raise ValueError(answer["raised"])
-        value = _tupled(answer.get("value"))
+        value = tupled(answer.get("value"))
         is_ratio = isinstance(value, str) and self.function in ("bubble_ratio", "published")
         return Fraction(value) if is_ratio else value
 

@@ -94,7 +94,7 @@ def schedule(
 
     def register(generate):
         registered = _registry.get(name)
-        if registered and not _same(registered.generate, generate):
+        if registered and _origins(registered.file, registered.generate).isdisjoint(_origins(None, generate)):
             _refuse_name_of(registered, place_of(generate))
         authors = published if callable(published) else bubble_ratio if published else None
         for function in (generate, bubble_ratio, authors):
@@ -132,13 +132,12 @@ def place_of(generate):
     return code and f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _same(first, second):
-    """Whether two generators are the same: their file was run again after a change, or copied."""
-    codes = [getattr(generate, "__code__", None) for generate in (first, second)]
-    if None in codes:
-        return first is second
-    files = {(Path(code.co_filename).name, code.co_name) for code in codes}
-    return len(files) == 1 or codes[0] == codes[1]
+def _origins(file, generate):
+    """What a generator shares with itself after a change, or with a copy: its place in its file, or its code."""
+    if file:
+        return {Path(file).name, generate.code}
+    code = getattr(generate, "__code__", None)
+    return {(Path(code.co_filename).name, code.co_name), code} if code else {id(generate)}
 
 
 def add(entries):
@@ -151,10 +150,7 @@ def add(entries):
     """
     for entry in entries:
         other = _registry.get(entry.name, entry)
-        is_copy = other.file is not None and (
-            Path(other.file).name == Path(entry.file).name or other.generate.code == entry.generate.code
-        )
-        if other is not entry and not is_copy:
+        if _origins(other.file, other.generate).isdisjoint(_origins(entry.file, entry.generate)):
             _refuse_name_of(other, entry.generate.where)
     _registry.update({entry.name: entry for entry in entries})
 

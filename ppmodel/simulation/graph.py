@@ -384,7 +384,9 @@ def _renumbered(schedule, allreduce):
         stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_ranks, stream)
     link = np.full(len(order), NO_OPERATION)
     senders, receivers = source[remote], np.flatnonzero(remote)
-    used, link[senders] = np.unique(stream[senders] * schedule.num_ranks + stream[receivers], return_inverse=True)
+    ends = stream[senders] * schedule.num_ranks + stream[receivers]
+    used, first, number = np.unique(ends, return_index=True, return_inverse=True)
+    link[senders] = np.argsort(np.argsort(first))[number]  # as they first carry a message
     group_start = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
     columns = (order, schedule.cost_class[order], stream, source, remote, link, group_start)
     columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)

@@ -1,6 +1,5 @@
 """Simulated time by the longest path through the compiled graph, in its order, for one system or for many."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -63,16 +62,15 @@ def run_graph(graph, costs, factors=None):
     if graph.meets:
         timeline = posted_timeline(graph, costs, factors)
     else:
-        first = factors is None and graph.nics is None and not (costs.handed or costs.offload) and graph.first_use()
-        timeline = (first and _swept(graph, costs)) or _timeline(graph, costs, factors)
+        timeline = _swept(graph, costs, factors) or _timeline(graph, costs, factors)
     checks.refuse_overflow(timeline.makespan_s)
     return timeline
 
 
-def _swept(graph, costs):
-    """The timeline directly from the table; None if a graph is needed."""
-    table = graph.schedule
-    compiled = sweep.compiled(table.num_operations)
+def _swept(graph, costs, factors):
+    """The timeline directly from the table, for the first run of a graph; None if its arrays are needed."""
+    table, served = graph.schedule, factors is None and graph.nics is None and not (costs.handed or costs.offload)
+    compiled = served and graph.first_use() and sweep.compiled(table.num_operations)
     if not compiled:
         return None
     times, tables, reduces = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas), graph.allreduce
@@ -175,23 +173,25 @@ def iterations(graph, costs, spans=True):
     schedule, stacked = graph.schedule, isinstance(costs, np.ndarray)
     if stacked and not (costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)):
         costs, stacked = [OpCosts(*tables) for tables in costs], False
-    if not stacked:
-        costs = list(costs)
-        if len(costs) > 1 and any(system.nics is not None for system in costs):
-            return _by_nics(graph, costs, spans)
-        graph = graph.on(costs[0].nics) if costs else graph
-        for system in costs:
-            checks.check_fit(graph, system)
-    apart = not stacked and any(system.handed or system.offload for system in costs)
-    if not (apart or graph.meets or graph.dynamic):
-        swept = not stacked and len(costs) == 1 and graph.nics is None and graph.first_use() and _swept(graph, *costs)
-        if swept:
-            return _parts_of([swept], spans)
-        compiled = longest_paths.compiled(schedule.num_operations * len(costs))
+    costs = costs if stacked else list(costs)
+    if stacked or (len(costs) > 1 and _are_alike(costs)):
+        placed = graph if stacked else graph.on(costs[0].nics)
+        has_path = not (placed.meets or placed.dynamic)
+        compiled = has_path and longest_paths.compiled(schedule.num_operations * len(costs))
         if compiled:
-            return _side_by_side(graph, compiled, costs, spans)
-    systems = (OpCosts(*tables) for tables in costs) if stacked else costs
-    return _parts_of((run_graph(graph, system) for system in systems), spans, len(costs))
+            return _side_by_side(placed, compiled, costs, spans)
+    parts = Iterations(*np.zeros((3, len(costs))))
+    for place, system in enumerate(costs):  # one after another, so that they take the same memory
+        run = run_graph(graph, OpCosts(*system) if stacked else system)
+        parts.makespan_s[place], parts.reduced_s[place] = run.makespan_s, run.reduced_s
+        if spans:
+            parts.span_s[place] = run.longest_span_s
+    return parts
+
+
+def _are_alike(costs):
+    """Whether systems differ only in seconds and factors."""
+    return len({system.nics for system in costs}) == 1 and not any(system.handed or system.offload for system in costs)
 
 
 def _side_by_side(graph, compiled, costs, spans):
@@ -206,6 +206,8 @@ def _side_by_side(graph, compiled, costs, spans):
         if isinstance(costs, np.ndarray):
             tables = np.ascontiguousarray(some.reshape(len(some), 3, -1).transpose(1, 2, 0))
         else:
+            for system in some:
+                checks.check_fit(graph, system)
             tables, factors[:] = side_by_side(some, schedule.num_replicas), [s.overlap_factor for s in some]
             if any(system.pairs for system in costs):
                 tables, instructions = with_pairs(tables, schedule, some), graph.instructions_by_pair
@@ -217,28 +219,4 @@ def _side_by_side(graph, compiled, costs, spans):
     if len(steps):
         np.max(step_times(schedule, parts.reduced_s, lengths)[1], axis=0, out=parts.makespan_s)
     checks.refuse_overflow(parts.makespan_s.max(initial=0))
-    return parts
-
-
-def _parts_of(runs, spans, count=1):
-    """`iterations` of one run after another, so that they take the same memory."""
-    parts = Iterations(*np.zeros((3, count)))
-    for place, run in enumerate(runs):
-        checks.refuse_overflow(run.makespan_s)
-        parts.makespan_s[place], parts.reduced_s[place] = run.makespan_s, run.reduced_s
-        if spans:
-            parts.span_s[place] = run.longest_span_s
-    return parts
-
-
-def _by_nics(graph, costs, spans):
-    """`iterations` for costs on several topologies, with one pass per topology."""
-    places = {}
-    for place, system in enumerate(costs):
-        places.setdefault(system.nics, []).append(place)
-    parts = Iterations(*np.zeros((3, len(costs))))
-    for nics, some in places.items():
-        bare = [replace(costs[place], nics=None) for place in some]
-        for column, times in zip(parts, iterations(graph.on(nics), bare, spans), strict=True):
-            column[some] = times
     return parts

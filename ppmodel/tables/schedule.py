@@ -121,13 +121,10 @@ class Schedule:
         """
         given = kind, stage, microbatch, replica, joined
         num_ranks, length = shape = np.broadcast(*given).shape
-        columns: list[Any] = [
-            np.ascontiguousarray(np.broadcast_to(values, shape), bool if values is joined else np.int32).reshape(-1)
-            for values in given
-        ]
-        rank_start = np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32)
+        columns: list[Any] = [_column(values, shape, bool if values is joined else np.int32) for values in given]
+        columns.append(np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32))  # rank_start
         homes = np.array(placement, dtype=np.int32, ndmin=2)
-        return cls(name, homes, num_microbatches, *columns, rank_start, **optional)
+        return cls(name, homes, num_microbatches, *columns, **optional)
 
     @classmethod
     def from_slots(
@@ -438,3 +435,14 @@ class Schedule:
         """The `MarkedTable` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
         return MarkedTable(texts(self.rows()), {(int(self.rank[i]), int(place[i])) for i in indices})
+
+
+def _column(values, shape, dtype):
+    """Values for every position in some programs, concatenated."""
+    if isinstance(values, int) and not values:
+        return np.zeros(shape[0] * shape[1], dtype)
+    column = np.asarray(values)
+    if column.shape != shape:
+        column = np.empty(shape, dtype)
+        column[...] = values
+    return column.reshape(-1)
