@@ -57,7 +57,7 @@ def longest_path(
             there = brought_back(first, last, stream, ended, seconds, needs, fetch_start, fetch, in_free, copied)
             ready = max(ready, there)
         if last - first > 1 and not reduces[first]:
-            longest = together * overlap_factor if overlaps[first] else together
+            longest = together * overlap_factor if overlaps[group] else together
         finished = ready + longest
         for op in range(first, last):
             lane, class_ = stream[op], cost_class[op]

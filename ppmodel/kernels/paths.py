@@ -21,9 +21,9 @@ any. Register 0 stands for none and holds nothing.
 
 @loop
 def fill_instructions(
-    rows, cost_class, stream, source, remote, link, index, group_start, overlaps, num_links, first_reduction, beside
+    rows, cost_class, stream, source, remote, link, group_start, overlaps, num_links, first_reduction, beside
 ):
-    """Fill in a row of `COLUMNS` for each operation, and count registers; only `overlaps` is in the table's order."""
+    """Fill in a row of `COLUMNS` for each operation, and count registers; `overlaps` is by group."""
     count, num_groups = len(cost_class), len(group_start) - 1
     keep = np.zeros(count if beside else 0, np.bool_)
     for op in range(len(keep)):
@@ -48,7 +48,7 @@ def fill_instructions(
         elif last - first == 1:
             rows[last - 1, STEP] = WHOLE
         else:
-            rows[last - 1, STEP] = PAIRED if overlaps[np.uint32(index[first])] else JOINED
+            rows[last - 1, STEP] = PAIRED if overlaps[group] else JOINED
         for place in range(first, last):
             op = np.uint32(place)
             rows[op, GIVE], rows[op, LINK], rows[op, KEEP] = 0, num_links, 0

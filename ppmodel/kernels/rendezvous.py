@@ -4,23 +4,22 @@ from ppmodel.compiled import filled, loop
 from ppmodel.kernels.copies import brought_back, copied_out
 
 NONE = -1
-PHASE, BATCH, LEFT = range(3)
-"""What is told of a stream: its phase, its next batch, and that batch's messages left; 0 if it is not posted."""
 
 
-@loop(fills=("times", "state", "copied"))
-def rendezvous(columns, consumers, exchanges, seconds, state, copies, times, copied):
+@loop(fills=("times", "copied"))
+def rendezvous(columns, consumers, exchanges, seconds, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `exchanges` are the arrays of `simulation.exchanges.Exchanges`; `seconds` are the durations of groups and
     transfers; `copies` and `copied` are as in `longest_path`. Each stream goes on until it must wait; the stream that
-    ends a wait wakes it. `state`, of shape (3, num_streams), says where each is when none can go on.
+    ends a wait wakes it. What has not ended when none can go on remains NaN.
     """
     stream, source, group_start, remote, _ = columns
     phase_start, group_of, first_batch, batch_start, message, taken_in = exchanges
     length, transfer = seconds
-    phase, batch, left = state[PHASE], state[BATCH], state[LEFT]
     count, num_streams = len(stream), len(phase_start) - 1
+    phase, batch = filled(0, num_streams), filled(0, num_streams)
+    left = filled(0, num_streams)  # messages of the posted batch; 0 if none is
     receiver, beside = consumers
     ended, sent = filled(False, count), filled(False, count)
     free, posted, sends_next = filled(0.0, num_streams), filled(0.0, num_streams), filled(0.0, num_streams)
@@ -30,7 +29,7 @@ def rendezvous(columns, consumers, exchanges, seconds, state, copies, times, cop
     awake, num_awake = filled(NONE, num_streams + 2 * count + len(message)), num_streams
     for here in range(num_streams):
         awake[here], phase[here], batch[here] = here, phase_start[here], first_batch[phase_start[here]]
-    pair, ends = filled(NONE, 2), filled(NONE, 2)  # of a batch; of a message
+    ends = filled(NONE, 2)  # of a message
     while num_awake:
         num_awake -= 1
         here = awake[num_awake]
@@ -40,9 +39,9 @@ def rendezvous(columns, consumers, exchanges, seconds, state, copies, times, cop
                 first = batch_start[batch[here]]
                 left[here] = batch_start[batch[here] + 1] - first
                 posted[here] = sends_next[here] = free[here]
-                pair[0], op = here, message[first]
-                pair[1] = receiver[op] if stream[op] == here else stream[op]
-                for sender in pair:
+                op = message[first]
+                peer = int(receiver[op] if stream[op] == here else stream[op])
+                for sender in (here, peer):
                     if left[sender] == 0 or left[here] == 0:
                         continue
                     of = batch[sender]

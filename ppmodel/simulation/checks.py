@@ -30,7 +30,7 @@ def group_lengths(graph, costs, compute):
     if len(graph.group_start) > len(compute):  # each is alone
         return compute
     lengths, sums = np.bincount(graph.group, compute), np.flatnonzero(graph.reduces)
-    lengths[graph.overlaps[graph.group_start[:-1]]] *= costs.overlap_factor
+    lengths[graph.overlaps] *= costs.overlap_factor
     lengths[graph.group[sums]] = 0.0
     np.maximum.at(lengths, graph.group[sums], compute[sums])
     return lengths

@@ -167,9 +167,10 @@ class ExecutionGraph:
 
     @cached_property
     def overlaps(self):
-        """Whether each operation is in a cell with a forward and a backward; shape (num_operations,)."""
-        overlaps = self.schedule.overlaps
-        return overlaps[self.index] if self.schedule.joined.any() else overlaps[: self.num_operations]
+        """Whether each group is a cell with a forward and a backward; shape (num_groups,)."""
+        if not self.schedule.joined.any():
+            return np.zeros(len(self.group_start) - 1, dtype=bool)
+        return self.schedule.overlaps[self.index[self.group_start[:-1]]]
 
     @cached_property
     def reduces(self):
@@ -211,10 +212,10 @@ class ExecutionGraph:
     @cached_property
     def instructions(self):
         """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.paths`."""
-        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.index, self.group_start)
+        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.group_start, self.overlaps)
         numbers = (self.num_links, self._first_reduction, _REDUCTIONS[self.allreduce] == 2)
         rows = np.empty((self.num_operations, len(COLUMNS)), np.uint32)  # numpy asks for large pages
-        num_registers = fill_instructions.dispatcher(rows, *columns, self.schedule.overlaps, *numbers)
+        num_registers = fill_instructions.dispatcher(rows, *columns, *numbers)
         return rows, (num_registers, 2 * self.schedule.num_ranks, self.num_links)
 
     @cached_property
