@@ -21,7 +21,7 @@ any. Register 0 stands for none and holds nothing.
 
 @loop
 def fill_instructions(
-    rows, cost_class, stream, source, remote, link, group_start, overlaps, num_links, first_reduction, beside
+    rows, cost_class, stream, source, remote, link, reduces, group_start, overlaps, num_links, beside
 ):
     """Fill in a row of `COLUMNS` for each operation, and count registers; `overlaps` is by group."""
     count, num_groups = len(cost_class), len(group_start) - 1
@@ -29,11 +29,10 @@ def fill_instructions(
     for op in range(len(keep)):
         if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
             keep[source[op]] = True
-    free = np.arange(count + len(keep), 0, -1).astype(np.uint32)  # a stack, from which the lowest are taken first
-    num_free = least_free = len(free)
+    free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
     for group in range(num_groups):
         first, last = group_start[group], group_start[group + 1]
-        summing = cost_class[first] >= first_reduction
+        summing = reduces[first]
         for place in range(first, last):
             op = np.uint32(place)
             needed, take = np.uint32(source[op]), np.uint32(0)
@@ -53,13 +52,16 @@ def fill_instructions(
             op = np.uint32(place)
             rows[op, GIVE], rows[op, LINK], rows[op, KEEP] = 0, num_links, 0
             if link[op] != NONE:
+                if num_free == 0:
+                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
                 rows[op, GIVE], rows[op, LINK] = free[np.uint32(num_free)], link[op]
             if beside and keep[op]:
+                if num_free == 0:
+                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
                 rows[op, KEEP] = free[np.uint32(num_free)]
-            least_free = min(least_free, num_free)
-    return len(free) - least_free + 1
+    return int(num_registers)
 
 
 @loop

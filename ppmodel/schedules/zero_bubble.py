@@ -7,6 +7,9 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import require_legal, schedule
 from ppmodel.schedules.rounds import on_own_ranks
 
+_KINDS = OpKind.F, OpKind.I, OpKind.W
+"""Only forwards; then forward, input and weight gradient in turn while there are any; then the delayed W."""
+
 
 @schedule(
     "zb-h1", label="ZB-H1", title="1F1B with split backwards and W delayed by d microbatches: 1F1B's memory",
@@ -46,7 +49,7 @@ def zb_h1(num_ranks, num_microbatches):
     """
     _require_microbatches("zb-h1", num_microbatches, num_ranks, "zb-1p")
     delay = np.arange(num_ranks)
-    return _with_late_weight_grads("zb-h1", num_microbatches, delay[::-1], delay)
+    return on_own_ranks("zb-h1", num_microbatches, _KINDS, (-delay[::-1], 0 * delay, delay))
 
 
 @schedule(
@@ -87,7 +90,7 @@ def zb_h2(num_ranks, num_microbatches):
     """
     _require_microbatches("zb-h2", num_microbatches, 2 * num_ranks - 1, "zb-2p")
     delay = 2 * np.arange(num_ranks)
-    return _with_late_weight_grads("zb-h2", num_microbatches, delay[::-1], delay)
+    return on_own_ranks("zb-h2", num_microbatches, _KINDS, (-delay[::-1], 0 * delay, delay))
 
 
 def _require_microbatches(name, num_microbatches, least, other):
@@ -95,8 +98,3 @@ def _require_microbatches(name, num_microbatches, least, other):
     rule = f"must be at least {least} for {name}"
     remedy = f"pass microbatches {least} or more, or use {other}"
     require_legal(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
-
-
-def _with_late_weight_grads(name, num_microbatches, warm_up, delay):
-    """Only forwards; then forward, input and weight gradient in turn while there are any; then the delayed W."""
-    return on_own_ranks(name, num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-warm_up, 0 * delay, delay))

@@ -175,7 +175,7 @@ class ExecutionGraph:
     @cached_property
     def reduces(self):
         """Whether each operation is a reduction; shape (num_operations,)."""
-        return self.cost_class >= self._first_reduction
+        return self.cost_class >= OpKind.R * self.schedule.placement.size
 
     @cached_property
     def ends(self):
@@ -195,10 +195,6 @@ class ExecutionGraph:
             flags[operations] += np.uint8(flag)
         return flags
 
-    @property
-    def _first_reduction(self):
-        return OpKind.R * self.schedule.num_replicas * self.schedule.num_stages
-
     @cached_property
     def dynamic(self):
         """Whether messages share a side of a NIC, or a link with reductions, so that their order depends on costs."""
@@ -212,10 +208,10 @@ class ExecutionGraph:
     @cached_property
     def instructions(self):
         """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.paths`."""
-        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.group_start, self.overlaps)
-        numbers = (self.num_links, self._first_reduction, _REDUCTIONS[self.allreduce] == 2)
+        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.reduces)
+        of_groups, beside = (self.group_start, self.overlaps), _REDUCTIONS[self.allreduce] == 2
         rows = np.empty((self.num_operations, len(COLUMNS)), np.uint32)  # numpy asks for large pages
-        num_registers = fill_instructions.dispatcher(rows, *columns, *numbers)
+        num_registers = fill_instructions.dispatcher(rows, *columns, *of_groups, self.num_links, beside)
         return rows, (num_registers, 2 * self.schedule.num_ranks, self.num_links)
 
     @cached_property
