@@ -94,18 +94,16 @@ def zero_bubble_order(times, memory, rule, program):
         if forwards:
             idle[rank] += now - free[rank]
             longest_idle = max(longest_idle, idle[rank])
-        free[rank] = now + (forward if kind == _F else input_grad if kind == _I else weight_grad)
-        due[rank] = free[rank]
+        due[rank] = free[rank] = now + (forward if kind == _F else input_grad if kind == _I else weight_grad)
         if kind == _F:
             end_f[rank][forwards], forward_was_last[rank] = free[rank], True
         elif kind == _I:
             end_i[rank][input_grads], forward_was_last[rank] = free[rank], False
         program[rank][forwards + input_grads + weight_grads] = kind
         done[rank][kind] += 1
-        if rank > 0:
-            due[rank - 1] = min(due[rank - 1], max(now, free[rank - 1]))
-        if rank + 1 < num_ranks:
-            due[rank + 1] = min(due[rank + 1], max(now, free[rank + 1]))
+        for neighbour in (rank - 1, rank + 1):
+            if 0 <= neighbour < num_ranks:
+                due[neighbour] = min(due[neighbour], max(now, free[neighbour]))
 
 
 @loop

@@ -239,10 +239,8 @@ def small(name):
     (8, 4)
     """
     for size in _SMALL:
-        try:
+        with suppress(SizeError):
             return build(name, *size)
-        except SizeError:
-            continue
     raise ScheduleError("schedule", name, "is not legal at any small size", f"relax its rule: {get(name).legal}")
 
 
