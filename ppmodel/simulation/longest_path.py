@@ -174,7 +174,8 @@ def iterations(graph, costs, spans=True):
     if stacked and not (costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)):
         costs, stacked = [OpCosts(*tables) for tables in costs], False
     costs = costs if stacked else list(costs)
-    if stacked or (len(costs) > 1 and _are_alike(costs)):
+    apart = not stacked and any(system.nics != costs[0].nics or system.handed or system.offload for system in costs)
+    if not apart and (stacked or len(costs) > 1):
         placed = graph if stacked else graph.on(costs[0].nics)
         has_path = not (placed.meets or placed.dynamic)
         compiled = has_path and longest_paths.compiled(schedule.num_operations * len(costs))
@@ -187,11 +188,6 @@ def iterations(graph, costs, spans=True):
         if spans:
             parts.span_s[place] = run.longest_span_s
     return parts
-
-
-def _are_alike(costs):
-    """Whether systems differ only in seconds and factors."""
-    return len({system.nics for system in costs}) == 1 and not any(system.handed or system.offload for system in costs)
 
 
 def _side_by_side(graph, compiled, costs, spans):

@@ -10,41 +10,22 @@ ranks that wait for each other in any other cycle deadlock.
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.kernels.rendezvous import rendezvous
-from ppmodel.simulation.checks import durations, filled_timeline, group_lengths
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.validation import limited, shortest_cycle
 
 
-def rendezvous_timeline(graph, costs, factors=None):
-    """Simulate a graph under ``rendezvous``.
-
-    Parameters
-    ----------
-    graph, costs, factors
-        As in `run_graph`.
-
-    Returns
-    -------
-    Timeline
+def refuse_endless(timeline):
+    """Refuse a run in which ranks deadlock, which does not depend on costs.
 
     Raises
     ------
     TableError
-        If ranks deadlock, which does not depend on costs; shows the table, with the cell marked at which each
-        deadlocked rank waits.
+        Names a shortest cycle; shows the table, with the cell marked at which each deadlocked rank waits.
     """
-    compute, occupancy, latency = durations(graph, costs, factors)
-    seconds = group_lengths(graph, costs, compute), occupancy + latency
-    arrays = graph.consumers, tuple(graph.exchanges), seconds
-    timeline = filled_timeline(graph, costs, factors, rendezvous, 2, *arrays)
-    if np.isnan(timeline.times_s[1]).any():
-        _refuse_deadlock(graph, np.concatenate((timeline.times_s, timeline.transfers())))
-    return timeline
-
-
-def _refuse_deadlock(graph, times):
-    """Raise an error that names a shortest cycle, and marks the cell at which each of these streams waits."""
+    graph = timeline.graph
+    if not np.isnan(timeline.times_s[1]).any():
+        return
+    times = np.concatenate((timeline.times_s, timeline.transfers()))
     schedule, index, streams = graph.schedule, graph.index, range(2 * graph.schedule.num_ranks)
     places = {stream: place for stream in streams if (place := _place(graph, times, stream))}
     waits = {stream: _wait(graph, times, places, stream) for stream in places}

@@ -15,9 +15,10 @@ whose transfers host processes make like ``latency``. Where transfers are short 
 
 import numpy as np
 
+from ppmodel.kernels.rendezvous import rendezvous
 from ppmodel.kernels.streams import streams
 from ppmodel.simulation.checks import durations, filled_timeline, group_lengths
-from ppmodel.simulation.rendezvous import rendezvous_timeline
+from ppmodel.simulation.rendezvous import refuse_endless
 
 
 def posted_timeline(graph, costs, factors=None):
@@ -35,11 +36,15 @@ def posted_timeline(graph, costs, factors=None):
     Raises
     ------
     TableError
-        As for `rendezvous_timeline`; no table deadlocks under ``streams``.
+        If ranks deadlock under ``rendezvous``; no table does under ``streams``.
     """
-    if graph.p2p == "rendezvous":
-        return rendezvous_timeline(graph, costs, factors)
     compute, occupancy, latency = durations(graph, costs, factors)
+    lengths = group_lengths(graph, costs, compute)
+    if graph.p2p == "rendezvous":
+        arrays = graph.consumers, tuple(graph.exchanges), (lengths, occupancy + latency)
+        timeline = filled_timeline(graph, costs, factors, rendezvous, 2, *arrays)
+        refuse_endless(timeline)
+        return timeline
     delay = np.zeros(len(compute)) if costs.delay_s is None else costs.delay_s.ravel()[graph.cost_class]
-    seconds = group_lengths(graph, costs, compute), occupancy + (latency - delay), delay
+    seconds = lengths, occupancy + (latency - delay), delay
     return filled_timeline(graph, costs, factors, streams, 2, *graph.for_streams, seconds)
