@@ -4,6 +4,7 @@ from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +13,15 @@ from strategies import allreduces, cases, p2ps
 from twin import end_times
 
 from ppmodel import build
-from ppmodel.costs import uniform_costs
+from ppmodel.analysis import compare_runs, first_places
+from ppmodel.analysis.uncertainty import VERDICTS
+from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.noise import Noise, noisy_makespans, noisy_runs, probability_faster
 from ppmodel.noise.draw import operation_factors, slow_ranks
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.specs import load_model, load_system
 
 seeds = st.integers(0, 2**64)
 noises = st.builds(Noise, st.floats(0, 0.5), st.floats(0, 1), st.floats(1, 3))
@@ -227,6 +231,7 @@ ROW, COLUMN = np.ones((1, 6)), np.ones((6, 1))
     ("ask", "field", "rule"),
     [
         (lambda: probability_faster([], []), "runs", "at least one"),
+        (lambda: compare_runs(SCHEDULES, noises=Noise(0.1), seeds=[], **POINTS), "seeds", "at least one"),
         (lambda: probability_faster([1.0], [1.0, 2.0]), "runs", "as many as"),
         (lambda: probability_faster(ROW, COLUMN), "runs", "one dimension"),
         (lambda: probability_faster(1.0, 2.0), "runs", "one dimension"),
@@ -282,6 +287,38 @@ def test_runs_that_cannot_be_are_refused(noise, seed, field):
         noisy_makespans(compile_graph(schedule), uniform_costs(schedule, 1, 2), noise, [seed])
 
 
+# ---- rankings ------------------------------------------------------------------------------------
+
+SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "chimera", ("hanayo", {"waves": 2})]
+POINTS = {"pp": 4, "microbatches": [4, 8], "model": "paper", "system": ["mid_cp_slow_nw", "slow_cp_fast_nw"]}
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare_runs(SCHEDULES, noises=[Noise(0.05), Noise(0.3), Noise(0.3, 0.2, 1.5)], seeds=range(30), **POINTS)
+
+
+def test_rows_are_runs_of_their_seeds(compared):
+    """A row holds what its runs give; the winner is the fastest without noise, and illegal sizes are left out."""
+    assert len(compared) == 3 * 2 * (5 + 4)
+    keys = ["system", "microbatches", "jitter", "straggling", "label"]
+    row = compared.set_index(keys).loc["mid_cp_slow_nw", 8, 0.3, 0.2, "1F1B"]
+    spans = {}
+    for name in ("1f1b", row.winner.lower()):
+        table = build(name, 4, 8)
+        costs = model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
+        spans[name] = noisy_makespans(compile_graph(table), costs, Noise(0.3, 0.2, 1.5), range(30))
+    runs = pd.Series(spans["1f1b"])
+    assert (row.mean_s, row.standard_error_s) == pytest.approx((runs.mean(), runs.sem()))
+    quantiles = runs.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
+    assert row[["q5_s", "q25_s", "q50_s", "q75_s", "q95_s"]].tolist() == pytest.approx(quantiles.tolist())
+    assert (row.beats_winner, row.low, row.high) == probability_faster(
+        spans["1f1b"], spans[row.winner.lower()], 1 - 0.05 / 3
+    )
+    for _, group in compared.groupby(keys[:-1]):
+        assert group.makespan_s.min() == group.makespan_s[group.label == group.winner].item()
+
+
 def test_the_best_of_many_equals_is_seldom_taken_for_better():
     """Of four as fast as the winner, one or more are found faster at no more than half of the 5 percent of points."""
     generator, points, found = np.random.default_rng(1), 400, 0
@@ -289,6 +326,47 @@ def test_the_best_of_many_equals_is_seldom_taken_for_better():
         winner, *challengers = generator.lognormal(0, 0.1, (5, 500))
         found += max(probability_faster(runs, winner, 1 - 0.05 / 4).low for runs in challengers) > 0.5
     assert found / points < 0.025 + 4 * np.sqrt(0.025 * 0.975 / points)
+
+
+@pytest.mark.parametrize(
+    ("over_winner", "low", "high", "verdict"),
+    [
+        (0.1, 0.1, 0.4, "holds"),
+        (0.1, 0.4, 0.6, "open"),
+        (0.1, 0.6, 0.7, "reversed"),
+        (0.0, 0.6, 0.7, "tie decided"),
+        (0.0, 0.3, 0.4, "holds"),
+    ],
+)
+def test_a_first_place_holds_where_its_interval_says_so(over_winner, low, high, verdict):
+    """The challenger is who beats the winner most often; what is counted is where its interval lies."""
+    point = {"system": "x", "pp": 4, "microbatches": 8, "jitter": 0.1, "straggling": 0.0, "slowdown": 1.0}
+    rows = [("a", 0, np.nan, np.nan, np.nan), ("b", over_winner, (low + high) / 2, low, high), ("c", 0.2, 0, 0, 0.05)]
+    names = ["label", "over_winner", "beats_winner", "low", "high"]
+    verdicts = first_places(pd.DataFrame(rows, columns=names).assign(**point, winner="a"))
+    assert (verdicts.challenger.item(), verdicts.verdict.item()) == ("b", verdict)
+    assert verdict in VERDICTS
+
+
+def test_a_ranking_of_one_is_refused(compared):
+    """A first place needs somebody to hold it against; no points at all are no ranking and no error."""
+    with refused(PPModelError, "schedules", "meet no other"):
+        first_places(compared[compared.label == compared.winner])
+    assert first_places(compared[:0]).empty
+
+
+def test_a_slow_rank_passes_on_a_share():
+    """Between none and all of the slowdown; Chimera is the same from both ends, and GPipe from everywhere."""
+    runs = [
+        compare_runs(SCHEDULES, noises=Noise(slowdown=1.5, slow_ranks=(rank,)), seeds=[0], **POINTS)
+        for rank in range(4)
+    ]
+    slow = pd.concat(runs)
+    slow["passed_on"] = (slow.mean_s / slow.makespan_s - 1) / 0.5
+    assert slow.passed_on.between(0, 1).all()
+    shares = slow.query("microbatches == 8 and system == 'slow_cp_fast_nw'").groupby("label").passed_on.agg(list)
+    assert shares["Chimera"] == pytest.approx(shares["Chimera"][::-1])
+    assert shares["GPipe"] == pytest.approx([8 / 11] * 4, abs=1e-3)
 
 
 @given(st.sampled_from(["gpipe", "1f1b", "eager-1f1b", "chimera"]), st.integers(1, 4), st.integers(1, 16),
@@ -302,3 +380,11 @@ def test_places_without_transfers_obey_their_laws(name, half, count, backward, s
     if name in ("gpipe", "chimera"):
         np.testing.assert_allclose(spans, spans[::-1] if name == "chimera" else spans[0], rtol=1e-9)
     assert spans[0] <= spans[-1] * (1 + 1e-9)
+
+
+def test_schedules_with_more_stages_than_blocks_are_left_out():
+    """As in `levels`, so that a page about several schedules holds for a small model, too."""
+    small = replace(load_model("paper"), blocks=16)
+    schedules = ["gpipe", "1f1b", ("hanayo", {"waves": 2})]
+    frame = compare_runs(schedules, 8, 8, Noise(0.1), range(9), model=small, system="dgx_a100")
+    assert frame.label.tolist() == ["GPipe", "1F1B"]

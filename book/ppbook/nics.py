@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
-from ppbook.placements import messages_between_nodes
+from ppmodel.analysis import messages_between_nodes
 from ppmodel.plot import redrawn, titled
 from ppmodel.plot.palette import VERMILION
 from ppmodel.plot.style import page_width

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from networks import model_for, nodes_like, placed
 from strategies import schedules
 
-from ppbook.placements import (
+from ppmodel import simulate
+from ppmodel.analysis.placements import (
     MOST_PLACEMENTS,
     full_placements,
     messages_between_nodes,
@@ -17,7 +18,6 @@ from ppbook.placements import (
     search_placements,
     waits_at_nics,
 )
-from ppmodel import simulate
 from ppmodel.costs import model_costs
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_by_node
