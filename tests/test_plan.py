@@ -13,7 +13,7 @@ from refusals import refused
 
 import ppmodel as pp
 from ppmodel.cli import main
-from ppmodel.errors import PPModelError, SweepError
+from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.files import inputs_spared
 from ppmodel.planning import Candidate, asked, front, planned, search
 from ppmodel.planning.answer import Plan
@@ -163,7 +163,8 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     ties = ties[ties.fit == "fits"]  # what may not fit is not proposed
     assert (first, steadiest) == (0, plan.risk.disturbed_s.reindex(ties.index).idxmin())
     assert f"is row {steadiest + 1} ({plan.risk.disturbed_s[steadiest]:.4g} s disturbed" in line
-    assert f"Run row {', '.join(str(place + 1) for place in sorted({*plan.tried}))}: " in line
+    numbers = [str(place + 1) for place in sorted({*plan.tried})]
+    assert f"Run row{'s' * (len(numbers) > 1)} {', '.join(numbers)}: " in line
     simplest = frame.iloc[int(line.rsplit(maxsplit=1)[1]) - 1]
     assert simplest.name in ties.index
     assert (simplest[["cp", "ep", "tp", "pp"]] > 1).sum() == (ties[["cp", "ep", "tp", "pp"]] > 1).sum(axis=1).min()
@@ -325,6 +326,15 @@ def test_what_is_searched_has_arguments():
     """Of a model without experts no answer recomputes what no framework can: activations alone."""
     question = asked(**SMALL | {"memory_limit": "40 GiB", "schedules": ["1f1b"]})
     assert "light" not in {candidate.recompute for candidate in search(question)}
+
+
+def test_orders_that_never_end_are_left_out():
+    """Ranks of a V wait for each other where transfers hold sender and receiver; alone, that is what is said."""
+    waiting = SMALL | {"framework": "scaling", "fix": {"pp": 4}}
+    rows = pp.plan(**waiting, schedules=["1f1b", "zb-v"])
+    assert set(rows.schedule) == {"1f1b"}
+    with pytest.raises(TableError, match="deadlock"):
+        pp.plan(**waiting, schedules="zb-v")
 
 
 def test_a_generator_without_end_ends_the_plan(tmp_path):

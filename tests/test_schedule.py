@@ -254,6 +254,17 @@ def test_ranks_begin_where_others_end():
         _ = replace(build("1f1b", 4, 8), rank_start=starts).dependencies
 
 
+def test_cells_begin_with_an_operation_of_their_rank():
+    """An operation that shares its cell with none, or with one of another rank, is refused."""
+    table = build("1f1b", 2, 4)
+    for first in table.rank_start[:-1]:
+        joined = np.arange(table.num_operations) == first
+        with refused(TableError, "joined", "false for the first operation of each rank"):
+            _ = replace(table, joined=joined).dependencies
+    with refused(TableError, "joined", "must be 16 truth values"):
+        _ = replace(table, joined=table.joined[:-1]).dependencies
+
+
 @pytest.mark.parametrize("slots", [0.5, -1, 10**10, "2"])
 def test_slots_are_whole_numbers(slots):
     """A table has no half slots, and no negative ones."""

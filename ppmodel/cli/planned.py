@@ -71,11 +71,12 @@ def planned_lines(plan, most_rows, place):
 def _ties(plan):
     """How many answers are too close to the first to tell, and which of them to run."""
     seconds, rows = plan.risk.disturbed_s, [place + 1 for place in plan.tried]
-    share, numbers = error_of_differences(), ", ".join(map(str, sorted({*rows})))
+    share, numbers = error_of_differences(), sorted({*rows})
+    tried = f"row{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
     first = f", row 1 {seconds[0]:.4g} s" * (rows[1] > 1)
     return (
         f"{len(plan.ties)} of {plan.frame.is_run.sum()} answers are within {share:.0%} of row 1, too close to tell: "
-        f"predicted differences are off by as much, in the median of measured pairs. Run row {numbers}: "
+        f"predicted differences are off by as much, in the median of measured pairs. Run {tried}: "
         f"the steadiest is row {rows[1]} ({seconds[rows[1] - 1]:.4g} s disturbed{first}), the simplest row {rows[2]}"
     )
 
@@ -83,12 +84,18 @@ def _ties(plan):
 def answer_text(row):
     """An answer in one line: the layout and schedule, its time with the range, and whether it fits."""
     order = "" if row.order == ORDERS[0] else f", order {row.order}"
+    sizes = ", ".join(f"{name} {row[name]}" for name in _SIZES if row[name] > 1 or name == "dp")
     return (
-        f"{plain(row.label)}, {', '.join(f'{name} {row[name]}' for name in _SIZES if row[name] > 1 or name == 'dp')}, "
+        f"{schedule_text(row)}, {sizes}, "
         f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
         f"{order}: {row.iteration_s:.4g} s{range_text(row)}, MFU {row.model_flops_utilization:.1%}, "
         f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
+
+
+def schedule_text(row):
+    """An answer's schedule, if it has a pipeline."""
+    return plain(row.label) if row.pp > 1 else "no pipeline"
 
 
 def _over(share):
@@ -111,7 +118,7 @@ def _table(frame, most_rows, plan=None):
         has_etp = row.ep > 1 and row.etp and row.etp == row.etp  # and not that of the rest of the model
         sizes = {name: str(row[name]) for name in _SIZES} | ({"ep": f"{row.ep} x {row.etp:.0f}"} if has_etp else {})
         cells.append([
-            str(place + 1), f"{row.iteration_s:.4g}", _over(row.over_best), plain(row.label),
+            str(place + 1), f"{row.iteration_s:.4g}", _over(row.over_best), schedule_text(row),
             *sizes.values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
@@ -151,7 +158,7 @@ def drawn_front(plan, form, workers, scheduler, resume):
     for _, row in rows.iterrows():
         sizes = ", ".join(f"{name} {row[name]}" for name in (*_SIZES, "microbatch_size") if row[name] > 1)
         recompute = "" if row.recompute == "none" else f", recompute {row.recompute}"
-        names.append(f"{plain(row.label)}: {sizes}{recompute}")
+        names.append(f"{schedule_text(row)}: {sizes}{recompute}")
     rows = rows.assign(gib=rows.peak_memory_bytes / 2**30, front=True, name=names)
     title = f"{question.model.name} on {question.gpus} GPUs of {question.system.name}"
     figure = plot_scatter(

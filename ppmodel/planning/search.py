@@ -11,7 +11,7 @@ import numpy as np
 
 from ppmodel.compiled import prepare
 from ppmodel.costs import stages
-from ppmodel.errors import NothingFitsError, PPModelError, SweepError, refusing
+from ppmodel.errors import NothingFitsError, PPModelError, SweepError, TableError, refusing
 from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
@@ -142,11 +142,12 @@ def evaluate(question, entries, limits):
     candidates = []
     for (*_, overlaps), members in groups.items():
         points = [point for _, point in members]
-        graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
-        seconds = makespans(graph, [point.costs for point in points]).tolist()
-        candidates += [
-            candidate._replace(iteration_s=time_s) for (candidate, _), time_s in zip(members, seconds, strict=True)
-        ]
+        with refusing():  # ranks may wait for each other forever
+            graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
+            seconds = makespans(graph, [point.costs for point in points]).tolist()
+            candidates += [
+                candidate._replace(iteration_s=time_s) for (candidate, _), time_s in zip(members, seconds, strict=True)
+            ]
     return list(filter(limits.keeps, candidates))
 
 
@@ -318,17 +319,23 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
 
 
 def _refuse(question, entries):
-    """Raise why there is no candidate: none is defined, or else none fits."""
-    refusals = []
-    recompute, *_ = question.tried("recompute", recomputed(question.model))
+    """Raise why there is no candidate: none is defined, what fits waits for itself forever, or none fits."""
+    refusals, is_defined = [], False
+    *_, recompute = question.tried("recompute", recomputed(question.model))  # what needs the least memory
+    capacity_bytes = question.system.memory_capacity_bytes
     for entry, way in ((tried, way) for tried in entries for way in ways(question, tried.sizes)):
         try:
-            _ = _Divided(question, entry, built(entry.case, *question.size(entry.sizes)), *way, recompute).stages
-            break
+            run = _Divided(question, entry, built(entry.case, *question.size(entry.sizes)), *way, recompute)
+            if run.peak_bytes() <= capacity_bytes:
+                run.point.run()
+        except TableError:
+            raise
         except PPModelError as error:
             refusals.append(error)
-    else:
+        else:
+            is_defined = True
+    if not is_defined:
         raise refusals[0]
-    capacity = f"{question.system.memory_capacity_bytes / 2**30:.3g} GiB"
+    capacity = f"{capacity_bytes / 2**30:.3g} GiB"
     rule = f"is too little for {question.model.name} on {question.gpus} GPUs in every layout of these schedules"
     raise NothingFitsError("memory_limit", capacity, rule, "take more GPUs or other schedules, or fix less")

@@ -83,6 +83,10 @@ def refuse_out_of_range(schedule):
     if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
         rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
         raise TableError("rank_start", starts.tolist(), rule, "start each rank where the one before it ends")
+    first = starts[:-1][starts[:-1] < schedule.num_operations]
+    if len(schedule.joined) != schedule.num_operations or schedule.joined[first].any():
+        rule = f"must be {schedule.num_operations} truth values, false for the first operation of each rank"
+        raise TableError("joined", f"{schedule.joined.sum()} of {len(schedule.joined)}", rule, "fix the table")
     if int(schedule.kind.max(initial=0)) == OpKind.O:
         _refuse_early_steps(schedule)
     lowest = schedule.microbatch.min(initial=0)
