@@ -13,7 +13,7 @@ from ppbook.refits import PARTS, Part, ablated, fitted_values, unseen
 from ppbook.unfitted import MEASURED
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
-from ppmodel.measured.calibrate import SCALE, TimeData, equal_weights
+from ppmodel.measured.calibrate import SCALE, Data, equal_weights
 from ppmodel.measured.constants import TIME, chosen, value_of
 from ppmodel.measured.fit import Problem, refitted
 from ppmodel.measured.predict import GB
@@ -104,7 +104,7 @@ def timed_rows(name):
 def _timed_data(name):
     """`timed_rows` as a fit takes them, on the system that the packaged one was fitted from."""
     rows = timed_rows(name)
-    return TimeData(rows, np.array([row["runs"] for row in rows]), start_of(name))
+    return Data("time", rows, [row["runs"] for row in rows], start_of(name))
 
 
 def start_of(name):
