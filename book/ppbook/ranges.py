@@ -1,9 +1,12 @@
-"""How far off predictions of systems that nobody fitted are, by framework."""
+"""How far off predictions of systems that nobody fitted are, by framework: ``python -m ppbook.ranges`` writes it."""
+
+import re
 
 import numpy as np
 import pandas as pd
 
-from ppbook.unfitted import FILES, KINDS
+from ppbook.unfitted import FILES, KINDS, unfitted_runs
+from ppmodel.specs import DATA, framework_names
 
 NINE_OF_TEN = 0.05, 0.95
 
@@ -73,3 +76,33 @@ def covered_when_left_out(runs):
             inside = (by_file[name] >= fastest) & (by_file[name] <= slowest)
             rows.append((name, kind, len(inside), fastest, slowest, inside.mean()))
     return pd.DataFrame(rows, columns=["runs", "kind", "rows", "fastest", "slowest", "covered"])
+
+
+def written(framework):
+    """The text of a framework's file with the range of its kind.
+
+    Parameters
+    ----------
+    framework : str
+
+    Returns
+    -------
+    str
+        Unchanged if no runs are known.
+    """
+    text = (DATA / "frameworks" / f"{framework}.yaml").read_text(encoding="utf-8")
+    alike = next((names for names in KINDS.values() if framework in names), ())
+    if not alike:
+        return text
+    text = re.sub(r"^(fastest|slowest):\n  \{[^}]*\}\n", "", text, flags=re.MULTILINE)
+    by_file = ratios(pd.concat([unfitted_runs(file) for name in alike for file in FILES[name]]))
+    count = sum(map(len, by_file.values()))
+    source = f"nine of ten of {count} measured runs, all files weighing the same: {', '.join(by_file)}"
+    for name, value in zip(("fastest", "slowest"), ends(by_file), strict=True):
+        text += f'{name}:\n  {{value: {round(value, 2)}, kind: fitted,\n   source: "{source}"}}\n'
+    return text
+
+
+if __name__ == "__main__":
+    for framework in framework_names():
+        (DATA / "frameworks" / f"{framework}.yaml").write_text(written(framework), encoding="utf-8")

@@ -252,7 +252,7 @@ def sizes(name, max_pp, max_microbatches):
 
 
 def beside_table_1(name, max_pp, max_microbatches):
-    """What the tables of a schedule have more than STP's Table 1 says.
+    """Counts of a schedule's tables, less those that STP's Table 1 states.
 
     Parameters
     ----------

@@ -79,7 +79,8 @@ def unfitted_runs(file):
     records = []
     for row in [row for row in read_rows(MEASURED / f"{file}.csv")[1] if row["iteration_s"]]:
         system = system_of(row | {"framework": _FRAMEWORKS[file]}, unfitted_system(file, row["device"]))
-        seconds = predicted(row, system)["predicted_iteration_s"]
+        if (seconds := predicted(row, system)["predicted_iteration_s"]) is None:
+            continue  # refused; `ppmodel predict` says why
         fastest, slowest = system.range or (np.nan, np.nan)
         run = run_of(row, system.framework)
         batch, gpus = run.layout.global_batch * run.flushes, run.layout.replica_gpus * run.layout.dp

@@ -20,7 +20,7 @@ def ranked(rows):
     Returns
     -------
     list of (int or None, dict)
-        Each row with its place, which equally fast rows share; None if refused.
+        Each row with its place, one more than the number of rows that are faster; None if refused.
     """
     defined = sorted((row for row in rows if row["refused"] is None), key=time_of)
     pairs = [(1 + sum(time_of(other) * (1 + _TIE) < time_of(row) for other in defined), row) for row in defined]

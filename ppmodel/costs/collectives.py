@@ -193,13 +193,15 @@ def collective_line(kind, group, layout, system, copies=1):
         fixed, slope = (max((getattr(link, name) for link in used), default=0.0) for name in Line._fields)
         return Line((size - 1) * fixed, (size - 1) / size * slope)
     if kind == "all-to-all":
-        near, far, whole, both = per_node - 1, size - per_node, size, max
-        if layout.expert_nodes:  # copies cross the network once per node, and only then the links within
-            most_nodes = min(layout.expert_nodes, where.nodes)
-            messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
-            near, far, whole, both = 1 - 1 / per_node, messages * (1 - per_node / size), 1, sum
-        fixed = both((_POSTED_STEPS * inside.fixed_s * bool(near), between.fixed_s * bool(far)))
-        return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte) / whole)
+        near, far = 1 - 1 / per_node, size - per_node
+        fixed = _POSTED_STEPS * inside.fixed_s * bool(near), between.fixed_s * bool(far)
+        if not layout.expert_nodes:
+            slopes = (per_node - 1) * inside.s_per_byte, far * between.s_per_byte
+            return Line(max(fixed), max(slopes) / size)
+        most_nodes = min(layout.expert_nodes, where.nodes)
+        messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
+        slopes = near * inside.s_per_byte, messages * (1 - per_node / size) * between.s_per_byte
+        return Line(sum(fixed), max(slopes))  # copies cross the network once per node, and then the links within
     nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them
     fixed = (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s
     slopes = (per_node - 1) / per_node * inside.s_per_byte, (nodes - 1) / nodes / per_node * between.s_per_byte

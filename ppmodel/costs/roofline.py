@@ -52,7 +52,8 @@ class Kernels(NamedTuple):
     @classmethod
     def of(cls, rows):
         """Make kernels from a list of rows, each with the fields in order."""
-        columns = dict(zip(cls._fields, np.array(rows, dtype=float).T, strict=False))
+        names = cls._fields[: len(rows[0]) if rows else -2]  # without slot and unit
+        columns = dict(zip(names, np.array(rows, dtype=float).reshape(-1, len(names)).T, strict=True))
         numbers = {name: columns[name].astype(np.intp) for name in ("kernel", "slot", "unit") if name in columns}
         return cls(**columns | numbers)
 

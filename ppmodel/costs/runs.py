@@ -52,7 +52,8 @@ class Runs:
         layers, works, sent, self.buffer_bytes, *crossings = zip(
             *(_work(*run, system, without) for run in zip(tables, models, layouts, strict=True)), strict=True
         )
-        self.layers, columns = _joined_layers(layers, system, without), zip(*(work[:-1] for work in works), strict=True)
+        self.layers = _joined_layers(layers, system, without)
+        columns = zip(*(work[:-1] for work in works), strict=True)
         self.work = StageWork(*map(np.concatenate, columns), None)
         index = self.work.index[:1] + of_run[:, None] * self.work.index.shape[1]
         sharing = self.layers.sharing._make(column[index[:, 0]] for column in self.layers.sharing)

@@ -226,8 +226,8 @@ def events(
                 reduction = group_start[programs[head[owner[message - first_ticket] + num_streams // 2]]]
                 missing[reduction] -= 1
                 if missing[reduction] == 0:
-                    for op in range(reduction, group_start[group_of[reduction] + 1]):
-                        start[op] = now
+                    for member in range(reduction, group_start[group_of[reduction] + 1]):
+                        start[member] = now
                     new_when[num_new] = now + length[group_of[reduction]]
                     new_key[num_new] = (_END << _KIND) + 2 * reduction
                     num_new += 1

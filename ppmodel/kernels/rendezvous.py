@@ -84,16 +84,16 @@ def rendezvous(columns, consumers, exchanges, seconds, copies, times, copied):
             if copies is not None:
                 there = brought_back(first, last, stream, last_end, copy_s, needs, fetch_start, fetch, in_free, copied)
                 ready = max(ready, there)
-            end = ready + length[group]
+            finished = ready + length[group]
             for op in range(first, last):
-                times[0][op], times[1][op], ended[op] = ready, end, True
+                times[0][op], times[1][op], ended[op] = ready, finished, True
                 lane = stream[op]
                 if copies is not None:
-                    last_end[lane] = end
-                    copied_out(op, lane, end, copy_s, out_free, copied)
+                    last_end[lane] = finished
+                    copied_out(op, lane, finished, copy_s, out_free, copied)
                 if group_of[phase[lane]] == group:
                     phase[lane] += 1
-                    free[lane] = end
+                    free[lane] = finished
                     awake[num_awake] = lane
                     num_awake += 1
                 if beside[op] != NONE:

@@ -264,7 +264,8 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
                 current = next_link[np.uint32(current)]
             if current == NONE:
                 current, num_links = num_links, num_links + 1
-                taker[current], next_link[current], first_link[sender] = stream[at], first_link[sender], current
+                taker[current], next_link[current] = stream[at], first_link[sender]
+                first_link[sender] = current
             link[sent] = current
         if packed[op, 3] != previous:
             group_start[np.uint32(num_groups)], previous = count, packed[op, 3]

@@ -80,7 +80,7 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
 
 
 def _changes(schedule, stage_weights, held_for_weight_grad):
-    """What an operation allocates, or frees if negative, by kind and stage, and by what sums of that are divided.
+    """What an operation allocates, or frees if negative, by kind and stage; and the divisor of sums of these changes.
 
     Whole stages are summed before dividing, so that units stay exact.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, islice
@@ -142,8 +143,8 @@ def evaluate(question, entries, limits):
     candidates = []
     for (*_, overlaps), members in groups.items():
         points = [point for _, point in members]
-        with refusing():  # ranks may wait for each other forever
-            graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
+        graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
+        with suppress(TableError):  # ranks may wait for each other forever
             seconds = makespans(graph, [point.costs for point in points]).tolist()
             candidates += [
                 candidate._replace(iteration_s=time_s) for (candidate, _), time_s in zip(members, seconds, strict=True)

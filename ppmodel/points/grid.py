@@ -67,7 +67,7 @@ class Grid:
 
     @property
     def more_columns(self):
-        """``change`` if changes were asked for, ``links`` if they differ in any point: these identify rows, too."""
+        """``change`` if changes were asked for, ``links`` if any point has some: these identify rows, too."""
         links = [system.links for system in self.systems] + [entry.get("links") for entry in self.seconds]
         return ("change",) * bool(self.changes) + ("links",) * any(links)
 

@@ -1,13 +1,12 @@
 """The process apart in which a user's file runs: it loads the file, then answers calls of what the file registers.
 
-`own_files` starts it and talks to it. Requests and answers are lines of JSON, in which a table's arrays are base64.
-Whatever the file prints goes to the process's standard error.
+`own_files` starts it and talks to it. Requests and answers are lines of JSON, behind which come the bytes of a table's
+arrays. Whatever the file prints goes to the process's standard error.
 """
 
 import json
 import os
 import sys
-from base64 import b64encode
 from contextlib import contextmanager
 from fractions import Fraction
 from traceback import extract_tb
@@ -52,10 +51,12 @@ def tupled(value):
 
 
 def _send(pipe, answer):
-    text = json.dumps(answer, default=lambda value: callable(value) or str(value))
-    data = memoryview(text.encode() + b"\n")
-    while data:
-        data = data[os.write(pipe, data) :]
+    arrays = answer.get("arrays", {})
+    sizes = {"arrays": {name: len(data) for name, data in arrays.items()}}
+    text = json.dumps(answer | sizes, default=lambda value: callable(value) or str(value))
+    for data in map(memoryview, (text.encode() + b"\n", *arrays.values())):
+        while data:
+            data = data[os.write(pipe, data) :]
 
 
 def _outcome(call):
@@ -107,8 +108,9 @@ def _called(path, name, function, place, arguments, options):
             raise
         except BaseException as error:  # a text that is no value
             return {"raised": cause(error)}
-    fails = "fails at S = {}, B = {}".format(*arguments)
-    with _located(path, "closed form", name, fails, "fix it", elsewhere=path):
+    given = dict(zip("SB", arguments, strict=False)) or options
+    size = ", ".join(f"{size} = {value}" for size, value in given.items())
+    with _located(path, "closed form", name, f"fails at {size}", "fix it", elsewhere=path):
         value = getattr(entry, function)(*arguments, **options)
     return {"value": str(value) if isinstance(value, Fraction) else value}
 
@@ -121,7 +123,7 @@ def _generated(path, entry, num_ranks, num_microbatches, options):
             table = entry.generate(num_ranks, num_microbatches, **options)
             where = registry.place_of(entry.generate) or path
             registry.require_made(entry.name, table, num_ranks, num_microbatches, where)
-            arrays = {name: b64encode(np.asarray(getattr(table, name), "<i4")).decode() for name in _ARRAYS}
+            arrays = {name: np.asarray(getattr(table, name), "<i4").tobytes() for name in _ARRAYS}
     except TableError as error:
         error.where = error.where or _line(error, path)
         error.why = f"{error.why}; {size}" if error.why else size

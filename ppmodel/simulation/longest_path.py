@@ -174,7 +174,16 @@ def iterations(graph, costs, spans=True):
     if stacked and not (costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)):
         costs, stacked = [OpCosts(*tables) for tables in costs], False
     costs = costs if stacked else list(costs)
-    apart = not stacked and any(system.nics != costs[0].nics or system.handed or system.offload for system in costs)
+    places = {}
+    for place, system in enumerate(() if stacked else costs):
+        places.setdefault(system.nics, []).append(place)
+    if len(places) > 1:  # a pass for each topology
+        parts = Iterations(*np.zeros((3, len(costs))))
+        for some in places.values():
+            for column, times in zip(parts, iterations(graph, [costs[at] for at in some], spans), strict=True):
+                column[some] = times
+        return parts
+    apart = not stacked and any(system.handed or system.offload for system in costs)
     if not apart and (stacked or len(costs) > 1):
         placed = graph if stacked else graph.on(costs[0].nics)
         has_path = not (placed.meets or placed.dynamic)

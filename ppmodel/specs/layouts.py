@@ -8,7 +8,7 @@ from itertools import product
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import listed, plain
-from ppmodel.specs.layout import MULTIPLIED, LayoutSpec, layout_options
+from ppmodel.specs.layout import MULTIPLIED, LayoutSpec, layout_keywords, layout_options
 
 
 def as_layouts(layout=None, keywords=None, pp=None):
@@ -48,6 +48,7 @@ def as_layouts(layout=None, keywords=None, pp=None):
         values, value = listed(value), plain(value)
         if not values:
             raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
+        _require_known(name, value, layout_keywords())
         is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
         given[name] = [values] if is_division else values
     if layout is None and not given:
@@ -90,13 +91,8 @@ def as_layout(layout=None, keywords=None):
         layout, keywords = None, {**layout, **(keywords or {})}
     layout = LayoutSpec() if layout is None else load_layout(layout)
     keywords = {name: plain(value) for name, value in (keywords or {}).items()}
-    names = ("name", "title", *(name for name, _ in layout_options()))
-    for name in keywords:
-        if name not in names:
-            from ppmodel.specs.meant import meant_key
-
-            remedy = meant_key(name, names) or f"it has {', '.join(names)}"
-            raise SpecificationError(name, keywords[name], "is not a known value of a layout", remedy)
+    for name, value in keywords.items():
+        _require_known(name, value, ("name", "title", *(option for option, _ in layout_options())))
     changed = [name for name, value in keywords.items() if value != getattr(layout, name)]
     if layout.name and changed and "name" not in keywords:
         keywords |= {"name": "", "title": ""}  # it is a different layout now
@@ -104,6 +100,14 @@ def as_layout(layout=None, keywords=None):
         keywords["gpus"] = None  # the stated number no longer holds
     replaced = replace(layout, **keywords)  # refuses also what equals a number and is none, such as True
     return replaced if changed else layout
+
+
+def _require_known(name, value, names):
+    if name not in names:
+        from ppmodel.specs.meant import meant_key
+
+        remedy = meant_key(name, names) or f"it has {', '.join(names)}"
+        raise SpecificationError(name, value, "is not a known value of a layout", remedy)
 
 
 def load_layout(name: str | os.PathLike[str] | LayoutSpec) -> LayoutSpec:

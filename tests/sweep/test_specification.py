@@ -22,6 +22,8 @@ REFUSED = {
     "fraction": (3, "microbatches", "must be a valid integer", "write a whole number"),
     "list": (None, "document", "must be a mapping", "write 'key: value'"),
     "mapping": (2, "pp", "must be a valid integer"),
+    "layout_of_schedule": (6, "layouts.0.chunks", "is not a known value of a layout"),
+    "layout_title": (6, "layouts.0.title", "is not a known value of a layout"),
     "missing_file": (5, "models.1", "is not a file"),
     "missing_file_of_ones_own": (1, "schedules.0.file", "is not a file"),
     "missing_key": (None, "pp", "is missing", "add the key pp"),

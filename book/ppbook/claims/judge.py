@@ -321,7 +321,7 @@ def turns(claims, model, setting, knobs=None):
     points = points.set_axis(["knob", "value"], axis=1)
     points["middle"] = points.knob.map({"backward": setting.backward or _MODEL_BACKWARD}).fillna(1.0)
     changes = (Change(**{point.knob: point.value}) for point in points.itertuples())
-    changed, turned = replace(Bench.of(model, setting), changes=(UNCHANGED, *changes)), []
+    changed, turned = replace(Bench.of(model, setting), changes=(UNCHANGED, *changes)), [points[:0].assign(id="")]
     for row in rows_of(claims):
         if row.criterion["quantity"] == "flips":  # these have knobs of their own
             continue
