@@ -165,7 +165,7 @@ class SweepError(PPModelError):
 
 @contextmanager
 def refusing(*rows):
-    """Go on behind what is refused within the context, and note in rows why.
+    """Catch errors within the context, note them in rows, and go on.
 
     An error that is not about a point ends everything: a slow machine must not decide what a row says, and a file that
     does not end would be waited for at every size. So does a lack of memory that no row can tell of.

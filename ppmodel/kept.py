@@ -1,4 +1,4 @@
-"""What was computed once: recent results of a function, as many as fit into a number of operations, and properties."""
+"""Caches: recent results of a function, as many as fit into a number of operations, and cached properties."""
 
 import functools
 import sys
@@ -12,7 +12,7 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property(functools.cached_property):  # noqa: N801
-        """Without a lock, which all instances share, and which a process that is forked meanwhile never gets."""
+        """`functools.cached_property` without its lock for the whole class, which a fork can leave locked."""
 
         def __get__(self, instance, owner=None):
             if instance is None:

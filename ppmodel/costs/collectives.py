@@ -43,7 +43,7 @@ DATA_GROUPS = "data", "expert-data"
 
 
 class Group(NamedTuple):
-    """The placement of the most widely spread group of its kind.
+    """How a group lies on nodes; of all groups of its kind, the one that is spread most.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def collective_line(kind, group, layout, system, copies=1):
     Line
         Fixed seconds, and seconds per byte of the whole tensor.
     """
-    from ppmodel.specs import CollectiveSpec  # not before there is a system
+    from ppmodel.specs import CollectiveSpec  # needs pydantic, which costs in seconds do without
 
     where, attained = group_of(group, layout, system), system.collectives or CollectiveSpec()
     inside, between = _steps(kind, group, where, attained, layout, system)
@@ -195,7 +195,7 @@ def collective_line(kind, group, layout, system, copies=1):
     if kind == "all-to-all":
         near, far = 1 - 1 / per_node, size - per_node
         fixed = _POSTED_STEPS * inside.fixed_s * bool(near), between.fixed_s * bool(far)
-        if not layout.expert_nodes:
+        if group != "expert" or not layout.expert_nodes:
             slopes = (per_node - 1) * inside.s_per_byte, far * between.s_per_byte
             return Line(max(fixed), max(slopes) / size)
         most_nodes = min(layout.expert_nodes, where.nodes)

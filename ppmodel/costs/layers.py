@@ -192,7 +192,7 @@ def layer_work(model, sequences, layout=None):
 
 
 def _items(listed, lines, layout):
-    """Kernels, collectives, and where units begin; lines that do not occur yet are added."""
+    """Kernels, collectives, and where units begin; adds new kinds of collectives to `lines`."""
     kernels, exchanges, units, unit = [], [], [0], 0
     for layer, (operations, recompute) in enumerate(listed):
         unit_of, numbers = {}, {}  # by phase and operation
@@ -225,7 +225,7 @@ def _items(listed, lines, layout):
 
 
 def _halves(operations, recompute):
-    """Phase and operation of what runs in the forward, and of what runs in the backward of a layer, in order.
+    """Phase and operation of all that a layer runs in its forward, and in its backward, in order.
 
     The backward goes through the operations in reverse, each with its weight gradient. What runs again does so before
     the gradient of its last operation.
@@ -284,7 +284,7 @@ def _sizes(layers, operations, model, sequences, layout):
         columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
         saved, core, between, counts = columns.values()
         kernels = [operation for operation in operations[part] if operation.kernel is not None]
-        light = sum(user.saved_bytes for maker, user in pairwise(kernels) if maker.light)  # inputs computed by these
+        light = sum(user.saved_bytes for maker, user in pairwise(kernels) if maker.light)  # inputs from light ones
         activations.append((sum(saved) - light, sum(core), saved[0] if saved else 0.0, light))
         in_loss = sum(operation.saved_bytes for operation in operations[part] if operation.kernel == Kernel.LOSS)
         logits = transformer.logits_bytes(model, sequences, layout) if part == "head" else 0.0
@@ -339,14 +339,14 @@ class LayerCosts:
         self.seconds = seconds = by_phase[:, : Phase.AGAIN]
         if layout is not None and layout.overlap_backward:
             seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)
-        if system.kernels:  # for what is left: the host hides nothing twice
+        if system.kernels:  # after the overlaps above, so that nothing is hidden twice
             _wait_for_host(by_phase, work.sizes, system)
         seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.AGAIN]
         if work.sharing is not None and np.max(work.sharing.zero) > 1:
             busy_s, parameters = seconds[..., BUSY].sum(axis=2).T, work.sizes.parameters.T
             data_s = microbatch_data_s(parameters, busy_s, work.sharing, self.lines)
             seconds[..., PARTS.index("data")] += data_s.T
-        if not seconds.max(initial=0.0) <= LONGEST_S:  # also NaN, with which no layers could be balanced
+        if not seconds.max(initial=0.0) <= LONGEST_S:  # also true of NaN, which cannot be balanced
             rule = f"make a layer take more than {LONGEST_S:g} seconds"
             raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
 
@@ -383,7 +383,7 @@ def _layers_of(model, sequences, system, layout):
 
 @lru_cache(2**12)
 def _of_a_layer(layout):
-    """A layout without what concerns stages alone: layouts that differ in nothing else share their layers."""
+    """A layout without what only stages depend on, so that layouts share their layers."""
     recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1
     return replace(layout, chunks=None, layers="even", global_batch=None, recompute=recompute)
 
@@ -406,7 +406,7 @@ def _wait_for_host(seconds, sizes, system):
 
 def layer_bytes(sizes, sharing, system):
     """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
-    from ppmodel.specs import MemorySpec  # not before there is a system
+    from ppmodel.specs import MemorySpec  # needs pydantic, which costs in seconds do without
 
     factors, keeps = system.memory or MemorySpec(), sizes.keeps.T
     (saved, core, entry, light), (between, logits, in_loss) = sizes.activations.T, sizes.backward.T

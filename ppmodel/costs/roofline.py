@@ -86,7 +86,7 @@ def kernels_s(kernels, system, precision="bf16"):
     >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
     [1.0]
     """
-    from ppmodel.specs import KernelSpec  # not before there is a system
+    from ppmodel.specs import KernelSpec  # needs pydantic, which costs in seconds do without
 
     spec = system.kernels or KernelSpec()
     compute_s = kernels.flops / _rates(kernels, system, spec, precision) + kernels.count * system.compute_latency_s

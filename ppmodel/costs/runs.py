@@ -111,7 +111,7 @@ def _joined_layers(works, system, without):
     num_layers = np.cumsum([0, *(len(work.layers) for work in works)])
     numbers, lines, kernels, exchanges, sharing = {}, {}, [], [], []
     for work, kernel, layer in zip(works, num_kernels, num_layers, strict=False):
-        line = []  # one for all collectives that do the same in groups placed alike
+        line = []  # equal collectives in groups placed alike share one
         for kind, group, copies, layout in work.lines:
             nodes = (copies, layout.expert_nodes) if group == "expert" else None
             key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp, nodes

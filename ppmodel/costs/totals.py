@@ -79,9 +79,9 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
         Sequences per iteration; the model's `global_batch` by default.
     causal : bool
         Whether to count only the half of the scores that a causal mask leaves.
-    recompute : {"none", "selective", "full"}
-        What is recomputed, to count hardware FLOPs: with full recomputation, the blocks count four times their forward,
-        96Bslh^2 (1 + s/6h + V/16lh); with selective, only the scores and the context do.
+    recompute : str
+        What is recomputed, a key of `KEEPS`, to count hardware FLOPs: with full recomputation, the blocks count four
+        times their forward, 96Bslh^2 (1 + s/6h + V/16lh); with selective, only the scores and the context do.
 
     Returns
     -------

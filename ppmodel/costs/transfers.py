@@ -80,7 +80,7 @@ def pipeline_links(schedule, model, system, layout=None):
         nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
         nics, replica = first[0] // room, schedule.num_ranks * stride
         if system.nodes.shared_nic:
-            num_bytes = num_bytes * min(gpus, room, stride * max(1, room // replica))  # of all that send
+            num_bytes = num_bytes * min(gpus, room, stride * max(1, room // replica))  # of all GPUs that share the NIC
             between = hockney_s(num_bytes, system, bandwidths=bandwidths)
     nics = tuple(nics.tolist()) if system.nodes.shared_nic and nodes.any() else None
     return Links(nodes, between, inside, nics, delay_s)
@@ -189,7 +189,7 @@ def hockney_s(num_bytes, system, inside=False, bandwidths=None):
     >>> hockney_s(50e9, load_system("mid_cp_mid_nw"))[0]
     1.0
     """
-    from ppmodel.specs import CollectiveSpec  # not before there is a system
+    from ppmodel.specs import CollectiveSpec  # needs pydantic, which costs in seconds do without
 
     attained = system.collectives or CollectiveSpec()
     if inside:

@@ -28,7 +28,7 @@ _WORK = 100
 """Operations of a table that take about as long as one pair of items in the plain search for the best order."""
 
 _ISSUED = {"compute_s": "comm_s"}
-"""Which field of a unit the collective is that kernels issue; others issue themselves."""
+"""By a unit's field, the collective that follows it; other fields are collectives themselves."""
 
 _RESULTS = "compute_s", "comm_s"
 """The fields of a unit whose result its operation hands on."""

@@ -41,7 +41,7 @@ class Phase(IntEnum):
 PARTS = ("computing", "tensor", "context", "expert", "data")
 """The parts of an operation's seconds: kernels, and the exposed collectives of each group.
 
-What expert-tensor groups gather belongs to the exchange of experts.
+Collectives of expert-tensor groups count as exchanges of experts.
 """
 
 
@@ -188,7 +188,7 @@ def runs_again(operation, recompute):
 
 
 def recompute_of(model, layout=None):
-    """The name of a model's recomputation or, if only some blocks of a stage are recomputed fully, their number."""
+    """The way to recompute: a key of `KEEPS`, or how many blocks of each stage are recomputed in full."""
     return model.recompute if layout is None or layout.recompute is None else layout.recompute
 
 
@@ -214,7 +214,7 @@ def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, exper
 
 
 def sharing_input(operation):
-    """A product whose input another operation keeps: it counts only once, for the backward and for its second half."""
+    """A product without the bytes of its input, which another operation keeps."""
     kept = operation.saved_bytes
     return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
 
@@ -243,7 +243,7 @@ def norm(name, model, rows, size=None):
 
 
 def exchange(name, forward=None, input_grad=None, weight_grad=None, *, core=False, can_hide=True):
-    """A point in the order where GPUs wait for a collective, in the forward or in a half of the backward."""
+    """An operation that is a collective alone, in the forward or in a half of the backward."""
     comm = {"forward_comm": forward, "input_grad_comm": input_grad, "weight_grad_comm": weight_grad}
     return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kernel=None, core=core, can_hide=can_hide, **comm)
 

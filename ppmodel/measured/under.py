@@ -69,7 +69,7 @@ def start_under(system, framework=None, rows=()):
 
 
 def keeping_stated(system, rows):
-    """The system whose framework keeps gradients as all rows state: what simulates on it has no word for that."""
+    """The system whose framework keeps gradients as all rows state, because `simulate` has no option for it."""
     stated = {row.get("gradient_bytes", "").strip() for row in rows}
     try:
         (value,) = {float(stated_value("gradient_bytes", text)) for text in stated}

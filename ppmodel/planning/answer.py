@@ -74,7 +74,7 @@ class Plan:
 
     @cached_property
     def limits(self) -> Limits:
-        """What is tight, and by how much a first answer that is not may be slower."""
+        """Which answers are tight, and how much slower a first answer may be that is not."""
         return Limits(self.question)
 
     @cached_property

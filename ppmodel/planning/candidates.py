@@ -91,7 +91,7 @@ def all_sizes(question: Question) -> list[Sizes]:
     ]  # fmt: skip
     for tp, cp, pp in product(tps, cps, tried("pp", divisors(gpus, model.blocks + 2))):
         dp, rest = divmod(gpus, tp * cp * pp)
-        is_cut = tp * cp > 1 and model.sequence % (tp * cp)  # in parts that differ
+        is_cut = tp * cp > 1 and model.sequence % (tp * cp)  # tp x cp does not divide the sequence
         if rest or is_cut or not dp or batch % dp or dp not in tried("dp", [dp]):
             continue
         etps = tried("etp", sorted({1, tp}) if model.experts else [tp])

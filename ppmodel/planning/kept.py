@@ -66,5 +66,5 @@ class KeptSearch:
 
 
 def _digest(text):
-    """Of what is kept, so that an edited file is none of a plan's."""
+    """The digest of a text, by which an edited file, or that of another question, is refused."""
     return sha256(text.encode()).hexdigest()

@@ -71,7 +71,7 @@ class Limits:
                     best[candidate.is_run] = candidate
 
     def most_s(self, is_run, is_tight=False):
-        """Candidates of a kind that take longer are not looked for."""
+        """The longest time at which candidates of a kind are still wanted."""
         best_s, roomy_s = (best[is_run].iteration_s if is_run in best else np.inf for best in (self.best, self.roomy))
         most_s = best_s * (1 + self.within)
         if not is_run:
@@ -79,7 +79,7 @@ class Limits:
         return most_s if is_tight else max(most_s, min(roomy_s * (1 + self.within), best_s * LONGEST))
 
     def keeps(self, candidate):
-        """Whether a candidate is looked for."""
+        """Whether a candidate is still wanted."""
         return candidate.iteration_s <= self.most_s(candidate.is_run, self.is_tight(candidate))
 
 
@@ -215,7 +215,7 @@ class _Divided:
 
 
 def _least_recomputed(question, divided, is_fast, most_bytes):
-    """The least to recompute so that this memory is enough, nothing or scores or the fewest layers, if that is fast."""
+    """Yield the cheapest ways to recompute that fit into some memory and are fast enough."""
 
     def fits(recompute):
         return divided(recompute).peak_bytes() <= most_bytes
@@ -309,7 +309,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
 
     limits.add([candidate for candidates in kept.chunks.values() for candidate in candidates])
     tasks = (task for task in here.tasks() if task[0] not in kept.chunks)
-    first = None if workers is None and scheduler is None else 1  # here, so that what is looked for is known to all
+    first = None if workers is None and scheduler is None else 1  # in this process: the others then know the limits
     take((number, here.chunk(*rows)) for number, *rows in islice(tasks, first))
     if first is not None:
         take(run_tasks(question, tasks, [], workers, scheduler, candidates_of))

@@ -127,7 +127,7 @@ class Change:
         SystemSpec
             The changed system, under the same name.
         """
-        from ppmodel.specs.system import scaled  # not before there is a system
+        from ppmodel.specs.system import scaled  # needs pydantic, which costs in seconds do without
 
         if self == UNCHANGED:
             return system

@@ -106,7 +106,7 @@ def without_effect(points, names, rows=None):
     """
     defined = [place for place in range(len(points)) if rows is None or rows[place]["refused"] is None]
     links = idle_links([points[place] for place in defined]) if "links" in names else []
-    idle, was_tried = {}, False  # options with one value in all points, which is not the default of each
+    idle, was_tried = {}, False  # options with the same value everywhere, other than the default
     for name in sorted(_DEFAULTS.keys() & set(names)):
         values = {_semantics(point).get(name) or getattr(point.layout, name) for point in points}
         if len(values) == 1 and any(_default(point, name) not in values for point in points):
@@ -118,7 +118,7 @@ def without_effect(points, names, rows=None):
         pairs = [(point, row) for point, row in zip(tried, before, strict=True) if row["refused"] is None]
         was_tried |= bool(pairs)
         if any(row["messages"] and row["comm_over_forward"] for _, row in pairs):
-            idle.pop("p2p", None)  # a choice that happens to make no difference is not one in vain
+            idle.pop("p2p", None)  # transfers take time, so the choice had a meaning
         trials = [(name, *pair) for name in idle for pair in pairs]
         without = rows_of([_without(point, name) for name, point, _ in trials])
         for (name, _, row), other in zip(trials, without, strict=True):
@@ -134,7 +134,7 @@ def idle_links(points):
     """The links that no message of the points' tables crosses, as text."""
     links = sorted({link for point in points for link in point.links}, key=str)
     for point in points if links else ():
-        with suppress(PPModelError):  # it is refused
+        with suppress(PPModelError):  # a refused point has no table
             ends = receivers(point.table)[[OpKind.F, OpKind.B]]
             crossed = set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
             if not (links := [link for link in links if not crossed & {*link.directions}]):

@@ -106,7 +106,7 @@ class Grid:
             asked = [values or ((count,) if count else ()) for values, count in zip(asked, stated, strict=True)]
         if all(asked):
             return tuple(asked)
-        # a table gives what is open; beside others that are named, the first one does
+        # what is open comes from the table; among several schedules, from the first
         of_table = case if layout is not None or not any(asked) else self.cases[0]
         size = size_of(of_table, *(values[0] if values else None for values in asked))
         return tuple(values or (count,) for values, count in zip(asked, size, strict=True))
@@ -220,7 +220,7 @@ def resolve(
         for name, value in (("model", model), ("system", system)):
             if value is None:
                 raise CostError(name, None, "is missing", "give model and system, or seconds")
-        from ppmodel.specs import load_model  # not before there is a model
+        from ppmodel.specs import load_model  # needs pydantic, which costs in seconds do without
 
         models, combined = tuple(map(load_model, listed(model))), ()
     semantics = tuple(p2p), tuple(allreduce)
@@ -232,7 +232,7 @@ def _layouts(layout, values, pp):
     from ppmodel.specs import as_layouts
 
     ranks = listed(pp) if pp is not None else None
-    if ranks is not None and len(ranks) > 1:  # ranks are set point by point; GPUs that are given are for these
+    if ranks is not None and len(ranks) > 1:  # ranks are set point by point, and GPUs are checked against each
         ranks = [None] if "gpus" in values else None
     return tuple(as_layouts(layout, values, ranks))
 

@@ -53,7 +53,7 @@ def iterations_of(graph, points, costs, makespans_s):
     -------
     list of Iteration
     """
-    # of the pipeline's own graph: with the step, the replicas' reductions would be among its operations
+    # without the step, whose reductions would count among the pipeline's operations
     resident = [replace(entry, offload=None) if entry.offload else entry for entry in costs]
     resident_s = np.array(makespans_s, dtype=float)
     if offloaded := [place for place, entry in enumerate(costs) if entry.offload]:

@@ -122,7 +122,7 @@ class Point:
         return once(table, (*key, self.change), lambda: self.change.costs(costs, table))
 
     def require_effect(self):
-        """Refuse seconds that do not matter to the table, where it is the only one.
+        """Refuse seconds without effect on the table, if it is the only one.
 
         Raises
         ------
@@ -217,7 +217,7 @@ def require_seconds(seconds):
 
 @lru_cache(2**10)
 def _changed(system, change):
-    """The same for equal systems, which may differ in their errors alone."""
+    """A system under a change, cached: equal systems share it."""
     return change.system(system)
 
 

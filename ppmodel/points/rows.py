@@ -67,7 +67,7 @@ def _fill(points, rows, graph_of):
 
 
 def _evaluated(graph, priced):
-    """Costs, points and rows, with the numbers of each; where the times of one overflow, the others keep theirs."""
+    """Evaluate points together or, if that fails, one by one, so that only the faulty ones are refused."""
     try:
         return list(zip(priced, evaluate(graph, [costs for costs, *_ in priced]), strict=True))
     except (PPModelError, MemoryError):

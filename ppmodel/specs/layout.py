@@ -54,7 +54,7 @@ class Declared(NamedTuple):
     column : bool
         Whether frames have a column for it.
     of_schedule : bool
-        Whether the schedule or the model has the value, too: it is then no keyword and no option.
+        Whether the schedule has it, as an argument or an option: it is then no keyword and no option of a run.
     of_runs : bool
         Whether rows of measured runs state it.
     """
@@ -254,7 +254,7 @@ class LayoutSpec:
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
-        from ppmodel.specs.entries import Checked  # not before there is a layout
+        from ppmodel.specs.entries import Checked  # needs pydantic, which costs in seconds do without
 
         recompute = str(plain(self.recompute))
         if recompute.isascii() and recompute.isdecimal():  # text, as in frames
@@ -271,7 +271,7 @@ class LayoutSpec:
                 self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
             self.__dict__["layers"] = counts
         gpus, whole = self.replica_gpus * self.dp, self.pp is not None
-        # a schedule's ranks decide where they are open; but for a file, some number of ranks must do
+        # without pp the schedule decides; a file's gpus must then be a multiple
         if self.gpus is not None and (self.gpus != gpus if whole else self.name and self.gpus % gpus):
             sizes = [f"{name} ({size})" for name in ("tp", "cp", "pp", "dp") if (size := getattr(self, name))]
             product = f"{'' if whole else 'a multiple of '}{' x '.join(sizes)} = {gpus}"

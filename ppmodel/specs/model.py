@@ -95,8 +95,8 @@ class ModelSpec(Checked):
     attention : {"materialised", "fused-softmax", "fused"}
         Scores written to memory, with softmax, mask and dropout as separate passes or as one kernel; or all of
         attention in one kernel.
-    recompute : {"none", "selective", "full"}
-        Activations recomputed in the backward: none, the attention scores, or all of a block.
+    recompute : str
+        What is recomputed in the backward, a key of `KEEPS`: selective is the attention scores, full all of a block.
     sequence : int
         Tokens per sequence, s.
     vocabulary : int

@@ -1,17 +1,20 @@
-"""Ways to recompute: what a layer keeps of its activations. A new way is one entry of `KEEPS`."""
+"""Ways to recompute: what a layer keeps of its activations. A new way is one entry of `KEEPS`.
+
+It is more only if it keeps a part of a column.
+"""
 
 from typing import NamedTuple
 
 
 class Keeps(NamedTuple):
-    """What a layer keeps from forward to backward: 1 or 0 for each.
+    """What a layer keeps from forward to backward: 1, or 0 for what is computed again.
 
     Parameters
     ----------
     saved : float
-        What its operations save, apart from the core of attention; if they do not, their forwards run again.
+        What its operations save, apart from the core of attention.
     core : float
-        The core of unfused attention, which is quadratic in the sequence length; or else it runs again.
+        The core of unfused attention, which is quadratic in the sequence length.
     entry : float
         The input of its first operation.
     light : float
