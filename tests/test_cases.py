@@ -8,7 +8,8 @@ from refusals import refused
 
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules import cases
-from ppmodel.schedules.cases import formula_bubble_ratio, legal_cases, published_bubble_ratio
+from ppmodel.schedules.cases import legal_cases
+from ppmodel.schedules.ratios import formula_bubble_ratio, published_bubble_ratio
 from ppmodel.simulation import graph, graph_of
 
 

@@ -20,7 +20,8 @@ from ppmodel.errors import ReproduceError, SizeError
 from ppmodel.ops import OpKind
 from ppmodel.plot import palette
 from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR
-from ppmodel.schedules.cases import as_case, formula_bubble_ratio, generated
+from ppmodel.schedules.cases import as_case, generated
+from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.simulation import P2P
 
 _MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256

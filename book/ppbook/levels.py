@@ -7,7 +7,8 @@ from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent
 from ppmodel.points import compare
 from ppmodel.points.change import WITHOUT_NETWORK
-from ppmodel.schedules.cases import legal_cases, published_bubble_ratio
+from ppmodel.schedules.cases import legal_cases
+from ppmodel.schedules.ratios import published_bubble_ratio
 from ppmodel.tables import family
 
 POINT = ["system", "pp", "microbatches"]

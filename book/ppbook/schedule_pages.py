@@ -10,8 +10,9 @@ from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio
 from ppmodel.planning import frameworks_of
 from ppmodel.points import simulate
-from ppmodel.schedules.cases import as_case, formula_bubble_ratio
+from ppmodel.schedules.cases import as_case
 from ppmodel.schedules.options import option_text
+from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.tables import family
 
 PAGES = {

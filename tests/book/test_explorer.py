@@ -20,7 +20,8 @@ from ppmodel import metrics
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import PPModelError, SizeError, TableError
 from ppmodel.export import write_table
-from ppmodel.schedules.cases import as_case, formula_bubble_ratio, generated
+from ppmodel.schedules.cases import as_case, generated
+from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.simulation import P2P, compile_graph, run_graph
 from ppmodel.specs import as_links
 

@@ -22,7 +22,8 @@ from ppmodel.costs import stages, uniform_costs
 from ppmodel.errors import BatchError, CostError, ScheduleError
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations
 from ppmodel.points.rows import table_columns
-from ppmodel.schedules.cases import as_case, built, case_of_data, published_bubble_ratio
+from ppmodel.schedules.cases import as_case, built, case_of_data
+from ppmodel.schedules.ratios import published_bubble_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
 from ppmodel.tables import brief
