@@ -521,6 +521,12 @@ def test_rows_of_many_layouts_come_in_the_order_of_the_keywords():
         assert [tuple(row[name] for name in names) for row in rows] == list(product(*given.values()))
 
 
+def test_a_layout_with_a_name_of_ones_own_refuses_points_and_no_grid():
+    """Only a file's GPUs must suit some number of ranks; values are held to those of each point."""
+    frame = compare("1f1b", [2, 4], 8, model="paper", system="h100", layout={"name": "mine"}, tp=[1, 3], gpus=[8])
+    assert frame.refused.str.startswith(("gpus = 8: must be tp (1)", "tp = 3: must divide")).tolist() == [True] * 4
+
+
 def test_a_grid_of_layouts_keeps_those_that_miss_the_number_of_gpus():
     """Combinations with too many or too few GPUs are refused row by row, not all of them together."""
     values = {"model": "llama3_8b", "system": "h100", "tp": [1, 2, 4], "dp": [1, 2, 4, 8], "gpus": 8}

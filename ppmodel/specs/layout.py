@@ -270,12 +270,10 @@ class LayoutSpec:
                 rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
                 self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
             self.__dict__["layers"] = counts
-        gpus, whole = self.replica_gpus * self.dp, self.pp is not None
-        # without pp the schedule decides; a file's gpus must then be a multiple
-        if self.gpus is not None and (self.gpus != gpus if whole else self.name and self.gpus % gpus):
-            sizes = [f"{name} ({size})" for name in ("tp", "cp", "pp", "dp") if (size := getattr(self, name))]
-            product = f"{'' if whole else 'a multiple of '}{' x '.join(sizes)} = {gpus}"
-            self._refuse("gpus", f"must be {product}", "correct one of them, or omit gpus")
+        gpus = self.replica_gpus * self.dp
+        if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # without pp the schedule decides
+            product = " x ".join(f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp"))
+            self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
         if self.name:  # of a file
             self.require_shares()
 
