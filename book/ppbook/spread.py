@@ -96,7 +96,7 @@ class _Page:
 
     def __init__(self, layout, cuts):
         phone = style.on_phone()
-        self.gpus = layout.tp * layout.cp
+        self.gpus = layout.stage_gpus
         self.shown = min(self.gpus, _MOST_GPUS)
         self.columns = min(self.shown, 4 if phone else 8)
         self.replicas = [*range(min(layout.dp, _MOST_REPLICAS) - 1), layout.dp - 1]

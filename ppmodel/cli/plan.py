@@ -8,9 +8,10 @@ import click
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
 from ppmodel.errors import PPModelError
+from ppmodel.specs.layout import STAGE_GROUPS
 
 _PICTURE = arguments.Output(".svg", ".png", ".pdf")
-_LIMITED = "tp", "pp", "cp", "ep", "dp"
+_LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
 
 
 @command("plan")

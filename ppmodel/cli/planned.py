@@ -7,9 +7,9 @@ from ppmodel.planning.answer import EQUAL
 from ppmodel.planning.available import error_of_differences
 from ppmodel.planning.risk import JITTER, SLOWDOWN
 from ppmodel.points import HEADINGS, PARTS
-from ppmodel.specs import ORDERS
+from ppmodel.specs.layout import ORDERS, STAGE_GROUPS
 
-_SIZES = "pp", "tp", "cp", "ep", "dp"
+_SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _TEXTS = "schedule", "recompute", "layers", "order", "fits", "schedule in"
 _LEAST = 0.005
 _UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}

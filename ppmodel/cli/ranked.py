@@ -3,7 +3,7 @@
 from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, unevenness
 from ppmodel.errors import counted
 from ppmodel.schedules.registry import get, names
-from ppmodel.specs.layout import DIMENSIONS
+from ppmodel.specs.layout import DIMENSIONS, STAGE_GROUPS
 
 _TIE = 1e-9
 _SIZES = (*DIMENSIONS, "microbatch_size", "zero")
@@ -92,11 +92,11 @@ def ranked_lines(pairs, remark=""):
 
 def _not_run(rows):
     """The labels of rows with a layout whose framework does not run their schedules, with the code that has these."""
-    from ppmodel.planning import experts_alone, frameworks_of, runs_as_modelled
+    from ppmodel.planning import frameworks_of, runs_as_modelled
 
     others = {}
     for row in rows:
-        alone = experts_alone(row["ep"], row["tp"], row["cp"])
+        alone = row["ep"] > 1 and all(row[name] == 1 for name in STAGE_GROUPS)
         is_ours = row["schedule"] in names() and get(row["schedule"]).file is None  # users run their own themselves
         if is_ours and not runs_as_modelled(row["schedule"], row["framework"], alone, row["pp"]):
             others[row["label"]] = frameworks_of(row["schedule"])

@@ -6,10 +6,12 @@ of the pipeline are inside replicas, and all groups of a kind run at the same ti
 """
 
 from functools import lru_cache
-from math import lcm
+from math import lcm, prod
 from typing import NamedTuple
 
 import numpy as np
+
+from ppmodel.specs.layout import STAGE_GROUPS
 
 _POSTED_STEPS = 5
 """Latencies of an all-to-all in a node: NCCL takes 11 to 14 us on 2, 4 and 8 H100, B200 or GB200 (AIConfigurator)."""
@@ -90,9 +92,9 @@ def group_of(group, layout, system):
     >>> group_of("tensor", layout, system), group_of("data", layout, system)
     (Group(size=4, nodes=1, per_node=4), Group(size=8, nodes=4, per_node=2))
     """
+    sizes = layout.sizes(STAGE_GROUPS)
     size, stride = {
-        "tensor": (layout.tp, 1),
-        "context": (layout.cp, layout.tp),
+        **{kind: (sizes[place], prod(sizes[:place])) for place, kind in enumerate(STAGE_GROUPS.values())},
         "expert": (layout.ep, layout.expert_tp),
         "expert-tensor": (layout.expert_tp, 1),
         "data": (layout.data_gpus, layout.tp),

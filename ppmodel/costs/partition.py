@@ -10,7 +10,7 @@ import numpy as np
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
 from ppmodel.ops import OpKind
 from ppmodel.specs.layers import StageText, parse_layers
-from ppmodel.specs.layout import LAYER_WORDS
+from ppmodel.specs.layout import LAYER_WORDS, STAGE_GROUPS, times
 
 _LITTLE = 0.03
 _MOST_BALANCED = 2**16
@@ -115,9 +115,10 @@ def _rules(layout, model):
     yield "tp", tp, larger % smaller == 0, rule, "choose another tp"
     rule = f"x 2 must divide the sequence of {model.name} ({tokens}): each GPU takes a piece from each end"
     yield "cp", cp, cp == 1 or tokens % (2 * cp) == 0, rule, "choose a smaller cp"
-    splits = not layout.sequence_parallel or tokens % (tp * cp) == 0
-    rule = f"needs a sequence divisible by tp x cp ({tp} x {cp}), but that of {model.name} is {tokens}"
-    yield "sequence_parallel", "true", splits, rule, "choose a smaller tp or cp"
+    splits = not layout.sequence_parallel or tokens % layout.stage_gpus == 0
+    product = f"{times(STAGE_GROUPS)} ({times(layout.sizes(STAGE_GROUPS))})"
+    rule = f"needs a sequence divisible by {product}, but that of {model.name} is {tokens}"
+    yield "sequence_parallel", "true", splits, rule, f"choose a smaller {' or '.join(STAGE_GROUPS)}"
     rule = f"has no effect: {model.name} has no experts"
     for name, neutral in (("ep", 1), ("etp", None), ("expert_imbalance", 1)):
         value = getattr(layout, name)
@@ -125,8 +126,8 @@ def _rules(layout, model):
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
     uneven = layout.expert_imbalance
     yield "expert_imbalance", uneven, uneven <= ep, f"must be at most ep ({ep})", "choose a smaller one"
-    same = not layout.replicas_apart or layout.ep * layout.expert_tp == tp * cp or not experts
-    rule = f"needs ep x etp = tp x cp ({tp} x {cp}), as Megatron-LM does"
+    same = not layout.replicas_apart or layout.ep * layout.expert_tp == layout.stage_gpus or not experts
+    rule = f"needs ep x etp = {product}, as Megatron-LM does"
     yield "order", layout.order, same, rule, "choose tp-cp-ep-dp-pp, or another ep"
     if experts:
         width, etp = model.experts.hidden, layout.expert_tp

@@ -7,6 +7,7 @@ import numpy as np
 from ppmodel.costs.partition import microbatch_sequences
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
+from ppmodel.specs.layout import MULTIPLIED, times
 
 _NUM_KINDS = len(OpKind)
 
@@ -71,11 +72,11 @@ def pipeline_links(schedule, model, system, layout=None):
     if gpus == 1:
         nodes = nics = system.nodes.of_ranks(schedule.num_ranks)
     elif system.nodes.placement != "blocked":
-        rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
+        rule = f"places ranks of one GPU, but a rank has {times(MULTIPLIED)} = {gpus}"
         raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
     else:
-        stride, replicas = layout.rank_stride, np.arange(0, gpus, layout.rank_stride)[:, None]
-        first = np.arange(schedule.num_ranks) * stride + replicas * schedule.num_ranks
+        stride = layout.stage_gpus if layout.replicas_apart else gpus  # to the counterpart in the next rank
+        first = np.arange(schedule.num_ranks) * stride + np.arange(0, gpus, stride)[:, None] * schedule.num_ranks
         ends = np.concatenate([first, first + stride - 1]) // room
         nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
         nics, replica = first[0] // room, schedule.num_ranks * stride
@@ -236,7 +237,7 @@ def message_bytes(schedule, model, layout=None):
     whole = microbatch_sequences(schedule, model, layout) * model.sequence * model.hidden * model.element_bytes
     if layout is None:
         return whole
-    return whole / (layout.cp * (layout.tp if layout.sequence_parallel else 1))
+    return whole / (layout.stage_gpus if layout.sequence_parallel else layout.stage_gpus // layout.tp)
 
 
 def buffer_bytes(schedule, model, layout):

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ppmodel.costs.collectives import Collective
-from ppmodel.specs.layout import LayoutSpec
+from ppmodel.specs.layout import STAGE_GROUPS, LayoutSpec
 from ppmodel.specs.recompute import KEEPS
 
 
@@ -38,7 +38,7 @@ class Phase(IntEnum):
     AGAIN = 3
 
 
-PARTS = ("computing", "tensor", "context", "expert", "data")
+PARTS = ("computing", *STAGE_GROUPS.values(), "expert", "data")
 """The parts of an operation's seconds: kernels, and the exposed collectives of each group.
 
 Collectives of expert-tensor groups count as exchanges of experts.
@@ -176,7 +176,7 @@ class Share(NamedTuple):
 def share_of(model, sequences, layout=None):
     """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
     layout = layout or LayoutSpec(causal=False)
-    tokens = sequences * model.sequence / layout.cp
+    tokens = sequences * model.sequence / (layout.stage_gpus // layout.tp)
     share = Share(sequences, tokens, tokens, layout)
     return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
 

@@ -45,7 +45,8 @@ LEAST_MFU = 10.0
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
-OPTIONAL = "flushes", "precision", "gradient_bytes", "framework", "gpus", "etp"
+_OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
+OPTIONAL = "flushes", "precision", "gradient_bytes", "framework", *_OPEN
 """Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
 multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of a parameter (empty, as the framework
 says); the framework's name; GPUs, which must agree with the layout; and, beside ``model``, GPUs that share each expert
@@ -284,7 +285,7 @@ def run_of(row, framework=None):
     values["global_batch"] = batch // flushes
     of_framework = {name: values[name] for name in ("precision", "gradient_bytes") if name in values}
     framework = replace(framework or specs.FrameworkSpec(), **of_framework)
-    of_layout = {name: values[name] for name in (*_OF_LAYOUT, "gpus", "etp") if name in values}
+    of_layout = {name: values[name] for name in (*_OF_LAYOUT, *_OPEN) if name in values}
     of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
     if named:
         of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout

@@ -16,7 +16,7 @@ from ppmodel.planning.risk import chances, disturbed_s
 from ppmodel.planning.search import Limits, entries_of, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of, warn_of_links
 from ppmodel.schedules.cases import as_case
-from ppmodel.specs.layout import ORDERS, RECOMPUTE
+from ppmodel.specs.layout import ORDERS, RECOMPUTE, STAGE_GROUPS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ CROWDED = 1.25
 _ALIKE_TIME, _ALIKE_BYTES = 0.001, 0.01
 _WELL_KNOWN = "1f1b", "interleaved-1f1b"
 _RISKED = 10
-_DOUBLED = "pp", "tp", "cp", "ep", "microbatch_size"
+_DOUBLED = "pp", *STAGE_GROUPS, "ep", "microbatch_size"
 
 
 def simplicity(candidate: Candidate) -> tuple:
@@ -49,12 +49,11 @@ def simplicity(candidate: Candidate) -> tuple:
     sizes, case = candidate.sizes, candidate.case
     schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
     recomputed = RECOMPUTE.index(candidate.recompute if isinstance(candidate.recompute, str) else "full")
-    dimensions = sum(size > 1 for size in (sizes.cp, sizes.ep, sizes.tp, sizes.pp))
+    dimensions = sum(size > 1 for size in sizes.sizes(("pp", *STAGE_GROUPS, "ep")))
     chunks = dict(case.options).get("chunks", 1)
     return (
         dimensions, recomputed, schedule, chunks, candidate.layers != "even", ORDERS.index(candidate.order),
-        sizes.pp * sizes.tp * sizes.cp,
-        candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
+        sizes.replica_gpus, candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
     )  # fmt: skip
 
 
@@ -210,12 +209,8 @@ class Plan:
     def _resized(self, sizes, name, value):
         etp = value if name == "tp" and sizes.etp == sizes.tp else sizes.etp
         changed = sizes._replace(**{name: value}, etp=etp)
-        dp, rest = divmod(self.question.gpus, changed.pp * changed.tp * changed.cp)
-        if rest or not dp or (changed.ep > 1 and not self.question.model.experts):
-            return None
-        ranks = changed.tp * changed.cp * dp
-        divides = self.question.global_batch % (dp * changed.microbatch_size) == ranks % (changed.ep * changed.etp) == 0
-        return changed._replace(dp=dp) if divides else None
+        is_known = changed.ep == 1 or self.question.model.experts
+        return self.question.filled(changed) if is_known else None
 
     def _other_cases(self, answer):
         chunks = dict(answer.case.options).get("chunks", 1)

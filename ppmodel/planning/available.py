@@ -91,15 +91,6 @@ def frameworks_of(name):
     return ", ".join(entry.framework + _NOTES[entry.has] for entry in entries() if entry.schedule == name) or NOWHERE
 
 
-def experts_alone(ep, tp, cp):
-    """Whether only experts exchange anything among the GPUs of a replica's rank.
-
-    >>> experts_alone(8, 1, 1), experts_alone(8, 2, 1)
-    (True, False)
-    """
-    return ep > 1 and tp * cp == 1
-
-
 def runs_as_modelled(name, profile=None, experts=False, ranks=2):
     """Whether a framework runs a schedule as it is modelled here.
 
@@ -113,7 +104,7 @@ def runs_as_modelled(name, profile=None, experts=False, ranks=2):
         Of a framework, a name of `specs.framework_names`. Any framework counts without it, or if it is not known which
         code it stands for.
     experts : bool
-        Whether experts alone exchange anything in a pair's operations: see `experts_alone`.
+        Whether experts alone exchange anything in a pair's operations: ep is above 1, and nothing else shares a stage.
     ranks : int
         Of the pipeline.
 

@@ -49,7 +49,7 @@ class Bounds:
 
     def core(self, sizes):
         """The `Core` of sizes; the same for all that differ in pp and dp alone."""
-        return self._core(sizes._replace(pp=1, dp=self.question.gpus // (sizes.tp * sizes.cp)))
+        return self._core(sizes._replace(pp=1, dp=self.question.gpus // sizes.stage_gpus))
 
     def _core_of(self, sizes):
         question, seconds = self.question, []

@@ -10,6 +10,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.planning.available import highest_zero, orders_of
 from ppmodel.planning.question import Question, Sizes, divisors
 from ppmodel.schedules.cases import Case, as_case, built
+from ppmodel.specs.layout import STAGE_GROUPS
 
 CHUNKS = 2, 3, 4, 5, 6, 8, 10
 """Model chunks per rank that are tried."""
@@ -81,42 +82,39 @@ def all_sizes(question: Question) -> list[Sizes]:
     Tensor groups stay within a node unless `max_tp` says otherwise. A GPU has at least 512 tokens of a sequence.
     Microbatches have 1 to 8 sequences.
     """
-    model, gpus, batch = question.model, question.gpus, question.global_batch
+    model, gpus, tried, sizes = question.model, question.gpus, question.tried, []
     experts = divisors(model.experts.number) if model.experts else [1]
-    tried, sizes, refused = question.tried, [], {}
-    tps = [tp for tp in tried("tp", divisors(gpus)) if _is_legal(question, Sizes(1, tp, 1, 1, tp, 1, 1), refused)]
-    cps = [
-        cp for cp in tried("cp", divisors(gpus, max(1, model.sequence // _FEWEST_TOKENS)))
-        if tps and _is_legal(question, Sizes(1, tps[0], cp, 1, tps[0], 1, 1), refused)
-    ]  # fmt: skip
-    for tp, cp, pp in product(tps, cps, tried("pp", divisors(gpus, model.blocks + 2))):
-        dp, rest = divmod(gpus, tp * cp * pp)
-        is_cut = tp * cp > 1 and model.sequence % (tp * cp)  # tp x cp does not divide the sequence
-        if rest or is_cut or not dp or batch % dp or dp not in tried("dp", [dp]):
-            continue
-        etps = tried("etp", sorted({1, tp}) if model.experts else [tp])
-        etps = [etp for etp in etps if _is_legal(question, Sizes(1, tp, 1, 1, etp, etp, 1), refused)]
-        for size, ep, etp in product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts), etps):
-            if batch % (dp * size) == 0 and tp * dp * cp % (etp * ep) == 0:
-                sizes.append(Sizes(pp, tp, cp, ep, etp, dp, size))
-    for name in () if sizes else (*question.fixed, *refused):
-        if name in refused and (name in question.fixed or name not in Sizes._fields):
-            raise refused[name]
+    for (stage, etps), pp in product(_stages(question), tried("pp", divisors(gpus, model.blocks + 2))):
+        replicas = question.filled(stage._replace(pp=pp))
+        if replicas and replicas.dp in tried("dp", [replicas.dp]):
+            others = product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts), etps)
+            every = (replicas._replace(microbatch_size=size, ep=ep, etp=etp) for size, ep, etp in others)
+            sizes += filter(question.filled, every)
     if not sizes:
         rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, by what is fixed and limited"
-        raise PPModelError("global_batch", batch, rule, f"choose a multiple of {gpus}, or fix and limit less")
+        remedy = f"choose a multiple of {gpus}, or fix and limit less"
+        raise PPModelError("global_batch", question.global_batch, rule, remedy)
     return sizes
 
 
-def _is_legal(question, sizes, refused):
-    """Whether the model can be split into groups of these sizes; if not, notes the first reason for each field."""
-    layout = question.layout(sizes._replace(microbatch_size=question.global_batch))
-    try:
-        check_layout(layout, question.model, question.system, built(as_case("1f1b"), sizes.pp, 1))
-    except PPModelError as error:
-        refused.setdefault(error.field, error)
-        return False
-    return True
+def _stages(question):
+    """The sizes of groups that can share a stage, all else 1, each with the etp that the model allows beside them."""
+    model, table, stages, refused = question.model, built(as_case("1f1b"), 1, 1), {}, {}
+    most = {name: max(1, model.sequence // _FEWEST_TOKENS) for name in STAGE_GROUPS if name != "tp"}
+    tried = [question.tried(name, divisors(question.gpus, most.get(name))) for name in STAGE_GROUPS]
+    for stage in (Sizes(1, *groups) for groups in product(*tried)):
+        stages[stage] = []
+        for etp in question.tried("etp", sorted({1, stage.tp}) if model.experts else [stage.tp]):
+            try:
+                check_layout(question.layout(stage._replace(etp=etp, dp=etp)), model, question.system, table)
+            except PPModelError as error:
+                refused.setdefault(error.field, error)
+            else:
+                stages[stage].append(etp)
+    for name in () if any(stages.values()) else (*question.fixed, *refused):
+        if name in refused and (name in question.fixed or name not in Sizes._fields):
+            raise refused[name]
+    return stages.items()
 
 
 def cases_at(question, num_ranks):
@@ -151,7 +149,7 @@ def ways(question, sizes):
     Pipelines shard as much as the framework does.
     """
     profile = question.system.framework.packaged
-    most = 0 if sizes.dp * sizes.cp == 1 else 3 if sizes.pp == 1 else highest_zero(profile, sizes.pp)
+    most = 0 if sizes.data_gpus == 1 else 3 if sizes.pp == 1 else highest_zero(profile, sizes.pp)
     layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
     return list(product(question.tried("zero", range(most + 1)), question.tried("layers", layers)))
 
@@ -162,7 +160,7 @@ def orders(question, sizes, zero):
     Replicas inside ranks of the pipeline, or the other way round, is the same where neither is within a node. What
     ZeRO 2 and 3 exchange with every microbatch stays within nodes as far as it can.
     """
-    nodes, within = question.system.nodes, sizes.tp * sizes.cp
+    nodes, within = question.system.nodes, sizes.stage_gpus
     is_alike = nodes is None or 1 in (sizes.pp, sizes.dp) or not within % nodes.devices_per_node
     are_apart = question.model.experts is not None and sizes.ep * sizes.etp != within
     tried = question.tried("order", orders_of(question.system.framework.packaged))

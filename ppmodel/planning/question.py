@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, plain
@@ -13,7 +13,7 @@ from ppmodel.points import Point
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import as_cases
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, load_model, load_system, parse_size, with_framework
-from ppmodel.specs.layout import layout_keywords
+from ppmodel.specs.layout import DIMENSIONS, MULTIPLIED, Groups, layout_keywords
 
 WAYS = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
@@ -22,16 +22,8 @@ _NOT_FIXED = "gpus", "global_batch", "sequence"
 _MOST_GPUS, _MOST_BATCH = 2**20, 2**24
 
 
-class Sizes(NamedTuple):
-    """The sizes of a layout that are searched; see `specs.LayoutSpec`."""
-
-    pp: int
-    tp: int
-    cp: int
-    ep: int
-    etp: int
-    dp: int
-    microbatch_size: int
+class Sizes(Groups, namedtuple("_Sizes", ("pp", *DIMENSIONS, "microbatch_size"), defaults=[1] * 4)):
+    """The sizes of a layout that are searched, from ep on 1 unless given; see `specs.LayoutSpec`."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +62,13 @@ class Question:
         values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
         values["expert_imbalance"] = min((fixed | ways).get("expert_imbalance", 1), sizes.ep)
         return LayoutSpec(**{"sequence_parallel": sizes.tp > 1} | fixed | values).under(self.system.framework)
+
+    def filled(self, sizes):
+        """The sizes with as many replicas as there are GPUs for; None if those, the batch or experts do not divide."""
+        dp, rest = divmod(self.gpus, sizes.replica_gpus)
+        sizes = sizes._replace(dp=dp)
+        fits = dp and not rest and self.global_batch % (dp * sizes.microbatch_size) == 0
+        return sizes if fits and sizes.rank_gpus % (sizes.ep * sizes.etp) == 0 else None
 
     def size(self, sizes):
         """Ranks and microbatches."""
@@ -197,7 +196,7 @@ def _fixed(fix, gpus, batch, model):
 
 def _require_divisors(fix, gpus, batch):
     """Refuse fixed sizes that divide the GPUs or the global batch in no way."""
-    shares = {name: fix[name] for name in ("pp", "tp", "cp", "dp") if name in fix}
+    shares = {name: fix[name] for name in ("pp", *MULTIPLIED) if name in fix}
     if gpus % (product := prod(shares.values())):
         named = " ".join(f"{name}={value}" for name, value in shares.items())
         nearest = sorted(divisors(gpus), key=lambda divisor: abs(divisor - product))[:2]

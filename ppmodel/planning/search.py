@@ -16,7 +16,7 @@ from ppmodel.errors import NothingFitsError, PPModelError, SweepError, TableErro
 from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
-from ppmodel.planning.available import experts_alone, highest_zero, recomputed, runs_as_modelled
+from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
 from ppmodel.planning.candidates import Candidate, Entry, all_sizes, cases_at, orders, ways
 from ppmodel.planning.kept import KeptSearch
@@ -104,7 +104,7 @@ def entries_of(question):
         kept_bytes = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in ways(question, sizes)})
         least_bytes = min(least_bytes, kept_bytes)
         if kept_bytes <= capacity:
-            alone = experts_alone(sizes.ep, sizes.tp, sizes.cp)
+            alone = sizes.ep > 1 and sizes.stage_gpus == 1
             for case in cases[sizes.pp]:
                 is_run = case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, alone, sizes.pp)
                 entries.append(Entry(case, sizes, is_run, bounds.seconds(case, sizes)))

@@ -23,11 +23,14 @@ LARGEST = 10**9
 RECOMPUTE = tuple(KEEPS)
 """Activations recomputed in the backward: none, the attention scores, what is cheap, or all of a block."""
 
-DIMENSIONS = ("tp", "cp", "ep", "etp", "dp")
-"""The parallel dimensions besides the pipeline."""
+STAGE_GROUPS = {"tp": "tensor", "cp": "context"}
+"""The dimensions over which a stage is spread, innermost first, and their groups; all but tp divide its tokens."""
 
-MULTIPLIED = ("tp", "cp", "dp")
+MULTIPLIED = (*STAGE_GROUPS, "dp")
 """Those whose product is the number of GPUs of a rank."""
+
+DIMENSIONS = (*STAGE_GROUPS, "ep", "etp", "dp")
+"""All parallel dimensions besides the pipeline."""
 
 _OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_parameters"
 
@@ -107,8 +110,48 @@ def declared(default, type, help, *arguments, **keywords):
     return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
 
 
+def times(factors):
+    """Write a product, as messages do.
+
+    >>> times(STAGE_GROUPS)
+    'tp x cp'
+    """
+    return " x ".join(map(str, factors))
+
+
+class Groups:
+    """The GPUs of groups, for whatever has the sizes of the parallel dimensions as attributes."""
+
+    pp: int | None
+    tp: int
+
+    def sizes(self, names: tuple[str, ...] | dict[str, str]) -> list[int]:
+        """The sizes of some dimensions."""
+        return [getattr(self, name) for name in names]
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs that share a stage of a replica of the model, tp x cp."""
+        return prod(self.sizes(STAGE_GROUPS))
+
+    @property
+    def rank_gpus(self) -> int:
+        """GPUs of a rank of the pipeline, over all replicas of the model, tp x cp x dp."""
+        return prod(self.sizes(MULTIPLIED))
+
+    @property
+    def data_gpus(self) -> int:
+        """GPUs of a rank that hold the same part of the weights, cp x dp."""
+        return self.rank_gpus // self.tp
+
+    @property
+    def replica_gpus(self) -> int:
+        """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
+        return self.stage_gpus * (self.pp or 1)
+
+
 @dataclass(frozen=True)
-class LayoutSpec:
+class LayoutSpec(Groups):
     """How a training run is spread over GPUs.
 
     The model says what is trained, and the system on which hardware. GPUs are numbered as in Megatron-LM:
@@ -271,9 +314,11 @@ class LayoutSpec:
                 self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
             self.__dict__["layers"] = counts
         gpus = self.replica_gpus * self.dp
-        if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # without pp the schedule decides
-            product = " x ".join(f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp"))
-            self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
+        is_read = self.name and self.provenance  # without pp the schedule decides; a file's gpus must suit some pp
+        if self.gpus is not None and (self.gpus != gpus if self.pp else is_read and self.gpus % gpus):
+            product = times(f"{name} ({size})" for name in (*STAGE_GROUPS, "pp", "dp") if (size := getattr(self, name)))
+            rule = f"must be {'' if self.pp else 'a multiple of '}{product} = {gpus}"
+            self._refuse("gpus", rule, "correct one of them, or omit gpus")
         if self.name:  # of a file
             self.require_shares()
 
@@ -285,7 +330,7 @@ class LayoutSpec:
         SpecificationError
         """
         if self.rank_gpus % (self.expert_tp * self.ep):
-            rule = f"must divide tp x cp x dp / etp ({self.tp} x {self.cp} x {self.dp} / {self.expert_tp})"
+            rule = f"must divide {times(MULTIPLIED)} / etp ({times(self.sizes(MULTIPLIED))} / {self.expert_tp})"
             self._refuse("ep", rule, "choose a divisor, a smaller etp, or a larger dp")
         if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
             rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
@@ -307,16 +352,6 @@ class LayoutSpec:
         return {"layout": self.name} | columns | {"recompute": None if self.recompute is None else str(self.recompute)}
 
     @property
-    def rank_gpus(self) -> int:
-        """GPUs of a rank of the pipeline, over all replicas of the model, tp x cp x dp."""
-        return prod(getattr(self, name) for name in MULTIPLIED)
-
-    @property
-    def data_gpus(self) -> int:
-        """GPUs of a rank that hold the same part of the weights, cp x dp."""
-        return self.rank_gpus // self.tp
-
-    @property
     def expert_tp(self) -> int:
         """GPUs that share each expert: etp or, if that is open, tp."""
         return self.etp or self.tp
@@ -327,11 +362,6 @@ class LayoutSpec:
         return self.rank_gpus // (self.expert_tp * self.ep)
 
     @property
-    def replica_gpus(self) -> int:
-        """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
-        return self.rank_gpus // self.dp * (self.pp or 1)
-
-    @property
     def replicas_apart(self) -> bool:
         """Whether each replica of the model has GPUs of its own, one after another, as where the order ends in dp."""
         return self.order != ORDERS[0] and self.dp > 1
@@ -340,15 +370,6 @@ class LayoutSpec:
     def offloads(self) -> bool:
         """Whether any activations are copied to the host."""
         return self.offload > 0 or (self.offload_warm_up or 0.0) > 0
-
-    @property
-    def rank_stride(self) -> int:
-        """GPUs from one of a rank of the pipeline to its counterpart in the next rank.
-
-        >>> LayoutSpec(tp=2, dp=4).rank_stride, LayoutSpec(tp=2, dp=4, order="tp-cp-ep-pp-dp").rank_stride
-        (8, 2)
-        """
-        return self.rank_gpus // (self.dp if self.replicas_apart else 1)
 
     @property
     def microbatches(self) -> int | None:
@@ -418,8 +439,8 @@ class LayoutSpec:
             self._refuse("global_batch", rule, f"choose {self.microbatches} microbatches, or another global_batch")
         gpus = self.gpus or self.rank_gpus * num_ranks
         if gpus > LARGEST:
-            product = f"{self.tp} x {self.cp} x {self.dp} x {num_ranks}"
-            rule = f"gives {product} = {gpus} GPUs with tp, cp and pp, more than {LARGEST}"
+            product = times([*self.sizes(MULTIPLIED), num_ranks])
+            rule = f"gives {product} = {gpus} GPUs with {', '.join(STAGE_GROUPS)} and pp, more than {LARGEST}"
             self._refuse("dp", rule, "choose smaller groups")
         batch = self.dp * self.microbatch_size * num_microbatches
         return replace(self.under(), pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
