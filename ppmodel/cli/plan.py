@@ -48,7 +48,7 @@ _LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
 def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file, pareto, **given):
     """Find the fastest layout and schedule for a model on some GPUs.
 
-    Tries tensor (with sequence), pipeline, context, expert and data parallelism, ZeRO, microbatches of 1 to 8,
+    Tries all dimensions of parallelism (tensor with sequence parallelism), ZeRO, microbatches of 1 to 8,
     recomputation, the division of layers, and every schedule with its options; prunes by exact lower bounds, and
     simulates the rest. You see the best with its range, answers about as good that differ in what matters, where the
     time goes, and what one step in each dimension would cost. What the framework does not run as modelled, or not as in

@@ -23,10 +23,10 @@ def predict_command(rows_file, system, framework, links, out):
     mlp_hidden, gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel,
     zero, recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is
     unfused, unfused-fused-softmax or flash; recompute is none, selective, light or full; chunks is 1 if the
-    schedule has no such option. Seven columns are optional: model, the name of a packaged model, where the columns of
+    schedule has no such option. These columns are optional: model, the name of a packaged model, where the columns of
     the model are empty, and beside it etp, the GPUs that share each expert; flushes, how many times an iteration
     runs the whole pipeline; precision, bf16 or fp8; gradient_bytes, what a GPU keeps for the gradient of a parameter;
-    gpus, which must be pp x tp x cp x dp; and framework, the name of a training framework. What no column says is as
+    gpus, which must be those of the layout; and framework, the name of a training framework. What no column says is as
     in that framework. Without one, it is that of the system's file if it was fitted, or else one that the column
     source names (NeMo, Megatron-Bridge, dgxc and MLPerf: nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and
     the Playbook: nanotron; Megatron-DeepSpeed and vTrain: megatron_deepspeed; BigScience: bigscience; DeepSpeed:

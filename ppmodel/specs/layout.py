@@ -113,8 +113,8 @@ def declared(default, type, help, *arguments, **keywords):
 def times(factors):
     """Write a product, as messages do.
 
-    >>> times(STAGE_GROUPS)
-    'tp x cp'
+    >>> times(["tp", 8])
+    'tp x 8'
     """
     return " x ".join(map(str, factors))
 

@@ -11,6 +11,7 @@ from ppmodel import build
 from ppmodel.errors import PPModelError
 from ppmodel.schedules import names
 from ppmodel.specs import framework_names, launcher_names, model_names, system_names
+from ppmodel.specs.layout import MULTIPLIED, STAGE_GROUPS
 
 from .attempt import Attack
 
@@ -23,8 +24,7 @@ FIXED = {
     "precision": ("fp8", "bf16"),
 }  # fmt: skip
 _KEPT = (
-    "tp",
-    "cp",
+    *STAGE_GROUPS,
     "ep",
     "dp",
     "microbatch_size",
@@ -78,7 +78,7 @@ def _planned(given, fixed, gpus, batch):
 
 def _wrong(row, given, fixed, gpus, batch):
     """What is wrong with an answer."""
-    if math.prod(row[name] for name in ("pp", "tp", "cp", "dp")) != gpus:
+    if math.prod(row[name] for name in ("pp", *MULTIPLIED)) != gpus:
         return "other GPUs"
     if row["dp"] * row["microbatch_size"] * row["microbatches"] != batch:
         return "another batch"
