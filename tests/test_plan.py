@@ -13,6 +13,7 @@ from refusals import refused
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.cli.planned import answer_text
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.files import inputs_spared
 from ppmodel.planning import Candidate, asked, front, planned, search
@@ -394,6 +395,18 @@ def test_a_fitted_system_runs_what_the_framework_of_its_fit_runs():
     frames = [pp.plan(**given | {"system": system}) for system in (named, fitted)]
     assert frames[0].equals(frames[1])
     assert set(frames[1].schedule[frames[1].is_run]) == {"1f1b"}
+
+
+def test_the_line_of_an_answer_has_what_computes_it_again():
+    """With the tensor parallelism of experts, also where they are in no groups of their own."""
+    fixed = {"pp": 8, "tp": 2, "ep": 1, "etp": 1, "recompute": "full", "layers": "even"}
+    row = planned("mixtral_8x7b", "h100", 64, 16, schedules="1f1b", fix=fixed).frame.iloc[0]
+    text = re.sub(r"ep (\d+) x (\d+)", r"ep \1, etp \2", answer_text(row))
+    sizes = {name: int(size) for name, size in re.findall(r"(pp|tp|cp|ep|etp|dp|zero) (\d+)", text)}
+    sizes |= {"microbatch_size": int(row.microbatch_size), "sequence_parallel": True}
+    named = {"model": "mixtral_8x7b", "system": "h100", "recompute": "full", "global_batch": 16}
+    again = pp.compare("1f1b", **named, **sizes).iloc[0]
+    assert again.iteration_s == pytest.approx(row.iteration_s, rel=1e-12)
 
 
 def test_a_step_gives_one_gpu_more_tokens_for_its_experts_than_the_others():

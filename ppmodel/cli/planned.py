@@ -84,13 +84,19 @@ def _ties(plan):
 def answer_text(row):
     """An answer in one line: the layout and schedule, its time with the range, and whether it fits."""
     order = "" if row.order == ORDERS[0] else f", order {row.order}"
-    sizes = ", ".join(f"{name} {row[name]}" for name in _SIZES if row[name] > 1 or name == "dp")
+    sizes = ", ".join(f"{name} {size}" for name, size in _sizes(row).items() if size != "1" or name == "dp")
     return (
         f"{schedule_text(row)}, {sizes}, "
         f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
         f"{order}: {row.iteration_s:.4g} s{range_text(row)}, MFU {row.model_flops_utilization:.1%}, "
         f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
+
+
+def _sizes(row):
+    """The sizes of an answer, as texts: ep is followed by etp if that is not the tp of the rest of the model."""
+    etp = f" x {row.etp:.0f}" if row.etp and row.etp == row.etp else ""
+    return {name: str(row[name]) for name in _SIZES} | {"ep": f"{row.ep}{etp}"}
 
 
 def schedule_text(row):
@@ -115,11 +121,9 @@ def _table(frame, most_rows, plan=None):
         known = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True)]
         ends = [known[place] if place < len(known) else ("", "") for place in shown]
     for (place, row), last in zip(frame.iterrows(), ends, strict=True):
-        has_etp = row.ep > 1 and row.etp and row.etp == row.etp  # and not that of the rest of the model
-        sizes = {name: str(row[name]) for name in _SIZES} | ({"ep": f"{row.ep} x {row.etp:.0f}"} if has_etp else {})
         cells.append([
             str(place + 1), f"{row.iteration_s:.4g}", _over(row.over_best), schedule_text(row),
-            *sizes.values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
+            *_sizes(row).values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
     right = [column for column, heading in enumerate(cells[0]) if heading not in _TEXTS]

@@ -103,7 +103,7 @@ def _compared(row, given, fixed, batch):
     case = case_of_data(row["schedule"] + (f":{row['options'].replace(' ', ',')}" if row["options"] else ""))
     layout = {name: row[name] for name in _KEPT} | {"global_batch": batch}
     layout |= {"offload": fixed["offload"]} if "offload" in fixed else {}
-    if row["etp"] and row["etp"] == row["etp"] and row["etp"] != row["tp"] and row["ep"] > 1:
+    if row["etp"] and row["etp"] == row["etp"] and row["etp"] != row["tp"]:
         layout["etp"] = int(row["etp"])
     if str(layout["recompute"]).isdecimal():
         layout["recompute"] = int(layout["recompute"])
