@@ -82,6 +82,6 @@ def scaled_to_others(seconds, rows):
     shares = seconds / np.array([float(row["iteration_s"]) for row in rows])
     scaled = np.empty(len(rows))
     for seen, held_out in parted([configuration(row) for row in rows], FOLDS, SEED):
-        others = shares[seen]
-        scaled[held_out] = seconds[held_out] / np.median(others) if len(others) else np.nan
+        seen_shares = shares[seen]
+        scaled[held_out] = seconds[held_out] / np.median(seen_shares) if len(seen_shares) else np.nan
     return scaled

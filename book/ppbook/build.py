@@ -145,9 +145,9 @@ def _asked(sources, given, size):
     loads = {"system": load_system, "model": load_model}
     specs = {key: load(given[key]) for key, load in loads.items() if key in given}
     words = {"system": "system", "model": "model", "memory_limit": "size"}
-    own = {key: parameters.Parameter("", word, KINDS[word], False) for key, word in words.items()}
-    require_names(files_of(given, own))
-    parameters.check(given, own)
+    options = {key: parameters.Parameter("", word, KINDS[word], False) for key, word in words.items()}
+    require_names(files_of(given, options))
+    parameters.check(given, options)
     for field, value in (given | size).items():
         if not specs:
             rule = "has no effect without a system or model of your own"

@@ -115,9 +115,9 @@ def offer(figure, schedules, pp, microbatches, **shown):
     pp, microbatches, **shown
         As in `link`.
     """
-    first, *others = schedules[:2]
+    first, *against = schedules[:2]
     try:
-        figure.explorer = link(first, pp, microbatches, *others, page=f"../{PAGE}", **shown)
+        figure.explorer = link(first, pp, microbatches, *against, page=f"../{PAGE}", **shown)
     except PPModelError:
         figure.explorer = ""
 

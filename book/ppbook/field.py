@@ -98,8 +98,8 @@ def verdicts(grid, front, last, base, *, clear, close, short):
     gains = gains_over(grid, [name for name in dict.fromkeys(["GPipe", base]) if name in set(grid.label)], short)
     by_size = gains[base].groupby(["transfers", "multiple"]).median().unstack(0)
     overall = gains.groupby(["base", "transfers"]).median().unstack()
-    others = grid[grid.published_bubble_ratio.notna() & ~grid.label.isin(papers)]
-    under = (others.table_bubble_ratio - others.published_bubble_ratio).groupby(others.label).max() > 1e-3
+    of_field = grid[grid.published_bubble_ratio.notna() & ~grid.label.isin(papers)]
+    under = (of_field.table_bubble_ratio - of_field.published_bubble_ratio).groupby(of_field.label).max() > 1e-3
     tau = min(ranks.formula_table.median(), ranks.table_without_network.median())
     falling = [by_size[kind].is_monotonic_decreasing for kind in by_size]
     faster = overall.short > overall.longer if {"short", "longer"} <= set(overall) else []
@@ -121,8 +121,8 @@ def verdicts(grid, front, last, base, *, clear, close, short):
     verdict = np.select(
         [share.isna(), carried, in_part & (share > 0)], ["not asked", "carries over", "in part"], "does not"
     )
-    found = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in counts.itertuples()]
-    return statements[["statement"]].assign(verdict=verdict, found=found, counted=statements.counted)
+    texts = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in counts.itertuples()]
+    return statements[["statement"]].assign(verdict=verdict, found=texts, counted=statements.counted)
 
 
 def taken_of(rows, limit_bytes):
@@ -154,8 +154,8 @@ def taken_of(rows, limit_bytes):
     fitting = rows[rows.peak_memory_bytes <= limit_bytes]
     least = rows.sort_values(["peak_memory_bytes", "makespan_s", "label"])[:1]
     answers = {WITHIN: fastest(fitting), FASTEST: fastest(rows), LEAST: least}
-    taken = [answer.assign(asked=asked) for asked, answer in answers.items() if len(answer)]
-    return pd.concat(taken, ignore_index=True)
+    choices = [answer.assign(asked=asked) for asked, answer in answers.items() if len(answer)]
+    return pd.concat(choices, ignore_index=True)
 
 
 def advice_on(rows, base, short):
@@ -178,12 +178,13 @@ def advice_on(rows, base, short):
     """
     of_base = rows[rows.label == base].set_index("system")
     systems, limit = rows.groupby("system", sort=False), of_base.peak_memory_bytes * (1 + 1e-9)
-    taken = pd.concat(taken_of(group, limit[system]) for system, group in systems)
-    kind = np.where(taken.system.map(systems.comm_over_forward.median()) < short, "short transfers", "longer transfers")
-    taken["kind"] = np.where(taken.asked == LEAST, "any", kind)
+    choices = pd.concat(taken_of(group, limit[system]) for system, group in systems)
+    is_short = choices.system.map(systems.comm_over_forward.median()) < short
+    kind = np.where(is_short, "short transfers", "longer transfers")
+    choices["kind"] = np.where(choices.asked == LEAST, "any", kind)
     for name, column in (("time", "makespan_s"), ("memory", "peak_memory_bytes")):
-        taken[name] = taken[column] / taken.system.map(of_base[column]) - 1
-    advice = taken.groupby(["kind", "asked", "label"], sort=False).agg(
+        choices[name] = choices[column] / choices.system.map(of_base[column]) - 1
+    advice = choices.groupby(["kind", "asked", "label"], sort=False).agg(
         best_on=("label", "size"), time_low=("time", "min"), time_high=("time", "max"),
         memory_low=("memory", "min"), memory_high=("memory", "max"),
     ).reset_index()  # fmt: skip

@@ -199,13 +199,13 @@ def publish(new, target, before):
         raise ReproduceError("out", target, rule, "run it again, or choose a new folder")
 
 
-def _exchange(one, other):
+def _exchange(first, second):
     """Exchange the names of two folders; in one step where the system can."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    paths = [(_AT_WORKING_FOLDER, os.fsencode(path)) for path in (one, other)]
+    paths = [(_AT_WORKING_FOLDER, os.fsencode(path)) for path in (first, second)]
     if rename is None or rename(*paths[0], *paths[1], _EXCHANGE) != 0:
-        spare = one.with_name(f"{one.name}.old")
-        for source, target in ((other, spare), (one, other), (spare, one)):
+        spare = first.with_name(f"{first.name}.old")
+        for source, target in ((second, spare), (first, second), (spare, first)):
             os.rename(source, target)
 
 

@@ -60,9 +60,9 @@ def as_markdown(notebook):
     notebook : NotebookNode
         Changed in place. Those right behind the parameters join the title above them: a page opens with its finding.
     """
-    title, *others = notebook.cells
+    title, *cells = notebook.cells
     notebook.cells = [title]
-    for cell in others:
+    for cell in cells:
         if cell.cell_type == "code" and cell.source.startswith(MAGIC):
             text = cell.outputs[0].data["text/markdown"].strip()
             opens = all(_ABOVE & set(above.metadata.get("tags", ())) for above in notebook.cells[1:])

@@ -70,8 +70,8 @@ def run(notebook, given=(), out=None, time_limit=None):
     out = Path(os.path.realpath(out or source.stem))
     before = require_ours(out)  # and of this very notebook
     if out.is_dir() and any(out.iterdir()) and not (out / source.name).is_file():
-        others = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
-        raise ReproduceError("out", out, f"contains {others[0]}, not {source.name}", "choose a new folder")
+        names = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
+        raise ReproduceError("out", out, f"contains {names[0]}, not {source.name}", "choose a new folder")
     if out.is_dir() and Path.cwd().is_relative_to(out):
         raise ReproduceError("out", out, "is the current folder", "choose a new folder")
     with workspace(out.parent) as work:

@@ -92,9 +92,9 @@ def choice(words):
     return Value(f"[{'|'.join(words)}]", str, words.__contains__, f"must be one of {', '.join(words)}")
 
 
-def option(name, metavar, help, type=None, **others):
+def option(name, metavar, help, type=None, **settings):
     """An option of a command: its name without dashes, the parameter's behind it if that differs, and its help."""
-    return click.option(*f"--{name}".split(), metavar=metavar, help=help, type=type, **others)
+    return click.option(*f"--{name}".split(), metavar=metavar, help=help, type=type, **settings)
 
 
 def combined(*options):
@@ -109,8 +109,8 @@ def written(text):
     (8, (15, 17), 'none')
     """
     with suppress(ValueError, RecursionError):
-        first, *others = json.loads(f"[{text}]")
-        return (first, *others) if others else first if type(first) in (int, float, bool) else text
+        first, *numbers = json.loads(f"[{text}]")
+        return (first, *numbers) if numbers else first if type(first) in (int, float, bool) else text
     return text
 
 

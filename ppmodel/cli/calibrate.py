@@ -96,9 +96,9 @@ def _lines(calibration, out, all_constants, kinds):
     if calibration.scaled:
         few = f"fewer than five configurations: only {', '.join(calibration.scaled)} fitted"
         yield f"{few}; the other constants are those of the system"
-    told = {"time" if source.what == "time" else "memory" for source in calibration.sources}
+    quantities = {"time" if source.what == "time" else "memory" for source in calibration.sources}
     for quantity in kinds:
-        if quantity not in told:
+        if quantity not in quantities:
             yield f"no row has {_COLUMNS[quantity]}: {quantity} not fitted"
     judged = any(source.unseen for source in calibration.sources)
     yield "errors" + " on rows that the fit had not seen (five-fold cross-validation by configuration)" * judged + ":"

@@ -33,8 +33,8 @@ def check_command(name, file, pp, microbatches, **options):
     schedule = built(case, *size_of(case, pp, microbatches))
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     sums = int((schedule.kind == OpKind.R).sum())
-    others = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]
-    extras = "".join(f" and {counted(count, name)}" for count, name in others if count)
+    counts = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]
+    extras = "".join(f" and {counted(count, name)}" for count, name in counts if count)
     slots, ratio = metrics.table_slots(schedule), metrics.table_bubble_ratio(schedule)
     text.say(
         f"{file or case.label}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{extras} "

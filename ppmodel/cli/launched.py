@@ -25,16 +25,16 @@ def launched(name, point):
     """
     launcher = load_launcher(name)
     arguments, without = launch(point, launcher)
-    calls, others = {}, []  # calls in Python, and the other arguments
+    calls, flags = {}, []  # calls in Python, and the other arguments
     for argument in arguments:
         function, _, keyword = argument.partition(".")
-        calls.setdefault(function, []).append(keyword) if function[0].isupper() else others.append(argument)
+        calls.setdefault(function, []).append(keyword) if function[0].isupper() else flags.append(argument)
     lines = [f"{function}({', '.join(keywords)})" for function, keywords in calls.items()]
     if launcher.form == "json":
-        lines.insert(0, _document(others))
+        lines.insert(0, _document(flags))
     else:
-        exports = [argument for argument in others if argument.startswith("export ")]
-        words = [argument for argument in others if argument not in exports]
+        exports = [argument for argument in flags if argument.startswith("export ")]
+        words = [argument for argument in flags if argument not in exports]
         lines = [*exports, *lines, " \\\n".join(words)]
     head = f"launch              {launcher.title} {launcher.version}, {counted(point.complete_layout.gpus, 'GPU')}"
     head += f"; to add: {launcher.yours}" * bool(launcher.yours)

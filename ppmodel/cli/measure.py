@@ -66,9 +66,9 @@ def measure_command(system, out, title, date, write_probe, **files):
     return say(_lines(measurement, start, out))
 
 
-def _write_probe(path, others):
+def _write_probe(path, options):
     """Write the script to a new file: what has its name may be a generator of the user's."""
-    for name in others:
+    for name in options:
         raise PPModelError(f"--{name}", "given", "has no effect with --write-probe", "leave out one of the two")
     if os.path.isfile(path):
         raise PPModelError("--write-probe", path, "exists already", "name a new file, or delete it")

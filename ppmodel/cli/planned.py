@@ -43,12 +43,12 @@ def planned_lines(plan, most_rows, place):
         yield f"row {place + 1}   {answer_text(row)}"
     if len(plan.ties) > 1:
         yield f"ties    {_ties(plan)}"
-    usual, others = frame[frame.is_run], frame[~frame.is_run]
+    usual, unusual = frame[frame.is_run], frame[~frame.is_run]
     if len(usual):
         yield from ("", *_table(usual, most_rows, plan))
-    if len(others):
+    if len(unusual):
         name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
-        yield from ("", f"{faster}{name} does not run it, or no such run was measured:", *_table(others, most_rows))
+        yield from ("", f"{faster}{name} does not run it, or no such run was measured:", *_table(unusual, most_rows))
     if len(usual):
         disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
         unknown = "not known, nor a range, without the system's kernels and collectives, and runs of its framework"
@@ -113,13 +113,13 @@ def _table(frame, most_rows, plan=None):
     shown = sorted({*range(min(most_rows, len(frame))), *(plan.tried if plan else ())})
     missing, risk, frame = len(frame) - len(shown), plan and plan.risk, frame.iloc[shown]
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
-    others = ["disturbed", "chance"] if risk is not None else ["schedule in"]
-    cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *others]]
+    headings = ["disturbed", "chance"] if risk is not None else ["schedule in"]
+    cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *headings]]
     ends = [[plain(names)] for names in frame.frameworks]
     if risk is not None:
         percent = risk.chance.map("{:.0%}".format).replace("nan%", "")
-        known = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True)]
-        ends = [known[place] if place < len(known) else ("", "") for place in shown]
+        risks = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True)]
+        ends = [risks[place] if place < len(risks) else ("", "") for place in shown]
     for (place, row), last in zip(frame.iterrows(), ends, strict=True):
         cells.append([
             str(place + 1), f"{row.iteration_s:.4g}", _over(row.over_best), schedule_text(row),

@@ -61,11 +61,11 @@ def ranked_lines(pairs, remark=""):
     links = f", links {first['links']}" if first.get("links") else ""
     yield f"{size}; transfers {first['p2p']}{links}{allreduce}{model}{'' if has_layout else remark}"
     if model:
-        taken = ""
+        spread = ""
         if first.get("fastest_s") is not None:
             low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
-            taken = f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
-        yield f"framework: {first['framework'] or 'as fitted with the system'}{taken}"
+            spread = f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
+        yield f"framework: {first['framework'] or 'as fitted with the system'}{spread}"
     if has_layout:
         sizes = ", ".join(f"{name} {first[name]}" for name in _SIZES if first[name] is not None)
         yield f"layout: {sizes}{remark}"
@@ -83,9 +83,9 @@ def ranked_lines(pairs, remark=""):
             yield f"tight, may not fit: {margin_text()}"
         if uneven := [f"{row['label']} by {row['slowest_over_mean'] - 1:.1%}" for _, row in defined if unevenness(row)]:
             yield f"uneven stages: the most loaded rank is busier than the mean: {', '.join(uneven)}"
-        if has_layout and (others := _not_run([row for _, row in defined])):
+        if has_layout and (not_run := _not_run([row for _, row in defined])):
             yield f"{first['framework'] or 'public code'} does not run, as modelled here (behind it, what has it):"
-            yield from (f"  {label}: {frameworks}" for label, frameworks in others.items())
+            yield from (f"  {label}: {frameworks}" for label, frameworks in not_run.items())
     if len(defined) < len(pairs):
         yield from ("refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :]))
 
@@ -94,13 +94,13 @@ def _not_run(rows):
     """The labels of rows with a layout whose framework does not run their schedules, with the code that has these."""
     from ppmodel.planning import frameworks_of, runs_as_modelled
 
-    others = {}
+    frameworks = {}
     for row in rows:
         alone = row["ep"] > 1 and all(row[name] == 1 for name in STAGE_GROUPS)
         is_ours = row["schedule"] in names() and get(row["schedule"]).file is None  # users run their own themselves
         if is_ours and not runs_as_modelled(row["schedule"], row["framework"], alone, row["pp"]):
-            others[row["label"]] = frameworks_of(row["schedule"])
-    return others
+            frameworks[row["label"]] = frameworks_of(row["schedule"])
+    return frameworks
 
 
 def _cells(place, row, fastest_s):

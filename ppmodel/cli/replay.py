@@ -39,8 +39,8 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     for name, value, example in (("FILE", files, "operations.csv"), ("--schedule", schedule, "--schedule 1f1b")):
         if not value:
             raise PPModelError(name, None, "is missing", f"pass, for example, {example}")
-    (case, *others), rivals = cases_of_text(schedule), [case for name in against for case in cases_of_text(name)]
-    if others:
+    (case, *more_cases), rivals = cases_of_text(schedule), [case for name in against for case in cases_of_text(name)]
+    if more_cases:
         rule, remedy = "defines several schedules", "pass a file with the one that ran"
         raise PPModelError("--schedule", schedule, rule, remedy)
     rows = replayed(list(files), case, pp, microbatches, rivals, iteration, transfers)

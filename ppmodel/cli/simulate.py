@@ -15,7 +15,7 @@ from ppmodel.cli.commands import command
 @arguments.option("trace", "FILE", "Also write a trace for Perfetto or chrome://tracing.", arguments.Output())
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
-def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch, as_json, **others):
+def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch, as_json, **options):
     """Simulate one iteration of a schedule with communication.
 
     NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file. With a layout (--tp, --dp, ...
@@ -30,8 +30,8 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
     from ppmodel.cli.simulated import simulated_lines
     from ppmodel.points import simulate
 
-    costs = arguments.asked_costs(others)
-    case = arguments.asked_case(name, file, others)
+    costs = arguments.asked_costs(options)
+    case = arguments.asked_case(name, file, options)
     run = simulate(case, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
     result = run.to_dict() | {
         "operations": run.timeline.graph.num_operations,

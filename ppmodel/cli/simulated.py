@@ -38,8 +38,8 @@ def simulated_lines(result, run, not_kept=""):
         yield f"microbatch          {counted(sequences, 'sequence')}"
         if text.unevenness(result):
             yield f"uneven stages       {text.unevenness(result)}"
-        held = f"{text.gibibytes(size)} GiB on the most loaded rank, of {text.gibibytes(capacity)}"
-        yield f"memory              {held}{fits}"
+        memory = f"{text.gibibytes(size)} GiB on the most loaded rank, of {text.gibibytes(capacity)}"
+        yield f"memory              {memory}{fits}"
         yield from _model_and_system(run)
     if "trace" in result:
         yield f"trace               {result['trace']}, {result['trace_events']} events"
@@ -57,8 +57,8 @@ def _pipeline(result, run):
         yield f"links               {result['links']}"
     yield f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}"
     ideal, span = (f"{result[f'bubble_ratio_{name}']:z.4f}" for name in ("ideal", "span"))
-    others = f"(over the ideal time {ideal}, over the longest span {span})"
-    yield f"idle ratio          {result['idle_ratio']:z.4f}  {others}"
+    ratios = f"(over the ideal time {ideal}, over the longest span {span})"
+    yield f"idle ratio          {result['idle_ratio']:z.4f}  {ratios}"
     yield f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})"
     peaks = text.by_rank(result["peak_activations_by_rank"])
     yield f"peak activations    {peaks}  (microbatches on 1/S of the model, by rank{all_ranks})"

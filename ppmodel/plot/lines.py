@@ -129,8 +129,8 @@ def _places(columns, names, in_row, shared, own_x):
     figure, axes = style.panel_grid(len(columns) * len(names), in_row, sharex=not own_x)
     places = [(axis, *place) for axis, place in zip(axes.flat, product(columns, names), strict=False)]
     for column in shared:
-        first, *others = [axis for axis, shown, _ in places if shown == column]
-        for axis in others:
+        first, *followers = [axis for axis, shown, _ in places if shown == column]
+        for axis in followers:
             axis.sharey(first)
     return figure, axes, places
 

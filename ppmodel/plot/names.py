@@ -116,7 +116,7 @@ def name_points(axis, names, places=BESIDE):
         Whether no name covers another one or a point.
     """
     reach = _MARKER * axis.figure.dpi / 72
-    taken = [Bbox([centre - reach, centre + reach]) for centre in axis.transData.transform(list(names))]
+    boxes = [Bbox([centre - reach, centre + reach]) for centre in axis.transData.transform(list(names))]
     fronts = [line for line in axis.lines if line.get_drawstyle() == "steps-post"]
     steps = []
     for line in fronts:
@@ -131,10 +131,10 @@ def name_points(axis, names, places=BESIDE):
             text.set(position=(_AWAY * across, _AWAY * up), ha=_SIDES[across], va=_HEIGHTS[up])
             box = text.get_window_extent()
             outside = (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)
-            overlaps = sum(box.overlaps(other) for other in taken)
+            overlaps = sum(box.overlaps(other) for other in boxes)
             covered[across, up] = (overlaps + outside + any(box.overlaps(step) for step in steps) / 2, box)
         across, up = min(places, key=lambda place: covered[place][0])
         text.set(position=(_AWAY * across, _AWAY * up), ha=_SIDES[across], va=_HEIGHTS[up])
-        taken.append(covered[across, up][1])
+        boxes.append(covered[across, up][1])
         hidden.append(covered[across, up][0])
     return max(hidden, default=0) < 1

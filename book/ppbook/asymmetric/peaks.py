@@ -34,11 +34,12 @@ def _in_use(schedule):
     any.
     """
     operation = np.flatnonzero(~schedule.joined)
-    taken, freed = (np.zeros((len(operation), schedule.num_replicas, schedule.num_stages), dtype=int) for _ in "FB")
+    forwards, releases = np.zeros((2, len(operation), schedule.num_replicas, schedule.num_stages), dtype=int)
     where = (schedule.cell, schedule.replica, schedule.stage)
-    np.add.at(taken, where, schedule.kind == OpKind.F)
-    np.add.at(freed, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
-    return operation, np.cumsum(taken - freed, axis=0) + freed  # one sum serves all ranks, since each ends with nothing
+    np.add.at(forwards, where, schedule.kind == OpKind.F)
+    np.add.at(releases, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
+    in_use = np.cumsum(forwards - releases, axis=0) + releases  # one sum serves all ranks, since each ends with nothing
+    return operation, in_use
 
 
 def split_peaks(schedule, splits):

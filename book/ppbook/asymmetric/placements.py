@@ -147,17 +147,17 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
     [[59, 0], [9, 0], [35, 5]]
     """
     splits = compositions(parts, num_ranks)
-    mirrored, *others = every_placement(num_ranks) if placed_parts else [tuple(range(num_ranks))[::-1]]
+    mirrored, *elsewhere = every_placement(num_ranks) if placed_parts else [tuple(range(num_ranks))[::-1]]
     if placed_parts:  # the mirrored one gets these too, or the frontier would compare grids
         placed, whole = compositions(placed_parts, num_ranks), np.lcm(parts, placed_parts)
-        peaks.require_few("parts", placed_parts, len(placed) * len(others), "splits and placements")
+        peaks.require_few("parts", placed_parts, len(placed) * len(elsewhere), "splits and placements")
         splits = np.unique(np.vstack((splits * (whole // parts), placed * (whole // placed_parts))), axis=0)
     even = splits[(splits + splits[:, ::-1] == 2 * splits[0].sum() // num_ranks).all(axis=1)]
     families = {FRONT_BACK: front_back_splits(front_back, num_ranks), EVEN: even, OWN: splits}
     size = (num_ranks, units * num_ranks)
     tables = [_measured(rates, size, [mirrored], grid, p2p).assign(family=family) for family, grid in families.items()]
     if placed_parts:
-        tables.append(_measured(rates, size, others, placed, p2p).assign(family=ELSEWHERE))
+        tables.append(_measured(rates, size, elsewhere, placed, p2p).assign(family=ELSEWHERE))
     points = pd.concat(tables, ignore_index=True).assign(pp=num_ranks, microbatches=size[1])
     points["family"] = pd.Categorical(points.family, [*SPLITS, ELSEWHERE])
     base = points.iloc[0]  # the even split comes first
@@ -209,11 +209,11 @@ def lowest_peaks(sizes, placed_sizes, units=1):
     rows = []
     for size in sizes:
         chimera = build("chimera", size, units * size)
-        mirrored, *others = every_placement(size) if size in placed_sizes else [tuple(range(size))[::-1]]
+        mirrored, *elsewhere = every_placement(size) if size in placed_sizes else [tuple(range(size))[::-1]]
         even = int(peak_activations(chimera).max())
         proofs = {family: {mirrored: peaks.lowest_peak(chimera, family)} for family in SPLITS}
-        if others:
-            tables = {second: placed_chimera(size, units * size, second) for second in others}
+        if elsewhere:
+            tables = {second: placed_chimera(size, units * size, second) for second in elsewhere}
             proofs[ELSEWHERE] = {second: peaks.lowest_peak(table) for second, table in tables.items()}
         for family, of_placement in proofs.items():
             second, best = min(of_placement.items(), key=lambda item: item[1].peak)
@@ -256,11 +256,11 @@ def _measured(rates, size, placements, splits, p2p):
     tables = [placed_chimera(*size, second) for second in placements]
     even = uniform_costs(tables[0], *rates[:3], latency=rates.latency_s)
     costs = [replace(even, compute_s=even.compute_s * split) for split in splits * size[0] / parts[:, None]]
-    held = np.concatenate([split_peaks(table, splits) for table in tables])
+    peaks_in_parts = np.concatenate([split_peaks(table, splits) for table in tables])
     names = [":".join(map(str, split // np.gcd.reduce(split))) for split in splits]
     return pd.DataFrame({
         "second": np.repeat([" ".join(map(str, second)) for second in placements], len(splits)),
         "split": np.tile(np.array(names, dtype=object), len(placements)),
-        "peak": size[0] * held / np.tile(parts, len(placements)),  # whole numbers: equal peaks stay equal
+        "peak": size[0] * peaks_in_parts / np.tile(parts, len(placements)),  # whole numbers: equal peaks stay equal
         "makespan_s": np.concatenate([makespans(compile_graph(table, p2p), costs) for table in tables]),
     })  # fmt: skip

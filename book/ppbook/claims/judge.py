@@ -178,8 +178,8 @@ class Judgement(NamedTuple):
             some = {p2p: f" ({', '.join(names)})" for p2p, names in sums.items() if len(names) < len(APART)}
             words["semantics"] = [p2p + some.get(p2p, "") for p2p in sums]
         if "setting" in words:
-            others = self.turned["setting"]
-            changed = [f"{each.anchor}, {each.axis}: {each.value}" if each.changes else each.anchor for each in others]
+            anchors = self.turned["setting"]
+            changed = [f"{each.anchor}, {each.axis}: {each.value}" if each.changes else each.anchor for each in anchors]
             words["setting"] = list(dict.fromkeys(changed))
         return words
 

@@ -125,15 +125,15 @@ def decided(judgement):
     axis, values = next(iter(judgement.reversed_by().items()), ("", []))
     if not axis:
         return axis, judgement.reason
-    name, others = f"{AXES[axis]}: {values[0]}", len(values) - 1
+    name, num_more = f"{AXES[axis]}: {values[0]}", len(values) - 1
     if axis == "setting":
         name = _name(_nearest(judgement.turned[axis]), judgement.anchor)
     elif axis == "semantics":
         transfers, _, sums = values[0].partition(" (")
         by_sums = sums and len(values) == len(BUFFERED)
         axis, name = ("all-reduce", sums.removesuffix(")")) if by_sums else ("transfers", transfers)
-        name, others = f"{axis}: {name}", others * (not by_sums)
-    more = f", or {others} more" * (others > 0 and axis != "setting")
+        name, num_more = f"{axis}: {name}", num_more * (not by_sums)
+    more = f", or {num_more} more" * (num_more > 0 and axis != "setting")
     return axis, f"{'fails' if judgement.holds_here else 'holds'} under {name}{more}"
 
 

@@ -105,8 +105,8 @@ def _rows_table(judgements, usual):
     """Every row, and the rows by verdict; unless the default setting is judged, also whether each holds under that."""
     from ppbook import claims as judging
 
-    others, right = ["default"] * (not usual), range(4 - usual, 7 - usual)
-    rows = [["id", "verdict", *others, "here", "measured", "claimed", "margin", "read on", "depends on"]]
+    default, right = ["default"] * (not usual), range(4 - usual, 7 - usual)
+    rows = [["id", "verdict", *default, "here", "measured", "claimed", "margin", "read on", "depends on"]]
     for judgement in judgements:
         row, margins = judgement.row, [judgement.margin]
         if not usual:
