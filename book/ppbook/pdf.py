@@ -29,8 +29,6 @@ _DROPPED = (
     ".only-dark, source, svg.narrow, .on-screen"  # keeps the light, wide pictures; templates are files of the reader's
 )
 _DOWNLOADS = re.compile("^Data$")  # sections that only name files
-_MANY = 60  # rows of a table that is printed small
-_SHEETS = re.compile(r'<link [^>]*rel="stylesheet"[^>]*>')
 _BUTTON = re.compile(r"<button [^>]*\bwindow\.print\(\)[^>]*>.*?</button>", re.DOTALL)
 _LAST_LIST = re.compile(r"(<nav [^>]*\bbd-docs-nav\b.*?)(</ul>\s*</div>\s*</nav>)", re.DOTALL)
 
@@ -106,8 +104,7 @@ def document(page):
     str
         HTML, to be opened from the folder of the page.
     """
-    text = page.read_text(encoding="utf-8")
-    single = BeautifulSoup(text, "html.parser")
+    single = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
     article = single.select_one("article")
     for part in article.select(_DROPPED):
         part.decompose()
@@ -118,20 +115,13 @@ def document(page):
         heading.find_parent("section").decompose()
     for part in article.select("noscript"):
         part.unwrap()
-    for part in article.select("details"):
-        part["open"] = ""
-    for table in article.select("table"):
-        if len(table.select("tr")) > _MANY:
-            table["class"] = [*table.get("class", ()), "print-long"]
-    for picture in article.select("img[loading]"):
-        del picture["loading"]
     for link in article.select("a[href]"):
         if not link["href"].startswith(("#", "http://", "https://", "mailto:")):  # a download, or the explorer
             link.unwrap()
     entries = _entries(article, [part.get_text(strip=True) for part in single.select("nav.bd-docs-nav p.caption")])
     return TEMPLATES.get_template("print.html").render(
         title=single.title.string.rpartition("—")[2].strip(),
-        sheets=_SHEETS.findall(text),
+        sheets=single.select("link[rel=stylesheet]"),
         style=Path(__file__).with_name("print.css").read_text(encoding="utf-8"),
         cover=[picture["src"] for picture in article.select(".race img")],
         version=__version__,

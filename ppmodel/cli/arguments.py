@@ -46,7 +46,7 @@ class Value(click.ParamType):
         remedy = self.remedy.format(option=param.opts[0])
         if self.name == "COUNT" and "," in text:
             remedy += "; lists are for ppmodel sweep, and for ppmodel.compare in Python"
-        raise PPModelError(param.opts[0], value, self.rule, remedy)
+        raise PPModelError(param.opts[0], value if text.strip() else repr(text), self.rule, remedy)
 
     def get_metavar(self, param, ctx=None):
         return self.name

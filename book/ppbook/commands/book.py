@@ -16,18 +16,12 @@ cell_limit = arguments.option(
 """Decorator: time limit for a notebook cell."""
 
 
-class _Folder(click.Path):
-    """A folder, whose name is not empty."""
-
-    def convert(self, value, param, ctx):
-        if not value.strip():
-            raise PPModelError("--out", repr(value), "must name a folder", "pass a folder, or leave --out out")
-        return value
+_FOLDER = arguments.Value("FOLDER", str, str.strip, "must name a folder", "pass a folder, or leave {option} out")
 
 
 def out_folder(text):
     """Decorator: the folder that receives what is made."""
-    return arguments.option("out", "FOLDER", text, _Folder())
+    return arguments.option("out", None, text, _FOLDER)
 
 
 def parameters(text):
