@@ -11,7 +11,6 @@ from ppbook.certainty import SIZE, every_two
 from ppbook.fitted_errors import with_errors
 from ppbook.refits import PARTS, Part, ablated, fitted_values, unseen
 from ppbook.unfitted import MEASURED
-from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.calibrate import SCALE, Data, equal_weights
 from ppmodel.measured.constants import TIME, chosen, value_of
@@ -34,26 +33,19 @@ def files_of(system):
     Parameters
     ----------
     system : SystemSpec
+        One of `fitted_systems`.
 
     Returns
     -------
     list of Path
-
-    Raises
-    ------
-    PPModelError
-        If none of the system's values is fitted.
 
     Examples
     --------
     >>> [path.stem for path in files_of(load_system("a100_vtrain"))]
     ['vtrain_single', 'vtrain_multi']
     """
-    for value in system.provenance:
-        if value.kind == "fitted":
-            return [MEASURED / name for name in _FILE.findall(value.source)]
-    remedy = "choose one that ppmodel calibrate made"
-    raise PPModelError("system", system.name, "has no fitted value", remedy)
+    source = next(value.source for value in system.provenance if value.kind == "fitted")
+    return [MEASURED / name for name in _FILE.findall(source)]
 
 
 def runs_of(names):

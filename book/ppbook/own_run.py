@@ -16,7 +16,6 @@ import pandas as pd
 
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.costs import uniform_costs
-from ppmodel.errors import TableError
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import Case, built
 from ppmodel.simulation import graph_of, makespans
@@ -197,8 +196,12 @@ def predicted(p2p, per_operation=True, folder=FOLDER):
     -------
     DataFrame
         A row for each run: ``workload, schedule, runner, microbatches, p2p, message_s, measured_s, predicted_s,
-        error``, the last the predicted step over the measured one, less 1; NaN where the schedule is a deadlock under
-        `p2p`.
+        error``, the last the predicted step over the measured one, less 1.
+
+    Raises
+    ------
+    TableError
+        If a schedule is a deadlock under `p2p`.
 
     Examples
     --------
@@ -231,14 +234,11 @@ def _step_s(run, p2p, machine, per_operation):
         compute_s[kind, stage] = machine.operation_s[table.num_stages, kind, stage]
         compute_s[kind, stage] += machine.per_operation_s * per_operation
     costs = uniform_costs(table, 1.0, 1.0, comm=machine.message_s)
-    try:
-        return float(makespans(graph_of(table, p2p), [replace(costs, compute_s=compute_s)])[0])
-    except TableError:  # a deadlock under rendezvous
-        return np.nan
+    return float(makespans(graph_of(table, p2p), [replace(costs, compute_s=compute_s)])[0])
 
 
 def rms(errors):
-    """Root mean square of relative errors, those of deadlocks left out.
+    """Root mean square of relative errors.
 
     Parameters
     ----------
@@ -250,8 +250,7 @@ def rms(errors):
 
     Examples
     --------
-    >>> rms([0.03, -0.04, float("nan")]) == (0.0025 / 2) ** 0.5
+    >>> rms([0.03, -0.04]) == (0.0025 / 2) ** 0.5
     True
     """
-    errors = np.asarray(errors, float)
-    return float(np.sqrt(np.mean(errors[np.isfinite(errors)] ** 2)))
+    return float(np.sqrt(np.mean(np.square(errors))))

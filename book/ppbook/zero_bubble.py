@@ -8,7 +8,6 @@ import pandas as pd
 
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.costs import uniform_costs
-from ppmodel.errors import TableError
 from ppmodel.measured.rows import even_layers
 from ppmodel.points import simulate
 from ppmodel.schedules.cases import Case, as_case, built
@@ -111,8 +110,12 @@ def simulated(p2p="latency", per_operation_s=0.0):
     -------
     DataFrame
         A row for each run and fixed cost; columns ``model, microbatches, schedule, per_operation_s,
-        samples_per_gpu_s, simulated, error``, the last the simulated rate over the measured one, less 1; NaN where the
-        schedule is a deadlock under `p2p`.
+        samples_per_gpu_s, simulated, error``, the last the simulated rate over the measured one, less 1.
+
+    Raises
+    ------
+    TableError
+        If a schedule is a deadlock under `p2p`.
 
     Examples
     --------
@@ -127,10 +130,7 @@ def simulated(p2p="latency", per_operation_s=0.0):
         forward, input_grad, weight_grad, comm = point.times_s
         costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
         systems = [replace(costs, compute_s=costs.compute_s + fixed_s) for fixed_s in np.atleast_1d(per_operation_s)]
-        try:
-            seconds = iterations(graph_of(table, p2p), systems).span_s
-        except TableError:  # a deadlock under rendezvous
-            seconds = np.nan
+        seconds = iterations(graph_of(table, p2p), systems).span_s
         rows = pd.DataFrame({
             "model": point.model, "microbatches": point.microbatches, "schedule": point.schedule,
             "per_operation_s": np.atleast_1d(per_operation_s), "samples_per_gpu_s": point.samples_per_gpu_s,
