@@ -86,13 +86,8 @@ def git(folder, *arguments):
     return git.stdout.strip() if git.returncode == 0 else ""
 
 
-def version_table(root=_ROOT):
+def version_table():
     """Python and every package that the project names, as pinned and as installed.
-
-    Parameters
-    ----------
-    root : Path
-        Folder of the lock file; the project's own by default.
 
     Returns
     -------
@@ -108,8 +103,7 @@ def version_table(root=_ROOT):
         ("python", metadata("ppmodel")["Requires-Python"], platform.python_version()),
         ("ppmodel", None, _installed("ppmodel")),
     ]
-    lock = root / "requirements.lock"
-    pins = dict(_PIN.findall(lock.read_text(encoding="utf-8") if lock.is_file() else ""))
+    pins = dict(_PIN.findall((_ROOT / "requirements.lock").read_text(encoding="utf-8")))
     names = {re.sub(r"[-_.]+", "-", _NAME.match(required)[0]).lower() for required in requires("ppmodel")}
     rows += [(name, pins.get(name), _installed(name)) for name in sorted(names)]
     return pd.DataFrame(rows, columns=["package", "pinned", "installed"])

@@ -10,7 +10,7 @@ from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, Data, measu
 from ppmodel.measured.constants import CONSTANTS, TIME, chosen, value_of
 from ppmodel.measured.fit import Problem, parted, refitted
 
-_FASTEST = 1e30
+_FASTEST, _PRIOR = 1e30, 0.5
 _SHAPES = "kernels.product_half_rows", "kernels.product_half_width"
 _FIXED = (
     "kernels.block_host", "kernels.tensor_host", "kernels.softmax_host", "kernels.stage_overhead",
@@ -36,7 +36,7 @@ class Unseen(NamedTuple):
     refits: list
 
 
-def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
+def unseen(files, start, system, by=(), kinds=("time", "memory")):
     """Predictions of each row by a fit to the rows of the other folds, the way `calibrated` judges its fit.
 
     Parameters
@@ -46,8 +46,6 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
         The system that `system` was fitted from.
     system : SystemSpec
         A calibrated one: its values of kind ``fitted`` are fitted again for each fold.
-    prior : float
-        The prior that it was fitted with.
     by : sequence of str
         Columns: rows that agree in all of them form one fold, so that ``("hidden", "layers")`` leaves out whole models.
         Without it the folds are those of `calibrated`.
@@ -68,7 +66,7 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
     for what, data in measured_data(files, start).items():
         if what in kinds:
             values = fitted_values(system, CONSTANTS[what])
-            problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
+            problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, _PRIOR)
             labels = [tuple(row[column] for column in by) for row in data.rows]
             folds = parted(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
@@ -143,5 +141,5 @@ def ablated(rows, files, start, system, part):
     def without(points):
         return [point | part.values for point in points]
 
-    problem = Problem(chosen(start, list(values)), lambda points: data.residuals(without(points)), SCALE, 0.5)
+    problem = Problem(chosen(start, list(values)), lambda points: data.residuals(without(points)), SCALE, _PRIOR)
     return tuple(data.predicted(without([point]))[0] for point in (values, refitted(problem, values)))

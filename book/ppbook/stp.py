@@ -23,7 +23,7 @@ SCHEDULES = {"1f1b_i": ("interleaved-1f1b", {"chunks": 2}), "zb_v": "zb-v", "stp
 SHARE = 0.275
 """What all-reduces take of a layer's forward with eight tensor-parallel GPUs and sequences of 6,144 (section 1)."""
 
-_SHARE_AT = {"tp": 8, "sequence": 6144}
+_SHARE_AT = {"model": "stp_12b", "tp": 8, "sequence": 6144}
 _MODELS = {"12.1B": "stp_12b", "26.3B": "stp_26b"}
 _AT_ONCE = 1e30  # bytes per second
 _BUBBLES = {
@@ -77,7 +77,7 @@ def load_throughputs(name="throughput"):
     return rows.assign(gain_1f1b_i=rows.stp / rows["1f1b_i"] - 1, gain_zb_v=rows.stp / rows.zb_v - 1)
 
 
-def one_constant(share=SHARE, model="stp_12b", system="a800"):
+def one_constant(share=SHARE):
     """A system on which only floating-point operations, all-reduces of the tensor group and offloading take time.
 
     The paper's constant says nothing of offloading, so the link to the host is as fast, relative to the computing, as
@@ -87,10 +87,8 @@ def one_constant(share=SHARE, model="stp_12b", system="a800"):
     ----------
     share : float
         What all-reduces take of the forward of a layer, 0 to 1, with eight GPUs and sequences of 6,144: the one
-        constant. It sets the bandwidth inside a node.
-    model : str
-    system : str
-        The machine: gives the peak, of which only ratios to bandwidths count, the nodes and the link to the host.
+        constant. It sets the bandwidth inside a node. The machine gives the peak, of which only ratios to bandwidths
+        count, the nodes and the link to the host.
 
     Returns
     -------
@@ -104,16 +102,16 @@ def one_constant(share=SHARE, model="stp_12b", system="a800"):
     """
     if not 0 < share < 1:
         raise PPModelError("share", share, "must lie between 0 and 1", "write, for example, 0.275")
-    machine = load_system(system)
+    machine = load_system("a800")
     bare = replace(
         machine, name=f"share {share:g}", compute_efficiency=1.0, compute_latency_s=0.0, memory_latency_s=0.0,
         memory_bandwidth_bytes_per_s=_AT_ONCE, network_bandwidth_bytes_per_s=_AT_ONCE, network_latency_s=0.0,
         kernels=None, collectives=None,
         nodes=replace(machine.nodes, node_latency_s=0.0, node_bandwidth_bytes_per_s=1.0),
     )  # fmt: skip
-    computing, exposed = layer_s(model, bare, **_SHARE_AT)
+    computing, exposed = layer_s(system=bare, **_SHARE_AT)
     bandwidth = exposed / computing * (1 - share) / share
-    link = machine.host_bandwidth_bytes_per_s * layer_s(model, machine, **_SHARE_AT)[0] / computing
+    link = machine.host_bandwidth_bytes_per_s * layer_s(system=machine, **_SHARE_AT)[0] / computing
     nodes = replace(bare.nodes, node_bandwidth_bytes_per_s=bandwidth)
     return replace(bare, nodes=nodes, host_bandwidth_bytes_per_s=link)
 
