@@ -92,8 +92,7 @@ def plot_heatmap(
             corner = column + 0.06, row + 0.06
             axis.add_patch(plt.Rectangle(corner, 0.88, 0.88, fill=False, ec=ON_LIGHT, lw=1.3, zorder=2))
         if above:
-            for row, text in enumerate(row_names):
-                axis.text(0.1, step * row + 0.92, text, va="bottom", fontsize=8.5)
+            style.name_above(axis, row_names, step * np.arange(len(rows)) + 1)
         else:
             size = {"fontsize": 7 + style.on_phone()} if bare else {}
             axis.set_yticks(np.arange(len(rows)) + 0.5, row_names, **size)
