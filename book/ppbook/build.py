@@ -265,8 +265,8 @@ def _with_explorer(book, work):
     """
     if not (book / _EXPLORER).is_dir():
         return build_pages(book, work)
-    with ThreadPoolExecutor(1) as beside:
-        orders = beside.submit(write_explorer, book / _EXPLORER / "data")
+    with ThreadPoolExecutor(1) as pool:
+        orders = pool.submit(write_explorer, book / _EXPLORER / "data")
         html = build_pages(book, work)
         orders.result()
     shutil.copytree(book / _EXPLORER, html / _EXPLORER)

@@ -201,12 +201,12 @@ def check(given, parameters):
                 kind.check(name, entry)
     values = {name: parameter.value for name, parameter in parameters.items()} | given
     lists = {name: values[name] for name, parameter in parameters.items() if parameter.several}
-    beside = {parameters[name].each_of for name in lists}
+    first_lists = {parameters[name].each_of for name in lists}
     for name, entries in lists.items():
         each_of = parameters[name].each_of
-        twice = [entry for number, entry in enumerate(entries) if entry in entries[:number]]
-        if twice and not each_of and name not in beside:
-            raise PPModelError(name, shown(twice[0]), "is in the list twice", "name it once")
+        repeats = [entry for number, entry in enumerate(entries) if entry in entries[:number]]
+        if repeats and not each_of and name not in first_lists:
+            raise PPModelError(name, shown(repeats[0]), "is in the list twice", "name it once")
         if each_of in lists and len(entries) != len(lists[each_of]):
             rule = f"must have an entry for each of {each_of} = {shown(lists[each_of])}"
             raise PPModelError(name, shown(entries), rule, "give both lists the same length")
@@ -279,8 +279,9 @@ def fitting(parameters, model):
     >>> fitting(sizes, load_model("paper"))
     {'microbatches': [8, 16]}
     """
-    beside = [parameter.value for parameter in parameters.values() if parameter.word == "model" and parameter.several]
-    batch = math.gcd(model.global_batch, *(load_model(name).global_batch for names in beside for name in names))
+    listed = [parameter.value for parameter in parameters.values() if parameter.word == "model" and parameter.several]
+    models = [model, *(load_model(name) for names in listed for name in names)]
+    batch = math.gcd(*(each.global_batch for each in models))
     ranks = parameters["pp"].value if "pp" in parameters else 1
     stages = 2 * (max(ranks) if isinstance(ranks, list) else ranks)  # of one wave
     changed = {}
@@ -289,14 +290,14 @@ def fitting(parameters, model):
             continue
         sizes = default if several else range(default, 0, -1)
         if word == "microbatches":
-            field, rule, kept = "global_batch", "is divided by none of", [size for size in sizes if batch % size == 0]
+            field, rule, legal = "global_batch", "is divided by none of", [size for size in sizes if batch % size == 0]
         else:
             field, rule = "blocks", f"must be at least {stages * min(sizes)} for"
-            kept = [waves for waves in sizes if stages * waves <= model.blocks]
-        if not kept:
+            legal = [waves for waves in sizes if stages * waves <= model.blocks]
+        if not legal:
             remedy = "use another model, or run single notebooks with sizes that it allows, with ppmodel run"
             raise PPModelError(field, getattr(model, field), f"{rule} {name} = {shown(default)}", remedy)
-        value = kept if several else kept[0]
+        value = legal if several else legal[0]
         if value != default:
             changed[name] = value
     return changed
