@@ -43,7 +43,9 @@ def pdf(out=None):
 
     Returns
     -------
-    str
+    count : int
+        Number of pages.
+    path : Path
         Where it is.
 
     Raises
@@ -62,7 +64,7 @@ def pdf(out=None):
         count = print_page(single_page(pages, work), pages / NAME)
         rewrite(pages, lambda text, up: linked(text, f"{up}{NAME}"))
         publish(pages, html, before)
-    return f"{count} pages; the PDF is {html / NAME}"
+    return count, html / NAME
 
 
 def single_page(html, work):

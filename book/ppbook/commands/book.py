@@ -95,4 +95,5 @@ def pdf_command(out):
     """Print the built book as one PDF, next to its pages and linked from them; needs Chromium."""
     from ppbook.pdf import pdf
 
-    say(pdf(out))
+    count, path = pdf(out)
+    say(f"{count} pages; the PDF is {path}")
