@@ -29,6 +29,7 @@ from ppmodel.export import parse_table
 from ppmodel.measured import fitted_systems
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system, model_names, system_names
+from ppmodel.specs.recompute import Module
 
 GEMMS = {"query-key-value", "scores", "context", "projection", "MLP up", "MLP down"}
 
@@ -177,7 +178,7 @@ def test_recomputation_adds_a_forward_to_the_backward(model, system):
         for recompute in ("none", "selective", "full")
     )
     assert full.input_grad_s - none.input_grad_s == pytest.approx(none.forward_s)
-    core = [o for o in block_operations(model, microbatch_sequences(schedule, model)) if o.core]
+    core = [o for o in block_operations(model, microbatch_sequences(schedule, model)) if o.module is Module.SCORES]
     assert {operation.name for operation in core} == {"scores", "softmax", "attention dropout", "context"}
     again = none.blocks * sum(roofline_s(operation.forward, system) for operation in core)
     assert selective.input_grad_s - none.input_grad_s == pytest.approx(again)

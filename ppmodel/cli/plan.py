@@ -55,9 +55,8 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     any measured run, is listed apart.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is microbatch
-    size, ep 8 x 2 has etp 2; recompute is none, light (activation functions of experts), selective (attention scores),
-    a number of layers of each stage, or full. If your runs take longer than predicted, plan for the system that ppmodel
-    calibrate writes.
+    size, ep 8 x 2 has etp 2; recompute is as in ppmodel simulate --help. If your runs take longer than predicted, plan
+    for the system that ppmodel calibrate writes.
 
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """

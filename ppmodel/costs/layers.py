@@ -7,7 +7,6 @@ calibration, or a sweep over systems, computes the work only once, and the layer
 
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,16 +18,15 @@ from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
-from ppmodel.costs.work import FP8_WIDTH, NO_WORK, PARTS, Kernel, Phase, recompute_of, runs_again
+from ppmodel.costs.work import FP8_WIDTH, NO_WORK, PARTS, Kernel, Phase, recompute_of
 from ppmodel.errors import CostError
 from ppmodel.kept import cached_property
-from ppmodel.specs.recompute import KEEPS
+from ppmodel.specs.recompute import WAYS, Module
 
 NOTHING = -1
 BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
-_SUMMED = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters"
 _BLOCKS = "dense", "block", "mtp"
 _FUSED_BY = 4
 """Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
@@ -72,10 +70,9 @@ class Sizes(NamedTuple):
 
     Parameters
     ----------
-    activations : ndarray of float, shape (num_layers, 4)
-        Bytes that the forward could keep: saved, core, entry and light of `Keeps`.
-    keeps : ndarray of float, shape (num_layers, 4)
-        What it does keep, a `Keeps`.
+    activations : ndarray of float, shape (num_layers, 5)
+        Bytes that the forward keeps, without scores and of scores; bytes that it drops, likewise; and bytes of the
+        layer's input where it keeps that alone.
     backward : ndarray of float, shape (num_layers, 3)
         Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
     parameters : ndarray of float, shape (num_layers, 2)
@@ -88,7 +85,6 @@ class Sizes(NamedTuple):
     """
 
     activations: np.ndarray
-    keeps: np.ndarray
     backward: np.ndarray
     parameters: np.ndarray
     launches: np.ndarray
@@ -234,7 +230,7 @@ def _halves(operations, recompute):
         [
             index for index, operation in enumerate(operations)
             if (operation.works[phase] != NO_WORK or operation.collectives[phase])
-            and (phase != Phase.AGAIN or runs_again(operation, recompute))
+            and (phase != Phase.AGAIN or operation.module in WAYS[recompute].again)
         ]
         for phase in Phase
     )  # fmt: skip
@@ -281,23 +277,29 @@ def _sizes(layers, operations, model, sequences, layout):
     dense = transformer.block_operations(model, sequences, layout, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
-        columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
-        saved, core, between, counts = columns.values()
-        kernels = [operation for operation in operations[part] if operation.kernel is not None]
-        light = sum(user.saved_bytes for maker, user in pairwise(kernels) if maker.light)  # inputs from light ones
-        activations.append((sum(saved) - light, sum(core), saved[0] if saved else 0.0, light))
-        in_loss = sum(operation.saved_bytes for operation in operations[part] if operation.kernel == Kernel.LOSS)
+        kernels, again = [op for op in operations[part] if op.kernel is not None], WAYS[recompute].again
+        activations.append(_activations(kernels, again))
+        in_loss = sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS)
         logits = transformer.logits_bytes(model, sequences, layout) if part == "head" else 0.0
-        backward.append((sum(between), logits, in_loss))
-        of_experts = sum(operation.parameters for operation in operations[part] if operation.experts)
-        parameters.append((sum(counts) - of_experts, of_experts))
+        backward.append((sum(op.weight_grad_bytes for op in kernels), logits, in_loss))
+        parameters.append([sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)])
         if part in _BLOCKS:
-            added = sum(operation.count for operation in kernels) - plain if dense else 0
-            launches[layer, : len(Phase) if recompute == "full" else Phase.AGAIN] = 1.0, tp > 1, refused, piped, added
-    keeps = np.array([KEEPS[recompute] for _, recompute in layers])
+            added = sum(op.count for op in kernels) - plain if dense else 0
+            launches[layer, : len(Phase) if None in again else Phase.AGAIN] = 1.0, tp > 1, refused, piped, added
     columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
-    activations, backward, parameters = columns
-    return Sizes(activations, keeps, backward, parameters, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
+    return Sizes(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
+
+
+def _activations(kernels, again):
+    """The bytes of a layer, as in `Sizes`: what operations save of their input is dropped where that is made again."""
+    is_whole = None in again  # otherwise the output of attention is kept
+    makers = again if is_whole else [module for module in again if module != Module.SCORES]
+    inputs = [is_whole, *(op.module in makers for op in kernels)]  # the first one's is the layer's
+    saved, scores = [0.0, 0.0], [0.0, 0.0]  # kept and dropped
+    for op, is_made_again in zip(kernels, inputs, strict=False):
+        saved[is_made_again] += op.saved_bytes
+        scores[op.module in again] += op.core_bytes
+    return saved[0], scores[0], saved[1], scores[1], kernels[0].saved_bytes if is_whole else 0.0
 
 
 class LayerCosts:
@@ -408,15 +410,15 @@ def layer_bytes(sizes, sharing, system):
     """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
     from ppmodel.specs import MemorySpec  # needs pydantic, which costs in seconds do without
 
-    factors, keeps = system.memory or MemorySpec(), sizes.keeps.T
-    (saved, core, entry, light), (between, logits, in_loss) = sizes.activations.T, sizes.backward.T
-    saved, light = (np.where(sizes.launches[:, 0, 0], factors.activation_factor, 1.0) * part for part in (saved, light))
-    core, logits = factors.score_factor * core, factors.logits_factor * logits
+    factors = system.memory or MemorySpec()
+    kept, kept_scores, dropped, dropped_scores, entry = sizes.activations.T
+    between, logits, in_loss = sizes.backward.T
+    factor = np.where(sizes.launches[:, 0, 0], factors.activation_factor, 1.0)
+    kept = factor * kept + factors.score_factor * kept_scores + entry
+    working = factors.working_factor * (factor * dropped + factors.score_factor * dropped_scores - entry)
+    logits = factors.logits_factor * logits
     if system.framework and system.framework.gathered_logits:
         logits = sizes.tp * logits
-    kept = keeps[0] * saved + keeps[1] * core + keeps[2] * entry + keeps[3] * light
-    dropped = (1 - keeps[0]) * saved + (1 - keeps[1]) * core - keeps[2] * entry + (1 - keeps[3]) * light
-    working = dropped * factors.working_factor
     if sharing is not None:
         working = working + gathered_bytes(sizes.parameters.T, sharing)
     return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), working])

@@ -5,7 +5,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, mtp_operations
-from ppmodel.costs.work import runs_again
+from ppmodel.costs.work import Kernel
+from ppmodel.specs.recompute import WAYS
 
 
 class Parameters(NamedTuple):
@@ -80,7 +81,7 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     causal : bool
         Whether to count only the half of the scores that a causal mask leaves.
     recompute : str
-        What is recomputed, a key of `KEEPS`, to count hardware FLOPs: with full recomputation, the blocks count four
+        What is recomputed, a key of `WAYS`, to count hardware FLOPs: with full recomputation, the blocks count four
         times their forward, 96Bslh^2 (1 + s/6h + V/16lh); with selective, only the scores and the context do.
 
     Returns
@@ -100,12 +101,13 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     if model.mtp_layers:
         flops += 3 * model.mtp_layers * _product_flops(mtp_operations(plain, 1), causal)
     for operations, number in _blocks(plain):
-        again = [operation for operation in operations if runs_again(operation, recompute)]
+        again = [operation for operation in operations if operation.module in WAYS[recompute].again]
         flops += number * (3 * _product_flops(operations, causal) + _product_flops(again, causal))
     return (model.global_batch if sequences is None else sequences) * flops
 
 
 def _product_flops(operations, causal=False):
     """Forward FLOPs of the matrix products among a list of operations."""
-    products = (operation for operation in operations if operation.is_product)
-    return sum(product.forward.flops * (0.5 if causal and product.core else 1.0) for product in products)
+    products = [operation for operation in operations if operation.is_product]
+    halved = Kernel.BATCHED if causal else None
+    return sum(product.forward.flops * (0.5 if product.kernel == halved else 1.0) for product in products)

@@ -20,6 +20,7 @@ from ppmodel.costs.work import (
     share_of,
     sharing_input,
 )
+from ppmodel.specs.recompute import Module
 
 _CAUSAL_HALF = 0.5
 _DISPATCHED = {"fp8": FP8_WIDTH}
@@ -260,28 +261,25 @@ def _latent_projections(model, share, heads):
     """
     latent, tokens, stream = model.latent_attention, share.tokens, share.stream
     outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
-    up = linear("key-value up", model, tokens, latent.key_value_rank, outputs, kept_rows=stream)
+    options = {"kept_rows": stream, "module": Module.LATENT}
+    up = linear("key-value up", model, tokens, latent.key_value_rank, outputs, **options)
     down = linear("key-value down", model, stream, model.hidden, latent.key_value_rank + latent.rope_head_size)
     rank, outputs = latent.query_rank, heads.queries * heads.size
-    name = "query up" if rank else "query"
-    query = linear(name, model, tokens, rank or model.hidden, outputs, kept_rows=stream)
     if rank:
         queries = [
-            linear("query down", model, stream, model.hidden, rank), norm("query norm", model, stream, rank),
-            *_light(gather("queries", model, share, rank, [query])),
-        ]  # fmt: skip
+            linear("query down", model, stream, model.hidden, rank),
+            norm("query norm", model, stream, rank),
+            *gather("queries", model, share, rank, [linear("query up", model, tokens, rank, outputs, **options)]),
+        ]
     else:  # directly from the stream, as in DeepSeek-V2-Lite
+        query = linear("query", model, tokens, model.hidden, outputs, kept_rows=stream)
         queries = gather("queries", model, share, model.hidden, [sharing_input(query)])
     return [
         *queries,
         sharing_input(down) if latent.query_rank else down,  # the queries keep the same input
         norm("key-value norm", model, stream, latent.key_value_rank),
-        *_light(gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size)),
+        *gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size),
     ]
-
-
-def _light(operations):
-    return [operation._replace(light=True) for operation in operations]
 
 
 def _in_context(model, share, heads, core):
@@ -297,7 +295,7 @@ def _in_context(model, share, heads, core):
     volume = model.element_bytes * share.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)
     if share.layout.context_exchange == "ring":
         forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
-        return [exchange("ring of keys and values", forward, backward, core=core[0].core), *core]
+        return [exchange("ring of keys and values", forward, backward, module=core[0].module), *core]
     again = exchange("gather keys and values again", input_grad=Collective("all-gather", "context", volume))
     return [gathering("gather keys and values", "context", volume), *core, again]
 
@@ -347,7 +345,7 @@ def _batched(name, model, size, elements, shape):
     product = Work(2.0 * scores * size, model.element_bytes * (query + key + scores))
     moved = model.element_bytes * (2 * query + 2 * key + 2 * scores)
     gradient = Work(2 * product.flops, moved)
-    return BlockOperation(name, product, gradient, NO_WORK, core=True, kernel=Kernel.BATCHED, shape=shape)
+    return BlockOperation(name, product, gradient, NO_WORK, module=Module.SCORES, kernel=Kernel.BATCHED, shape=shape)
 
 
 def _between(model, scores):
@@ -368,7 +366,7 @@ def _between(model, scores):
 
 
 def _pass(name, forward, backward, kept, kernel=Kernel.SOFTMAX):
-    return BlockOperation(name, forward, backward, NO_WORK, core_bytes=kept, core=True, kernel=kernel)
+    return BlockOperation(name, forward, backward, NO_WORK, core_bytes=kept, module=Module.SCORES, kernel=kernel)
 
 
 # ---- MLP and experts ---------------------------------------------------------------------------
@@ -391,9 +389,9 @@ def _products(model, rows, size, place, **options):
     saved, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
     moved = saved + model.element_bytes * wide  # the backward also reads what was saved
     name = "activation" if place == "MLP" else f"{place} activation"
-    activation = BlockOperation(
-        name, Work(flops, moved), Work(flops, moved + saved), NO_WORK, saved, light=True, kernel=Kernel.ACTIVATION
-    )
+    forward, backward = Work(flops, moved), Work(flops, moved + saved)
+    kinds = {"module": Module.ACTIVATION, "kernel": Kernel.ACTIVATION}
+    activation = BlockOperation(name, forward, backward, NO_WORK, saved, **kinds)
     up = linear(f"{place} up", model, rows, model.hidden, projections * size, **options)
     down = linear(f"{place} down", model, rows, size, model.hidden, **(options | {"kept_rows": rows}))
     return up, activation, down

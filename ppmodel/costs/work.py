@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ppmodel.costs.collectives import Collective
 from ppmodel.specs.layout import STAGE_GROUPS, LayoutSpec
-from ppmodel.specs.recompute import KEEPS
+from ppmodel.specs.recompute import Module
 
 
 class Work(NamedTuple):
@@ -76,15 +76,16 @@ class BlockOperation(NamedTuple):
     forward, input_grad, weight_grad : Work
         Work of the forward and of the two halves of the backward.
     saved_bytes : float
-        Bytes of the activations that the forward keeps for the backward, except those of `core_bytes`.
+        Bytes of the activations that the forward keeps for the backward, except those of `core_bytes`: of its input,
+        which the operation before it has made.
     core_bytes : float
-        Bytes of the activations that grow with the square of the sequence and that selective recomputation drops.
+        Bytes of the activations that grow with the square of the sequence, and that the operation itself makes.
     weight_grad_bytes : float
         Bytes that the weight-gradient half still needs once the input-gradient half is done.
     parameters : float
         Number of parameters that the GPU holds.
-    core, light : bool
-        Whether selective recomputation, and whether light recomputation runs its forward again.
+    module : Module or None
+        With which its forward runs again; None with the whole layer alone.
     kernel : Kernel or None
         The class of its kernel in the forward; None for a collective, which has no work. The weight gradient of a
         `PRODUCT` is a `WEIGHT_PRODUCT`, the backward of an `ATTENTION` an `ATTENTION_BACKWARD`.
@@ -110,8 +111,7 @@ class BlockOperation(NamedTuple):
     core_bytes: float = 0.0
     weight_grad_bytes: float = 0.0
     parameters: float = 0.0
-    core: bool = False
-    light: bool = False
+    module: Module | None = None
     kernel: Kernel | None = Kernel.MEMORY
     shape: tuple = ()
     count: float = 1.0
@@ -181,18 +181,12 @@ def share_of(model, sequences, layout=None):
     return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
 
 
-def runs_again(operation, recompute):
-    """Whether an operation's forward runs again before its backward."""
-    keeps = KEEPS[recompute]
-    return not (keeps.core if operation.core else keeps.light if operation.light else keeps.saved)
-
-
 def recompute_of(model, layout=None):
-    """The way to recompute: a key of `KEEPS`, or how many blocks of each stage are recomputed in full."""
+    """The way to recompute: a key of `WAYS`, or how many blocks of each stage are recomputed in full."""
     return model.recompute if layout is None or layout.recompute is None else layout.recompute
 
 
-def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, experts=False):
+def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, experts=False, module=None):
     """A dense layer: a matrix product forward and one per gradient; the weight gradient needs input and gradient.
 
     `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use. If there are
@@ -209,7 +203,7 @@ def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, exper
     parameters = count * (inputs * outputs + (outputs if model.bias else 0))
     return BlockOperation(
         name, product, product, product, saved, weight_grad_bytes=kept, parameters=parameters,
-        kernel=Kernel.PRODUCT, shape=(rows / count, outputs, inputs), count=count, experts=experts,
+        kernel=Kernel.PRODUCT, shape=(rows / count, outputs, inputs), count=count, experts=experts, module=module,
     )  # fmt: skip
 
 
@@ -238,14 +232,14 @@ def norm(name, model, rows, size=None):
     weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
     return BlockOperation(
         name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=vectors * size,
-        light=True, kernel=Kernel.STREAM,
+        module=Module.NORM, kernel=Kernel.STREAM,
     )  # fmt: skip
 
 
-def exchange(name, forward=None, input_grad=None, weight_grad=None, *, core=False, can_hide=True):
+def exchange(name, forward=None, input_grad=None, weight_grad=None, *, module=None, can_hide=True):
     """An operation that is a collective alone, in the forward or in a half of the backward."""
     comm = {"forward_comm": forward, "input_grad_comm": input_grad, "weight_grad_comm": weight_grad}
-    return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kernel=None, core=core, can_hide=can_hide, **comm)
+    return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kernel=None, module=module, can_hide=can_hide, **comm)
 
 
 def gathering(name, group, volume):
@@ -275,7 +269,8 @@ def gather(place, model, share, size, users, *, beside=0):
         return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
     again = Collective("all-gather", "tensor", float(model.element_bytes * share.tokens * size))
     for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
-    return [gathering(f"enter {place}", "tensor", volume), *users, for_weights]
+    gathered = gathering(f"enter {place}", "tensor", volume)
+    return [gathered._replace(module=users[0].module), *users, for_weights]
 
 
 def reduce(place, model, share):

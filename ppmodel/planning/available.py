@@ -9,6 +9,7 @@ from ppmodel import schedules
 from ppmodel.specs import DATA, ORDERS
 from ppmodel.specs.document import Form, read_document
 from ppmodel.specs.entries import Sourced
+from ppmodel.specs.recompute import WAYS
 
 _NOTES = {
     "yes": "",
@@ -160,7 +161,8 @@ def highest_zero(profile, ranks=1):
 def recomputed(model):
     """The ways to recompute that are tried, the least first; 1 stands for the fewest layers that are enough.
 
-    Frameworks run activation functions alone again in experts only, as ``data/launchers`` say; scores alone, where
-    attention has any in memory.
+    >>> from ppmodel.specs import load_model
+    >>> recomputed(load_model("paper")), recomputed(load_model("deepseek_v3"))
+    (('none', 'selective', 1), ('none', 'light', 1))
     """
-    return "none", *(("light",) if model.experts else ()), *(("selective",) if model.attention != "fused" else ()), 1
+    return *(name for name, way in WAYS.items() if way.is_tried(model)), 1

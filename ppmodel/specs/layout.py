@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from ppmodel.errors import SpecificationError
 from ppmodel.given import plain
 from ppmodel.specs.layers import parse_layers
-from ppmodel.specs.recompute import KEEPS
+from ppmodel.specs.recompute import WAYS
 
 if TYPE_CHECKING:
     from ppmodel.specs.framework import FrameworkSpec
 
 LARGEST = 10**9
-RECOMPUTE = tuple(KEEPS)
-"""Activations recomputed in the backward: none, the attention scores, what is cheap, or all of a block."""
+RECOMPUTE = tuple(WAYS)
+_RECOMPUTED = ", ".join(f"{name} ({way})" for name, way in WAYS.items() if way.again)
 
 STAGE_GROUPS = {"tp": "tensor", "cp": "context"}
 """The dimensions over which a stage is spread, innermost first, and their groups; all but tp divide its tokens."""
@@ -198,9 +198,9 @@ class LayoutSpec(Groups):
         Whether norms and dropout are also split over tp (Korthikanti et al., 2022); has no effect if tp is 1.
     zero : {0, 1, 2, 3}
         What data-parallel ranks shard (ZeRO): nothing; the optimizer state; also gradients; also weights.
-    recompute : {"none", "selective", "light", "full"} or int, optional
-        Activations recomputed in the backward; a number means that many layers of each stage in full. Without it, as
-        the model says.
+    recompute : str or int, optional
+        What is recomputed in the backward, a key of `recompute.WAYS`; a number means that many layers of each stage in
+        full. Without it, as the model says.
     precision : {"bf16", "fp8"}, optional
         The precision of matrix multiplications. Without it, as the framework says.
     causal : bool
@@ -265,8 +265,8 @@ class LayoutSpec(Groups):
         column=True, of_runs=True,
     )  # fmt: skip
     recompute: str | int | None = declared(
-        None, int, "Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
-        low=0, words=RECOMPUTE, column=True, of_runs=True,
+        None, int, f"What to recompute: {_RECOMPUTED}, or so many layers of each stage in full (default: as the model "
+        "says).", low=0, words=RECOMPUTE, column=True, of_runs=True,
     )  # fmt: skip
     precision: str | None = declared(
         None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from ppmodel.errors import SpecificationError
 from ppmodel.specs import entries
 from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
-from ppmodel.specs.layout import RECOMPUTE
+from ppmodel.specs.recompute import WAYS
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ModelSpec(Checked):
         Scores written to memory, with softmax, mask and dropout as separate passes or as one kernel; or all of
         attention in one kernel.
     recompute : str
-        What is recomputed in the backward, a key of `KEEPS`: selective is the attention scores, full all of a block.
+        What is recomputed in the backward, a key of `recompute.WAYS`.
     sequence : int
         Tokens per sequence, s.
     vocabulary : int
@@ -140,7 +140,7 @@ class ModelSpec(Checked):
     bias: entries.Switch
     dropout: entries.Switch
     attention: Annotated[str, entry(Literal["materialised", "fused-softmax", "fused"])]
-    recompute: Annotated[str, entry(Literal[RECOMPUTE])]
+    recompute: Annotated[str, entry(Literal[tuple(WAYS)])]
     sequence: entries.Whole
     vocabulary: entries.WholeOrZero
     learned_positions: entries.Switch

@@ -1,35 +1,52 @@
-"""Ways to recompute: what a layer keeps of its activations. A new way is one entry of `KEEPS`.
+"""Ways to recompute: what a layer runs again before its backward, and need not keep. A new way is an entry of `WAYS`.
 
-It is more only if it keeps a part of a column.
+One that runs again what no `Module` is yet, or a part of one, also adds that, and marks its operations where they are
+made, in `costs.transformer`.
 """
 
+from collections.abc import Callable
+from enum import Enum
 from typing import NamedTuple
 
 
-class Keeps(NamedTuple):
-    """What a layer keeps from forward to backward: 1, or 0 for what is computed again.
+class Module(Enum):
+    """Operations that run again together, by what help texts call them; their results are then not kept.
+
+    The output of attention, which comes from its scores, is an exception. What is in no module, such as most products,
+    runs again with the whole layer alone.
+    """
+
+    SCORES = "attention scores"
+    NORM = "norms"
+    ACTIVATION = "activation functions"
+    LATENT = "up-projections of latents"
+
+
+class Way(NamedTuple):
+    """A way to recompute.
 
     Parameters
     ----------
-    saved : float
-        What its operations save, apart from the core of attention.
-    core : float
-        The core of unfused attention, which is quadratic in the sequence length.
-    entry : float
-        The input of its first operation.
-    light : float
-        The outputs of norms, activation functions and up-projections of latents, which take little time to run again
-        (DeepSeek-AI, 2024, section 3.2.3; Megatron-LM's ``--recompute-modules layernorm moe_act mla_up_proj``).
+    again : tuple of Module or None
+        What runs again. None stands for what is in no module; with it everything runs again, and a layer keeps its
+        input alone.
+    is_tried : callable
+        Whether `plan` tries the way for a `ModelSpec`.
     """
 
-    saved: float
-    core: float
-    entry: float
-    light: float
+    again: tuple
+    is_tried: Callable
+
+    def __str__(self):
+        return "everything" if None in self.again else ", ".join(module.value for module in self.again)
 
 
-KEEPS = {
-    "none": Keeps(1.0, 1.0, 0.0, 1.0), "selective": Keeps(1.0, 0.0, 0.0, 1.0), "light": Keeps(1.0, 1.0, 0.0, 0.0),
-    "full": Keeps(0.0, 0.0, 1.0, 0.0),
-}  # fmt: skip
-"""By the name of the recomputation."""
+WAYS = {
+    "none": Way((), lambda _: True),
+    "selective": Way((Module.SCORES,), lambda model: model.attention != "fused"),  # which keeps no scores
+    # frameworks run activation functions alone again in experts only, as data/launchers say
+    "light": Way((Module.NORM, Module.ACTIVATION, Module.LATENT), lambda model: model.experts is not None),
+    "full": Way((*Module, None), lambda _: False),  # as a number of layers instead
+}
+"""By name. What is light takes little time to run again (DeepSeek-AI, 2024, section 3.2.3; Megatron-LM's
+``--recompute-modules layernorm moe_act mla_up_proj``)."""
