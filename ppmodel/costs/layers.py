@@ -18,7 +18,7 @@ from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
-from ppmodel.costs.work import FP8_WIDTH, NO_WORK, PARTS, Kernel, Phase, recompute_of
+from ppmodel.costs.work import NO_WORK, PARTS, Kernel, Phase, recompute_of
 from ppmodel.errors import CostError
 from ppmodel.kept import cached_property
 from ppmodel.specs.recompute import WAYS, Module
@@ -157,32 +157,16 @@ def layer_work(model, sequences, layout=None):
     ([('embedding', 'none'), ('block', 'none'), ('head', 'none')], [0, 0, 0, 0, 13, 13, 6])
     """
     run = model, sequences, layout
-    recompute = recompute_of(model, layout)
+    operations, recompute = transformer.layer_operations(*run), recompute_of(model, layout)
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
-    dense_blocks = model.dense_blocks if model.experts else 0
-    blocks = ["dense", "block"] if dense_blocks else ["block"]
-    operations = {part: transformer.block_operations(*run, dense=part == "dense") for part in blocks}
-    mtp = ("mtp", "loss") if model.mtp_layers else ()
-    operations |= {"embedding": transformer.embedding_operations(*run), "head": transformer.head_operations(*run)}
-    if mtp:
-        operations |= {"mtp": transformer.mtp_operations(*run), "loss": transformer.head_operations(*run, again=True)}
-    if layout is not None and (layout.kept_precision or layout.precision) == "fp8":
-        factor, kernels, whole = FP8_WIDTH / model.element_bytes, (Kernel.PRODUCT, Kernel.ACTIVATION), ()
-        if not layout.kept_precision:  # attention's backward needs the projection's input in full
-            kernels, whole = (Kernel.PRODUCT,), ("projection",)
-        for part in (*blocks, *mtp[:1]):
-            operations[part] = [
-                op._replace(saved_bytes=factor * op.saved_bytes, weight_grad_bytes=factor * op.weight_grad_bytes)
-                if op.kernel in kernels and op.name not in whole else op
-                for op in operations[part]
-            ]  # fmt: skip
-    layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes)]
-    layers += [*zip(mtp, (modes[-1], "none"), strict=False), ("head", "none")]
+    modes = {"dense": modes, "block": modes, "mtp": modes[-1:]}
+    layers = [(part, mode) for part in operations for mode in modes.get(part, ["none"])]
     lines = {}
     sharing = layout and sharing_of(model, layout, lines)
     items = _items([(operations[part], mode) for part, mode in layers], lines, layout)
+    numbers = transformer.layer_numbers(model)
     return LayerWork(
-        layers, dense_blocks, model.mtp_layers, *items, [(*line, layout) for line in lines],
+        layers, numbers["dense"], numbers["mtp"], *items, [(*line, layout) for line in lines],
         _sizes(layers, operations, *run), sharing, layout,
     )  # fmt: skip
 

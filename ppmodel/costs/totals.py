@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, mtp_operations
+from ppmodel.costs.transformer import layer_numbers, layer_operations
 from ppmodel.costs.work import Kernel
 from ppmodel.specs.recompute import WAYS
 
@@ -47,20 +47,15 @@ def parameters(model):
     >>> parameters(load_model("llama3_70b")).total
     70553706496
     """
-    embedding = sum(operation.parameters for operation in embedding_operations(model, 1))
-    head = sum(operation.parameters for operation in head_operations(model, 1))
-    total = active = embedding + head - (model.vocabulary * model.hidden if model.tied_embeddings else 0)
+    layers, numbers = layer_operations(model, 1), layer_numbers(model)
+    total = active = -model.vocabulary * model.hidden * model.tied_embeddings
     used = model.experts.experts_per_token / model.experts.number if model.experts else 1.0
-    for operations, number in _blocks(model):
+    for part, operations in layers.items():
+        number = 0 if part in ("mtp", "loss") else numbers[part]
         total += number * sum(operation.parameters for operation in operations)
         active += number * sum(operation.parameters * (used if operation.experts else 1.0) for operation in operations)
+    embedding = sum(operation.parameters for operation in layers["embedding"])
     return Parameters(round(total), round(active), round(embedding))
-
-
-def _blocks(model):
-    """The operations of a dense block and of one with experts on one sequence, with the number of each."""
-    numbers = {True: model.dense_blocks, False: model.blocks - model.dense_blocks}
-    return [(block_operations(model, 1, dense=dense), number) for dense, number in numbers.items() if number]
 
 
 @lru_cache(2**10)
@@ -96,18 +91,10 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     >>> round(model_flops(model) / 1e15), round(model_flops(model, recompute="full") / 1e15)
     (3386, 4511)
     """
-    plain = replace(model, attention="materialised")
-    flops = 3 * (1 + model.mtp_layers) * _product_flops(head_operations(plain, 1))
-    if model.mtp_layers:
-        flops += 3 * model.mtp_layers * _product_flops(mtp_operations(plain, 1), causal)
-    for operations, number in _blocks(plain):
-        again = [operation for operation in operations if operation.module in WAYS[recompute].again]
-        flops += number * (3 * _product_flops(operations, causal) + _product_flops(again, causal))
+    numbers, flops = layer_numbers(model), 0.0
+    for part, operations in layer_operations(replace(model, attention="materialised"), 1).items():
+        again = WAYS[recompute if part in ("dense", "block") else "none"].again
+        for product in (operation for operation in operations if operation.is_product):
+            share = 0.5 if causal and product.kernel == Kernel.BATCHED else 1.0
+            flops += numbers[part] * (3 + (product.module in again)) * share * product.forward.flops
     return (model.global_batch if sequences is None else sequences) * flops
-
-
-def _product_flops(operations, causal=False):
-    """Forward FLOPs of the matrix products among a list of operations."""
-    products = [operation for operation in operations if operation.is_product]
-    halved = Kernel.BATCHED if causal else None
-    return sum(product.forward.flops * (0.5 if product.kernel == halved else 1.0) for product in products)

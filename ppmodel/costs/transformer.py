@@ -8,16 +8,11 @@ from ppmodel.costs.work import (
     NO_WORK,
     BlockOperation,
     Kernel,
+    Share,
     Work,
     exchange,
-    gather,
     gathering,
-    linear,
-    norm,
-    reduce,
-    residual,
     scattering,
-    share_of,
     sharing_input,
 )
 from ppmodel.specs.recompute import Module
@@ -29,6 +24,50 @@ _ROUTING = 40
 
 _SINGLE = 4
 """Bytes per number in single precision, in which the loss and the router's probabilities are computed."""
+
+
+def layer_operations(model, sequences, layout=None):
+    """List what one GPU does in each layer of a model, in the order in which stages have them.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    sequences : float
+        Sequences per microbatch, b.
+    layout : LayoutSpec, optional
+        As in `block_operations`.
+
+    Returns
+    -------
+    dict of str to list of BlockOperation
+        ``embedding``, ``dense`` (leading blocks without experts, in a model with experts), ``block``, ``mtp``, ``loss``
+        (of an MTP layer) and ``head``; those that the model has.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> [*layer_operations(load_model("paper"), 1)], [*layer_operations(load_model("deepseek_v3"), 1)]
+    (['embedding', 'block', 'head'], ['embedding', 'dense', 'block', 'mtp', 'loss', 'head'])
+    """
+    run = model, sequences, layout
+    layers = {"embedding": embedding_operations(*run)}
+    if model.experts and model.dense_blocks:
+        layers["dense"] = block_operations(*run, dense=True)
+    layers["block"] = block_operations(*run)
+    if model.mtp_layers:
+        layers |= {"mtp": mtp_operations(*run), "loss": head_operations(*run, again=True)}
+    return layers | {"head": head_operations(*run)}
+
+
+def layer_numbers(model):
+    """How many a model has of each layer of `layer_operations`.
+
+    >>> from ppmodel.specs import load_model
+    >>> layer_numbers(load_model("deepseek_v3"))
+    {'embedding': 1, 'dense': 3, 'block': 58, 'mtp': 1, 'loss': 1, 'head': 1}
+    """
+    dense, mtp = model.dense_blocks if model.experts else 0, model.mtp_layers
+    return {"embedding": 1, "dense": dense, "block": model.blocks - dense, "mtp": mtp, "loss": mtp, "head": 1}
 
 
 def block_operations(model, sequences, layout=None, *, dense=False):
@@ -64,16 +103,15 @@ def block_operations(model, sequences, layout=None, *, dense=False):
     >>> [operation.name for operation in operations if operation.kernel is None]
     ['enter attention', 'leave attention', 'enter MLP', 'leave MLP']
     """
-    share = share_of(model, sequences, layout)
-    name = "residual and dropout" if model.dropout else "residual"
-    with_mlp = dense or model.experts is None
+    share = Share.of(model, sequences, layout)
+    has_mlp = dense or model.experts is None
     return [
-        norm("norm 1", model, share.stream),
-        *attention_operations(model, share),
-        residual(f"{name} 1", model, share.stream),
-        norm("norm 2", model, share.stream),
-        *(mlp_operations(model, share, model.mlp_hidden) if with_mlp else expert_operations(model, share)),
-        residual(f"{name} 2", model, share.stream),
+        share.norm("norm 1"),
+        *attention_operations(share),
+        share.residual(1),
+        share.norm("norm 2"),
+        *(mlp_operations(share, model.mlp_hidden) if has_mlp else expert_operations(share)),
+        share.residual(2),
     ]
 
 
@@ -102,13 +140,13 @@ def embedding_operations(model, sequences, layout=None):
     """
     if not model.vocabulary:
         return []
-    share = share_of(model, sequences, layout)
+    share = Share.of(model, sequences, layout)
     elements = share.tokens * model.hidden
     moved, kept = Work(elements, (1 + 1 / share.tp) * model.element_bytes * elements), model.element_bytes * elements
     positions = model.sequence if model.learned_positions else 0
     parameters = (model.vocabulary / share.tp + positions) * model.hidden
     looked_up = BlockOperation("embedding", moved, NO_WORK, moved, weight_grad_bytes=kept, parameters=parameters)
-    return [looked_up, *reduce("embedding", model, share)]
+    return [looked_up, *share.reduce("embedding")]
 
 
 def mtp_operations(model, sequences, layout=None):
@@ -134,12 +172,12 @@ def mtp_operations(model, sequences, layout=None):
     >>> [operation.name for operation in mtp_operations(load_model("llama3_8b"), 1)][:4]
     ['MTP norm 1', 'MTP norm 2', 'MTP projection', 'norm 1']
     """
-    share, width = share_of(model, sequences, layout), 2 * model.hidden
-    product = linear("MTP projection", model, share.tokens, width, model.hidden / share.tp, kept_rows=share.stream)
+    share, width = Share.of(model, sequences, layout), 2 * model.hidden
+    product = share.linear("MTP projection", share.tokens, width, model.hidden / share.tp, kept_rows=share.stream)
     volume = float(model.element_bytes * share.tokens * model.hidden)
     return [
-        *(norm(f"MTP norm {number}", model, share.stream) for number in (1, 2)),
-        *gather("MTP", model, share, width, [product]),
+        *(share.norm(f"MTP norm {number}") for number in (1, 2)),
+        *share.gather("MTP", width, [product]),
         *([gathering("leave MTP", "tensor", volume)] if share.tp > 1 else []),
         *block_operations(model, sequences, layout),
     ]
@@ -173,18 +211,20 @@ def head_operations(model, sequences, layout=None, *, again=False):
     """
     if not model.vocabulary:
         return []
-    share = share_of(model, sequences, layout)
+    share = Share.of(model, sequences, layout)
     vocabulary = model.vocabulary / share.tp
-    output = linear("output projection", model, share.tokens, model.hidden, vocabulary, kept_rows=share.stream)
     is_stored = not again and (layout is None or layout.pp != 1 or not model.tied_embeddings)
-    parameters = model.hidden * vocabulary if is_stored else 0.0
-    output = output._replace(parameters=parameters, kernel=Kernel.UNQUANTISED)
+    output = share.linear(
+        "output projection", share.tokens, model.hidden, vocabulary, kept_rows=share.stream,
+        kept_width=model.element_bytes, kernel=Kernel.UNQUANTISED,
+        parameters=model.hidden * vocabulary if is_stored else 0.0,
+    )  # fmt: skip
     logits, width = share.tokens * vocabulary, model.element_bytes + _SINGLE
     loss = BlockOperation(
         "softmax and loss", Work(5.0 * logits, width * logits), Work(2.0 * logits, width * logits), NO_WORK,
         saved_bytes=_SINGLE * logits, kernel=Kernel.LOSS,
     )  # fmt: skip
-    operations = [norm("last norm", model, share.stream), *gather("head", model, share, model.hidden, [output])]
+    operations = [share.norm("last norm"), *share.gather("head", model.hidden, [output])]
     if share.tp == 1:
         return [*operations, loss]
     names, total = ("largest logit", "logit of the label", "sum of the loss"), _SINGLE * share.tokens
@@ -214,7 +254,7 @@ def logits_bytes(model, sequences, layout=None):
     >>> logits_bytes(load_model("llama3_70b"), 1, LayoutSpec(tp=8)) / 2**20
     751.5
     """
-    share = share_of(model, sequences, layout)
+    share = Share.of(model, sequences, layout)
     return (model.element_bytes + _SINGLE) * share.tokens * (model.vocabulary / share.tp)
 
 
@@ -230,59 +270,60 @@ class _Heads(NamedTuple):
     value_size: float
 
 
-def attention_operations(model, share):
+def attention_operations(share):
     """From the normalised stream to the sum over tp of the output projection, in the order of the forward.
 
     If tp exceeds the number of key-value heads, each GPU has a copy of one (Megatron-LM).
     """
-    latent = model.latent_attention
+    model, latent = share.model, share.model.latent_attention
     value_size = latent.value_head_size if latent else model.head_size
     heads = _Heads(model.heads / share.tp, max(model.kv_heads / share.tp, 1.0), model.head_size, value_size)
     if latent:
-        projections = _latent_projections(model, share, heads)
+        projections = _latent_projections(share, heads)
     else:  # queries, keys and values in one product, with columns split over tp
         outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
-        product = linear("query-key-value", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
-        projections = gather("attention", model, share, model.hidden, [product])
-    core = (_fused if model.attention == "fused" else _materialised)(model, share, heads)
+        product = share.linear("query-key-value", share.tokens, model.hidden, outputs, kept_rows=share.stream)
+        projections = share.gather("attention", model.hidden, [product])
+    core = (_fused if model.attention == "fused" else _materialised)(share, heads)
+    attended, kept_width = heads.queries * heads.value_size, share.kept_width()  # attention's backward needs it in full
     return [
         *projections,
-        *_in_context(model, share, heads, core),
-        linear("projection", model, share.tokens, heads.queries * heads.value_size, model.hidden),
-        *reduce("attention", model, share),
+        *_in_context(share, heads, core),
+        share.linear("projection", share.tokens, attended, model.hidden, kept_width=kept_width),
+        *share.reduce("attention"),
     ]
 
 
-def _latent_projections(model, share, heads):
+def _latent_projections(share, heads):
     """Queries, keys and values through low-rank latents (DeepSeek-AI, 2024, section 2.1).
 
     As in Megatron-LM, every GPU of a tensor group has the complete down-projections and applies them to its part of the
     stream; the latents are gathered, and the up-projections are split by heads. All heads share one rotary key.
     """
-    latent, tokens, stream = model.latent_attention, share.tokens, share.stream
+    latent, hidden, tokens, stream = share.model.latent_attention, share.model.hidden, share.tokens, share.stream
     outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
     options = {"kept_rows": stream, "module": Module.LATENT}
-    up = linear("key-value up", model, tokens, latent.key_value_rank, outputs, **options)
-    down = linear("key-value down", model, stream, model.hidden, latent.key_value_rank + latent.rope_head_size)
+    up = share.linear("key-value up", tokens, latent.key_value_rank, outputs, **options)
+    down = share.linear("key-value down", stream, hidden, latent.key_value_rank + latent.rope_head_size)
     rank, outputs = latent.query_rank, heads.queries * heads.size
     if rank:
         queries = [
-            linear("query down", model, stream, model.hidden, rank),
-            norm("query norm", model, stream, rank),
-            *gather("queries", model, share, rank, [linear("query up", model, tokens, rank, outputs, **options)]),
+            share.linear("query down", stream, hidden, rank),
+            share.norm("query norm", rank),
+            *share.gather("queries", rank, [share.linear("query up", tokens, rank, outputs, **options)]),
         ]
     else:  # directly from the stream, as in DeepSeek-V2-Lite
-        query = linear("query", model, tokens, model.hidden, outputs, kept_rows=stream)
-        queries = gather("queries", model, share, model.hidden, [sharing_input(query)])
+        query = share.linear("query", tokens, hidden, outputs, kept_rows=stream)
+        queries = share.gather("queries", hidden, [sharing_input(query)])
     return [
         *queries,
-        sharing_input(down) if latent.query_rank else down,  # the queries keep the same input
-        norm("key-value norm", model, stream, latent.key_value_rank),
-        *gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size),
+        sharing_input(down) if rank else down,  # the queries keep the same input
+        share.norm("key-value norm", latent.key_value_rank),
+        *share.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size),
     ]
 
 
-def _in_context(model, share, heads, core):
+def _in_context(share, heads, core):
     """The core, between the collectives of context parallelism that exchange keys and values.
 
     Each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, which balances causal
@@ -292,7 +333,8 @@ def _in_context(model, share, heads, core):
     """
     if share.layout.cp == 1:
         return core
-    volume = model.element_bytes * share.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)
+    model, widths = share.model, heads.size + heads.value_size
+    volume = model.element_bytes * share.sequences * model.sequence * heads.keys * widths
     if share.layout.context_exchange == "ring":
         forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
         return [exchange("ring of keys and values", forward, backward, module=core[0].module), *core]
@@ -300,17 +342,17 @@ def _in_context(model, share, heads, core):
     return [gathering("gather keys and values", "context", volume), *core, again]
 
 
-def _traffic(model, share, heads):
+def _traffic(share, heads):
     """Numbers of elements: queries, a GPU's own keys, the keys that its queries attend to, and scores."""
     query, key = share.tokens * heads.queries * heads.size, share.tokens * heads.keys * heads.size
-    scores = share.sequences * heads.queries * model.sequence**2 / share.layout.cp
+    scores = share.sequences * heads.queries * share.model.sequence**2 / share.layout.cp
     return query, key, key * share.layout.cp, scores
 
 
-def _fused(model, share, heads):
+def _fused(share, heads):
     """One kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022)."""
-    width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
-    value = heads.value_size / heads.size
+    width, (query, key, met, scores) = share.model.element_bytes, _traffic(share, heads)
+    value, length = heads.value_size / heads.size, share.model.sequence
     scores *= _CAUSAL_HALF if share.layout.causal else 1.0
     flops = 2.0 * scores * heads.size
     statistics = 4.0 * share.tokens * heads.queries
@@ -318,15 +360,15 @@ def _fused(model, share, heads):
     moved = width * 2 * (1 + value) * (query + met) + statistics
     gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
     saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
-    shape = share.sequences * heads.queries, model.sequence / share.layout.cp, model.sequence, heads.size
+    shape = share.sequences * heads.queries, length / share.layout.cp, length, heads.size
     kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
     return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, **kernel)]
 
 
-def _materialised(model, share, heads):
+def _materialised(share, heads):
     """Two batched products with the scores between them in memory; the batch counts as rows of a single product."""
-    width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
-    value = heads.value_size / heads.size
+    model, (query, key, met, scores) = share.model, _traffic(share, heads)
+    width, value = model.element_bytes, heads.value_size / heads.size
     rows, length = scores / model.sequence, model.sequence
     kept = width * scores if model.dropout else 0.0
     first = _batched("scores", model, heads.size, (query, met, scores), (rows, length, heads.size))
@@ -372,32 +414,33 @@ def _pass(name, forward, backward, kept, kernel=Kernel.SOFTMAX):
 # ---- MLP and experts ---------------------------------------------------------------------------
 
 
-def mlp_operations(model, share, size, place="MLP", *, shares_input=False):
+def mlp_operations(share, size, place="MLP", *, shares_input=False):
     """From the normalised stream to the sum over tp of the second product, in the order of the forward.
 
     `size` is the hidden width, `place` the name of the products; another operation may keep the input of the first.
     """
-    up, activation, down = _products(model, share.tokens, size / share.tp, place, kept_rows=share.stream)
+    up, activation, down = _products(share, share.tokens, size / share.tp, place, kept_rows=share.stream)
     up = sharing_input(up) if shares_input else up
-    return [*gather(place, model, share, model.hidden, [up]), activation, down, *reduce(place, model, share)]
+    return [*share.gather(place, share.model.hidden, [up]), activation, down, *share.reduce(place)]
 
 
-def _products(model, rows, size, place, **options):
+def _products(share, rows, size, place, **options):
     """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
+    model, wide = share.model, rows * size
     projections = 2 if model.gated_mlp else 1
-    wide = rows * size
-    saved, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
-    moved = saved + model.element_bytes * wide  # the backward also reads what was saved
-    name = "activation" if place == "MLP" else f"{place} activation"
-    forward, backward = Work(flops, moved), Work(flops, moved + saved)
-    kinds = {"module": Module.ACTIVATION, "kernel": Kernel.ACTIVATION}
-    activation = BlockOperation(name, forward, backward, NO_WORK, saved, **kinds)
-    up = linear(f"{place} up", model, rows, model.hidden, projections * size, **options)
-    down = linear(f"{place} down", model, rows, size, model.hidden, **(options | {"kept_rows": rows}))
+    read, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
+    moved = read + model.element_bytes * wide  # the backward also reads what was saved
+    forward, backward = Work(flops, moved), Work(flops, moved + read)
+    activation = BlockOperation(
+        "activation" if place == "MLP" else f"{place} activation", forward, backward, NO_WORK,
+        projections * share.kept_width() * wide, module=Module.ACTIVATION, kernel=Kernel.ACTIVATION,
+    )  # fmt: skip
+    up = share.linear(f"{place} up", rows, model.hidden, projections * size, **options)
+    down = share.linear(f"{place} down", rows, size, model.hidden, **(options | {"kept_rows": rows}))
     return up, activation, down
 
 
-def expert_operations(model, share):
+def expert_operations(share):
     """From the normalised stream to the experts' weighted sum, in the order of the forward.
 
     Tokens are spread evenly over experts, but for the layout's imbalance, and none is dropped. Experts are on `ep`
@@ -412,7 +455,7 @@ def expert_operations(model, share):
     tokens and in the backward the gradients of their outputs, may have 8 bits; what they return
     keeps the model's precision (DeepSeek-AI, 2024, section 3.3.3).
     """
-    experts, outside = model.experts, share.repeats_stream
+    model, experts, outside = share.model, share.model.experts, share.repeats_stream
     shared = experts.shared * experts.hidden
     per_token, copies = experts.experts_per_token, share.stream * experts.experts_per_token
     moved = model.element_bytes * (share.stream + copies) * model.hidden
@@ -422,31 +465,31 @@ def expert_operations(model, share):
     dispatched, combined = (Collective("all-to-all", "expert", float(width * elements), per_token) for width in widths)
     outward = exchange("all-to-all to experts", dispatched, input_grad=combined)
     back = exchange("all-to-all from experts", combined, input_grad=dispatched)
-    of_experts = _of_experts(model, share)
+    of_experts = _of_experts(share)
     # complete on every GPU: a product for the scores of all experts, then softmax and selection of the best
     rows, number = share.stream, experts.number
     scores = _SINGLE * rows * number
     best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
-    router = linear("router", model, rows, model.hidden, number)
+    router = {"kernel": Kernel.UNQUANTISED, "kept_width": model.element_bytes, "parameters": model.hidden * number}
     return [
-        router._replace(parameters=model.hidden * number, kernel=Kernel.UNQUANTISED),  # no bias
+        share.linear("router", rows, model.hidden, number, **router),  # without a bias
         BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores, count=_ROUTING),
-        *(mlp_operations(model, share, shared, "shared experts", shares_input=True) if shared else []),
-        *(gather("experts", model, share, model.hidden, []) if outside else []),
+        *(mlp_operations(share, shared, "shared experts", shares_input=True) if shared else []),
+        *(share.gather("experts", model.hidden, []) if outside else []),
         BlockOperation("dispatch", copied, summed, NO_WORK),
         *([outward, *of_experts, back] if share.layout.ep > 1 else of_experts),
         BlockOperation("combine", summed, copied, NO_WORK),
-        *(reduce("experts", model, share) if outside else []),
+        *(share.reduce("experts") if outside else []),
     ]  # fmt: skip
 
 
-def _of_experts(model, share):
+def _of_experts(share):
     """The experts of one GPU on the copies of its expert-tensor group."""
-    experts, layout = model.experts, share.layout
+    model, experts, layout = share.model, share.model.experts, share.layout
     gathers = layout.expert_tp > 1 and not share.repeats_stream
     copies = share.stream * (layout.expert_tp if gathers else 1) * experts.experts_per_token * layout.expert_imbalance
     count = experts.number / layout.ep
-    operations = _products(model, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
+    operations = _products(share, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
     if layout.ep > 1 and count > 1:
         pass_ = Work(0.0, 2.0 * model.element_bytes * copies * model.hidden)
         to, back = (BlockOperation(f"sort copies by {key}", pass_, pass_, NO_WORK) for key in ("expert", "sender"))

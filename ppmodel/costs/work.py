@@ -137,105 +137,6 @@ class BlockOperation(NamedTuple):
         return self.kernel in _PRODUCTS
 
 
-class Share(NamedTuple):
-    """What one GPU holds of a microbatch under a layout.
-
-    Parameters
-    ----------
-    sequences : float
-        Sequences of the microbatch, b.
-    tokens : float
-        Its tokens, bs/cp; products that are split over tp see all of them.
-    stream : float
-        Tokens that norms, dropout and residuals see: bs/cp, or bs/(cp tp) with sequence parallelism.
-    layout : LayoutSpec
-        Whatever else operations depend on.
-    """
-
-    sequences: float
-    tokens: float
-    stream: float
-    layout: LayoutSpec
-
-    @property
-    def tp(self):
-        """GPUs of a tensor group."""
-        return self.layout.tp
-
-    @property
-    def splits_stream(self):
-        """Whether `stream` is only a part of `tokens`."""
-        return self.layout.sequence_parallel and self.layout.tp > 1
-
-    @property
-    def repeats_stream(self):
-        """Whether every GPU of a tensor group has the whole `stream`."""
-        return self.layout.tp > 1 and not self.layout.sequence_parallel
-
-
-def share_of(model, sequences, layout=None):
-    """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
-    layout = layout or LayoutSpec(causal=False)
-    tokens = sequences * model.sequence / (layout.stage_gpus // layout.tp)
-    share = Share(sequences, tokens, tokens, layout)
-    return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
-
-
-def recompute_of(model, layout=None):
-    """The way to recompute: a key of `WAYS`, or how many blocks of each stage are recomputed in full."""
-    return model.recompute if layout is None or layout.recompute is None else layout.recompute
-
-
-def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, experts=False, module=None):
-    """A dense layer: a matrix product forward and one per gradient; the weight gradient needs input and gradient.
-
-    `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use. If there are
-    `count` products, such as those of experts, each has its part of the rows and its own weights.
-
-    Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
-    """
-    width = model.element_bytes
-    kept_rows = rows if kept_rows is None else kept_rows
-    flops = 2.0 * rows * inputs * outputs
-    moved = width * (rows * inputs + count * (inputs * outputs) + rows * outputs)
-    product = Work(flops, moved)
-    saved, kept = width * kept_rows * inputs, width * (kept_rows * inputs + rows * outputs)
-    parameters = count * (inputs * outputs + (outputs if model.bias else 0))
-    return BlockOperation(
-        name, product, product, product, saved, weight_grad_bytes=kept, parameters=parameters,
-        kernel=Kernel.PRODUCT, shape=(rows / count, outputs, inputs), count=count, experts=experts, module=module,
-    )  # fmt: skip
-
-
-def sharing_input(operation):
-    """A product without the bytes of its input, which another operation keeps."""
-    kept = operation.saved_bytes
-    return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
-
-
-def residual(name, model, rows):
-    """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""
-    elements, width = rows * model.hidden, model.element_bytes
-    mask = elements if model.dropout else 0.0
-    undropped = 2 if model.dropout else 0  # the gradient before the dropout is read and written once
-    forward = Work(2.0 * elements, 3.0 * width * elements + mask)
-    backward = Work(2.0 * elements, (3.0 + undropped) * width * elements + mask)
-    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask, kernel=Kernel.STREAM)
-
-
-def norm(name, model, rows, size=None):
-    """Layer or RMS normalisation: a reduction over each row; its input is kept."""
-    size = size or model.hidden
-    elements = rows * size
-    width, vectors = model.element_bytes, 2 if model.norm == "layernorm" else 1
-    forward, input_grad = Work(5.0 * elements, 2.0 * width * elements), Work(8.0 * elements, 3.0 * width * elements)
-    weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
-    return BlockOperation(
-        name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=vectors * size,
-        module=Module.NORM, kernel=Kernel.STREAM,
-    )  # fmt: skip
-
-
 def exchange(name, forward=None, input_grad=None, weight_grad=None, *, module=None, can_hide=True):
     """An operation that is a collective alone, in the forward or in a half of the backward."""
     comm = {"forward_comm": forward, "input_grad_comm": input_grad, "weight_grad_comm": weight_grad}
@@ -252,35 +153,137 @@ def scattering(name, group, volume):
     return exchange(name, Collective("reduce-scatter", group, volume), Collective("all-gather", group, volume))
 
 
-def gather(place, model, share, size, users, *, beside=0):
-    """Products split over tp by columns, `users`, and the collectives for their input of `size` columns.
+class Share(NamedTuple):
+    """What one GPU holds of a microbatch under a layout; it makes the operations that blocks consist of.
 
-    Columns `beside` them are gathered too, but no product reads them.
-
-    They are preceded by Megatron-LM's f: nothing forward, an all-reduce backward (Shoeybi et al., 2019). With sequence
-    parallelism it gathers forward and reduce-scatters backward, and the input, of which only a part is kept, is
-    gathered again for the weight gradient (Korthikanti et al., 2022, section 4.2.2). As the backward walks the list in
-    reverse, this last gather is listed after the products that need it.
+    Parameters
+    ----------
+    model : ModelSpec
+    sequences : float
+        Sequences of the microbatch, b.
+    tokens : float
+        Its tokens, bs/cp; products that are split over tp see all of them.
+    stream : float
+        Tokens that norms, dropout and residuals see: bs/cp, or bs/(cp tp) with sequence parallelism.
+    layout : LayoutSpec
+        Whatever else operations depend on.
     """
-    if share.tp == 1:
-        return users
-    volume = float(model.element_bytes * share.tokens * (size + beside))
-    if not share.splits_stream:
-        return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
-    again = Collective("all-gather", "tensor", float(model.element_bytes * share.tokens * size))
-    for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
-    gathered = gathering(f"enter {place}", "tensor", volume)
-    return [gathered._replace(module=users[0].module), *users, for_weights]
+
+    model: object
+    sequences: float
+    tokens: float
+    stream: float
+    layout: LayoutSpec
+
+    @classmethod
+    def of(cls, model, sequences, layout=None):
+        """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
+        layout = layout or LayoutSpec(causal=False)
+        tokens = sequences * model.sequence / (layout.stage_gpus // layout.tp)
+        share = cls(model, sequences, tokens, tokens, layout)
+        return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
+
+    @property
+    def tp(self):
+        """GPUs of a tensor group."""
+        return self.layout.tp
+
+    @property
+    def splits_stream(self):
+        """Whether `stream` is only a part of `tokens`."""
+        return self.layout.sequence_parallel and self.layout.tp > 1
+
+    @property
+    def repeats_stream(self):
+        """Whether every GPU of a tensor group has the whole `stream`."""
+        return self.layout.tp > 1 and not self.layout.sequence_parallel
+
+    def kept_width(self, precision=None):
+        """Bytes of a number that is kept, in the layout's precision for that or else in one of computing."""
+        in_fp8 = (self.layout.kept_precision or precision) == "fp8"
+        return FP8_WIDTH if in_fp8 else self.model.element_bytes
+
+    def linear(self, name, rows, inputs, outputs, *, kept_rows=None, kept_width=None, count=1, **others):
+        """A dense layer: a matrix product forward and one per gradient; the weight gradient needs input and gradient.
+
+        `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use. If there
+        are `count` products, such as those of experts, each has its part of the rows and its own weights. `others` are
+        further fields of the operation.
+
+        Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
+        """
+        width, kept_rows = self.model.element_bytes, rows if kept_rows is None else kept_rows
+        kept_width = kept_width or self.kept_width(self.layout.precision)
+        flops = 2.0 * rows * inputs * outputs
+        product = Work(flops, width * (rows * inputs + count * (inputs * outputs) + rows * outputs))
+        saved, kept = kept_width * kept_rows * inputs, kept_width * (kept_rows * inputs + rows * outputs)
+        values = {"parameters": count * (inputs * outputs + (outputs if self.model.bias else 0))} | others
+        shape = rows / count, outputs, inputs
+        kernel = {"kernel": Kernel.PRODUCT, "shape": shape, "count": count}
+        return BlockOperation(name, product, product, product, saved, weight_grad_bytes=kept, **kernel | values)
+
+    def residual(self, number):
+        """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""
+        dropout, width = self.model.dropout, self.model.element_bytes
+        elements = self.stream * self.model.hidden
+        mask = elements if dropout else 0.0
+        undropped = 2 if dropout else 0  # the gradient before the dropout is read and written once
+        forward = Work(2.0 * elements, 3.0 * width * elements + mask)
+        backward = Work(2.0 * elements, (3.0 + undropped) * width * elements + mask)
+        name = f"residual and dropout {number}" if dropout else f"residual {number}"
+        return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask, kernel=Kernel.STREAM)
+
+    def norm(self, name, size=None):
+        """Layer or RMS normalisation: a reduction over each row; its input is kept."""
+        size = size or self.model.hidden
+        elements = self.stream * size
+        width, vectors = self.model.element_bytes, 2 if self.model.norm == "layernorm" else 1
+        forward, input_grad = Work(5.0 * elements, 2.0 * width * elements), Work(8.0 * elements, 3.0 * width * elements)
+        weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
+        return BlockOperation(
+            name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=vectors * size,
+            module=Module.NORM, kernel=Kernel.STREAM,
+        )  # fmt: skip
+
+    def gather(self, place, size, users, *, beside=0):
+        """Products split over tp by columns, `users`, and the collectives for their input of `size` columns.
+
+        Columns `beside` them are gathered too, but no product reads them.
+
+        They are preceded by Megatron-LM's f: nothing forward, an all-reduce backward (Shoeybi et al., 2019). With
+        sequence parallelism it gathers forward and reduce-scatters backward, and the input, of which only a part is
+        kept, is gathered again for the weight gradient (Korthikanti et al., 2022, section 4.2.2). As the backward walks
+        the list in reverse, this last gather is listed after the products that need it.
+        """
+        if self.tp == 1:
+            return users
+        volume = float(self.model.element_bytes * self.tokens * (size + beside))
+        if not self.splits_stream:
+            return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
+        again = Collective("all-gather", "tensor", float(self.model.element_bytes * self.tokens * size))
+        for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
+        gathered = gathering(f"enter {place}", "tensor", volume)
+        return [gathered._replace(module=users[0].module), *users, for_weights]
+
+    def reduce(self, place):
+        """Megatron-LM's g, after a product split over tp by rows: an all-reduce forward, nothing backward.
+
+        With sequence parallelism, a reduce-scatter forward and an all-gather backward.
+        """
+        if self.tp == 1:
+            return []
+        volume = float(self.model.element_bytes * self.tokens * self.model.hidden)
+        if not self.splits_stream:
+            return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
+        return [scattering(f"leave {place}", "tensor", volume)]
 
 
-def reduce(place, model, share):
-    """Megatron-LM's g, after a product split over tp by rows: an all-reduce forward, nothing backward.
+def sharing_input(operation):
+    """A product without the bytes of its input, which another operation keeps."""
+    kept = operation.saved_bytes
+    return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
 
-    With sequence parallelism, a reduce-scatter forward and an all-gather backward.
-    """
-    if share.tp == 1:
-        return []
-    volume = float(model.element_bytes * share.tokens * model.hidden)
-    if not share.splits_stream:
-        return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
-    return [scattering(f"leave {place}", "tensor", volume)]
+
+def recompute_of(model, layout=None):
+    """The way to recompute: a key of `WAYS`, or how many blocks of each stage are recomputed in full."""
+    return model.recompute if layout is None or layout.recompute is None else layout.recompute
