@@ -18,7 +18,7 @@ from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
-from ppmodel.costs.work import NO_WORK, PARTS, Kernel, Phase, recompute_of
+from ppmodel.costs.work import NO_WORK, PARTS, Kernel, Phase, Share, recompute_of
 from ppmodel.errors import CostError
 from ppmodel.kept import cached_property
 from ppmodel.specs.recompute import WAYS, Module
@@ -112,7 +112,7 @@ class LayerWork(NamedTuple):
     sizes : Sizes
     sharing : Sharing or None
         None without a layout; numbers, or arrays by layer.
-    layout : LayoutSpec or None
+    layout : LayoutSpec
         Of several runs, any: they agree in precision, and no backward hides its collectives.
     """
 
@@ -156,18 +156,18 @@ def layer_work(model, sequences, layout=None):
     >>> work.layers, np.bincount(work.kernels.slot).tolist()
     ([('embedding', 'none'), ('block', 'none'), ('head', 'none')], [0, 0, 0, 0, 13, 13, 6])
     """
-    run = model, sequences, layout
-    operations, recompute = transformer.layer_operations(*run), recompute_of(model, layout)
+    share, operations = Share.of(model, sequences, layout), transformer.layer_operations(model, sequences, layout)
+    recompute = recompute_of(model, layout)
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
     modes = {"dense": modes, "block": modes, "mtp": modes[-1:]}
     layers = [(part, mode) for part in operations for mode in modes.get(part, ["none"])]
     lines = {}
     sharing = layout and sharing_of(model, layout, lines)
-    items = _items([(operations[part], mode) for part, mode in layers], lines, layout)
+    items = _items([(operations[part], mode) for part, mode in layers], lines, share.layout)
     numbers = transformer.layer_numbers(model)
     return LayerWork(
-        layers, numbers["dense"], numbers["mtp"], *items, [(*line, layout) for line in lines],
-        _sizes(layers, operations, *run), sharing, layout,
+        layers, numbers["dense"], numbers["mtp"], *items, [(*line, share.layout) for line in lines],
+        _sizes(layers, operations, share), sharing, share.layout,
     )  # fmt: skip
 
 
@@ -251,20 +251,19 @@ def _user(operations, index, phase, collective, numbers):
     return next((other for other in reversed(products) if other <= index), None)
 
 
-def _sizes(layers, operations, model, sequences, layout):
+def _sizes(layers, operations, share):
     """The bytes, parameters and launches of layers."""
-    tp = layout.tp if layout else 1
-    refused = model.attention == "materialised" and sequences * model.heads / tp % _FUSED_BY > 0
+    model, layout, tp, run = share.model, share.layout, share.tp, (share.model, share.sequences, share.layout)
+    refused = model.attention == "materialised" and share.sequences * model.heads / tp % _FUSED_BY > 0
     activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), len(Phase), 5))
-    ranks = (layout and layout.pp) or 1
-    piped, gpus = tp if tp > 1 and ranks > 1 else 0, ranks * layout.rank_gpus if layout else ranks
-    dense = transformer.block_operations(model, sequences, layout, dense=True) if model.experts else []
+    piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, (layout.pp or 1) * layout.rank_gpus
+    dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
         kernels, again = [op for op in operations[part] if op.kernel is not None], WAYS[recompute].again
         activations.append(_activations(kernels, again))
         in_loss = sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS)
-        logits = transformer.logits_bytes(model, sequences, layout) if part == "head" else 0.0
+        logits = transformer.logits_bytes(*run) if part == "head" else 0.0
         backward.append((sum(op.weight_grad_bytes for op in kernels), logits, in_loss))
         parameters.append([sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)])
         if part in _BLOCKS:
@@ -310,12 +309,12 @@ class LayerCosts:
 
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused at the end
     def __init__(self, work, system):
-        self.work, self.system, self.stages, layout = work, system, {}, work.layout
+        self.work, self.system, self.stages = work, system, {}
         lines = [
             (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
         ]
         self.lines = np.array(lines, dtype=float).reshape(-1, 2)
-        self.kernel_s = kernels_s(work.kernels, system, (layout and layout.precision) or "bf16")
+        self.kernel_s = kernels_s(work.kernels, system, work.layout.precision or "bf16")
         exchanges, shape = work.exchanges, work.shape
         alone_s = self.lines[exchanges.line, 0] + self.lines[exchanges.line, 1] * exchanges.volume
         beside_s = np.append(self.kernel_s, 0.0)[exchanges.beside]  # NOTHING is the last
@@ -323,7 +322,7 @@ class LayerCosts:
         by_phase = np.bincount(exchanges.slot, self.exposed_s, np.prod(shape)).reshape(shape).astype(float)
         by_phase[..., 0] += np.bincount(work.kernels.slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
         self.seconds = seconds = by_phase[:, : Phase.AGAIN]
-        if layout is not None and layout.overlap_backward:
+        if work.layout.overlap_backward:
             seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)
         if system.kernels:  # after the overlaps above, so that nothing is hidden twice
             _wait_for_host(by_phase, work.sizes, system)

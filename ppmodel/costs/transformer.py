@@ -213,7 +213,7 @@ def head_operations(model, sequences, layout=None, *, again=False):
         return []
     share = Share.of(model, sequences, layout)
     vocabulary = model.vocabulary / share.tp
-    is_stored = not again and (layout is None or layout.pp != 1 or not model.tied_embeddings)
+    is_stored = not again and (share.layout.pp != 1 or not model.tied_embeddings)
     output = share.linear(
         "output projection", share.tokens, model.hidden, vocabulary, kept_rows=share.stream,
         kept_width=model.element_bytes, kernel=Kernel.UNQUANTISED,
