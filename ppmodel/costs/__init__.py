@@ -1,4 +1,17 @@
-"""Costs of operations and transfers, and the memory of stages."""
+"""Costs of operations and transfers, and the memory of stages; each step from those above it.
+
+| step | modules |
+|---|---|
+| the operations of a layer on one GPU: work, bytes, collectives | `work`, `transformer` |
+| seconds of a kernel and of a collective on a system | `roofline`, `collectives` |
+| a model's layers as columns: kernels, collectives, bytes; their seconds | `layers` |
+| what runs between collectives, and cells of two operations on two streams | `units`, `pairs` |
+| how a model is divided among GPUs and stages; what replicas share | `partition`, `data_parallel` |
+| stages as columns: seconds, bytes, parameters; messages between them | `stages`, `transfers` |
+| `OpCosts`, all that a simulation knows; also from plain numbers | `table` |
+
+`runs` lays the stages of many runs side by side; `totals` counts parameters and arithmetic of a whole model.
+"""
 
 from ppmodel.costs.collectives import Collective, Group, collective_s, group_of
 from ppmodel.costs.data_parallel import persistent_bytes

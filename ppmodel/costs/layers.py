@@ -210,18 +210,15 @@ def _halves(operations, recompute):
     The backward goes through the operations in reverse, each with its weight gradient. What runs again does so before
     the gradient of its last operation.
     """
-    forward, input_grad, weight_grad, again = (
-        [
-            index for index, operation in enumerate(operations)
-            if (operation.works[phase] != NO_WORK or operation.collectives[phase])
-            and (phase != Phase.AGAIN or operation.module in WAYS[recompute].again)
-        ]
-        for phase in Phase
-    )  # fmt: skip
-    order = {(Phase.AGAIN, index): (-again[-1], 0, index) for index in again}
-    order |= {(Phase.WEIGHT_GRAD, index): (-index, 1) for index in weight_grad}
-    order |= {(Phase.INPUT_GRAD, index): (-index, 2) for index in input_grad}
-    return [(Phase.FORWARD, index) for index in forward], sorted(order, key=order.get)
+    does = [[op.works[phase] != NO_WORK or op.collectives[phase] for phase in Phase] for op in operations]
+    forward = [index for index in range(len(operations)) if does[index][Phase.FORWARD]]
+    again = [index for index in forward if operations[index].module in WAYS[recompute].again]
+    backward = []
+    for index in reversed(range(len(operations))):
+        if index in again[-1:]:
+            backward += [(Phase.AGAIN, other) for other in again]
+        backward += [(phase, index) for phase in (Phase.WEIGHT_GRAD, Phase.INPUT_GRAD) if does[index][phase]]
+    return [(Phase.FORWARD, index) for index in forward], backward
 
 
 def _kernel(operation, phase):

@@ -242,16 +242,12 @@ def uniform_costs(
     if pair is not None and forward + backward == 0:
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
     factor = 1.0 if pair is None else float(pair / (forward + backward))
-    tables = np.empty((3, _NUM_KINDS, schedule.num_stages))
     of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0), float)
-    np.multiply(of_kinds[:, None], schedule.unit_shares, tables[0])
+    compute_s = of_kinds[:, None] * schedule.unit_shares
     for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer)):
         if seconds:
-            tables[0, kind] = float(seconds) * schedule.stage_shares / schedule.chunks_per_rank
+            compute_s[kind] = float(seconds) * schedule.stage_shares / schedule.chunks_per_rank
     between = float(comm) / schedule.microbatch_parts, float(latency)
-    if nodes is None and not links:
-        tables[1], tables[2] = between
-        return OpCosts(*tables, overlap_factor=factor)
     inside = float(node_comm) / schedule.microbatch_parts, float(node_latency)
     if nodes is not None and np.shape(nodes) != (schedule.num_ranks,):
         rule = f"must name the node of each rank, of {schedule.num_ranks}"
@@ -261,9 +257,9 @@ def uniform_costs(
             rule = "has a bandwidth, which needs a model and a system"
             raise CostError("links", link, rule, "give model and system, or a delay alone")
     delay_s = link_values(links, schedule.placement, receivers(schedule))[0] if links else None
-    links = Links(nodes, between, inside, tuple(nodes) if shared_nic else None, delay_s)
-    tables = tables[0], *transfer_costs(schedule, links)
-    return OpCosts(*tables, overlap_factor=factor, nics=links.nics, delay_s=delay_s)
+    nics = tuple(nodes) if shared_nic and nodes is not None else None
+    transfers = transfer_costs(schedule, Links(nodes, between, inside, nics, delay_s))
+    return OpCosts(compute_s, *transfers, overlap_factor=factor, nics=nics, delay_s=delay_s)
 
 
 def _require_seconds(name, value):

@@ -123,7 +123,7 @@ def transfer_costs(schedule, links):
         occupancy, latency = over_links(*link_kinds(schedule, links.nodes), links.between, links.inside)
     else:
         shape = (_NUM_KINDS, schedule.num_stages) if links.delay_s is None else links.delay_s.shape
-        occupancy, latency = (np.broadcast_to(seconds, shape) for seconds in links.between)
+        occupancy, latency = (np.full(shape, seconds) for seconds in links.between)
     return occupancy, latency if links.delay_s is None else latency + links.delay_s
 
 
