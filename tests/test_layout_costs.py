@@ -25,6 +25,7 @@ from ppmodel.costs import (
 )
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.layers import layer_work
+from ppmodel.costs.runs import Runs
 from ppmodel.costs.transfers import pipeline_links
 from ppmodel.costs.work import FP8_WIDTH, Work
 from ppmodel.errors import CostError, SpecificationError
@@ -573,6 +574,20 @@ def test_attention_slows_with_few_keys_and_all_arithmetic_with_the_clock():
     assert kernels_s(attention, system) == pytest.approx(1e15 / (system.peak_compute_flops * 0.5 * 0.5 * 0.8))
     moved = Kernels.of([(0.0, 1e12, Kernel.STREAM, np.inf, np.inf, 1.0)])
     assert kernels_s(moved, system) == kernels_s(moved, replace(system, kernels=KernelSpec()))
+
+
+def test_runs_laid_side_by_side_need_not_have_the_same_layers(llama, mixture, system):
+    """Leading blocks without experts, and numbers of recomputed layers, beside blocks that are all alike."""
+    dense = replace(mixture, experts=replace(mixture.experts, dense_layers=3))
+    given = {"layers": "even", "overlap_backward": False, "recompute": "none"}
+    runs = [(llama, LayoutSpec(**given)), (dense, LayoutSpec(**given)), (llama, LayoutSpec(**given | {"recompute": 2}))]
+    models, layouts = zip(*runs, strict=True)
+    together = Runs([TABLE] * 3, models, layouts, system)
+    compute_s, kept = together.tables(system)[0], together.bytes(system)[0]
+    for (model, layout), columns in zip(runs, together.stages, strict=True):
+        costs = model_costs(TABLE, model, system, layout=check_layout(layout, model, system, TABLE))
+        np.testing.assert_allclose(compute_s[:, columns], costs.compute_s, rtol=1e-12)
+        np.testing.assert_allclose(kept[columns], costs.stages.activation_bytes, rtol=1e-12)
 
 
 def test_overlapped_phases_leave_the_slower_link():

@@ -53,11 +53,14 @@ class Runs:
             *(_work(*run, system, without) for run in zip(tables, models, layouts, strict=True)), strict=True
         )
         self.layers = _joined_layers(layers, system, without)
-        columns = zip(*(work[:-1] for work in works), strict=True)
-        self.work = StageWork(*map(np.concatenate, columns), None)
-        index = self.work.index[:1] + of_run[:, None] * self.work.index.shape[1]
-        sharing = self.layers.sharing._make(column[index[:, 0]] for column in self.layers.sharing)
-        self.work = self.work._replace(index=index, sharing=sharing)
+        firsts = np.cumsum([0, *(len(work.layers) for work in layers)])[of_run]  # the first layer of each stage's run
+        counts = np.zeros((len(of_run), max(len(work.layers) for work in layers)))  # 0 of what only other runs have
+        for work, stages in zip(works, self.stages, strict=True):
+            counts[stages, : work.counts.shape[1]] = work.counts
+        index = np.minimum(firsts[:, None] + np.arange(counts.shape[1]), len(self.layers.layers) - 1)
+        sharing = self.layers.sharing._make(column[firsts] for column in self.layers.sharing)
+        columns = (np.concatenate(column) for column in zip(*(work[2:-1] for work in works), strict=True))
+        self.work = StageWork(counts, index, *columns, sharing)
         self.message_bytes = np.array(sent)[of_run]
         self.leaves, self.within, (self.delay_s, self.own_bandwidth) = (
             np.concatenate(crossing, axis=-1) for crossing in crossings
