@@ -14,6 +14,7 @@ from ppmodel.costs import (
     Group,
     Kernel,
     Kernels,
+    block_operations,
     check_layout,
     collective_s,
     group_of,
@@ -27,7 +28,7 @@ from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.layers import layer_work
 from ppmodel.costs.runs import Runs
 from ppmodel.costs.transfers import pipeline_links
-from ppmodel.costs.work import FP8_WIDTH, Work
+from ppmodel.costs.work import FP8_WIDTH, Phase, Work
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
@@ -39,8 +40,11 @@ from ppmodel.specs import (
     LayoutSpec,
     load_model,
     load_system,
+    model_names,
     system_names,
 )
+from ppmodel.specs.entries import unchecked
+from ppmodel.specs.recompute import WAYS, Module, Way
 
 TABLE = build("1f1b", 4, 8)
 SPREAD = LayoutSpec(pp=4, tp=4, cp=2, dp=4, sequence_parallel=True, zero=1)
@@ -526,6 +530,30 @@ def test_recomputation_works_on_one_block_at_a_time(llama):
     assert full.activation_bytes == pytest.approx(full.blocks * entry)
     assert none.activation_bytes / none.blocks == pytest.approx(entry + full.working_bytes)
     assert none.working_bytes == 0
+
+
+def test_every_module_has_operations():
+    """What a way lists runs again in some model."""
+    marks = {
+        operation.module
+        for name in model_names()
+        for operation in block_operations(load_model(name), 1, LayoutSpec(tp=2, sequence_parallel=True))
+    }
+    assert marks == {None, *Module}
+
+
+def test_a_way_may_drop_a_part_of_what_another_drops(llama, monkeypatch):
+    """The activation function alone is one entry: its result, the input of the MLP's last product, is not kept."""
+    monkeypatch.setitem(WAYS, "activations", Way((Module.ACTIVATION,), bool))
+    of_ways = {way: layer_work(unchecked(llama, recompute=way), 1) for way in ("none", "activations", "light", "full")}
+    kept, dropped = (
+        {way: work.sizes.activations[1, column] for way, work in of_ways.items()} for column in (0, 2)
+    )  # without scores
+    assert dropped["activations"] == llama.sequence * llama.mlp_hidden * llama.element_bytes
+    assert dropped["none"] == 0 < dropped["activations"] < dropped["light"] < dropped["full"] == kept["none"]
+    assert all(kept[way] + dropped[way] == kept["none"] for way in of_ways)
+    again = {way: np.sum(work.kernels.slot % len(Phase) == Phase.AGAIN) for way, work in of_ways.items()}
+    assert again["none"] == 0 < again["activations"] == 1 < again["light"] < again["full"]
 
 
 def test_empty_stages_hold_nothing(llama):

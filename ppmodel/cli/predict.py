@@ -22,7 +22,7 @@ def predict_command(rows_file, system, framework, links, out):
     ROWS.csv has one row for each run and must have all of these columns: hidden, heads, kv_heads, layers,
     mlp_hidden, gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel,
     zero, recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is
-    unfused, unfused-fused-softmax or flash; recompute is as in ppmodel simulate --help; chunks is 1 if the
+    unfused, unfused-fused-softmax or flash; recompute is a word that ppmodel simulate --help lists; chunks is 1 if the
     schedule has no such option. These columns are optional: model, the name of a packaged model, where the columns of
     the model are empty, and beside it etp, the GPUs that share each expert; flushes, how many times an iteration
     runs the whole pipeline; precision, bf16 or fp8; gradient_bytes, what a GPU keeps for the gradient of a parameter;

@@ -175,14 +175,17 @@ def operation_units(units, kind):
     return [unit._replace(compute_s=0.0, comm_s=0.0) for unit in merged] if kind == OpKind.W else merged
 
 
-def pair_costs(schedule, stages, times, early):
+def pair_costs(schedule, counts, seconds, times, early):
     """Factors of a table's pairs over the sum of their operations, and when their results are ready.
 
     Parameters
     ----------
     schedule : Schedule
         With pairs.
-    stages : Stages
+    counts : list of tuple of int
+        As `Stages.counts`.
+    seconds : list of list of float
+        Of each kind of operation, by stage.
     times : PairTimes
     early : bool
         Whether results are handed on as soon as they are ready, rather than at the end of a cell.
@@ -196,8 +199,6 @@ def pair_costs(schedule, stages, times, early):
     """
     if not (times.exposes or early):
         return None, None
-    counts, halves = stages.counts, (stages.input_grad_s, stages.weight_grad_s)
-    seconds = [column.tolist() for column in (stages.forward_s, sum(halves), *halves)]
     factors, handed = {}, {}
     for key in schedule.pairs.keys:
         _, first, kind, second = key

@@ -397,7 +397,8 @@ def model_costs(schedule, model, system, layout=None):
         offload = offload_of(schedule, of_stages.activation_bytes, layout, system)
         if schedule.joined.any() and schedule.pairs.keys:
             times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
-            pairs, handed = pair_costs(schedule, of_stages, times, early=layout.hand_on == "when_ready")
+            early = layout.hand_on == "when_ready"
+            pairs, handed = pair_costs(schedule, of_stages.counts, compute.tolist(), times, early)
     return OpCosts(
         compute, *transfers, nics=links.nics, pairs=pairs, handed=handed, offload=offload, stages=of_stages,
         delay_s=links.delay_s,
