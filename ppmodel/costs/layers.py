@@ -5,6 +5,7 @@ a GPU does in each depends only on model and layout; its time on a system takes 
 calibration, or a sweep over systems, computes the work only once, and the layers of many runs may stand side by side.
 """
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -336,11 +337,9 @@ class LayerCosts:
     def times(self):
         """The `LayerTimes` to balance over stages: of blocks that are not recomputed, if only some are."""
         parts = (part for part, _ in self.work.layers)
-        seconds = dict(zip(parts, self.seconds.sum(axis=(1, 2)).tolist(), strict=True))
-        mtp_layers = self.work.mtp_layers
-        mtp_s = mtp_layers * (seconds["mtp"] + seconds["loss"]) if mtp_layers else 0.0
-        ends = seconds["embedding"], seconds["head"] + mtp_s
-        return LayerTimes(seconds["block"], *ends, seconds.get("dense"), self.work.dense_blocks)
+        seconds = defaultdict(float, zip(parts, self.seconds.sum(axis=(1, 2)).tolist(), strict=True))
+        ends = seconds["embedding"], seconds["head"] + self.work.mtp_layers * (seconds["mtp"] + seconds["loss"])
+        return LayerTimes(seconds["block"], *ends, seconds["dense"], self.work.dense_blocks)
 
     @cached_property
     def bytes(self):

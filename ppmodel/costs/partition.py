@@ -182,7 +182,7 @@ class LayerTimes(NamedTuple):
     ----------
     block, embedding, head : float
         Times of a transformer block, of the embedding, and of the loss head with all multi-token prediction.
-    dense : float, optional
+    dense : float
         Time of each leading block without experts, in a model with experts.
     dense_blocks : int
         Number of these.
@@ -191,7 +191,7 @@ class LayerTimes(NamedTuple):
     block: float
     embedding: float = 0.0
     head: float = 0.0
-    dense: float | None = None
+    dense: float = 0.0
     dense_blocks: int = 0
 
 
@@ -320,9 +320,8 @@ def _balanced_blocks(schedule, model, times):
     """Balanced by times as multiples of a block, to a hundredth, so that similar systems get the same partition."""
     loads, even = _rank_loads(schedule), stage_blocks(schedule, model)
     if times.block > 0:
-        embedding, head = round(times.embedding / times.block, 2), round(times.head / times.block, 2)
-        dense = times.dense and round(times.dense / times.block, 2)
-        times = LayerTimes(1.0, embedding, head, dense, times.dense_blocks)
+        *seconds, dense_blocks = times
+        times = LayerTimes(*(round(layer_s / times.block, 2) for layer_s in seconds), dense_blocks)
     return _balanced(loads.tobytes(), loads.shape, even.tobytes(), times)
 
 
@@ -352,7 +351,7 @@ def _filled(loads, num_blocks, times):
     blocks = np.ones(num_stages, dtype=np.int64)
     if num_stages > 1 and times.head >= times.block:
         blocks[-1] = 0  # the head alone is a stage
-    stages = _stage_times(blocks, times._replace(dense=None, dense_blocks=0))
+    stages = _stage_times(blocks, times._replace(dense_blocks=0))
     ranks, stages = (loads @ stages).tolist(), stages.tolist()
     ranks_of = [[(rank, loads[rank, stage]) for rank in np.flatnonzero(loads[:, stage])] for stage in range(num_stages)]
     order = [(stage % 2, -stage) if len(ranks_of[stage]) > 1 else (0, stage) for stage in range(num_stages)]
@@ -400,7 +399,7 @@ def _stage_times(blocks, times):
     """The time of each stage; for several partitions, one per row."""
     ends = np.minimum(np.cumsum(blocks, axis=-1), times.dense_blocks)
     dense = np.diff(ends, axis=-1, prepend=0)
-    stages = (blocks - dense) * times.block + dense * (times.dense or 0.0)
+    stages = (blocks - dense) * times.block + dense * times.dense
     stages[..., 0] += times.embedding
     stages[..., -1] += times.head
     return stages

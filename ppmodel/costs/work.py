@@ -217,10 +217,10 @@ class Share(NamedTuple):
         flops = 2.0 * rows * inputs * outputs
         product = Work(flops, width * (rows * inputs + count * (inputs * outputs) + rows * outputs))
         saved, kept = kept_width * kept_rows * inputs, kept_width * (kept_rows * inputs + rows * outputs)
-        values = {"parameters": count * (inputs * outputs + (outputs if self.model.bias else 0))} | others
-        shape = rows / count, outputs, inputs
-        kernel = {"kernel": Kernel.PRODUCT, "shape": shape, "count": count}
-        return BlockOperation(name, product, product, product, saved, weight_grad_bytes=kept, **kernel | values)
+        parameters = count * (inputs * outputs + (outputs if self.model.bias else 0))
+        values = {"kernel": Kernel.PRODUCT, "parameters": parameters} | others
+        shape = {"shape": (rows / count, outputs, inputs), "count": count}
+        return BlockOperation(name, product, product, product, saved, weight_grad_bytes=kept, **shape, **values)
 
     def residual(self, number):
         """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""
