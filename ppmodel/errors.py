@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ppmodel.marked import MarkedTable
 
 _LONGEST_VALUE, LONGEST_LINE = 200, 1200
@@ -103,6 +105,13 @@ class PPModelError(ValueError):
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
         self.where, self.why, self.grid = where, why, grid
         super().__init__(field, value, rule, remedy)
+
+    @classmethod
+    def require(cls, rules: Iterable[tuple[str, object, object, str, str]]) -> None:
+        """Raise the error for the first rule that does not hold: field, value, whether it holds, rule and remedy."""
+        for field, value, holds, rule, remedy in rules:
+            if not holds:
+                raise cls(field, value, rule, remedy)
 
     def _render_traceback_(self):
         """What a notebook shows instead of a traceback: the message, with the grid below it."""

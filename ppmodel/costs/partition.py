@@ -97,9 +97,7 @@ def hides_backward(layout, framework, schedule):
 @lru_cache(2**12)
 def _checked(layout, hides, model, num_ranks, num_microbatches):
     layout.require_shares()
-    for field, value, holds, rule, remedy in _rules(layout, model):
-        if not holds:
-            raise SpecificationError(field, value, rule, remedy)
+    SpecificationError.require(_rules(layout, model))
     return replace(layout, overlap_backward=hides).at(num_ranks, num_microbatches)
 
 

@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ppmodel.errors import SpecificationError
 from ppmodel.specs import entries
 from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
 
@@ -105,13 +104,14 @@ class FrameworkSpec(Checked):
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
-    def __post_init__(self):
-        super().__post_init__()
+    def rules(self):
+        """Both ends of the range are there, in order, or neither is."""
+        fastest, slowest = self.fastest, self.slowest
         for name, other in (("fastest", "slowest"), ("slowest", "fastest")):
-            if getattr(self, name) is None and getattr(self, other) is not None:
-                raise SpecificationError(name, "nothing", f"is missing beside {other}", "give both, or neither")
-        if self.fastest is not None and self.fastest > self.slowest:
-            raise SpecificationError("fastest", self.fastest, f"is above slowest ({self.slowest:g})", "swap the two")
+            is_missing = getattr(self, name) is None and getattr(self, other) is not None
+            yield name, "nothing", not is_missing, f"is missing beside {other}", "give both, or neither"
+        if fastest is not None:
+            yield "fastest", fastest, fastest <= slowest, f"is above slowest ({slowest:g})", "swap the two"
 
     @property
     def packaged(self) -> str:

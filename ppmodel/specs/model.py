@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from ppmodel.errors import SpecificationError
 from ppmodel.specs import entries
 from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
 from ppmodel.specs.recompute import WAYS
@@ -39,11 +38,10 @@ class ExpertSpec(Checked):
     hidden: entries.Whole
     dense_layers: entries.WholeOrZero
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.experts_per_token > self.number:
-            rule = f"must be at most experts.number ({self.number})"
-            raise SpecificationError("experts.experts_per_token", self.experts_per_token, rule, "write a smaller one")
+    def rules(self):
+        """No token has more experts than there are."""
+        used, rule = self.experts_per_token, f"must be at most experts.number ({self.number})"
+        yield "experts.experts_per_token", used, used <= self.number, rule, "write a smaller one"
 
 
 @dataclass(frozen=True)
@@ -154,26 +152,21 @@ class ModelSpec(Checked):
     mtp_layers: entries.WholeOrZero = 0
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.heads % self.kv_heads:
-            rule = f"must divide heads ({self.heads})"
-            remedy = f"write the number of groups, a divisor of {self.heads}; {self.heads} if heads are not grouped"
-            raise SpecificationError("kv_heads", self.kv_heads, rule, remedy)
-        if self.experts and self.experts.dense_layers >= self.blocks:
-            rule = f"must be fewer than blocks ({self.blocks})"
-            raise SpecificationError("experts.dense_layers", self.experts.dense_layers, rule, "write 0 for none")
-        if self.mtp_layers and not self.vocabulary:
-            rule, remedy = "needs a vocabulary: each has a loss", "give one, or write 0"
-            raise SpecificationError("mtp_layers", self.mtp_layers, rule, remedy)
-        if latent := self.latent_attention:
+    def rules(self):
+        """Sizes do not contradict each other."""
+        heads, kv_heads, latent = self.heads, self.kv_heads, self.latent_attention
+        remedy = f"write the number of groups, a divisor of {heads}; {heads} if heads are not grouped"
+        yield "kv_heads", kv_heads, heads % kv_heads == 0, f"must divide heads ({heads})", remedy
+        dense, rule = self.experts.dense_layers if self.experts else 0, f"must be fewer than blocks ({self.blocks})"
+        yield "experts.dense_layers", dense, dense < self.blocks, rule, "write 0 for none"
+        mtp, rule = self.mtp_layers, "needs a vocabulary: each has a loss"
+        yield "mtp_layers", mtp, self.vocabulary or not mtp, rule, "give one, or write 0"
+        if latent:
             size = latent.rope_head_size + latent.nope_head_size
-            if self.head_size != size:
-                rule = f"must equal rope_head_size + nope_head_size ({size})"
-                raise SpecificationError("head_size", f"{self.head_size:g}", rule, "write their sum")
-            if self.kv_heads != self.heads:
-                rule = f"must equal heads ({self.heads}) with latent_attention"
-                raise SpecificationError("kv_heads", self.kv_heads, rule, "write the same: latents replace groups")
+            rule = f"must equal rope_head_size + nope_head_size ({size})"
+            yield "head_size", f"{self.head_size:g}", self.head_size == size, rule, "write their sum"
+            rule, remedy = f"must equal heads ({heads}) with latent_attention", "write the same: latents replace groups"
+            yield "kv_heads", kv_heads, kv_heads == heads, rule, remedy
 
     @property
     def dense_blocks(self) -> int:

@@ -63,20 +63,16 @@ class NodeSpec(Checked):
     shared_nic: entries.Switch
     placement: _Placement
 
-    def __post_init__(self):
-        super().__post_init__()
-        nodes = self.placement
-        if nodes in PLACEMENTS:
-            most = _PAIR if nodes == "folded" else 1
-        elif nodes and type(nodes) is tuple and all(type(node) is int and 0 <= node <= LARGEST for node in nodes):
-            most = max(Counter(nodes).values())
-        else:
-            rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"
-            raise SpecificationError("nodes.placement", nodes, rule, "write, for example, [0, 0, 1, 1]")
-        if most > self.devices_per_node:
-            rule = f"puts {most} ranks on a node, but devices_per_node = {self.devices_per_node}"
-            remedy = "spread them, or increase devices_per_node"
-            raise SpecificationError("nodes.placement", nodes, rule, remedy)
+    def rules(self):
+        """The placement is one, and has room on each node."""
+        nodes, room = self.placement, self.devices_per_node
+        are_numbers = type(nodes) is tuple and all(type(node) is int and 0 <= node <= LARGEST for node in nodes)
+        is_legal = nodes in PLACEMENTS or (are_numbers and nodes)
+        rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"
+        yield "nodes.placement", nodes, is_legal, rule, "write, for example, [0, 0, 1, 1]"
+        most = max(Counter(nodes).values()) if are_numbers else _PAIR if nodes == "folded" else 1
+        rule = f"puts {most} ranks on a node, but devices_per_node = {room}"
+        yield "nodes.placement", nodes, most <= room, rule, "spread them, or increase devices_per_node"
 
     def of_ranks(self, num_ranks: int) -> NDArray[np.int64]:
         """The node of each rank; nodes are numbered in order of first use.
