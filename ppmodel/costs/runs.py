@@ -112,14 +112,13 @@ def _joined_layers(works, system, without):
     """The layers of several runs as those of one; collectives that take equally long share a line."""
     num_kernels = np.cumsum([0, *(len(work.kernels.slot) for work in works)])
     num_layers = np.cumsum([0, *(len(work.layers) for work in works)])
-    numbers, lines, kernels, exchanges, sharing = {}, {}, [], [], []
+    lines, kernels, exchanges, sharing = {}, [], [], []
     for work, kernel, layer in zip(works, num_kernels, num_layers, strict=False):
         line = []  # equal collectives in groups placed alike share one
         for kind, group, copies, layout in work.lines:
             nodes = (copies, layout.expert_nodes) if group == "expert" else None
             key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp, nodes
-            lines.setdefault(key, (kind, group, copies, layout))
-            line.append(numbers.setdefault(key, len(numbers)))
+            line.append(lines.setdefault(key, (len(lines), (kind, group, copies, layout)))[0])
         line = np.array(line)
         kernels.append(work.kernels._replace(slot=work.kernels.slot + layer * len(Phase)))
         columns = work.exchanges
@@ -132,7 +131,7 @@ def _joined_layers(works, system, without):
     first = works[0]
     return first._replace(
         layers=[layer for work in works for layer in work.layers], units=[],
-        lines=[None if line[1] in left_out else line for line in lines.values()],
+        lines=[None if line[1] in left_out else line for _, line in lines.values()],
         kernels=_joined(kernels), sizes=_joined([work.sizes for work in works]),
         exchanges=_joined(exchanges),
         sharing=first.sharing._make(map(np.array, zip(*sharing, strict=True))),

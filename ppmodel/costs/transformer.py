@@ -215,8 +215,7 @@ def head_operations(model, sequences, layout=None, *, again=False):
     vocabulary = model.vocabulary / share.tp
     is_stored = not again and (share.layout.pp != 1 or not model.tied_embeddings)
     output = share.linear(
-        "output projection", share.tokens, model.hidden, vocabulary, kept_rows=share.stream,
-        kept_width=model.element_bytes, kernel=Kernel.UNQUANTISED,
+        "output projection", share.tokens, model.hidden, vocabulary, kept_rows=share.stream, kernel=Kernel.UNQUANTISED,
         parameters=model.hidden * vocabulary if is_stored else 0.0,
     )  # fmt: skip
     logits, width = share.tokens * vocabulary, model.element_bytes + _SINGLE
@@ -470,9 +469,9 @@ def expert_operations(share):
     rows, number = share.stream, experts.number
     scores = _SINGLE * rows * number
     best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
-    router = {"kernel": Kernel.UNQUANTISED, "kept_width": model.element_bytes, "parameters": model.hidden * number}
+    weights = model.hidden * number  # without a bias
     return [
-        share.linear("router", rows, model.hidden, number, **router),  # without a bias
+        share.linear("router", rows, model.hidden, number, kernel=Kernel.UNQUANTISED, parameters=weights),
         BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores, count=_ROUTING),
         *(mlp_operations(share, shared, "shared experts", shares_input=True) if shared else []),
         *(share.gather("experts", model.hidden, []) if outside else []),

@@ -203,24 +203,27 @@ class Share(NamedTuple):
         in_fp8 = (self.layout.kept_precision or precision) == "fp8"
         return FP8_WIDTH if in_fp8 else self.model.element_bytes
 
-    def linear(self, name, rows, inputs, outputs, *, kept_rows=None, kept_width=None, count=1, **others):
+    def linear(self, name, rows, inputs, outputs, *, kernel=Kernel.PRODUCT, kept_rows=None, kept_width=None, **others):
         """A dense layer: a matrix product forward and one per gradient; the weight gradient needs input and gradient.
 
-        `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use. If there
-        are `count` products, such as those of experts, each has its part of the rows and its own weights. `others` are
-        further fields of the operation.
+        `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use. What is
+        kept has the width that the product computes with, unless one is given. `others` are further fields of the
+        operation. If they have a `count` of products, such as those of experts, each has its part of the rows and its
+        own weights.
 
         Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
         """
-        width, kept_rows = self.model.element_bytes, rows if kept_rows is None else kept_rows
-        kept_width = kept_width or self.kept_width(self.layout.precision)
+        width, kept_rows, count = self.model.element_bytes, kept_rows or rows, others.get("count", 1)
+        if kept_width is None:
+            kept_width = self.kept_width(self.layout.precision) if kernel == Kernel.PRODUCT else width
         flops = 2.0 * rows * inputs * outputs
         product = Work(flops, width * (rows * inputs + count * (inputs * outputs) + rows * outputs))
         saved, kept = kept_width * kept_rows * inputs, kept_width * (kept_rows * inputs + rows * outputs)
-        parameters = count * (inputs * outputs + (outputs if self.model.bias else 0))
-        values = {"kernel": Kernel.PRODUCT, "parameters": parameters} | others
-        shape = {"shape": (rows / count, outputs, inputs), "count": count}
-        return BlockOperation(name, product, product, product, saved, weight_grad_bytes=kept, **shape, **values)
+        values = {
+            "parameters": count * (inputs * outputs + (outputs if self.model.bias else 0)), "weight_grad_bytes": kept,
+            "shape": (rows / count, outputs, inputs),
+        }  # fmt: skip
+        return BlockOperation(name, product, product, product, saved, kernel=kernel, **values | others)
 
     def residual(self, number):
         """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""
