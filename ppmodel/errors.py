@@ -108,7 +108,13 @@ class PPModelError(ValueError):
 
     @classmethod
     def require(cls, rules: Iterable[tuple[str, object, object, str, str]]) -> None:
-        """Raise the error for the first rule that does not hold: field, value, whether it holds, rule and remedy."""
+        """Raise the error for the first rule that does not hold: field, value, whether it holds, rule and remedy.
+
+        >>> PPModelError.require([("tp", 3, 64 % 3 == 0, "must divide 64", "choose 4")])
+        Traceback (most recent call last):
+        ...
+        ppmodel.errors.PPModelError: tp = 3: must divide 64; choose 4
+        """
         for field, value, holds, rule, remedy in rules:
             if not holds:
                 raise cls(field, value, rule, remedy)

@@ -77,16 +77,15 @@ def parse_layers(text):
             flat = flat[: repeated.start()] + repeated[1] * times + flat[repeated.end() :]
     layers, stages = flat.replace("|", ""), flat.split("|")
     mtp, losses = layers.count("m"), layers.count("L")
-    for holds, rule in (
+    rules = (
         (not re.search("[^EtmL|]", flat), "has characters that stand for no layer, or brackets not followed by *n"),
         (layers[:1] == "E" and layers.count("E") == 1, "must begin with its only embedding E"),
         (layers[-1:] == "L" and "L" not in layers.rstrip("L"), "must end with the loss head L"),
         ("mt" not in layers, "has a transformer layer t after an MTP layer m"),
         (losses in (1, 1 + mtp), f"has {losses} losses L for {mtp} MTP layers m, and must have one or {1 + mtp}"),
         ("t" in layers, "has no transformer layer t"),
-    ):
-        if not holds:
-            raise SpecificationError("layers", text, rule, _REMEDY)
+    )
+    SpecificationError.require(("layers", text, *rule, _REMEDY) for rule in rules)
     split = 1 if losses == 1 + mtp else 1 + mtp  # losses for each L
     return tuple(StageText(text.count("t"), text.count("m"), split * text.count("L"), "E" in text) for text in stages)
 

@@ -32,6 +32,11 @@ class Way(NamedTuple):
         input alone.
     is_tried : callable
         Whether `plan` tries the way for a `ModelSpec`.
+
+    Examples
+    --------
+    >>> print(WAYS["light"])
+    norms, activation functions, up-projections of latents
     """
 
     again: tuple
