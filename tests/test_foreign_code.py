@@ -31,7 +31,7 @@ MAY_LOAD = {
     "schedules/own_files.py": {"Popen"}, "supervisor.py": {"fork"},  # the processes for it
     "cli/commands.py": {"import_module"}, "specs/__init__.py": {"import_module"},  # modules of the package
     "schedules/__init__.py": {"import_module"}, "__init__.py": {"import_module"},
-    "sweep/runners.py": {"ProcessPoolExecutor"},  # workers, which compute rows
+    "workers/runners.py": {"ProcessPoolExecutor"},  # workers, which compute rows
 }  # fmt: skip
 """Which file may call what loads code, or starts a process."""
 

@@ -64,7 +64,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     from ppmodel.export import write_rows, write_whole
     from ppmodel.planning import planned
     from ppmodel.specs import load_launcher
-    from ppmodel.sweep.progress import passing
+    from ppmodel.workers.progress import passing
 
     if launch is not None:
         load_launcher(launch)  # refused before the search

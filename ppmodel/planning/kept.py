@@ -6,7 +6,7 @@ from hashlib import sha256
 from ppmodel.errors import PPModelError
 from ppmodel.files import checked_target, inputs_spared, named, parse_json, read_text, write_whole
 from ppmodel.planning.candidates import Candidate
-from ppmodel.sweep.versions import versions
+from ppmodel.workers.versions import versions
 
 _FIELD, _LARGEST_BYTES = "--resume", 2**28
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ppmodel.compiled import prepare
 from ppmodel.costs import stages
-from ppmodel.errors import NothingFitsError, PPModelError, SweepError, TableError, refusing
+from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.kept import cached_property
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
@@ -25,7 +25,7 @@ from ppmodel.points.order import open_options
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, makespans
 from ppmodel.specs import ORDERS
-from ppmodel.sweep.runners import run_tasks
+from ppmodel.workers.runners import require_runner, run_tasks
 
 _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
@@ -294,8 +294,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     PPModelError
         If none fits, or workers cannot be had.
     """
-    if workers is not None and scheduler is not None:
-        raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
+    require_runner(workers, scheduler)
     prepare(_LONG)
     here = _Search(question)
     limits, kept = here.limits, KeptSearch(resume, question, here.entries)
@@ -312,7 +311,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     first = None if workers is None and scheduler is None else 1  # in this process: the others then know the limits
     take((number, here.chunk(*rows)) for number, *rows in islice(tasks, first))
     if first is not None:
-        take(run_tasks(question, tasks, [], workers, scheduler, candidates_of))
+        take(run_tasks(candidates_of, question, tasks, [], workers, scheduler))
     candidates = [candidate for number in sorted(kept.chunks) for candidate in kept.chunks[number]]
     if not candidates:
         _refuse(question, here.entries)

@@ -1,10 +1,10 @@
 """Sweeps: a grid of schedules, sizes, systems and models, computed row by row on one machine or many.
 
 `load_sweep` reads the specification, `run_sweep` computes its rows. Each module can be understood on its own: the
-format of the specification, the grid and its chunks, the rows of a chunk, who computes them, where they are stored.
+format of the specification, the grid and its chunks, the rows of a chunk, where they are stored, the execution of all.
 """
 
+from ppmodel.sweep.execution import Summary, SweepStopped, run_sweep
 from ppmodel.sweep.grid import Sweep, chunk_bounds
 from ppmodel.sweep.rows import columns_of, compute_rows
-from ppmodel.sweep.run import Summary, SweepStopped, run_sweep
 from ppmodel.sweep.specification import load_sweep

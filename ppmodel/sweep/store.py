@@ -17,7 +17,7 @@ from secrets import token_hex
 from ppmodel.errors import SweepError
 from ppmodel.files import parse_json
 from ppmodel.sweep.rows import columns_of
-from ppmodel.sweep.versions import versions
+from ppmodel.workers.versions import versions
 
 _ROWS_PER_GROUP = 2**16
 _RECORD_KEY = b"ppmodel_sweep"

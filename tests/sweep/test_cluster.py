@@ -13,7 +13,8 @@ import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
 from ppmodel.cli import main
-from ppmodel.sweep import chunk_bounds, load_sweep, progress, run_sweep, runners, store
+from ppmodel.sweep import chunk_bounds, execution, load_sweep, run_sweep, store
+from ppmodel.workers import progress, runners
 
 
 @contextmanager
@@ -100,7 +101,7 @@ def test_a_scheduler_that_goes_away_leaves_the_parts(file, tmp_path, capsys, mon
     kept = len(list(tmp_path.glob("*.parts/part-*.parquet")))
     assert kept > 0
     counted = Counted()
-    monkeypatch.setattr(runners, "compute_rows", counted)
+    monkeypatch.setattr(execution, "compute_rows", counted)
     run_sweep(path, out)
     assert len(counted.calls) == len(chunk_bounds(load_sweep(path))) - 1 - kept
     assert out.read_bytes() == expected[PLAIN]

@@ -15,8 +15,8 @@ import ppmodel
 from ppmodel.errors import SweepError
 from ppmodel.points.columns import column_names
 from ppmodel.specs import DATA
-from ppmodel.sweep import compute_rows, load_sweep, progress, run_sweep, runners, store
-from ppmodel.sweep import run as whole
+from ppmodel.sweep import compute_rows, execution, load_sweep, run_sweep, store
+from ppmodel.workers import progress, runners
 
 
 def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plain_rows):
@@ -78,7 +78,7 @@ def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypa
     path, out = file(SHORT), tmp_path / "results.parquet"
     run_sweep(path, out)
     before = out.read_bytes()
-    monkeypatch.setattr(runners, "compute_rows", None)
+    monkeypatch.setattr(execution, "compute_rows", None)
     assert run(capsys, path, "--out", out) == (0, f"{out}: 96 rows, already complete, nothing to do; 0 refused\n", "")
     monkeypatch.undo()
     path.write_text(SHORT.replace("dgx_h100", "dgx_a100"))
@@ -139,7 +139,7 @@ def test_options_that_exclude_one_another(file, tmp_path, capsys):
 )
 def test_a_missing_extra_is_named(file, tmp_path, capsys, monkeypatch, library, extra):
     """What is not installed is named with the extra that brings it."""
-    monkeypatch.setattr(whole, "find_spec", lambda name: None if name == library else name)
+    monkeypatch.setattr(runners, "find_spec", lambda name: None if name == library else name)
     words = (file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", "tcp://127.0.0.1:1")
     said = f"error: {library} = nothing: is not installed; install ppmodel with its extra '{extra}'\n"
     assert run(capsys, *words) == (2, "", said)

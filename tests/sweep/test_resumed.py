@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
-from ppmodel.sweep import SweepStopped, chunk_bounds, load_sweep, run_sweep, runners, store
+from ppmodel.sweep import SweepStopped, chunk_bounds, execution, load_sweep, run_sweep, store
 
 
 def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
@@ -21,7 +21,7 @@ def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
     bounds = chunk_bounds(load_sweep(path)).tolist()
     for chunks in (1, 3, 1, 5):
         counted = Counted(chunks)
-        monkeypatch.setattr(runners, "compute_rows", counted)
+        monkeypatch.setattr(execution, "compute_rows", counted)
         with pytest.raises(SweepStopped) as caught:
             run_sweep(path, out)
         seen += counted.calls
@@ -29,7 +29,7 @@ def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
         assert str(caught.value) == f"{done} of {bounds[-1]} rows done; the same command goes on"
         assert not out.exists()
     counted = Counted()
-    monkeypatch.setattr(runners, "compute_rows", counted)
+    monkeypatch.setattr(execution, "compute_rows", counted)
     summary = run_sweep(path, out)
     assert seen + counted.calls == list(itertools.pairwise(bounds))
     assert summary.computed == bounds[-1] - done
@@ -167,7 +167,7 @@ def _command_line(process):
 STUCK = """
 import importlib, os, signal, threading
 from ppmodel.cli import run
-running = importlib.import_module("ppmodel.sweep.run")
+running = importlib.import_module("ppmodel.sweep.execution")
 running._STOP_S = 0.2
 run_tasks = running.run_tasks
 def stuck(*args):
@@ -210,7 +210,7 @@ def resuming(path, out):
 
 def interrupted(path, out, monkeypatch, chunks=2):
     with monkeypatch.context() as patch:
-        patch.setattr(runners, "compute_rows", Counted(chunks))
+        patch.setattr(execution, "compute_rows", Counted(chunks))
         with pytest.raises(SweepStopped):
             run_sweep(path, out)
 
@@ -245,7 +245,7 @@ def test_a_part_that_was_changed_is_computed_again(file, tmp_path, monkeypatch, 
     parts = sorted((tmp_path / "results.parquet.parts").glob("part-*"))
     change(*parts)
     counted = Counted()
-    monkeypatch.setattr(runners, "compute_rows", counted)
+    monkeypatch.setattr(execution, "compute_rows", counted)
     run_sweep(path, out)
     assert len(counted.calls) == len(chunk_bounds(load_sweep(path))) - 1 - len(parts) + lost
     assert out.read_bytes() == expected[SHORT]

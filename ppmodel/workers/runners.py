@@ -1,7 +1,7 @@
-"""Who computes the chunks: this process, worker processes of this machine, or the workers of a Dask cluster.
+"""Who computes the chunks of a job: this process, worker processes of this machine, or the workers of a Dask cluster.
 
-Each runner is a generator that takes the same tasks and yields the same rows; only the order of chunks may differ. It
-ends early once `signals`, those that ask the sweep to stop, is no longer empty.
+Each runner is a generator that takes the same tasks and yields the same results; only the order of chunks may differ.
+It ends early once `signals`, those that ask the job to stop, is no longer empty.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ import signal
 from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from importlib.util import find_spec
 from itertools import islice, takewhile
 from multiprocessing import get_context, parent_process, resource_tracker
 from threading import Thread
 from time import monotonic
 
 from ppmodel.errors import PPModelError, SweepError, cause, shown
-from ppmodel.sweep.progress import say
-from ppmodel.sweep.rows import compute_rows
-from ppmodel.sweep.versions import versions
+from ppmodel.workers.progress import say
+from ppmodel.workers.versions import versions
 
 _CONNECT_S, _CLOSE_S = 10, 2
 _LOOK_S, _NOTICE_S = 0.5, 30
@@ -27,44 +27,68 @@ _CHUNKS_PER_THREAD = 2
 _GO_ON = "the same command then goes on"
 
 
-def run_tasks(sweep, tasks, signals, workers=None, scheduler=None, compute=None):
+def require_installed(**extras):
+    """Refuse to go on without some libraries, each given with the extra that brings it.
+
+    >>> require_installed(numpy="none", nonsuch="sweep")
+    Traceback (most recent call last):
+    ppmodel.errors.SweepError: nonsuch = nothing: is not installed; install ppmodel with its extra 'sweep'
+    """
+    for library, extra in extras.items():
+        if find_spec(library) is None:
+            raise SweepError(library, None, "is not installed", f"install ppmodel with its extra '{extra}'")
+
+
+def require_runner(workers, scheduler):
+    """Refuse what `run_tasks` cannot take: two runners, an empty address, or a cluster without its library."""
+    if workers is not None and scheduler is not None:
+        raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
+    if scheduler is not None:
+        if not scheduler.strip():
+            rule, remedy = "must be an address", "write, for example, tcp://host:8786, or leave out --scheduler"
+            raise SweepError("--scheduler", repr(scheduler), rule, remedy)
+        require_installed(distributed="cluster", tqdm="sweep")
+
+
+def run_tasks(compute, job, tasks, signals, workers=None, scheduler=None):
     """Compute chunks in processes of this machine, on a Dask cluster, or in this process if neither is given.
 
     Parameters
     ----------
-    sweep : Sweep
-    tasks : list of (int, int, int)
-        Chunks, each with its first row and the one after its last.
+    compute : callable
+        A function of a module, which other processes import; takes the job, and the first entry of a chunk and the one
+        after its last.
+    job : object
+        A `Sweep`, or a plan's `Question`.
+    tasks : iterable of (int, int, int)
+        Chunks, each with its first entry and the one after its last.
     signals : list of int
-        Empty until the sweep is to stop.
+        Empty until the job is to stop.
     workers : int, optional
     scheduler : str, optional
         Address of a Dask scheduler.
-    compute : callable, optional
-        What is computed of a chunk, `compute_rows` by default; a function of a module, which other processes import.
 
     Yields
     ------
     chunk : int
-    rows : dict of list
-        From `compute_rows`.
+    result : object
+        What `compute` returns.
     """
-    compute = compute or compute_rows
     if scheduler is not None:
-        yield from run_with_scheduler(sweep, tasks, signals, scheduler, compute)
+        yield from run_with_scheduler(compute, job, tasks, signals, scheduler)
     elif workers is not None:
-        yield from run_on_workers(sweep, tasks, signals, workers, compute)
+        yield from run_on_workers(compute, job, tasks, signals, workers)
     else:
         for chunk, first, last in takewhile(lambda _: not signals, tasks):
-            yield chunk, compute(sweep, first, last)
+            yield chunk, compute(job, first, last)
 
 
-def run_on_workers(sweep, tasks, signals, workers, compute):
+def run_on_workers(compute, job, tasks, signals, workers):
     """Compute chunks in processes on this machine; see `run_tasks`.
 
     Parameters
     ----------
-    sweep, tasks, signals, compute
+    compute, job, tasks, signals
         As in `run_tasks`.
     workers : int
         Number of processes. If one dies, all are restarted, as long as that completes further chunks.
@@ -80,9 +104,9 @@ def run_on_workers(sweep, tasks, signals, workers, compute):
         try:
             with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
                 resource_tracker.ensure_running()  # starting it later would unblock the signal
-                for chunk, rows in _completed(pool, sweep, list(missing.values()), signals, lambda: workers, compute):
+                for chunk, result in _completed(pool, lambda: workers, compute, job, list(missing.values()), signals):
                     del missing[chunk]
-                    yield chunk, rows
+                    yield chunk, result
                 if signals:
                     say("stopping the workers...")  # explains why the prompt does not return at once
         except BrokenProcessPool as error:
@@ -94,16 +118,16 @@ def run_on_workers(sweep, tasks, signals, workers, compute):
             raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
 
 
-def run_with_scheduler(sweep, tasks, signals, address, compute):
+def run_with_scheduler(compute, job, tasks, signals, address):
     """Compute chunks on the workers of a Dask cluster; see `run_tasks`.
 
     Parameters
     ----------
-    sweep, tasks, signals, compute
+    compute, job, tasks, signals
         As in `run_tasks`.
     address : str
-        Address of the scheduler, such as ``tcp://host:8786``. Workers may come and go; only tasks and rows are sent, so
-        no shared files are needed.
+        Address of the scheduler, such as ``tcp://host:8786``. Workers may come and go; only tasks and results are sent,
+        so no shared files are needed.
 
     Raises
     ------
@@ -127,7 +151,7 @@ def run_with_scheduler(sweep, tasks, signals, address, compute):
 
     with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
         try:
-            yield from _completed(client.get_executor(pure=False), sweep, tasks, signals, threads, compute)
+            yield from _completed(client.get_executor(pure=False), threads, compute, job, tasks, signals)
         except (OSError, CancelledError) as error:
             raise SweepError("--scheduler", address, "is gone", f"restart it; {_GO_ON}") from error
         finally:
@@ -135,7 +159,7 @@ def run_with_scheduler(sweep, tasks, signals, address, compute):
                 client.close(timeout=_CLOSE_S)
 
 
-def _completed(executor, sweep, tasks, signals, threads, compute):
+def _completed(executor, threads, compute, job, tasks, signals):
     """Keep a few chunks per thread under way, and yield each as soon as it is done."""
     waiting, under_way = iter(tasks), {}
     while not signals:
@@ -143,7 +167,7 @@ def _completed(executor, sweep, tasks, signals, threads, compute):
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
             for chunk, *rows in islice(waiting, room):
-                under_way[executor.submit(_of_version, versions(), compute, sweep, *rows)] = chunk, *rows
+                under_way[executor.submit(_of_version, versions(), compute, job, *rows)] = chunk, *rows
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         if not under_way:
@@ -151,18 +175,18 @@ def _completed(executor, sweep, tasks, signals, threads, compute):
         for future in wait(under_way, _LOOK_S, FIRST_COMPLETED).done:
             chunk, first, last = under_way.pop(future)
             try:
-                columns = future.result()
+                result = future.result()
             except (PPModelError, CancelledError, BrokenProcessPool):
                 raise
             except Exception as error:
                 raise _no_rows(first, last, error) from error
-            yield chunk, columns
+            yield chunk, result
 
 
-def _of_version(wanted, compute, *arguments):
+def _of_version(expected, compute, *arguments):
     """What a function computes on a machine with the same `versions`."""
-    if wanted != versions():
-        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
+    if expected != versions():
+        raise SweepError("worker", versions(), f"differs from {expected}", "install the same version on all machines")
     return compute(*arguments)
 
 
@@ -173,7 +197,7 @@ def _no_rows(first, last, error):
 
 
 def _end_with_parent():
-    """Let a worker end when the sweep is killed, which its executor does not do."""
+    """Let a worker end when the process that started it is killed, which its executor does not do."""
     Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""A whole sweep: missing rows are computed, stored in parts, and joined at the end."""
+"""The execution of a sweep: missing rows are computed, stored in parts, and joined at the end."""
 
 import os
 import signal
@@ -6,7 +6,6 @@ import threading
 import warnings
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +14,11 @@ from ppmodel.files import checked_target, inputs_spared
 from ppmodel.points import NoEffectWarning, without_effect
 from ppmodel.schedules.own_files import time_limit as limited
 from ppmodel.sweep.grid import chunk_bounds
-from ppmodel.sweep.progress import progress, say
-from ppmodel.sweep.runners import run_tasks
+from ppmodel.sweep.rows import compute_rows
 from ppmodel.sweep.specification import load_sweep
 from ppmodel.sweep.store import Store
+from ppmodel.workers.progress import progress, say
+from ppmodel.workers.runners import require_installed, require_runner, run_tasks
 
 _STOP = signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGQUIT", signal.SIGTERM)
 _LOOK_S, _STOP_S = 0.2, 20
@@ -95,17 +95,8 @@ def run_sweep(
     SweepStopped
         On Ctrl-C, SIGTERM or SIGQUIT, with the progress so far.
     """
-    if workers is not None and scheduler is not None:
-        raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
-    if scheduler is not None and not scheduler.strip():
-        rule, remedy = "must be an address", "write, for example, tcp://host:8786, or leave out --scheduler"
-        raise SweepError("--scheduler", repr(scheduler), rule, remedy)
-    extras = {"pyarrow": "sweep", "tqdm": "sweep", "filelock": "sweep"}
-    if scheduler is not None:
-        extras["distributed"] = "cluster"
-    for library, extra in extras.items():
-        if find_spec(library) is None:
-            raise SweepError(library, None, "is not installed", f"install ppmodel with its extra '{extra}'")
+    require_runner(workers, scheduler)
+    require_installed(pyarrow="sweep", tqdm="sweep", filelock="sweep")
     out = Path(out)
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
@@ -137,7 +128,8 @@ def _complete(store, sweep, workers, scheduler, process_ends):
         return f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on"
 
     with _stop_signals(process_ends, how_far) as signals:
-        parts = run_tasks(sweep, tasks, signals, workers and min(workers, len(tasks)), scheduler if tasks else None)
+        runner = workers and min(workers, len(tasks)), scheduler if tasks else None
+        parts = run_tasks(compute_rows, sweep, tasks, signals, *runner)
         with closing(parts), progress(sweep.num_rows, done) as advance:
             for chunk, columns in parts:
                 store.put(chunk, columns)

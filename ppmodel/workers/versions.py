@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ppmodel import __version__
-from ppmodel.specs import DATA
+from ppmodel.files import DATA
 
 
 @lru_cache(1)
