@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "measured": _GRAPH | {"files", "points", "export"},
     "workers": {"errors", "files"},
     "sweep": _GRAPH | {"files", "export", "noise", "points", "workers"},
-    "planning": _GRAPH | {"files", "points", "measured", "noise", "workers"},
+    "planning": _GRAPH | {"files", "points", "noise", "workers"},
     "plot": {"errors", "files", "ops", "tables", "schedules", "simulation", "metrics", "marked", "points"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }
@@ -59,7 +59,7 @@ MAY_IMPORT |= {"cli": THE_LIBRARY, "__main__": {"cli"}}
 DOORS = {
     "tables": {"export", "plot"},  # a table writes, shows and draws itself
     "schedules": {"export"},  # a user's table is read from its file
-    "points": {"plot", "export", "measured"},  # whether a run fits is judged by the errors of measured rows
+    "points": {"plot", "export"},  # a run draws and writes itself
     "__init__": {"points", "specs", "export", "planning"},
 }
 """What a room may import inside a function, when it is asked for, although it lies above."""

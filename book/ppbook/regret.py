@@ -16,11 +16,11 @@ from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import calibrated
 from ppmodel.measured.constants import with_values
-from ppmodel.measured.margin import FITS
 from ppmodel.measured.predict import GB, predicted
 from ppmodel.measured.rows import system_of
 from ppmodel.measured.under import start_under
 from ppmodel.planning.search import LONGEST
+from ppmodel.points.margin import FITS
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
 """The columns of a layout, besides, that a rule may look at."""

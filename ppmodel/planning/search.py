@@ -14,13 +14,13 @@ from ppmodel.compiled import prepare
 from ppmodel.costs import stages
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.kept import cached_property
-from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound
 from ppmodel.planning.candidates import Candidate, Entry, all_sizes, cases_at, orders, ways
 from ppmodel.planning.kept import KeptSearch
 from ppmodel.points.iteration import memory_of, step_graph
+from ppmodel.points.margin import memory_margin
 from ppmodel.points.order import open_options
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, makespans

@@ -9,6 +9,7 @@ from ppmodel.costs import PARTS, model_flops
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
 from ppmodel.points.columns import ENDS
+from ppmodel.points.margin import fit_word
 from ppmodel.points.point import once
 from ppmodel.simulation import graph_of, makespans, run_graph
 
@@ -116,8 +117,6 @@ def iteration_columns(point, iteration):
     -------
     dict
     """
-    from ppmodel.measured.margin import fit_word  # measured rows are points, too
-
     model, system, layout = point.model, point.changed_system, point.complete_layout
     of_ranks = memory_of(point)
     fullest = int(of_ranks.total.argmax())

@@ -5,7 +5,15 @@ from functools import cache
 import numpy as np
 
 from ppmodel.specs import DATA, system_names
-from ppmodel.specs.document import read_last_block
+
+
+@cache
+def _stated_errors():
+    """The errors of each packaged system that was fitted to measured runs: the last block of its file."""
+    from ppmodel.specs.document import read_last_block  # needs ruamel, which costs in seconds do without
+
+    blocks = {name: read_last_block(DATA / "systems" / f"{name}.yaml", "errors") for name in system_names()}
+    return {name: block for name, block in blocks.items() if block}
 
 
 def fitted_systems():
@@ -20,10 +28,9 @@ def fitted_systems():
     >>> "a100_vtrain" in fitted_systems(), "a100" in fitted_systems()
     (True, False)
     """
-    return [name for name in system_names() if read_last_block(DATA / "systems" / f"{name}.yaml", "errors")]
+    return list(_stated_errors())
 
 
-@cache
 def memory_errors():
     """What nine of ten errors of predicted memory stay below, on unseen runs, as the packaged fitted systems state it.
 
@@ -37,8 +44,8 @@ def memory_errors():
     >>> sorted(memory_errors())
     ['a100_bigscience', 'b200_simumax']
     """
-    stated = {name: read_last_block(DATA / "systems" / f"{name}.yaml", "errors") for name in fitted_systems()}
-    return {name: float(errors["memory_nine_tenths"]["value"]) for name, errors in stated.items() if "memory" in errors}
+    stated = _stated_errors().items()
+    return {name: float(errors["memory_nine_tenths"]["value"]) for name, errors in stated if "memory" in errors}
 
 
 def memory_margin():
