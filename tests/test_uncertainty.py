@@ -14,11 +14,11 @@ from twin import end_times
 
 from ppmodel import build
 from ppmodel.analysis import compare_runs, first_places
-from ppmodel.analysis.uncertainty import VERDICTS
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.noise import Noise, noisy_makespans, noisy_runs, probability_faster
 from ppmodel.noise.draw import operation_factors, slow_ranks
+from ppmodel.noise.ranking import VERDICTS
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system

@@ -1,4 +1,5 @@
-"""Noisy runs, and their effect on rankings."""
+"""Noisy runs, and whether rankings survive them."""
 
 from ppmodel.noise.comparison import Comparison, probability_faster
 from ppmodel.noise.draw import MAX_JITTER, MAX_SLOWDOWN, TIE, Noise, noisy_makespans, noisy_runs
+from ppmodel.noise.ranking import compare_runs, first_places

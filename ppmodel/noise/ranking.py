@@ -3,12 +3,11 @@
 from itertools import chain, groupby, product
 
 import numpy as np
-import pandas as pd
 
 from ppmodel.errors import BlocksError, PPModelError
 from ppmodel.given import listed
-from ppmodel.noise import TIE, Comparison, noisy_runs, probability_faster
-from ppmodel.noise.draw import all_seeds
+from ppmodel.noise.comparison import Comparison, probability_faster
+from ppmodel.noise.draw import TIE, all_seeds, noisy_runs
 from ppmodel.points import Point
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import makespans
@@ -65,6 +64,8 @@ def compare_runs(
     >>> frame[["label", "winner", "beats_winner"]].values.tolist()
     [['GPipe', 'GPipe', nan], ['1F1B', 'GPipe', 0.72]]
     """
+    import pandas as pd  # sweeps with noise do without
+
     systems, model, seeds = list(map(load_system, listed(system))), load_model(model), all_seeds(seeds)
     if not seeds:
         raise PPModelError("seeds", "none", "must be at least one", "write, for example, range(1, 101)")
