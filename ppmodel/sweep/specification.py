@@ -13,7 +13,7 @@ from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.files import read_text
 from ppmodel.given import listed
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
-from ppmodel.points.grid import transfers_of
+from ppmodel.points import resolve
 from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
@@ -129,16 +129,15 @@ def load_sweep(path, schedule_files=(), links=None):
     framework = form.framework
     if framework is not None:
         framework = _specification(path, ("framework",), framework, specs.load_framework, specs.framework_names())
-    systems = [specs.with_framework(system, framework) for system in systems]
-    p2p, networks = form.p2p or transfers_of(systems), _networks(path, form, links)
-    systems = tuple(system.with_links(network) for system in systems for network in networks)
-    models = tuple(_specifications(path, "models", form.models, specs.load_model, specs.model_names()))
-    sizes = tuple(form.pp), tuple(form.microbatches)
-    with _located(path, "allreduce"):
-        sweep = Sweep(
-            cases, *sizes, tuple(p2p), tuple(form.allreduce), systems, models, layouts, noises=noises, seeds=seeds,
-            files=files, asked=_asked(form, layouts, networks),
+    models = _specifications(path, "models", form.models, specs.load_model, specs.model_names())
+    networks = _networks(path, form, links)
+    with _located(path, with_field=True):
+        grid = resolve(
+            cases, form.pp or None, form.microbatches or None, model=models, system=systems, layout=layouts or None,
+            framework=framework, links=networks, p2p=form.p2p or None, allreduce=form.allreduce,
         )  # fmt: skip
+    asked = _asked(form, layouts, networks)
+    sweep = Sweep(**vars(grid), noises=noises, seeds=seeds, files=files, asked=asked)
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
         raise SpecificationError("rows", sweep.num_rows, rule, "split the sweep into several files", where=str(path))
@@ -192,7 +191,7 @@ def _cases(path, form, schedule_files):
                     _refuse(path, location, case.name, "is listed twice with the same options", _TWICE[1])
                 seen.add(key)
                 cases.append(case)
-    return tuple(cases), tuple(sorted(files.items()))
+    return cases, tuple(sorted(files.items()))
 
 
 def _named_cases(path, location, entry, files):
@@ -265,7 +264,7 @@ def _layouts(path, form):
         if not getattr(form, key) and (not layouts or any(getattr(layout, key) is None for layout in layouts)):
             rule = "is missing, also in a layout" if layouts else "is missing"
             _refuse(path, (key,), "nothing", rule, f"add the key {key}")
-    return tuple(layouts) or (None,)
+    return layouts
 
 
 def _asked(form, layouts, networks):
