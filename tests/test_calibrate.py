@@ -21,7 +21,7 @@ from ppmodel.measured import FITS, fit_word, memory_errors, memory_margin, predi
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import INTERVAL, SCALE, calibrated
 from ppmodel.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values
-from ppmodel.measured.fit import Problem, fitted, parted, refitted, with_spread
+from ppmodel.measured.fit import Regression, fitted, parted, refitted, with_spread
 from ppmodel.measured.rows import configuration, is_healthy, system_of
 from ppmodel.measured.stated_run import stated_run
 from ppmodel.measured.under import start_under
@@ -578,7 +578,7 @@ def test_intervals_cover(number, noise):
     chance, covered = np.random.default_rng(number), []
     for _ in range(120):
         drawn = noise * chance.standard_normal(number)
-        problem = Problem(
+        problem = Regression(
             [Constant("a", 1.0, 1e-300, np.inf)],
             lambda points, drawn=drawn: np.array([np.log(point["a"]) - np.log(1.1) - drawn for point in points]),
             SCALE, 0.5,

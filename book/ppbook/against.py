@@ -14,7 +14,7 @@ from ppbook.unfitted import MEASURED
 from ppmodel.measured import read_rows
 from ppmodel.measured.calibrate import SCALE, Data, equal_weights
 from ppmodel.measured.constants import TIME, chosen, value_of
-from ppmodel.measured.fit import Problem, refitted
+from ppmodel.measured.fit import Regression, refitted
 from ppmodel.measured.predict import GB
 from ppmodel.measured.rows import is_healthy
 from ppmodel.specs import DATA, load_system
@@ -205,7 +205,7 @@ def fitted_together(names, shared):
     for name in shared:  # starts at the geometric mean of the systems' values
         mean = float(np.exp(np.mean([np.log(value_of(load_system(source), name)) for source in names])))
         constants[name], values[name] = replace(constants[name], start=mean), mean
-    problem = Problem(
+    problem = Regression(
         list(constants.values()), lambda points: weights * np.log(seconds(points) / measured_s), SCALE, 0.5
     )
     values = refitted(problem, values)

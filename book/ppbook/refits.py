@@ -8,7 +8,7 @@ import numpy as np
 
 from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, Data, measured_data
 from ppmodel.measured.constants import CONSTANTS, TIME, chosen, value_of
-from ppmodel.measured.fit import Problem, parted, refitted
+from ppmodel.measured.fit import Regression, parted, refitted
 
 _FASTEST, _PRIOR = 1e30, 0.5
 _SHAPES = "kernels.product_half_rows", "kernels.product_half_width"
@@ -66,7 +66,7 @@ def unseen(files, start, system, by=(), kinds=("time", "memory")):
     for what, data in measured_data(files, start).items():
         if what in kinds:
             values = fitted_values(system, CONSTANTS[what])
-            problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, _PRIOR)
+            problem = Regression(chosen(start, list(values)) if values else [], data.residuals, SCALE, _PRIOR)
             labels = [tuple(row[column] for column in by) for row in data.rows]
             folds = parted(labels) if by else parted(data.configurations, FOLDS, SEED)
             named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
@@ -141,5 +141,5 @@ def ablated(rows, files, start, system, part):
     def without(points):
         return [point | part.values for point in points]
 
-    problem = Problem(chosen(start, list(values)), lambda points: data.residuals(without(points)), SCALE, _PRIOR)
+    problem = Regression(chosen(start, list(values)), lambda points: data.residuals(without(points)), SCALE, _PRIOR)
     return tuple(data.predicted(without([point]))[0] for point in (values, refitted(problem, values)))

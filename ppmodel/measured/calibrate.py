@@ -11,7 +11,7 @@ import numpy as np
 from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import CONSTANTS, FACTOR, chosen, with_values
-from ppmodel.measured.fit import Fitted, Problem, fitted, parted, refitted, with_spread
+from ppmodel.measured.fit import Fitted, Regression, fitted, parted, refitted, with_spread
 from ppmodel.measured.predict import GB, predicted
 from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
 from ppmodel.measured.under import by_block, keeping_stated, start_under
@@ -123,24 +123,25 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
         If a file, a name or a row is refused, measurements are too far from what the system predicts to be in the right
         unit, or there is nothing to fit.
     """
-    given = [row for row, *_ in rows_with_files(files, runs)]
-    around = system_of(given[0], system, framework).range if given else None
-    system = keeping_stated(start_under(system, framework, given), given)
+    rows = [row for row, *_ in rows_with_files(files, runs)]
+    around = system_of(rows[0], system, framework).range if rows else None
+    system = keeping_stated(start_under(system, framework, rows), rows)
     constants, fit, sources, scaled = chosen(system, names), Fitted({}, {}, {}), [], []
     for what, data in measured_data(files, system, runs).items():
         if what not in kinds:
             continue
-        wanted, left = [constant for constant in constants if constant.name in CONSTANTS[what]], []
+        of_kind, factor = [constant for constant in constants if constant.name in CONSTANTS[what]], []
         if names is None and data.num_configurations < FOLDS:
-            if len(wanted) > 1:
-                has = [constant for constant in chosen(system) if constant.name in SCALED[what]]
-                wanted = _steepest(sorted(has, key=lambda each: SCALED[what].index(each.name)) or wanted[:1], data)
+            if len(of_kind) > 1:
+                scales = [constant for constant in chosen(system) if constant.name in SCALED[what]]
+                scales = sorted(scales, key=lambda constant: SCALED[what].index(constant.name))
+                of_kind = _steepest(scales or of_kind[:1], data)
             if what == "time":
                 system = _to_be_scaled(system, around, data.num_configurations)
-                left = chosen(system, [FACTOR])
-            scaled += [constant.name for constant in [*wanted, *left]]
-        of_kind, errors = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data, left)
-        fit = Fitted(*(entries | others for entries, others in zip(of_kind, fit, strict=True)))
+                factor = chosen(system, [FACTOR])
+            scaled += [constant.name for constant in [*of_kind, *factor]]
+        fit_of_kind, errors = _fitted_and_judged(Regression(of_kind, data.residuals, SCALE, prior), data, factor)
+        fit = Fitted(*(entries | before for entries, before in zip(fit_of_kind, fit, strict=True)))
         sources += errors
     if not fit.values:
         rule = "has no constant that these rows determine"
@@ -165,25 +166,24 @@ def _to_be_scaled(system, around, num_runs):
 
 def _steepest(constants, data):
     """The constant on which the data depend most, alone in a list."""
-    problem = Problem(constants, data.residuals, SCALE, 1.0)
-    _, slopes = problem.linear(np.log([constant.start for constant in constants]))
+    regression = Regression(constants, data.residuals, SCALE, 1.0)
+    _, slopes = regression.linear(np.log([constant.start for constant in constants]))
     return [constants[np.abs(slopes).sum(axis=0).round(6).argmax()]]
 
 
-def _fitted_and_judged(problem, data, left=()):
+def _fitted_and_judged(regression, data, factor):
     """The constants that the data determine, rounded, and the errors on rows that no fit had seen.
 
-    What is left of the errors is then fitted by further constants, without a prior.
+    What is left of the errors is then fitted by a factor, if it is to be, without a prior.
     """
-    fit = fitted(problem)
+    fit = fitted(regression)
     rounded = _rounded(fit.values)
-    of_unseen, refits = data.of_unseen(problem, fit.values, parted(data.configurations, FOLDS, SEED))
+    of_unseen, refits = data.of_unseen(regression, fit.values, parted(data.configurations, FOLDS, SEED))
     fit = with_spread(fit, refits)
-    if left:
-        rest = Problem(left, lambda points: data.residuals([rounded | point for point in points]), SCALE, _FREE)
-        more = fitted(rest)
-        rounded |= _rounded(more.values)
-        fit = fit._replace(factors=fit.factors | more.factors)
+    if factor:
+        scale = fitted(Regression(factor, lambda points: data.residuals([rounded | at for at in points]), SCALE, _FREE))
+        rounded |= _rounded(scale.values)
+        fit = fit._replace(factors=fit.factors | scale.factors)
     return fit._replace(values=rounded), data.sources(data.predicted([rounded])[0], of_unseen)
 
 
@@ -262,12 +262,12 @@ def _require_units(entries, system):
     for (file, name), measurements in compared.items():
         ratio = float(np.median([ratio for ratio, _ in measurements]))
         if not 1 / _FARTHEST <= ratio <= _FARTHEST:
-            unit, others = _UNITS[name]
-            scale = min(others, key=lambda factor: abs(np.log(ratio / factor)))
+            unit, mistaken = _UNITS[name]
+            scale = min(mistaken, key=lambda factor: abs(np.log(ratio / factor)))
             is_near = abs(np.log(ratio / scale)) < np.log(_FARTHEST)
             rule = f"is in the median {ratio:.3g} times what {system.name} predicts, too far to be fitted"
-            other = f", not {others[scale]}" if is_near else ", or start from a system that is nearer"
-            raise PPModelError(name, measurements[0][1], rule, f"write {unit}{other}", where=file)
+            hint = f", not {mistaken[scale]}" if is_near else ", or start from a system that is nearer"
+            raise PPModelError(name, measurements[0][1], rule, f"write {unit}{hint}", where=file)
 
 
 def rows_with_files(files, runs=()):
@@ -326,11 +326,11 @@ class Data:
         logs = np.log(predicted / np.where(self.has_number, self.measured, 1.0))
         return self.weights * np.where(self.has_number, logs, fits)
 
-    def of_unseen(self, problem, values, folds):
+    def of_unseen(self, regression, values, folds):
         """Predictions of each row by a fit to the rows of the other folds of `parted`, and these fits' constants."""
         predictions, refits = np.empty(len(self.rows)), []
-        for seen, held_out in folds:
-            refits.append(refitted(problem, values, seen))
+        for fitted_rows, held_out in folds:
+            refits.append(refitted(regression, values, fitted_rows))
             predictions[held_out] = self.predicted(refits[-1:])[0, held_out]
         return predictions, refits
 
@@ -338,8 +338,8 @@ class Data:
         """The `Source` of each file: of its rows with a number, and of those without, of which a share is wrong."""
         errors, unseen = self._errors(as_fitted), self._errors(of_unseen)
         kinds, sources = ((self.what, self.has_number), ("fits", ~self.has_number)), []
-        for file, (what, is_told) in product(dict.fromkeys(self.files.tolist()), kinds):
-            of_file = (self.files == file) & is_told
+        for file, (what, of_kind) in product(dict.fromkeys(self.files.tolist()), kinds):
+            of_file = (self.files == file) & of_kind
             if of_file.any():
                 summary = _summary(unseen[of_file], what) if self.num_configurations >= FOLDS else {}
                 sources.append(Source(file, what, int(of_file.sum()), float(errors[of_file].mean()), summary))

@@ -91,8 +91,8 @@ def chosen(system, names=None):
             rule = f"is 0 in the system {system.name}, but a fit must start above 0"
         if rule:
             raise PPModelError("constant", name, rule, remedy)
-    wanted = [name for name, kind in kinds.items() if (name in names if names else kind != "stated")]
-    values = [(name, value_of(system, name)) for name in wanted]
+    fitted = [name for name, kind in kinds.items() if (name in names if names else kind != "stated")]
+    values = [(name, value_of(system, name)) for name in fitted]
     return [Constant(name, value, *BOUNDS.get(name, (1e-300, float("inf")))) for name, value in values if value > 0]
 
 

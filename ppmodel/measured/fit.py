@@ -20,7 +20,7 @@ _DETERMINED, _CLEARLY_UNDETERMINED, _TOGETHER = 0.7, 0.95, 0.7
 _LEVEL, _OUTLIER, _OF_NORMAL = 0.975, 3.0, 1.4826
 
 
-class Problem(NamedTuple):
+class Regression(NamedTuple):
     """What is to be fitted.
 
     Parameters
@@ -39,11 +39,24 @@ class Problem(NamedTuple):
     scale: float
     prior: float
 
+    @property
+    def names(self):
+        """Of the constants."""
+        return [constant.name for constant in self.constants]
+
+    def values(self, point):
+        """The values of the constants by name, from their logarithms."""
+        return dict(zip(self.names, np.exp(point).tolist(), strict=True))
+
     def linear(self, point):
         """Residuals, shape (num_rows,), and slopes by the logarithms of the constants, (num_rows, num_constants)."""
         points = [point, *(point + step for step in _STEP * np.eye(len(point)))]
-        residuals = self.residuals([_values(self, values) for values in points])
+        residuals = self.residuals([self.values(point) for point in points])
         return residuals[0], ((residuals[1:] - residuals[0]) / _STEP).T
+
+    def covariance(self, slopes, variance):
+        """Of the logarithms, from their slopes, the variance of residuals, and the prior."""
+        return np.linalg.inv(slopes.T @ slopes / variance + np.eye(len(self.constants)) / self.prior**2)
 
 
 class Fitted(NamedTuple):
@@ -64,52 +77,51 @@ class Fitted(NamedTuple):
     undetermined: dict
 
 
-def fitted(problem):
+def fitted(regression):
     """Fit the constants that the data determine.
 
     Parameters
     ----------
-    problem : Problem
+    regression : Regression
 
     Returns
     -------
     Fitted
     """
     undetermined, start = {}, None
-    while problem.constants:
-        result = solve(problem, start=start)
-        spread, partners = _spread(problem, result)
-        if spread.max() <= _DETERMINED * problem.prior:
+    while regression.constants:
+        result = solve(regression, start=start)
+        spread, partners = _spread(regression, result)
+        if spread.max() <= _DETERMINED * regression.prior:
             break
         alone = np.array([partner is None for partner in partners])
-        gone = (spread == spread.max()) | (alone & (spread > _CLEARLY_UNDETERMINED * problem.prior))
-        undetermined |= {problem.constants[place].name: partners[place] for place in np.flatnonzero(gone)}
-        problem = problem._replace(constants=list(compress(problem.constants, ~gone)))
-        start = result.x[~gone]
-    if not problem.constants:
+        dropped = (spread == spread.max()) | (alone & (spread > _CLEARLY_UNDETERMINED * regression.prior))
+        undetermined |= dict(compress(zip(regression.names, partners, strict=True), dropped))
+        regression = regression._replace(constants=list(compress(regression.constants, ~dropped)))
+        start = result.x[~dropped]
+    if not regression.constants:
         return Fitted({}, {}, undetermined)
-    names = [constant.name for constant in problem.constants]
-    values = dict(zip(names, np.exp(result.x).tolist(), strict=True))
-    return Fitted(values, dict(zip(names, _interval(problem, result).tolist(), strict=True)), undetermined)
+    factors = dict(zip(regression.names, _interval(regression, result).tolist(), strict=True))
+    return Fitted(regression.values(result.x), factors, undetermined)
 
 
-def solve(problem, rows=slice(None), start=None):
+def solve(regression, rows=slice(None), start=None):
     """Scipy's robust least squares on some of the rows, starting from given logarithms of the constants."""
-    centre = np.log([constant.start for constant in problem.constants])
-    least = np.maximum(centre - _FARTHEST, np.log([constant.least for constant in problem.constants]))
-    most = np.minimum(centre + _FARTHEST, np.log([constant.most for constant in problem.constants]))
-    weight = problem.scale / problem.prior
+    centre = np.log([constant.start for constant in regression.constants])
+    least = np.maximum(centre - _FARTHEST, np.log([constant.least for constant in regression.constants]))
+    most = np.minimum(centre + _FARTHEST, np.log([constant.most for constant in regression.constants]))
+    weight = regression.scale / regression.prior
 
     @lru_cache(1)  # scipy asks for residuals and slopes at the same points
     def evaluated(*point):
-        return [part[rows] for part in problem.linear(np.array(point))]
+        return [part[rows] for part in regression.linear(np.array(point))]
 
     return scipy_optimize().least_squares(
         lambda point: np.concatenate([evaluated(*point)[0], weight * (point - centre)]),
         np.minimum(centre if start is None else start, most - _STEP),
         lambda point: np.vstack([evaluated(*point)[1], weight * np.eye(len(point))]),
         bounds=(least, np.maximum(most, least + _STEP)), loss="soft_l1",
-        f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=_TOLERANCE, xtol=_TOLERANCE,
+        f_scale=regression.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=_TOLERANCE, xtol=_TOLERANCE,
     )  # fmt: skip
 
 
@@ -123,36 +135,29 @@ def scipy_optimize():
     return optimize
 
 
-def _values(problem, point):
-    return dict(zip((constant.name for constant in problem.constants), np.exp(point).tolist(), strict=True))
-
-
-def _spread(problem, result):
+def _spread(regression, result):
     """Standard deviations of the logarithms, and the constant that each trades off with most, if it does."""
-    number = len(result.fun) - len(problem.constants)
-    variance = max(2 * result.cost / max(number - len(problem.constants), 1), problem.scale**2)
-    told = result.jac[:number]
-    covariance = np.linalg.inv(told.T @ told / variance + np.eye(len(problem.constants)) / problem.prior**2)
+    number = len(result.fun) - len(regression.constants)
+    variance = max(2 * result.cost / max(number - len(regression.constants), 1), regression.scale**2)
+    covariance = regression.covariance(result.jac[:number], variance)
     spread = np.sqrt(np.diag(covariance))
     together = np.abs(covariance / np.outer(spread, spread)) - 2 * np.eye(len(spread))
-    names = [constant.name for constant in problem.constants]
-    partners = [names[row.argmax()] if row.max() > _TOGETHER else None for row in together]
+    partners = [regression.names[row.argmax()] if row.max() > _TOGETHER else None for row in together]
     return spread, partners
 
 
-def _interval(problem, result):
+def _interval(regression, result):
     """Factors of 95 % intervals from the curvature, with Student's t; residuals beyond three deviations count as three.
 
     The deviation of most residuals is that of a normal distribution with their median.
     """
     from scipy.stats import t
 
-    number = len(result.fun) - len(problem.constants)
-    free, residuals = max(number - len(problem.constants), 1), result.fun[:number]
-    most = max(_OF_NORMAL * float(np.median(np.abs(residuals))), problem.scale)
-    variance = max(np.square(np.minimum(np.abs(residuals), _OUTLIER * most)).sum() / free, problem.scale**2)
-    _, jacobian = problem.linear(result.x)
-    covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.eye(len(problem.constants)) / problem.prior**2)
+    number = len(result.fun) - len(regression.constants)
+    free, residuals = max(number - len(regression.constants), 1), result.fun[:number]
+    most = max(_OF_NORMAL * float(np.median(np.abs(residuals))), regression.scale)
+    variance = max(np.square(np.minimum(np.abs(residuals), _OUTLIER * most)).sum() / free, regression.scale**2)
+    covariance = regression.covariance(regression.linear(result.x)[1], variance)
     return np.exp(t.ppf(_LEVEL, free) * np.sqrt(np.diag(covariance)))
 
 
@@ -187,12 +192,12 @@ def with_spread(fit, refits):
     return fit._replace(factors=factors)
 
 
-def refitted(problem, values, rows=slice(None)):
+def refitted(regression, values, rows=slice(None)):
     """Fit constants again, to some of the rows, starting from where an earlier fit ended.
 
     Parameters
     ----------
-    problem : Problem
+    regression : Regression
         Constants that `values` does not name are left out.
     values : dict of str to float
     rows : ndarray of int or slice
@@ -201,9 +206,10 @@ def refitted(problem, values, rows=slice(None)):
     -------
     dict of str to float
     """
-    problem = problem._replace(constants=[constant for constant in problem.constants if constant.name in values])
-    start = np.log([values[constant.name] for constant in problem.constants])
-    return _values(problem, solve(problem, rows, start).x if len(start) else start)
+    constants = [constant for constant in regression.constants if constant.name in values]
+    regression = regression._replace(constants=constants)
+    start = np.log([values[name] for name in regression.names])
+    return regression.values(solve(regression, rows, start).x if constants else start)
 
 
 def parted(labels, folds=None, seed=0):
@@ -217,10 +223,9 @@ def parted(labels, folds=None, seed=0):
     >>> [held_out.tolist() for _, held_out in parted(["a", "b", "a"], 2, seed=0)]
     [[0, 2], [1]]
     """
-    rows, kept = np.arange(len(labels)), list(dict.fromkeys(labels))
-    order = np.arange(len(kept)) if folds is None else np.random.default_rng(seed).permutation(len(kept))
-    number = {label: place for place, label in enumerate(kept)}
+    number = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    order = np.arange(len(number)) if folds is None else np.random.default_rng(seed).permutation(len(number))
     of_row = np.array([number[label] for label in labels])
-    for held_out in np.array_split(order, min(folds or len(kept), len(kept))):
+    for held_out in np.array_split(order, min(folds or len(number), len(number))):
         is_held_out = np.isin(of_row, held_out)
-        yield rows[~is_held_out], rows[is_held_out]
+        yield np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

@@ -5,6 +5,7 @@ so that a few bad timings move little.
 """
 
 from dataclasses import replace
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -94,16 +95,15 @@ def fit_products(m, n, k, seconds, peak_flops, precision="bf16", half=(0.0, 0.0)
     if (large := np.min([m, n, k], axis=0) >= LEAST_SIZE).sum() >= _FEWEST:
         m, n, k, seconds = m[large], n[large], k[large], seconds[large]
     sizes = m, np.minimum(n, k)
-    is_told = [True, *(size.max() >= _SPREAD * size.min() for size in sizes)]
+    is_fitted = [True, *(size.max() >= _SPREAD * size.min() for size in sizes)]
 
     def log_time(logs):
-        point = iter(np.exp(logs[1:]))
-        slowed = [1 + (next(point) if told else kept) / size
-                  for told, kept, size in zip(is_told[1:], half, sizes, strict=True)]  # fmt: skip
-        return np.log(2 * m * n * k / peak_flops * slowed[0] * slowed[1]) - logs[0]
+        halves = np.array([np.nan, *half])
+        halves[is_fitted] = np.exp(logs)
+        return np.log(2 * m * n * k / peak_flops * (1 + halves[1] / sizes[0]) * (1 + halves[2] / sizes[1])) - logs[0]
 
-    start = [name for name, told in zip(PRODUCT_CONSTANTS[precision], is_told, strict=True) if told]
-    return _fitted(log_time, seconds, dict(zip(start, (0.5, 128.0, 128.0), strict=False)))
+    names = compress(PRODUCT_CONSTANTS[precision], is_fitted)
+    return _fitted(log_time, seconds, dict(zip(names, (0.5, 128.0, 128.0), strict=False)))
 
 
 def without_quantisation(m, k, seconds, bandwidth_bytes_per_s):
@@ -145,12 +145,12 @@ def fit_attention(keys, is_backward, rates_flops, peak_flops):
     [0.7, 1024.0]
     """
     keys, backward, rates = np.asarray(keys, float), np.asarray(is_backward, bool), np.asarray(rates_flops, float)
-    is_told = not backward.all(), backward.any(), keys.max() >= _SPREAD * keys.min()
-    start = {name: first for name, first, told in zip(_ATTENTION, (0.5, 0.5, 512.0), is_told, strict=True) if told}
-    place = np.where(backward & is_told[0], 1, 0)
+    is_fitted = not backward.all(), backward.any(), keys.max() >= _SPREAD * keys.min()
+    start = dict(compress(zip(_ATTENTION, (0.5, 0.5, 512.0), strict=True), is_fitted))
+    place = np.where(backward & is_fitted[0], 1, 0)
 
     def log_time(logs):
-        return np.log1p((np.exp(logs[-1]) if is_told[2] else 0.0) / keys) - np.log(peak_flops) - logs[place]
+        return np.log1p((np.exp(logs[-1]) if is_fitted[2] else 0.0) / keys) - np.log(peak_flops) - logs[place]
 
     return _fitted(log_time, 1 / rates, start)
 
@@ -235,7 +235,7 @@ def collectives_s(rows, system):
 
     Parameters
     ----------
-    rows : sequence of Collective
+    rows : sequence of CollectiveTiming
         Or tuples of as many fields.
     system : SystemSpec
         With as many devices on a node as the collectives have there.
@@ -291,10 +291,7 @@ def _fitted(log_time, seconds, start):
     may_vanish = [not name.endswith("efficiency") for name in start]
     values = np.where(may_vanish & (result.x < first - 0.5 * _FARTHEST), 0.0, np.exp(result.x)).tolist()
     steps = np.diag([_STEP * name.endswith("efficiency") for name in start])
-    found = log_time(result.x)
-    told = [not step.any() or np.abs(log_time(result.x + step) - found).max() > _STEP**4 for step in steps]
-    return Fit(
-        {name: value for name, value, is_told in zip(start, values, told, strict=True) if is_told},
-        len(measured),
-        float(np.abs(np.expm1(found - measured)).mean()),
-    )
+    log_times = log_time(result.x)
+    is_determined = [not step.any() or np.abs(log_time(result.x + step) - log_times).max() > _STEP**4 for step in steps]
+    determined = dict(compress(zip(start, values, strict=True), is_determined))
+    return Fit(determined, len(measured), float(np.abs(np.expm1(log_times - measured)).mean()))

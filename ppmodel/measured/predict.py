@@ -104,10 +104,10 @@ def predict_file(rows_file, system, out, framework=None, links=None):
     """
     system = system.with_links(links)
     columns, rows = read_rows(rows_file)
-    kept = [name for name in columns if name not in PREDICTED]
-    done = [row | predicted(row, system, framework) for row in rows]
+    columns = [*(name for name in columns if name not in PREDICTED), *PREDICTED]
+    predictions = [row | predicted(row, system, framework) for row in rows]
     if links is not None:
-        of_rows = [(row, system_of(row, system, framework)) for row in done if row["refused"] is None]
+        of_rows = [(row, system_of(row, system, framework)) for row in predictions if row["refused"] is None]
         warn_of_links([point_of(run_of(row, of_row.framework), of_row) for row, of_row in of_rows])
-    write_rows(out, [*kept, *PREDICTED], done, "--out")
-    return done
+    write_rows(out, columns, predictions, "--out")
+    return predictions

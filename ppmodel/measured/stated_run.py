@@ -4,19 +4,19 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, create_model
+from pydantic import BeforeValidator, create_model
 
 from ppmodel.errors import PPModelError
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import COLUMNS, MEASURED, OPTIONAL, require_measured
-from ppmodel.specs import load_model, read_document
+from ppmodel.specs import load_model
+from ppmodel.specs.document import Form, read_document
 
 KEYS = ("model", *COLUMNS, *OPTIONAL, *MEASURED, "mfu", "status")
 """What may be said of a run."""
 
 _AS_WORD = BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool | int | float) else value)
-_FORBID = ConfigDict(extra="forbid")
-_RunFile = create_model("_RunFile", __config__=_FORBID, **dict.fromkeys(KEYS, (Annotated[str, _AS_WORD], "")))
+_RunFile = create_model("_RunFile", __base__=Form, **dict.fromkeys(KEYS, (Annotated[str, _AS_WORD], "")))
 _PLAIN = dict.fromkeys(("pp", "chunks", "tp", "cp", "ep", "dp", "microbatch_size"), "1") | {
     "zero": "0", "sequence_parallel": "false", "recompute": "none", "schedule": "1f1b", "attention": "flash",
 }  # fmt: skip
@@ -63,8 +63,8 @@ def stated_run(text, system=None, framework=None):
                 rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}"
                 raise PPModelError(name, word, rule, "write, for example, tp=8")
             values[key] = value
-    given = {"schedule": "1f1b"} if "model" in values else _PLAIN  # a packaged model's rows leave open what is not said
-    row = dict.fromkeys(KEYS, "") | given | values
+    defaults = {"schedule": "1f1b"} if "model" in values else _PLAIN  # a packaged model's rows leave the others open
+    row = dict.fromkeys(KEYS, "") | defaults | values
     for key in MEASURED:
         require_measured(key, row[key], name)
     if row["model"].endswith((".yaml", ".yml")):

@@ -37,7 +37,7 @@ _ROUNDED = 0.1  # how far two columns that give the same time may be apart
 SECONDS = {"latency_us": 1e-6, "time_us": 1e-6, "time_ms": 1e-3, "seconds": 1.0}
 
 
-class Product(NamedTuple):
+class ProductTiming(NamedTuple):
     """A matrix product of m rows, n columns and depth k, and its time."""
 
     m: float
@@ -47,7 +47,7 @@ class Product(NamedTuple):
     seconds: float
 
 
-class Attention(NamedTuple):
+class AttentionTiming(NamedTuple):
     """The rate of fused attention, forward or backward (2.5 times the arithmetic); causal counts half of the scores."""
 
     keys: float
@@ -55,7 +55,7 @@ class Attention(NamedTuple):
     flops_per_s: float
 
 
-class Collective(NamedTuple):
+class CollectiveTiming(NamedTuple):
     """A collective by its name in nccl-tests, and its time; bytes are the whole tensor's, or a message's."""
 
     op: str
@@ -65,7 +65,7 @@ class Collective(NamedTuple):
     seconds: float
 
 
-class Pass(NamedTuple):
+class PassTiming(NamedTuple):
     """A pass over memory by its kernel, a key of `PASSES`: the bytes that the model counts for it, and its time."""
 
     kernel: str
@@ -73,14 +73,15 @@ class Pass(NamedTuple):
     seconds: float
 
 
-class Launch(NamedTuple):
+class LaunchTiming(NamedTuple):
     """The time that the host takes to launch one phase of a transformer block."""
 
     seconds: float
 
 
 _SECTIONS = {
-    "products": Product, "attention": Attention, "collectives": Collective, "passes": Pass, "host": Launch,
+    "products": ProductTiming, "attention": AttentionTiming, "collectives": CollectiveTiming, "passes": PassTiming,
+    "host": LaunchTiming,
 }  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def read_gemm_table(path):
     for row, where in read_table(path, ("m", "n", "k"), (*SECONDS, "tflops")):
         flops = 2 * read_number(row, "m", where) * read_number(row, "n", where) * read_number(row, "k", where)
         complete = {"precision": row.get("precision") or "bf16", "seconds": read_seconds(row, where, flops)}
-        rows.append(_timing(Product, row | complete, where))
+        rows.append(_timing(ProductTiming, row | complete, where))
     return Timings(Path(path).name, products=rows)
 
 
@@ -157,11 +158,11 @@ def read_attention_table(path):
 def _attention(row, where):
     keys, is_backward = read_number(row, "sequence", where), _word(row, "pass", _DIRECTIONS, where)
     if row.get("tflops"):
-        return Attention(keys, is_backward, 1e12 * read_number(row, "tflops", where))
+        return AttentionTiming(keys, is_backward, 1e12 * read_number(row, "tflops", where))
     batch, heads, size = (read_number(row, name, where) for name in ("batch", "heads", "head_size"))
     pairs = batch * heads * keys**2 * _word(row, "causal", {"true": 0.5, "false": 1.0}, where)
     flops = (10.0 if is_backward else 4.0) * pairs * size
-    return Attention(keys, is_backward, flops / read_seconds(row, where, flops))
+    return AttentionTiming(keys, is_backward, flops / read_seconds(row, where, flops))
 
 
 def read_nccl_tests(path, op=None):
@@ -213,7 +214,7 @@ def read_nccl_tests(path, op=None):
                     _refuse(name, cell, "must be 0", "find out why results were wrong, and test again", where)
             row = dict(reversed(cells))  # of the two halves, the first: out of place
             size, time_us = (read_number(row, name, where) for name in ("size", "time"))
-            rows.append(Collective(op, len(hosts), nodes, size, 1e-6 * time_us))
+            rows.append(CollectiveTiming(op, len(hosts), nodes, size, 1e-6 * time_us))
     if not rows:
         _refuse("timings", "none", "must be in the output of nccl-tests", "name a file with its lines of sizes", path)
     return Timings(Path(path).name, collectives=rows)
@@ -259,7 +260,7 @@ def read_trace(path, devices_per_node=1):
                 (m, k), (_, n) = args["Input Dims"][first : first + 2]
                 seconds = kernels[args["External id"]] if kernels else 1e-6 * float(event["dur"])
                 if all(_SMALLEST < value < LARGEST for value in (m, n, k, seconds)):
-                    products.append(Product(m, n, k, _PRECISIONS[args["Input type"][first]], seconds))
+                    products.append(ProductTiming(m, n, k, _PRECISIONS[args["Input type"][first]], seconds))
     if not products:
         rule = "must be in the trace, with shapes and kernels"
         _refuse("aten::mm, aten::addmm", "none", rule, "record it with record_shapes=True", path)
@@ -281,7 +282,7 @@ def _traced_collective(args, seconds, devices_per_node):
     num_bytes = max(args["In msg nelems"], args["Out msg nelems"]) * _BYTES[args["dtype"]]
     nodes = _num_nodes([rank // devices_per_node for rank in ranks])
     is_complete = len(ranks) == args["Group size"] > 1 and nodes is not None and 0 < num_bytes < LARGEST
-    return [Collective(op, len(ranks), nodes, float(num_bytes), seconds)] if is_complete else []
+    return [CollectiveTiming(op, len(ranks), nodes, float(num_bytes), seconds)] if is_complete else []
 
 
 def _by_shape(rows, pick):
@@ -315,7 +316,7 @@ def read_probe(path):
         rows = document.get(name, [])
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             _refuse(name, "no list of objects", "must be as probe.py writes it", "run probe.py again", path)
-        read = _attention if kind is Attention else partial(_timing, kind)
+        read = _attention if kind is AttentionTiming else partial(_timing, kind)
         sections[name] = [read(row, f"{path}: {name} {index}") for index, row in enumerate(rows)]
     return Timings(Path(path).name, device=shown(document.get("device", "")), **sections)
 
@@ -352,9 +353,9 @@ def read_seconds(row, where, flops=None, **times):
         times["tflops"] = flops / (1e12 * read_number(row, "tflops", where))
     if not times:
         times["seconds"] = read_number(row, "seconds", where)
-    (first, seconds), *others = times.items()
-    for name, other in others:
-        if not isclose(seconds, other, rel_tol=_ROUNDED):
+    first, seconds = next(iter(times.items()))
+    for name, time_s in times.items():
+        if not isclose(seconds, time_s, rel_tol=_ROUNDED):
             _refuse(name, row[name], f"contradicts {first} = {row[first]}", "leave out the wrong column", where)
     return seconds
 

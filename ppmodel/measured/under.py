@@ -48,10 +48,10 @@ def start_under(system, framework=None, rows=()):
     names = [field.name for field in fields(FrameworkSpec)]
     merged = {*HOST, "host_exponent", "fastest", "slowest", *(name for name in names if name.endswith("_factor"))}
     left_out = merged | {"name", "title", "provenance"}  # the system's constants contain what is merged
-    own = {name: getattr(framework, name) for name in names if name not in left_out}
-    under = replace(framework.system(system), framework=FrameworkSpec(**own))
-    if other := next(filter(None, (framework_named(row, under) for row in rows)), None):
-        raise PPModelError("framework", other, f"is a row's, not {label}", "leave out --framework, or what rows name")
+    values = {name: getattr(framework, name) for name in names if name not in left_out}
+    under = replace(framework.system(system), framework=FrameworkSpec(**values))
+    if name := next(filter(None, (framework_named(row, under) for row in rows)), None):
+        raise PPModelError("framework", name, f"is a row's, not {label}", "leave out --framework, or what rows name")
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("framework.")}
     stated = {entry.field: entry for entry in framework.provenance}
     for name in _changed(system, under):
@@ -60,10 +60,10 @@ def start_under(system, framework=None, rows=()):
             value=to_unit(value_of(under, name), entry.unit), kind="digest",
             source=f"as in the system {system.name} under the framework {label}",
         )  # fmt: skip
-    for name, value in own.items():
-        known = stated.get(name)
-        if known or value != getattr(FrameworkSpec, name) or name == "p2p":
-            kind, source = (known.kind, known.source) if known else ("our choice", f"the framework {label}")
+    for name, value in values.items():
+        entry = stated.get(name)
+        if entry or value != getattr(FrameworkSpec, name) or name == "p2p":
+            kind, source = (entry.kind, entry.source) if entry else ("our choice", f"the framework {label}")
             entries[f"framework.{name}"] = Provenance(f"framework.{name}", value, "", kind, source)
     return replace(under, provenance=tuple(by_block(entries.values())))
 

@@ -16,7 +16,7 @@ from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.points import resolve
 from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs.document import list_text, place_in, read_document
+from ppmodel.specs.document import Form, list_text, place_in, read_document
 from ppmodel.sweep.grid import Sweep
 
 _ARGUMENT = "--schedule-file"
@@ -37,11 +37,7 @@ _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class _Schedule(_Form):
+class _Schedule(Form):
     """A schedule by name or from the user's own file, with the options that the registry lists for it."""
 
     model_config = ConfigDict(extra="allow")
@@ -57,12 +53,13 @@ class _Schedule(_Form):
         return entry if isinstance(entry, dict) else {"name": entry}
 
 
-class _Seeds(_Form):
+class _Seeds(Form):
     first: _Seed = Field(alias="from")
     last: _Seed = Field(alias="to")
 
 
-class _Noise(_Form):
+class _Noise(Form):
+    model_config = ConfigDict(allow_inf_nan=False)
     jitter: float = Field(0.0, ge=0, le=MAX_JITTER)
     straggling: float = Field(0.0, ge=0, le=1)
     slowdown: float = Field(1.0, ge=1, le=MAX_SLOWDOWN)
@@ -72,21 +69,21 @@ _List = BeforeValidator(listed)
 _SeedOrRange = BeforeValidator(lambda entry: entry if isinstance(entry, dict) else {"from": entry, "to": entry})
 
 
-class _SweepFile(_Form):
+class _SweepFile(Form):
     """Keys of a sweep's file."""
 
     schedules: Annotated[list[_Schedule], BeforeValidator(lambda value: [value] if _is_pair(value) else listed(value))]
-    pp: Annotated[list[_Count], _List] = []
-    microbatches: Annotated[list[_Count], _List] = []
-    p2p: Annotated[list[Literal[P2P]], _List] = []
-    allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = ["excluded"]
+    pp: Annotated[list[_Count], _List] = ()
+    microbatches: Annotated[list[_Count], _List] = ()
+    p2p: Annotated[list[Literal[P2P]], _List] = ()
+    allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = ("excluded",)
     systems: Annotated[list[str], _List]
     models: Annotated[list[str], _List]
     framework: str = None
-    links: Annotated[list[str | dict[str, dict[str, Any]] | None], _List] = []
-    layouts: Annotated[list[str | dict[str, Any]], _List] = []
-    noise: Annotated[list[_Noise], _List] = []
-    seeds: Annotated[list[Annotated[_Seeds, _SeedOrRange]], _List] = []
+    links: Annotated[list[str | dict[str, dict[str, Any]] | None], _List] = ()
+    layouts: Annotated[list[str | dict[str, Any]], _List] = ()
+    noise: Annotated[list[_Noise], _List] = ()
+    seeds: Annotated[list[Annotated[_Seeds, _SeedOrRange]], _List] = ()
 
 
 def load_sweep(path, schedule_files=(), links=None):
