@@ -67,8 +67,8 @@ def did_you_mean(word, candidates):
     """
     word, candidates = str(word).lower(), list(candidates)
     beginning = [candidate for candidate in candidates if len(word) > 1 and candidate.startswith(word)]
-    alike = get_close_matches(word, candidates, n=1, cutoff=0.5 if len(word) <= _SHORT else 0.6)
-    near = beginning if 0 < len(beginning) <= _MOST_MEANT else alike
+    similar = get_close_matches(word, candidates, n=1, cutoff=0.5 if len(word) <= _SHORT else 0.6)
+    near = beginning if 0 < len(beginning) <= _MOST_MEANT else similar
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 

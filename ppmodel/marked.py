@@ -47,8 +47,8 @@ class MarkedTable(NamedTuple):
         lines = []
         for rank, row in shown.items():
             cells = "".join(text.ljust(width) for text in row).rstrip()
-            more = ("..." if places.start else "", "..." if places.stop < len(self.rows[rank]) else "")
-            lines.append(f"rank {rank:>{digits}} |{more[0]}{cells}{more[1]}")
+            before, after = "..." * (places.start > 0), "..." * (places.stop < len(self.rows[rank]))
+            lines.append(f"rank {rank:>{digits}} |{before}{cells}{after}")
         above, below = ["..."] * (ranks.start > 0), ["..."] * (ranks.stop < len(self.rows))
         return "\n".join([*above, *lines, *below])
 

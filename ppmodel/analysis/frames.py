@@ -70,8 +70,8 @@ def relative_to(frame, base, value="makespan_s"):
         raise PPModelError("base", base, "is not among the schedules", f"choose one of {labels}")
     by = points_of(frame)
     bases = frame.loc[frame.label == base, [*by, value]].rename(columns={value: "base"})
-    others = frame[frame.label != base].merge(bases, on=by)
-    return others.assign(relative=others[value] / others["base"] - 1).dropna(subset="relative", ignore_index=True)
+    rows = frame[frame.label != base].merge(bases, on=by)
+    return rows.assign(relative=rows[value] / rows["base"] - 1).dropna(subset="relative", ignore_index=True)
 
 
 def winners(frame):
@@ -100,12 +100,12 @@ def winners(frame):
     for point, group in frame.dropna(subset="makespan_s").groupby(by, sort=False, dropna=False):
         fastest = group.makespan_s.min()
         ties = group.makespan_s <= fastest * (1 + TIE)
-        won = group.loc[group.peak_activations[ties].idxmin()]
+        winner = group.loc[group.peak_activations[ties].idxmin()]
         second = (None, float("nan"))
         if not ties.all():
-            next_one = group.loc[group.makespan_s[~ties].idxmin()]
-            second = (next_one.label, next_one.makespan_s / fastest - 1)
-        rows.append((*point, won.label, won.makespan_s, *second))
+            runner_up = group.loc[group.makespan_s[~ties].idxmin()]
+            second = (runner_up.label, runner_up.makespan_s / fastest - 1)
+        rows.append((*point, winner.label, winner.makespan_s, *second))
     return pd.DataFrame(rows, columns=[*by, "label", "makespan_s", "second", "lead"])
 
 

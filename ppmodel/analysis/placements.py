@@ -61,8 +61,8 @@ def num_placements(num_ranks, devices_per_node):
     >>> num_placements(8, 4), num_placements(16, 8), num_placements(6, 4)
     (35, 6435, 0)
     """
-    nodes, left = divmod(num_ranks, devices_per_node)
-    return 0 if left else factorial(num_ranks) // (factorial(devices_per_node) ** nodes * factorial(nodes))
+    nodes, remainder = divmod(num_ranks, devices_per_node)
+    return 0 if remainder else factorial(num_ranks) // (factorial(devices_per_node) ** nodes * factorial(nodes))
 
 
 def full_placements(num_ranks, devices_per_node):
@@ -106,10 +106,10 @@ def _with_nodes_filled(placed, node, devices_per_node):
     if not free:
         yield placed
         return
-    for others in combinations(free[1:], devices_per_node - 1):
-        members = {free[0], *others}
-        more = tuple(node if rank in members else where for rank, where in enumerate(placed))
-        yield from _with_nodes_filled(more, node + 1, devices_per_node)
+    for ranks in combinations(free[1:], devices_per_node - 1):
+        members = {free[0], *ranks}
+        filled = tuple(node if rank in members else where for rank, where in enumerate(placed))
+        yield from _with_nodes_filled(filled, node + 1, devices_per_node)
 
 
 def search_placements(case, num_ranks, num_microbatches, model, system, allreduce="excluded"):
@@ -143,8 +143,8 @@ def search_placements(case, num_ranks, num_microbatches, model, system, allreduc
     (0, 0, 0, 0, 1, 1, 1, 1)
     """
     ways = full_placements(num_ranks, system.nodes.devices_per_node)
-    many = tuple(replace(system, nodes=replace(system.nodes, placement=way)) for way in ways)
-    spans = times(case, num_ranks, num_microbatches, model, many, "overlapped", allreduce).makespan_s[0]
+    systems = tuple(replace(system, nodes=replace(system.nodes, placement=way)) for way in ways)
+    spans = times(case, num_ranks, num_microbatches, model, systems, "overlapped", allreduce).makespan_s[0]
     best, ties = spans.min(), np.flatnonzero(spans <= spans.min() * (1 + TIE))
     return Search(
         len(ways), ways[ties[0]], float(spans[ties[0]]), float(spans[0] / best - 1), float(spans.max() / best - 1),

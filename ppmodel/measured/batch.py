@@ -39,21 +39,21 @@ class Batch:
     """
 
     def __init__(self, rows, system, without=()):
-        self.size, self._alone, alike = len(rows), [], {}
+        self.size, self._alone, groups = len(rows), [], {}
         for place, row in enumerate(rows):
             framework = system_of(row, system).framework
             run = run_of(row, framework)
             table = None if open_options(run.case) else built(run.case, run.layout.pp, run.num_microbatches)
             if table is not None and _is_plain(run.layout, system, framework, table):
                 key = kernels_named(row), framework, run.layout.precision
-                alike.setdefault(key, []).append((place, run, table, row))
+                groups.setdefault(key, []).append((place, run, table, row))
             elif without:
                 rule, remedy = "cannot be computed without a part of the model", "leave such rows out"
                 raise PPModelError("schedule", run.case.name, rule, remedy)
             else:
                 self._alone.append((place, run, row))
         self._groups = []
-        for group in alike.values():
+        for group in groups.values():
             places, runs, tables, (row, *_) = zip(*group, strict=True)
             self._groups.append((list(places), row, RowGroup(runs, tables, system_of(row, system), without)))
 
@@ -145,12 +145,12 @@ class RowGroup:
 
     def _rank_bytes(self, system):
         """Bytes of each rank of each row, one after another."""
-        kept, between, logits, working = self.runs.bytes(system)
+        stage_bytes, between, logits, working = self.runs.bytes(system)
         peaks = np.zeros(len(self.fixed))
-        peaks[self.rank] = self.in_flight * kept
-        share = held_share(kept, between)
+        peaks[self.rank] = self.in_flight * stage_bytes
+        share = held_share(stage_bytes, between)
         for table, stages, ranks in self.mixed:
-            peaks[ranks] = peak_activations(table, kept[stages], share[stages])
+            peaks[ranks] = peak_activations(table, stage_bytes[stages], share[stages])
         largest = sum(on_ranks(self.rank, len(self.fixed), column, np.maximum) for column in (working, logits))
         return self.fixed + peaks + largest + system.reserve_bytes
 

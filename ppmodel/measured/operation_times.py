@@ -78,9 +78,9 @@ def read_operation_times(sources):
     kinds = {row.kind for row in rows}
     if OpKind.W in kinds and OpKind.I not in kinds:
         rows = [row._replace(kind=OpKind.I if row.kind == OpKind.B else row.kind) for row in rows]
-    seen = {}
+    first_rows = {}
     for row in rows:
-        if (first := seen.setdefault(row[:4], row)) is not row:
+        if (first := first_rows.setdefault(row[:4], row)) is not row:
             name = f"rank {row.rank} {row.kind.name}{'' if row.microbatch is None else row.microbatch}"
             rule = f"is there twice, first in {first.where}"
             raise PPModelError("operation", name, rule, "keep one iteration, and one row for each", where=row.where)

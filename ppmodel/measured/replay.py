@@ -172,8 +172,8 @@ def _by_stage(table, rows):
 
 def _totals(table, seconds, of_kinds):
     """Sums and counts of F, B, I and W of every stage, shape (2, 4, num_stages)."""
-    totals, taken = of_kinds.copy(), np.flatnonzero(~np.isnan(seconds))
-    np.add.at(totals, (slice(None), table.kind[taken], table.stage[taken]), [seconds[taken], np.ones(len(taken))])
+    totals, timed = of_kinds.copy(), np.flatnonzero(~np.isnan(seconds))
+    np.add.at(totals, (slice(None), table.kind[timed], table.stage[timed]), [seconds[timed], np.ones(len(timed))])
     return totals
 
 
@@ -227,9 +227,9 @@ def _completed(totals):
     with np.errstate(invalid="ignore"):
         means = totals[0] / totals[1]
     means[_B] = np.where(np.isnan(means[_B]), means[_I] + means[_W], means[_B])
-    for half, other in ((_I, _W), (_W, _I)):
-        rest = np.where(np.isnan(means[other]), means[_B] / 2, means[_B] - means[other])
-        means[half] = np.where(np.isnan(means[half]), rest, means[half])
+    for half, counterpart in ((_I, _W), (_W, _I)):
+        remainder = np.where(np.isnan(means[counterpart]), means[_B] / 2, means[_B] - means[counterpart])
+        means[half] = np.where(np.isnan(means[half]), remainder, means[half])
     return means
 
 

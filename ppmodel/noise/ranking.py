@@ -140,13 +140,13 @@ def first_places(frame):
     >>> first_places(frame)[["winner", "challenger", "verdict"]].values.tolist()
     [['GPipe', '1F1B', 'reversed']]
     """
-    others = frame[frame.label != frame.winner]
-    if len(frame) and others.empty:
+    challengers = frame[frame.label != frame.winner]
+    if len(frame) and challengers.empty:
         named = ", ".join(frame.label.unique())
         raise PPModelError(
             "schedules", named, "meet no other schedule at any point", "name two that are legal at one size"
         )
-    best = others.loc[others.groupby([*_POINT, *_NOISE], sort=False).beats_winner.idxmax()]
+    best = challengers.loc[challengers.groupby([*_POINT, *_NOISE], sort=False).beats_winner.idxmax()]
     names = [*_POINT, *_NOISE, "winner", "challenger", "over_winner", "beats_winner", "low", "high"]
     ahead = best.over_winner.le(TIE).map({True: "tie decided", False: "reversed"})
     verdicts = ahead.where(best.low > 0.5, best.high.lt(0.5).map({True: "holds", False: "open"}))

@@ -186,15 +186,12 @@ def frame_of(columns, rows):
     import numpy as np
     import pandas as pd
 
-    types, kinds = {str: pd.Series([""]).dtype, bool: object}, {entry.name: entry.type for entry in COLUMNS}
-    filled = {name for row in rows for name, value in row.items() if value is not None and value == value}
-    empty = {
-        name: pd.Series(np.nan, range(len(rows)), types.get(kinds[name], float))
-        for name in columns if name in kinds and name not in filled
-    }  # fmt: skip
-    frame = pd.DataFrame({name: empty.get(name, [row.get(name, np.nan) for row in rows]) for name in columns})
-    for name in filled.intersection(columns, layout_keywords()):
-        if kinds[name] is int and frame[name].dtype == float:
+    types, counts = {str: pd.Series([""]).dtype, bool: object}, layout_keywords()
+    frame = pd.DataFrame({name: [row.get(name, np.nan) for row in rows] for name in columns})
+    for name, kind in ((entry.name, entry.type) for entry in COLUMNS if entry.name in frame):
+        if frame[name].isna().all():
+            frame[name] = pd.Series(np.nan, frame.index, types.get(kind, float))
+        elif kind is int and name in counts and frame[name].dtype == float:
             frame[name] = pd.Series([row.get(name) for row in rows], dtype=object)
     return frame
 

@@ -121,11 +121,11 @@ def without_effect(points, names, rows=None):
             idle.pop("p2p", None)  # transfers take time, so the choice had a meaning
         trials = [(name, *pair) for name in idle for pair in pairs]
         without = rows_of([_without(point, name) for name, point, _ in trials])
-        for (name, _, row), other in zip(trials, without, strict=True):
+        for (name, _, row), trial in zip(trials, without, strict=True):
             columns = ("peak_memory_bytes",) if name in _OF_MEMORY else _ANSWER
-            for number, trial in ((row.get(column), other.get(column)) for column in columns):
-                are_numbers = isinstance(number, float) and isinstance(trial, float)
-                if number != trial and not (are_numbers and isclose(number, trial)):
+            for number, tried_number in ((row.get(column), trial.get(column)) for column in columns):
+                are_numbers = isinstance(number, float) and isinstance(tried_number, float)
+                if number != tried_number and not (are_numbers and isclose(number, tried_number)):
                     idle.pop(name, None)
     return [("links", link) for link in links] + ([*idle.items()] if was_tried else [])
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
+from ppmodel import specs  # loads pydantic only for models and systems, which costs in seconds do without
 from ppmodel.errors import CostError, did_you_mean
 from ppmodel.given import listed, plain
 from ppmodel.points.change import UNCHANGED, as_changes
@@ -11,7 +12,6 @@ from ppmodel.points.columns import SECONDS
 from ppmodel.points.point import Point, require_seconds
 from ppmodel.schedules.cases import as_case, as_cases, size_of
 from ppmodel.simulation import require_semantics
-from ppmodel.specs.links import as_links
 
 _SINGLE = (int, float, str, type(None))
 _INSTEAD = "give model and system, or leave it out"
@@ -129,10 +129,8 @@ class Grid:
         case, layout = self.cases[case], self.layouts[layout]
         ranks, counts = self.sizes(case, layout)
         if layout is not None:
-            from ppmodel.specs import as_layout
-
             if layout.pp is not None:
-                layout = as_layout(layout, {"pp": ranks[pp]})
+                layout = specs.as_layout(layout, {"pp": ranks[pp]})
             if layout.chunks is not None and "chunks" in case.known_options and "chunks" not in dict(case.options):
                 case = case.with_options({"chunks": str(layout.chunks)})
         size, semantics = (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce])
@@ -211,7 +209,7 @@ def resolve(
         require_seconds(seconds)
         several = {name: listed(value) for name, value in seconds.items()}
         if links is not None:
-            several["links"] = list(map(as_links, networks))
+            several["links"] = list(map(specs.as_links, networks))
         models, combined = (), tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
     else:
         for name, value in seconds.items():
@@ -220,29 +218,23 @@ def resolve(
         for name, value in (("model", model), ("system", system)):
             if value is None:
                 raise CostError(name, None, "is missing", "give model and system, or seconds")
-        from ppmodel.specs import load_model  # needs pydantic, which costs in seconds do without
-
-        models, combined = tuple(map(load_model, listed(model))), ()
+        models, combined = tuple(map(specs.load_model, listed(model))), ()
     semantics = tuple(p2p), tuple(allreduce)
     return Grid(cases, *sizes.values(), *semantics, systems, models, layouts, combined, changes)
 
 
 def _layouts(layout, values, pp):
     """The layouts that a caller gives; None stands for none."""
-    from ppmodel.specs import as_layouts
-
     ranks = listed(pp) if pp is not None else None
     if ranks is not None and len(ranks) > 1:  # ranks are set point by point, and GPUs are checked against each
         ranks = [None] if "gpus" in values else None
-    return tuple(as_layouts(layout, values, ranks))
+    return tuple(specs.as_layouts(layout, values, ranks))
 
 
 def _systems(system, framework, networks):
     """Every system that a caller gives, under every framework, with every network."""
-    from ppmodel.specs import load_system, with_framework
-
-    pairs = product(listed(framework), map(load_system, listed(system)))
-    systems = [with_framework(entry, name) for name, entry in pairs]
+    pairs = product(listed(framework), map(specs.load_system, listed(system)))
+    systems = [specs.with_framework(entry, name) for name, entry in pairs]
     return tuple(entry.with_links(network) for entry in systems for network in networks)
 
 
@@ -294,14 +286,10 @@ def _seconds_and_layout(given, cases):
     """Separate seconds from values of a layout, and refuse anything else."""
     given = {name: value for name, value in given.items() if value is not None}
     seconds = {name: given.pop(name) for name in SECONDS if name in given}
-    if not given:
-        return seconds, {}
-    from ppmodel.specs import layout_keywords
-
     for name, value in given.items():
-        if name not in layout_keywords():
+        if name not in specs.layout_keywords():
             arguments = ("pp", "microbatches", "model", "system", "layout", "links", "p2p", "allreduce", "changes")
-            remedy = did_you_mean(name, (*SECONDS, *arguments, *layout_keywords()))
+            remedy = did_you_mean(name, (*SECONDS, *arguments, *specs.layout_keywords()))
             for case in cases:
                 if name in case.known_options:
                     remedy = f'write ("{case.name}", {{"{name}": {plain(value)!r}}})'

@@ -119,8 +119,8 @@ def iteration_columns(point, iteration):
     """
     model, system, layout = point.model, point.changed_system, point.complete_layout
     of_ranks = memory_of(point)
-    fullest = int(of_ranks.total.argmax())
-    sizes = {f"{name}_bytes": float(getattr(of_ranks, name)[fullest]) for name in of_ranks._fields}
+    fullest, capacity_bytes = of_ranks.total.argmax(), system.memory_capacity_bytes
+    sizes = {name: float(column[fullest]) for name, column in of_ranks.columns.items()}
     gpu_s, ends = iteration.iteration_s * layout.gpus, point.system.range or (None, None)
     peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
     return layout.columns | iteration.parts | sizes | {
@@ -128,8 +128,8 @@ def iteration_columns(point, iteration):
         **{name: end and end * iteration.iteration_s for name, end in zip(ENDS[1:], ends, strict=True)},
         "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
         "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (gpu_s * peak),
-        "peak_memory_bytes": float(of_ranks.total[fullest]), "memory_capacity_bytes": system.memory_capacity_bytes,
-        "fits": of_ranks.fits(system), "fit": fit_word(of_ranks.total[fullest], system.memory_capacity_bytes),
+        "memory_capacity_bytes": capacity_bytes, "fits": of_ranks.fits(system),
+        "fit": fit_word(sizes["peak_memory_bytes"], capacity_bytes),
         "slowest_over_mean": iteration.slowest_over_mean,
         "stage_layers": point.costs.stages.text,
     }  # fmt: skip
@@ -181,9 +181,9 @@ def _hidden(table, saved, parts_s):
     exposed = np.zeros((len(in_pairs), parts_s.shape[-1]))
     for of_kind, phases in _COUNTED.items():
         exposed[kind == of_kind] = parts_s[stage[kind == of_kind]][:, phases].sum(axis=1)
-    alike = np.unique(rank * np.int64(len(table.pairs.keys)) + table.pairs.of[in_pairs], return_inverse=True)[1]
-    whole, saved = np.bincount(alike, exposed.sum(axis=1)), np.bincount(alike, saved[in_pairs])
+    group = np.unique(rank * np.int64(len(table.pairs.keys)) + table.pairs.of[in_pairs], return_inverse=True)[1]
+    whole, saved = np.bincount(group, exposed.sum(axis=1)), np.bincount(group, saved[in_pairs])
     share = np.minimum(saved, whole) / np.maximum(whole, _LEAST_S)
     hidden = np.zeros((table.num_ranks, parts_s.shape[-1]))
-    np.add.at(hidden, rank, share[alike][:, None] * exposed)
+    np.add.at(hidden, rank, share[group][:, None] * exposed)
     return hidden

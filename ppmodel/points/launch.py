@@ -82,8 +82,8 @@ def launch(point, launcher):
                 arguments.append(argument)
         else:
             without[field] = values[field], "" if rule is None else rule.lacks
-    others = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
-    without |= {field: (values[field], "") for field in others}
+    unlisted = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
+    without |= {field: (values[field], "") for field in unlisted}
     return Launch(arguments, without)
 
 
@@ -134,10 +134,11 @@ def launch_values(point):
 def _model_values(model):
     """What a model's file says, and what is derived from it."""
     experts, latent = model.experts, model.latent_attention
-    number, each, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
+    number, per_token, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
     return {field.name: getattr(model, field.name) for field in fields(ModelSpec)} | {
         "head_size": f"{model.head_size:g}", "grouped": model.kv_heads < model.heads,
         "experts": experts is not None, "latent": latent is not None,
-        "number": number, "experts_per_token": each, "expert_hidden": hidden, "shared": shared, "dense_layers": dense,
-        "shared_hidden": experts and shared * hidden, "sparse_layers": experts and model.blocks - dense,
+        "number": number, "experts_per_token": per_token, "expert_hidden": hidden, "shared": shared,
+        "shared_hidden": experts and shared * hidden, "dense_layers": dense,
+        "sparse_layers": experts and model.blocks - dense,
     } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)}  # fmt: skip

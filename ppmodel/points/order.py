@@ -34,8 +34,7 @@ def open_options(case):
     >>> open_options(as_case("zb-1p:held=0.5")), open_options(as_case("1f1b"))
     (['times'], [])
     """
-    options, given = case.known_options, dict(case.options)
-    return [name for name in SEARCHED if name in options and name not in given]
+    return [name for name in SEARCHED if name in case.known_options and name not in dict(case.options)]
 
 
 def ordered_case(point):
@@ -83,9 +82,9 @@ def ordered_case(point):
             raise CostError(field, value, rule, "set the option times")
         texts["times"] = ":".join(f"{time_s / seconds[0]:.4g}" for time_s in (*seconds, transfer_s))
     if "held" in missing and point.model is not None:
-        kept, share = activation_bytes(costs.stages)
-        total = kept.sum()
-        texts["held"] = f"{(kept * share).sum() / total:.4g}" if total else "1"
+        stage_bytes, held_share = activation_bytes(costs.stages)
+        total_bytes = stage_bytes.sum()
+        texts["held"] = f"{(stage_bytes * held_share).sum() / total_bytes:.4g}" if total_bytes else "1"
     return case.with_options(texts)
 
 

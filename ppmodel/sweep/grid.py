@@ -73,8 +73,8 @@ class Sweep(Grid):
     def spread_points(self):
         """Points of up to 64 graphs, spread over the grid."""
         graphs = np.unique(np.linspace(0, self.num_graphs - 1, _MOST_SPREAD).astype(int))
-        points = [self.points_of(*np.unravel_index(graph, self.graph_shape)) for graph in graphs]
-        return [some[place % len(some)] for place, some in enumerate(points)]
+        of_graphs = [self.points_of(*np.unravel_index(graph, self.graph_shape)) for graph in graphs]
+        return [points[place % len(points)] for place, points in enumerate(of_graphs)]
 
     def as_dict(self):
         """Return the whole sweep as plain values, for its record in files.
@@ -83,18 +83,20 @@ class Sweep(Grid):
         -------
         dict
         """
-        others = {"seconds", "changes", "time_limit", "asked"}  # none, or its rows are the same
+        omitted = {"seconds", "changes", "time_limit", "asked"}  # none, or its rows are the same
         if not self.without_effect:
-            others.add("without_effect")
-        names = [field.name for field in fields(self) if field.name not in others]
+            omitted.add("without_effect")
 
-        def kept(entries):  # what rows do not depend on, such as sources, is left out
-            return {key: value for key, value in entries if key not in _NOT_IN_ROWS}
+        def of_rows(items):  # rows do not depend on sources
+            return {key: value for key, value in items if key not in _NOT_IN_ROWS}
 
         values = {
-            name: [asdict(entry, dict_factory=kept) if is_dataclass(entry) else entry for entry in getattr(self, name)]
-            for name in names
-        }
+            field.name: [
+                asdict(entry, dict_factory=of_rows) if is_dataclass(entry) else entry
+                for entry in getattr(self, field.name)
+            ]
+            for field in fields(self) if field.name not in omitted
+        }  # fmt: skip
         values["cases"] = [{"schedule": case.name, **dict(case.options)} for case in self.cases]
         values["seeds"] = [[seeds[0], seeds[-1]] for seeds in self.seeds]
         return values

@@ -268,8 +268,8 @@ def _asked(form, layouts, networks):
     """What the file itself says of layouts, once for all of them, of semantics, and of links."""
     written = {key for entry in form.layouts if isinstance(entry, dict) for key in entry} & {*specs.layout_keywords()}
     single = {key for key in written if len({getattr(layout, key) for layout in layouts}) == 1}
-    others = (form.model_fields_set & {"p2p", "allreduce"}) | ({"links"} if any(networks) else set())
-    return tuple(sorted(single | others))
+    semantics, links = form.model_fields_set & {"p2p", "allreduce"}, {"links"} if any(networks) else set()
+    return tuple(sorted(single | semantics | links))
 
 
 # ---- systems, models, runs -----------------------------------------------------------------------
@@ -311,9 +311,9 @@ def _networks(path, form, links):
 def _noises_and_seeds(path, form):
     """Every `Noise`, and the ranges of seeds; refuses noise without effect, and seeds that overlap."""
     if bool(form.noise) != bool(form.seeds):
-        given, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
+        key, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
         example = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}[missing]
-        _refuse(path, (given,), "given", f"needs {missing}", f"add, for example, {example}, or delete {given}")
+        _refuse(path, (key,), "given", f"needs {missing}", f"add, for example, {example}, or delete {key}")
     for place, entry in enumerate(form.seeds):
         if entry.last < entry.first:
             _refuse(path, ("seeds", place, "to"), entry.last, f"must be at least from ({entry.first})", "swap the two")

@@ -92,7 +92,7 @@ class Store:
         Returns
         -------
         (int, int, str or None)
-            As in `run.Summary`.
+            As in `execution.Summary`.
         """
         from pyarrow.dataset import dataset
 
@@ -257,8 +257,8 @@ def _difference(before, now):
             return f"{before['versions']}, and this is {now['versions']}"
         changes = []
         for key in [key for key, value in now["sweep"].items() if before["sweep"].get(key) != value]:
-            others = [entry for entry in now["sweep"][key] if entry not in before["sweep"].get(key)]
-            names = [entry["name"] for entry in others if isinstance(entry, dict) and "name" in entry]
+            added = [entry for entry in now["sweep"][key] if entry not in before["sweep"].get(key)]
+            names = [entry["name"] for entry in added if isinstance(entry, dict) and "name" in entry]
             changes.append(_FIELDS.get(key, key) + (f" ({', '.join(names)})" if names else ""))
         return f"another specification (changed: {', '.join(changes)})"
     except (ValueError, KeyError, TypeError, AttributeError):
