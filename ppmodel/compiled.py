@@ -14,8 +14,8 @@ from types import FunctionType
 
 import numpy as np
 
+from ppmodel.caches import cached_property
 from ppmodel.errors import PPModelError
-from ppmodel.kept import cached_property
 
 LARGE = 2**18
 """From about this many operations on, a compiled loop is faster than a plain one even if Numba must be loaded first."""

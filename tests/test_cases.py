@@ -15,7 +15,7 @@ from ppmodel.simulation import graph, graph_of
 
 def test_as_much_is_kept_as_is_worth_its_memory(monkeypatch):
     """Recent tables and graphs, up to a number of operations together; the last one whatever its size."""
-    monkeypatch.setattr("ppmodel.kept.MOST_OPERATIONS", 2000)
+    monkeypatch.setattr("ppmodel.caches.MOST_OPERATIONS", 2000)
     cases._built.cache_clear()
     graph._kept_graph.cache_clear()
     for count in (30, 40, 10, 50, 200, 10):

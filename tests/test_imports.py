@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
-_TABLE = {"kept", "errors", "ops", "marked", "compiled", "kernels", "tables"}
+_TABLE = {"caches", "errors", "ops", "marked", "compiled", "kernels", "tables"}
 _GRAPH = {
     "errors",
     "ops",
     "given",
-    "kept",
+    "caches",
     "compiled",
     "kernels",
     "tables",
@@ -24,22 +24,22 @@ _GRAPH = {
     "metrics",
 }
 MAY_IMPORT = {
-    "kept": set(),
+    "caches": set(),
     "errors": set(),
     "ops": {"errors"},
-    "compiled": {"errors", "kept"},
+    "compiled": {"errors", "caches"},
     "kernels": {"ops", "compiled"},
     "marked": set(),
     "given": set(),
     "files": {"errors"},
     "tables": _TABLE - {"tables"},
     "formulas": {"errors"},
-    "schedules": {"errors", "files", "ops", "compiled", "kernels", "tables", "formulas", "given", "kept"},
+    "schedules": {"errors", "files", "ops", "compiled", "kernels", "tables", "formulas", "given", "caches"},
     "specs": {"errors", "files", "given"},
-    "costs": {"errors", "given", "kept", "ops", "compiled", "kernels", "specs"},
-    "simulation": {"errors", "ops", "compiled", "kernels", "kept", "tables", "costs"},
+    "costs": {"errors", "given", "caches", "ops", "compiled", "kernels", "specs"},
+    "simulation": {"errors", "ops", "compiled", "kernels", "caches", "tables", "costs"},
     "metrics": {"errors", "ops", "compiled", "kernels", "tables", "costs", "simulation"},
-    "optimum": {"errors", "kept", "ops", "tables", "schedules", "costs", "simulation", "metrics"},
+    "optimum": {"errors", "caches", "ops", "tables", "schedules", "costs", "simulation", "metrics"},
     "export": _TABLE | {"files", "costs", "simulation", "metrics"},
     "points": _GRAPH,
     "noise": _GRAPH | {"points"},

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.caches import cached_property
 from ppmodel.costs import transformer
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of
@@ -21,7 +22,6 @@ from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.table import LONGEST_S
 from ppmodel.costs.work import NO_WORK, PARTS, Kernel, Phase, Share, recompute_of
 from ppmodel.errors import CostError
-from ppmodel.kept import cached_property
 from ppmodel.specs.recompute import WAYS, Module
 
 NOTHING = -1

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.caches import cached_property
 from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.costs.layers import BUSY, layers_of
 from ppmodel.costs.pairs import pair_costs
@@ -13,7 +14,6 @@ from ppmodel.costs.partition import StageLayers, microbatch_sequences, stage_lay
 from ppmodel.costs.table import OpCosts
 from ppmodel.costs.transfers import hockney_s, pipeline_links, ring_s, transfer_costs
 from ppmodel.costs.work import PARTS, recompute_of
-from ppmodel.kept import cached_property
 from ppmodel.ops import OpKind
 from ppmodel.specs.layers import format_layers
 

@@ -6,9 +6,9 @@ from math import lcm
 
 import numpy as np
 
+from ppmodel.caches import cached_property
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
-from ppmodel.kept import cached_property
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph

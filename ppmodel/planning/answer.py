@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppmodel.kept import cached_property
+from ppmodel.caches import cached_property
 from ppmodel.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.planning.candidates import Candidate, orders
 from ppmodel.planning.question import WAYS, Question, asked

@@ -10,10 +10,10 @@ from itertools import chain, islice
 
 import numpy as np
 
+from ppmodel.caches import cached_property
 from ppmodel.compiled import prepare
 from ppmodel.costs import stages
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
-from ppmodel.kept import cached_property
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import Bounds, busy_bound

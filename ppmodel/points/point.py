@@ -8,10 +8,10 @@ from numbers import Real
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from ppmodel.caches import cached_property
 from ppmodel.costs import check_layout, model_costs, uniform_costs
 from ppmodel.errors import CostError
 from ppmodel.given import listed
-from ppmodel.kept import cached_property
 from ppmodel.points.change import UNCHANGED, Change
 from ppmodel.points.order import ordered_case
 from ppmodel.schedules.cases import Case, built

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel import metrics
+from ppmodel.caches import cached_property
 from ppmodel.costs import cell_streams_of
-from ppmodel.kept import cached_property
 from ppmodel.points.iteration import iterations_of
 from ppmodel.points.order import ordered_for
 from ppmodel.points.rows import evaluate, result_columns, table_columns

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
+from ppmodel.caches import cached
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import listed, plain
-from ppmodel.kept import kept
 from ppmodel.schedules.options import option_text
 from ppmodel.tables import Schedule
 
@@ -413,7 +413,7 @@ def built(case, num_ranks, num_microbatches):
     return _built(case, generate, *size)  # a schedule that is registered again is built again
 
 
-@kept(lambda table: table.num_operations)
+@cached(lambda table: table.num_operations)
 def _built(case, _generate, num_ranks, num_microbatches):
     return generated(case, num_ranks, num_microbatches)
 

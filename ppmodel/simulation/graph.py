@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ppmodel.caches import cached, cached_property
 from ppmodel.errors import CostError, PPModelError
-from ppmodel.kept import cached_property, kept
 from ppmodel.kernels.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.kernels.tables import renumbered
 from ppmodel.ops import OpKind
@@ -347,7 +347,7 @@ def graph_of(schedule, p2p="overlapped", allreduce="excluded"):
     return _kept_graph(schedule, p2p, allreduce if included else "excluded")
 
 
-_kept_graph = kept(lambda graph: graph.schedule.num_operations)(compile_graph)
+_kept_graph = cached(lambda graph: graph.schedule.num_operations)(compile_graph)
 
 
 def require_semantics(p2p, allreduce):

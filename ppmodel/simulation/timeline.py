@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ppmodel.kept import cached_property
+from ppmodel.caches import cached_property
 from ppmodel.simulation.graph import ExecutionGraph
 from ppmodel.tables.steps import step_times
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ppmodel.caches import cached_property
 from ppmodel.errors import TableError
-from ppmodel.kept import cached_property
 from ppmodel.marked import MarkedTable
 from ppmodel.ops import Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of

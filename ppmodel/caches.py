@@ -26,7 +26,7 @@ MOST_OPERATIONS, MOST_RESULTS = 2**22, 1024
 instructions about 150, so that what is kept of large tables stays below a gigabyte."""
 
 
-def kept(num_operations):
+def cached(num_operations):
     """Keep recent results of a function, like `functools.lru_cache`, but as many as are worth their memory.
 
     The most recent result is kept whatever its size.
@@ -38,33 +38,33 @@ def kept(num_operations):
 
     Examples
     --------
-    >>> squares = kept(lambda square: square)(lambda number: number * number)
+    >>> squares = cached(lambda square: square)(lambda number: number * number)
     >>> squares(2000), squares(3), list(squares.results)
     (4000000, 9, [(2000,), (3,)])
     >>> squares(1000), list(squares.results)
     (1000000, [(3,), (1000,)])
     """
 
-    def keep(function):
+    def decorated(function):
         results, lock, total = OrderedDict(), Lock(), 0
 
         @wraps(function)
-        def recent(*key):
+        def with_cache(*key):
             nonlocal total
             with lock:
                 if key in results:
                     results.move_to_end(key)
                     return results[key]
-            made = function(*key)
+            result = function(*key)
             with lock:
                 before = num_operations(results[key]) if key in results else 0  # another thread was faster
-                total = (total if results else 0) - before + num_operations(made)
-                results[key] = made
+                total = (total if results else 0) - before + num_operations(result)
+                results[key] = result
                 while len(results) > 1 and (total > MOST_OPERATIONS or len(results) > MOST_RESULTS):
                     total -= num_operations(results.popitem(last=False)[1])
-            return made
+            return result
 
-        recent.results, recent.cache_clear = results, results.clear
-        return recent
+        with_cache.results, with_cache.cache_clear = results, results.clear
+        return with_cache
 
-    return keep
+    return decorated
