@@ -31,10 +31,10 @@ def crossings(ratios, apart):
     logs = np.log(np.asarray(ratios, dtype=float))
     values = np.where(np.abs(apart) < TIE, 0.0, apart)
     roots = []
-    for left, right in pairwise(np.flatnonzero(values)):
-        if values[left] * values[right] < 0:
-            share = values[left] / (values[left] - values[left + 1])
-            roots.append(float(np.exp(logs[left] + share * (logs[left + 1] - logs[left]))))
+    for before, after in pairwise(np.flatnonzero(values)):
+        if values[before] * values[after] < 0:
+            share = values[before] / (values[before] - values[before + 1])
+            roots.append(float(np.exp(logs[before] + share * (logs[before + 1] - logs[before]))))
     return roots
 
 

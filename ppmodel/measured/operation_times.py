@@ -7,7 +7,7 @@ import numpy as np
 
 from ppmodel.errors import PPModelError
 from ppmodel.given import plain
-from ppmodel.measured.timings import LARGEST, SECONDS, TRACE_BYTES, read_document, read_number, read_seconds, read_table
+from ppmodel.measured.timings import LARGEST, SECONDS, read_events, read_number, read_seconds, read_table
 from ppmodel.ops import OpKind
 
 _MOST_RANKS = 4096
@@ -125,12 +125,10 @@ def _span(row, where):
 
 def _of_trace(path, place):
     """Slices of a trace in Chrome's format that are named like operations; those of the GPU where there are any."""
-    document = read_document(path, TRACE_BYTES)
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    events = [event for event in events or () if isinstance(event, dict)] if isinstance(events, list) else []
-    about = document.get("distributedInfo") if isinstance(document, dict) else None
-    default = about["rank"] if isinstance(about, dict) and isinstance(about.get("rank"), int) else place
-    tracks = {}
+    about, events = read_events(path)
+    ranks = about.get("distributedInfo")
+    default = ranks["rank"] if isinstance(ranks, dict) and isinstance(ranks.get("rank"), int) else place
+    events, tracks = events or [], {}
     for event in events:
         args = event.get("args") if event.get("name") == "thread_name" else None
         if isinstance(args, dict) and (match := _RANK.fullmatch(str(args.get("name")))):

@@ -245,20 +245,20 @@ def _replayed(point, stages, measured_table, factors=None):
     costs = replace(point.costs, compute_s=compute, stages=None)
     factors = np.ones(table.num_operations) if factors is None else factors
     each_s = operations_s(table, costs) * factors
-    alike = np.zeros_like(compute)
+    equal = np.zeros_like(compute)
     for kind in set(table.kind[table.kind < OpKind.R].tolist()):
         of_kind = table.kind == kind
-        alike[kind] = table.unit_shares * each_s[of_kind].sum() / table.unit_shares[table.stage[of_kind]].sum()
+        equal[kind] = table.unit_shares * each_s[of_kind].sum() / table.unit_shares[table.stage[of_kind]].sum()
     free = OpCosts(compute, 0 * compute, 0 * compute)
-    makespan_s, arriving_s, uneven_s, alike_s = (
+    makespan_s, arriving_s, uneven_s, equal_s = (
         run_graph(graph_of(table, semantics), of, times).makespan_s
         for semantics, of, times in [
             (p2p, costs, factors), ("latency", costs, factors), ("latency", free, factors),
-            ("latency", replace(free, compute_s=alike), None),
+            ("latency", replace(free, compute_s=equal), None),
         ]
     )  # fmt: skip
     busy_s = float(each_s.sum()) / table.num_ranks
-    steps = alike_s - busy_s, uneven_s - alike_s, arriving_s - uneven_s, makespan_s - arriving_s
+    steps = equal_s - busy_s, uneven_s - equal_s, arriving_s - uneven_s, makespan_s - arriving_s
     return {
         "makespan_s": makespan_s, "idle_s": makespan_s - busy_s, "idle_ratio": 1 - busy_s / makespan_s,
         **dict(zip(CAUSES, steps, strict=True)),

@@ -55,7 +55,7 @@ says); the framework's name; GPUs, which must agree with the layout; and, beside
 ``model`` is the name of a packaged model, in rows whose columns of the model are empty.
 """
 
-_OTHERS = ("model", *OPTIONAL, *MEASURED, "status", "id", "source")
+_ALSO_READ = ("model", *OPTIONAL, *MEASURED, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
@@ -125,9 +125,9 @@ def _require_columns(path, columns):
     for name in columns:
         if columns.count(name) > 1:
             raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
-        alike = get_close_matches(name.strip().lower(), (*COLUMNS, *_OTHERS), n=1, cutoff=_ALIKE)
-        if alike and alike[0] != name:
-            rule, remedy = f"is nearly {alike[0]}, but no column that is read", f"write {alike[0]}, or rename a note"
+        near = get_close_matches(name.strip().lower(), (*COLUMNS, *_ALSO_READ), n=1, cutoff=_ALIKE)
+        if near and near[0] != name:
+            rule, remedy = f"is nearly {near[0]}, but no column that is read", f"write {near[0]}, or rename a note"
             raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
     missing = [name for name in COLUMNS if name not in columns]
     if missing:

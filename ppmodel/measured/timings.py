@@ -15,7 +15,7 @@ from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.files import csv_lines, parse_json, read_text
 from ppmodel.measured.kernel_fits import COLLECTIVES, PASSES
 
-_TABLE_BYTES, TRACE_BYTES = 2**25, 2**29
+_TABLE_BYTES, _TRACE_BYTES = 2**25, 2**29
 _SMALLEST, LARGEST = 1e-18, 1e18  # below and above any size, time or rate
 _MALFORMED = KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError
 _PRECISIONS = {
@@ -241,11 +241,10 @@ def read_trace(path, devices_per_node=1):
     PPModelError
         If it is not such a trace, or no product in it has a shape.
     """
-    document = read_document(path, TRACE_BYTES)
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list):
+    _, events = read_events(path)
+    if events is None:
         _refuse("traceEvents", "missing", "must be in a trace of PyTorch's profiler", "export_chrome_trace", path)
-    events = [event for event in events if isinstance(event, dict) and isinstance(event.get("args"), dict)]
+    events = [event for event in events if isinstance(event.get("args"), dict)]
     kernels, products, collectives = {}, [], []
     for event in events:
         if event.get("cat") == "kernel":
@@ -393,6 +392,14 @@ def read_document(path, most):
         return parse_json(text)
     except ValueError as error:
         _refuse("JSON", "unreadable", f"must be JSON ({shown(error)})", "write the file again", path)
+
+
+def read_events(path):
+    """What a trace in Chrome's format says beside its events, and these; None for events if it is no such trace."""
+    document = read_document(path, _TRACE_BYTES)
+    about = document if isinstance(document, dict) else {"traceEvents": document}
+    events = about.get("traceEvents")
+    return about, [event for event in events if isinstance(event, dict)] if isinstance(events, list) else None
 
 
 def _refuse(field, value, rule, remedy, where):

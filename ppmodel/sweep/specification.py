@@ -163,12 +163,12 @@ def _require_entries(path, key, entries):
     """Refuse empty lists and duplicate entries."""
     if not entries:
         _refuse(path, (key,), "[]", *_NO_ENTRY)
-    seen = set()
+    texts = set()
     for place, entry in enumerate(entries):
-        if repr(entry) in seen:
+        if repr(entry) in texts:
             shown = entry.model_dump(by_alias=True, exclude_none=True) if isinstance(entry, BaseModel) else entry
             _refuse(path, (key, place), shown, *_TWICE)
-        seen.add(repr(entry))
+        texts.add(repr(entry))
 
 
 # ---- schedules -----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _require_entries(path, key, entries):
 
 def _cases(path, form, schedule_files):
     """Every schedule with every combination of its options, in file order; and the user's own files."""
-    cases, seen, files = [], set(), {}
+    cases, keys, files = [], set(), {}
     entries = [*form.schedules, *(_Schedule(file=str(Path(file).absolute())) for file in schedule_files)]
     for place, entry in enumerate(entries):
         location = ("schedules", place) if place < len(form.schedules) else (_ARGUMENT,)
@@ -184,9 +184,9 @@ def _cases(path, form, schedule_files):
             for case in _with_options(path, location, named, entry.model_extra):
                 defaults = {name: option.default for name, option in case.known_options.items()}
                 key = case.name, frozenset((defaults | dict(case.options)).items())
-                if key in seen:
+                if key in keys:
                     _refuse(path, location, case.name, "is listed twice with the same options", _TWICE[1])
-                seen.add(key)
+                keys.add(key)
                 cases.append(case)
     return cases, tuple(sorted(files.items()))
 
