@@ -103,9 +103,9 @@ class Sweep(Grid):
 
 
 def chunk_bounds(sweep):
-    """Divide the rows into chunks of limited work; they depend only on the sweep, not on who computes them.
+    """Divide the rows into chunks of about equal work; they depend only on the sweep, not on who computes them.
 
-    A chunk has as many whole graphs as fit, or an even part of a graph that is too large.
+    A graph with less work than a chunk is not divided.
 
     Parameters
     ----------
@@ -139,11 +139,8 @@ def chunk_bounds(sweep):
     work = _GRAPH_NS + _OPERATION_NS * operations + rows * row_ns
     work = np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))
     ended = np.cumsum(work)
-    limit = min(max(int(ended[-1]) // _FEWEST_CHUNKS, _SMALLEST_CHUNK_NS), _LARGEST_CHUNK_NS)
-    starts = np.flatnonzero(np.diff((ended - work) // limit, prepend=-1)) * rows
-    inside = [
-        graph * rows + rows * np.arange(parts) // parts
-        for graph in np.flatnonzero(work > limit).tolist()
-        if (parts := min(rows, int(-(-work[graph] // limit))))
-    ]
-    return np.unique(np.concatenate([starts, *inside, [sweep.num_rows]])).astype(np.int64)
+    chunk_ns = np.clip(ended[-1] // _FEWEST_CHUNKS, _SMALLEST_CHUNK_NS, _LARGEST_CHUNK_NS)
+    starts = np.linspace(0, ended[-1], -(-ended[-1] // chunk_ns), endpoint=False)
+    graphs = np.searchsorted(ended, starts, side="right")
+    inside = np.where(work[graphs] > chunk_ns, 1 - (ended[graphs] - starts) / work[graphs], 0)
+    return np.unique([*(rows * (graphs + inside)).astype(np.int64), sweep.num_rows])
