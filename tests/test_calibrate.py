@@ -23,8 +23,8 @@ from ppmodel.measured.calibrate import INTERVAL, SCALE, calibrated
 from ppmodel.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values
 from ppmodel.measured.fit import Regression, fitted, parted, refitted, with_spread
 from ppmodel.measured.rows import configuration, is_healthy, system_of
+from ppmodel.measured.start import start_under
 from ppmodel.measured.stated_run import stated_run
-from ppmodel.measured.under import start_under
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import Case
 from ppmodel.specs import DATA, framework_names, load_system, system_names

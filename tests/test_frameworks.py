@@ -10,8 +10,8 @@ from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.measured import read_rows
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import COLUMNS, system_of
+from ppmodel.measured.start import start_under
 from ppmodel.measured.stated_run import stated_run
-from ppmodel.measured.under import start_under
 from ppmodel.specs import (
     DATA,
     ErrorSpec,

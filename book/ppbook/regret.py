@@ -18,7 +18,7 @@ from ppmodel.measured.calibrate import calibrated
 from ppmodel.measured.constants import with_values
 from ppmodel.measured.predict import GB, predicted
 from ppmodel.measured.rows import system_of
-from ppmodel.measured.under import start_under
+from ppmodel.measured.start import start_under
 from ppmodel.planning.search import LONGEST
 from ppmodel.points.margin import FITS
 

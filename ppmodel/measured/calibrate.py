@@ -14,7 +14,7 @@ from ppmodel.measured.constants import CONSTANTS, FACTOR, chosen, with_values
 from ppmodel.measured.fit import Fitted, Regression, fitted, parted, refitted, with_spread
 from ppmodel.measured.predict import GB, predicted
 from ppmodel.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
-from ppmodel.measured.under import by_block, keeping_stated, start_under
+from ppmodel.measured.start import by_block, keeping_stated, start_under
 from ppmodel.specs import Provenance
 
 FOLDS, SEED = 5, 0
@@ -107,7 +107,7 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
     prior : float
         Standard deviation of a constant's logarithm around its starting value.
     framework : FrameworkSpec, optional
-        As in `under.start_under`; the calibrated system has it.
+        As in `start.start_under`; the calibrated system has it.
     runs : sequence of (str, dict of str to str)
         Rows without a file, each with a name in its place.
     kinds : sequence of str

@@ -7,7 +7,7 @@ import numpy as np
 from ppmodel.errors import PPModelError
 from ppmodel.measured import kernel_fits
 from ppmodel.measured.constants import TIME
-from ppmodel.measured.under import by_block
+from ppmodel.measured.start import by_block
 from ppmodel.specs import KernelSpec, Provenance, to_unit
 
 _SIXTEEN_BITS = "bf16", "fp16", "tf32", "fp32"

@@ -1,4 +1,4 @@
-"""A system under a framework as its file states it: the constants that the framework changes, and what it does."""
+"""The system that a fit starts from: a file's constants under a framework, and what all rows state."""
 
 from dataclasses import fields, replace
 
