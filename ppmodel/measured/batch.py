@@ -160,8 +160,7 @@ def _busy_s(table, compute_s, flushes):
 
     Of the reductions of its chunks only the longest counts: the others can run under later backwards.
     """
-    ranks, counts = table.placement[0], np.zeros(compute_s.shape[1:])
-    np.add.at(counts, (table.kind, table.stage), float(flushes))
-    counts[OpKind.O], counts[OpKind.R] = 1.0, 0.0
+    ranks, counts = table.placement[0], flushes * table.class_counts[0].reshape(-1, table.num_stages)
+    counts[OpKind.O] = 1
     busy_s = on_ranks(ranks, table.num_ranks, (counts * compute_s).sum(axis=1).T)
     return (busy_s + on_ranks(ranks, table.num_ranks, compute_s[:, OpKind.R].T, np.maximum)).max(axis=0)

@@ -226,14 +226,12 @@ def measured_data(files, system, runs=()):
         (row | dict.fromkeys(MEASURED, "") if row.get("status") in STATUS[1:] else row, *place)  # it did not end
         for row, *place in entries
     ]
-
-    def tells_memory(row, file):
-        status = row.get("status")
-        return bool(row.get("memory_gb")) or status == "oom" or (status == "measured" and file in limited)
-
     counts = {
         "time": [bool(row.get("iteration_s")) and is_healthy(row) for row, *_ in entries],
-        "memory": [tells_memory(row, file) for row, file, _ in entries],
+        "memory": [
+            bool(row.get("memory_gb")) or row.get("status") in ({"oom", "measured"} if file in limited else ())
+            for row, file, _ in entries
+        ],
     }
     used = list(compress(entries, map(any, zip(*counts.values(), strict=True))))
     if not used:
