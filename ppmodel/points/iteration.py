@@ -119,8 +119,9 @@ def iteration_columns(point, iteration):
     """
     model, system, layout = point.model, point.changed_system, point.complete_layout
     of_ranks = memory_of(point)
-    fullest, capacity_bytes = of_ranks.total.argmax(), system.memory_capacity_bytes
+    fullest = of_ranks.total.argmax()
     sizes = {name: float(column[fullest]) for name, column in of_ranks.columns.items()}
+    peak_bytes, capacity_bytes = sizes.pop("peak_memory_bytes"), system.memory_capacity_bytes
     gpu_s, ends = iteration.iteration_s * layout.gpus, point.system.range or (None, None)
     peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
     return layout.columns | iteration.parts | sizes | {
@@ -128,8 +129,8 @@ def iteration_columns(point, iteration):
         **{name: end and end * iteration.iteration_s for name, end in zip(ENDS[1:], ends, strict=True)},
         "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
         "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (gpu_s * peak),
-        "memory_capacity_bytes": capacity_bytes, "fits": of_ranks.fits(system),
-        "fit": fit_word(sizes["peak_memory_bytes"], capacity_bytes),
+        "peak_memory_bytes": peak_bytes, "memory_capacity_bytes": capacity_bytes,
+        "fits": of_ranks.fits(system), "fit": fit_word(peak_bytes, capacity_bytes),
         "slowest_over_mean": iteration.slowest_over_mean,
         "stage_layers": point.costs.stages.text,
     }  # fmt: skip
