@@ -11,7 +11,8 @@ from ppmodel.simulation.timeline import Timeline
 
 def durations(graph, costs, factors=None):
     """Duration, occupancy and latency of every operation, in the graph's order."""
-    compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
+    tables, of_class = costs.by_class(graph.schedule.num_replicas), graph.cost_class
+    compute, occupancy, latency = (table.take(of_class) for table in tables)  # an index takes twice as long
     if costs.pairs:
         compute = compute * costs.pair_shares(graph.schedule)[graph.index]
     if factors is not None:
@@ -29,10 +30,12 @@ def group_lengths(graph, costs, compute):
     """Duration of each group, given those of its operations: their sum, or in a reduction that of the slowest."""
     if len(graph.group_start) > len(compute):  # each is alone
         return compute
-    lengths, sums = np.bincount(graph.group, compute), np.flatnonzero(graph.reduces)
+    lengths = np.bincount(graph.group, compute)
     lengths[graph.overlaps] *= costs.overlap_factor
-    lengths[graph.group[sums]] = 0.0
-    np.maximum.at(lengths, graph.group[sums], compute[sums])
+    if graph.allreduce != "excluded":
+        sums = np.flatnonzero(graph.reduces)
+        lengths[graph.group[sums]] = 0.0
+        np.maximum.at(lengths, graph.group[sums], compute[sums])
     return lengths
 
 
