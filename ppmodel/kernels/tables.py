@@ -23,8 +23,8 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
     remote = np.empty(len(kind), np.bool_)
     for op in range(len(kind)):
         remote[op] = source[op] != NONE and rank[source[op]] != rank[op]
-    share, following, spread = _shared(group, rank, sharing)
-    level = _levels(source, group, rank, rank_start, share, following, spread)
+    share, following, size = _shared(group, sharing)
+    level = _levels(source, group, rank, rank_start, share, following, size)
     return source, remote, level, _by_level(level, kind, share, following)
 
 
@@ -67,47 +67,34 @@ def _sources(kind, stage, microbatch, replica, sizes):
 
 
 @loop
-def _shared(group, rank, sharing):
-    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one that follows it there.
+def _shared(group, sharing):
+    """Whether each operation is ALONE in its group, its FIRST or a LATER one, and which follows it there, in a circle.
 
-    The third array says whether each group is spread over more than one cell, as reductions are.
+    Also how many operations each group has.
     """
     share, following = np.zeros(len(group), np.uint8), np.empty(len(group), np.int32)
-    latest = np.full(group.max() + 1 if sharing else 0, NONE, np.int32)
-    spread = np.zeros(len(latest), np.bool_)
+    count = group.max() + 1 if sharing else 0
+    latest, size = np.empty(count, np.int32), np.zeros(count, np.int32)
     for op in range(len(group) if sharing else 0):
         current = np.uint32(group[op])
-        before = latest[current]
-        if before != NONE:
-            share[op], following[np.uint32(before)], following[op] = LATER, op, NONE
-            share[np.uint32(before)] = max(share[np.uint32(before)], FIRST)
-            if before != op - 1 or rank[np.uint32(before)] != rank[op]:
-                spread[current] = True
+        following[op] = op
+        if size[current]:
+            before = np.uint32(latest[current])
+            share[op], share[before] = LATER, max(share[before], FIRST)
+            following[op], following[before] = following[before], op
         latest[current] = op
-    return share, following, spread
+        size[current] += 1
+    return share, following, size
 
 
 @loop
-def _counted(group, share, spread):
-    """The first operation of each spread group, how many it has, and zeros; nothing if no group is spread."""
-    count = len(spread) if spread.any() else 0
-    first, missing, depth_of = np.empty(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.int32)
-    for op in range(len(group) if count else 0):
-        if spread[group[op]]:
-            missing[group[op]] += 1
-            if share[op] == FIRST:
-                first[group[op]] = op
-    return first, missing, depth_of
-
-
-@loop
-def _levels(source, group, rank, rank_start, share, following, spread):
+def _levels(source, group, rank, rank_start, share, following, size):
     """Run each rank on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
     Until its level is known, an operation that rank d waits for stores ``NONE - 1 - d`` in its place.
     """
     level = np.full(len(source), NONE, np.int32)
-    first, missing, depth_of = _counted(group, share, spread)
+    missing, depth_of = size.copy(), np.zeros(len(size), np.int32)
     head = rank_start[:-1].copy()
     awake, num_awake = np.empty(len(head) + 2 * len(group) + 1, np.int32), len(head)
     for here in range(len(head)):
@@ -117,59 +104,42 @@ def _levels(source, group, rank, rank_start, share, following, spread):
         here = np.uint32(awake[num_awake])
         place, stop, before = head[here], rank_start[here + 1], np.int32(NONE)
         if rank_start[here] < place < stop:
-            before = max(level[place - 1], np.int32(NONE))
-            if before == NONE and (share[place] == ALONE or group[place - 1] != group[place]):
+            before = max(level[place - 1], before)
+            if before == NONE and group[place - 1] != group[place]:
                 continue  # its group waits for other ranks, and wakes this one
         while place < stop:
             op, depth = np.uint32(place), before + np.int32(1)
-            if share[op] == ALONE:
-                needed = np.uint32(source[op])
-                if source[op] != NONE:
-                    if level[needed] <= NONE:
-                        level[needed] = NONE - 1 - here
-                        break
-                    depth = max(depth, level[needed] + np.int32(1))
-                if level[op] < NONE:
-                    awake[num_awake] = NONE - 1 - level[op]
-                    num_awake += 1
-                level[op] = before = depth
-                place += 1
-                continue
-            current, last, waits = np.uint32(group[op]), place + 1, False
-            while not spread[current] and following[np.uint32(last - 1)] != NONE:
-                last += 1  # a whole cell at once
-            for member in range(op, last):
-                needed = np.uint32(source[np.uint32(member)])
-                if source[np.uint32(member)] != NONE and group[needed] != current:
-                    if level[needed] <= NONE:
-                        level[needed], waits = NONE - 1 - here, True
-                        break
-                    depth = max(depth, level[needed] + np.int32(1))
-            if waits:
-                break
-            if not spread[current]:
-                for member in range(op, last):
-                    if level[np.uint32(member)] < NONE:
-                        awake[num_awake] = NONE - 1 - level[np.uint32(member)]
-                        num_awake += 1
-                    level[np.uint32(member)] = depth
-                place, before = last, depth
-                continue
-            missing[current] -= 1  # the level is known once all operations of the group have been reached
-            depth_of[current] = max(depth_of[current], depth)
-            done = NONE if missing[current] else first[current]
-            while done != NONE:
+            needed, is_alone = np.uint32(source[op]), share[op] == ALONE
+            if source[op] != NONE and (is_alone or group[needed] != group[op]):
+                if level[needed] <= NONE:
+                    level[needed] = NONE - 1 - here
+                    break
+                depth = max(depth, level[needed] + np.int32(1))
+            place += 1
+            if not is_alone:  # its level is known once all operations of the group have been reached
+                current = np.uint32(group[op])
+                missing[current] -= 1
+                depth_of[current] = max(depth_of[current], depth)
+                if missing[current]:
+                    before = np.int32(NONE)
+                    if place < stop and group[place] == current:
+                        continue
+                    break
+                depth = depth_of[current]
+            done, before = op, depth
+            while True:
                 if level[done] < NONE:
                     awake[num_awake] = NONE - 1 - level[done]
                     num_awake += 1
+                level[done] = depth
+                if is_alone:
+                    break
+                done = np.uint32(following[done])
+                if done == op:
+                    break
                 if rank[done] != here:
                     awake[num_awake] = rank[done]
                     num_awake += 1
-                level[done] = depth_of[current]
-                done = following[done]
-            place, awake[num_awake] = place + 1, here
-            num_awake += 1
-            break
         head[here] = place
     for op in range(len(level)):
         level[op] = max(level[op], NONE)
@@ -189,14 +159,13 @@ def _by_level(level, kind, share, following):
     for op in range(len(level)):
         if level[op] == NONE or kind[op] == _O or share[op] == LATER:
             continue
-        depth = np.uint32(level[op])
+        depth, member = np.uint32(level[op]), np.int32(op)
         order[np.uint32(start[depth])] = op
         start[depth] += 1
-        following_op = following[op] if share[op] == FIRST else NONE
-        while following_op != NONE:
-            order[np.uint32(start[depth])] = following_op
+        while share[op] == FIRST and following[np.uint32(member)] != op:
+            member = following[np.uint32(member)]
+            order[np.uint32(start[depth])] = member
             start[depth] += 1
-            following_op = following[np.uint32(following_op)]
     return order
 
 
