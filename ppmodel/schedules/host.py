@@ -1,12 +1,13 @@
 """The process apart in which a user's file runs: it loads the file, then answers calls of what the file registers.
 
-`own_files` starts it and talks to it. Requests and answers are lines of JSON, behind which come the bytes of a table's
-arrays. Whatever the file prints goes to the process's standard error.
+`own_files` starts it and talks to it. Requests and answers are lines of JSON. Whatever the file prints goes to the
+process's standard error.
 """
 
 import json
 import os
 import sys
+from base64 import b64encode
 from contextlib import contextmanager
 from fractions import Fraction
 from traceback import extract_tb
@@ -51,12 +52,9 @@ def tupled(value):
 
 
 def _send(pipe, answer):
-    arrays = answer.get("arrays", {})
-    sizes = {"arrays": {name: len(data) for name, data in arrays.items()}}
-    text = json.dumps(answer | sizes, default=lambda value: callable(value) or str(value))
-    for data in map(memoryview, (text.encode() + b"\n", *arrays.values())):
-        while data:
-            data = data[os.write(pipe, data) :]
+    line = memoryview(json.dumps(answer, default=lambda value: callable(value) or str(value)).encode() + b"\n")
+    while line:
+        line = line[os.write(pipe, line) :]
 
 
 def _outcome(call):
@@ -64,14 +62,13 @@ def _outcome(call):
     try:
         return call()
     except PPModelError as error:
-        parts = {name: getattr(error, name) for name in ("field", "value", "rule", "remedy", "where", "why", "grid")}
-        texts = {name: None if value is None else str(value) for name, value in parts.items()}
-        return {"error": type(error).__name__, "parts": texts}
+        parts = {name: None if value is None else str(value) for name, value in vars(error).items()}
+        return {"error": type(error).__name__, "parts": parts}
 
 
 @contextmanager
-def _located(path, field, value, fails, remedy, elsewhere=None):
-    """Turn whatever a user's code raises within the context into an error with the line of its file."""
+def _failures_refused(path, field, value, fails, remedy, elsewhere=None):
+    """Turn whatever a user's code raises within the context into a refusal with the line of its file."""
     try:
         yield
     except PPModelError:
@@ -84,7 +81,7 @@ def _located(path, field, value, fails, remedy, elsewhere=None):
 def _loaded(path, code):
     """Run the file; describe what it registers."""
     before = registry.entries()
-    with _located(path, "file", path, "cannot be run", "fix it"):
+    with _failures_refused(path, "file", path, "cannot be run", "fix it"):
         exec(compile(code, path, "exec"), {"__name__": "<run_path>", "__file__": path})
     made = [entry for entry in registry.entries() if not any(entry is other for other in before)]
     registry.require(made, "file", path, "registers no schedule", "write @schedule(...) above its generator")
@@ -96,7 +93,7 @@ def _loaded(path, code):
 
 
 def _called(path, name, function, place, arguments, options):
-    """Call a function of an entry, or of the option at a place; values are sent as they are, tables as arrays."""
+    """Call a function of an entry, or of the option at a place; values are sent as they are, arrays as text."""
     entry = registry.get(name)
     arguments, options = tupled(arguments), {key: tupled(value) for key, value in options.items()}
     if function == "generate":
@@ -109,8 +106,8 @@ def _called(path, name, function, place, arguments, options):
         except BaseException as error:  # a text that is no value
             return {"raised": cause(error)}
     given = dict(zip("SB", arguments, strict=False)) or options
-    size = ", ".join(f"{size} = {value}" for size, value in given.items())
-    with _located(path, "closed form", name, f"fails at {size}", "fix it", elsewhere=path):
+    size = ", ".join(f"{letter} = {value}" for letter, value in given.items())
+    with _failures_refused(path, "closed form", name, f"fails at {size}", "fix it", elsewhere=path):
         value = getattr(entry, function)(*arguments, **options)
     return {"value": str(value) if isinstance(value, Fraction) else value}
 
@@ -119,11 +116,11 @@ def _generated(path, entry, num_ranks, num_microbatches, options):
     """The table of a generator; any failure is reported with the place in the file and the size."""
     size = f"at S = {num_ranks}, B = {num_microbatches}"
     try:
-        with _located(path, "generator", entry.name, f"fails {size}", "fix the line"):
+        with _failures_refused(path, "generator", entry.name, f"fails {size}", "fix the line"):
             table = entry.generate(num_ranks, num_microbatches, **options)
             where = registry.place_of(entry.generate) or path
             registry.require_made(entry.name, table, num_ranks, num_microbatches, where)
-            arrays = {name: np.asarray(getattr(table, name), "<i4").tobytes() for name in _ARRAYS}
+            arrays = {name: b64encode(np.asarray(getattr(table, name), "<i4")).decode() for name in _ARRAYS}
     except TableError as error:
         error.where = error.where or _line(error, path)
         error.why = f"{error.why}; {size}" if error.why else size

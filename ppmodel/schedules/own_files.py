@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ import numpy as np
 
 from ppmodel import errors
 from ppmodel.errors import PPModelError, ScheduleError, StoppedError, shown
-from ppmodel.files import read_text
+from ppmodel.files import parse_json, read_text
 from ppmodel.schedules import registry
 from ppmodel.schedules.host import tupled
 from ppmodel.schedules.options import Option
@@ -30,7 +31,7 @@ from ppmodel.tables import Schedule
 
 _time_limit_s = ContextVar("time limit", default=60.0)
 _START_S, _END_S, _LONGEST_S = 60.0, 5.0, 10**6
-_LARGEST_LINE, _LARGEST_TABLE = 2**28, 2**32
+_LARGEST_LINE = 2**32
 _MALFORMED = KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError
 _MOST_PRINTED, _LONGEST_PRINTED = 2**16, 1000
 _KEPT = 8
@@ -137,7 +138,7 @@ class Remote:
     def _table(self, answer, num_ranks, num_microbatches):
         """The table that was sent, checked in full: the process may send anything."""
         try:
-            arrays = {name: np.frombuffer(data, "<i4") for name, data in answer.pop("arrays").items()}
+            arrays = {name: np.frombuffer(b64decode(text), "<i4") for name, text in answer.pop("arrays").items()}
             arrays["placement"] = arrays["placement"].reshape(answer.pop("num_replicas"), -1)
             if arrays["placement"].min() < 0 or answer["num_microbatches"] < 1 or answer["microbatch_parts"] < 1:
                 raise ValueError
@@ -282,19 +283,10 @@ class _Host:
         timer.daemon = True
         timer.start()
         try:
-            answer, left = json.loads(self.process.stdout.readline(_LARGEST_LINE)), _LARGEST_TABLE
-            for name, size in answer["arrays"].items():
-                data = self.process.stdout.read(size if 0 <= size <= left else 0)
-                if len(data) != size:
-                    raise ValueError
-                answer["arrays"][name], left = data, left - size
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            RecursionError,
-        ):  # it has ended; or the file has written to the same pipe
+            answer = parse_json(self.process.stdout.readline(_LARGEST_LINE))
+            if not isinstance(answer, dict):
+                raise ValueError
+        except ValueError:  # it has ended; or the file has written to the same pipe
             if is_late.is_set():
                 longer = f"fix its loop, or pass, for example, --time-limit {2 * seconds:g}"
                 raise StoppedError("file", self.path, f"has not finished after {seconds:g} s", longer) from None
