@@ -41,8 +41,7 @@ def sweep(
     """
     num_replicas, num_stages = placement.shape
     num_homes, num_ranks, begin, end = placement.size, len(rank_start) - 1, times[0], times[1]
-    whole = len(stage) == len(microbatch) == len(replica) == len(joined) == len(kind)
-    if not whole or len(kind) < 2 * num_stages * num_microbatches or not _sound(rank_start, placement, joined):
+    if len(kind) < 2 * num_stages * num_microbatches or not _sound(rank_start, placement, joined):
         return NOT_SERVED
     shared = len(shares) > 0
     size = num_homes * num_microbatches  # of each of: forwards, backwards, and first halves of backwards

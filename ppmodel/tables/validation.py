@@ -65,36 +65,44 @@ def _refuse_without(schedule, op, rule, beside, why=None):
     raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
 
 
+def refuse_uneven(schedule):
+    """Refuse a table made by hand if an array lacks entries that another one has."""
+    lengths = {name: len(getattr(schedule, name)) for name in ("kind", "stage", "microbatch", "replica", "joined")}
+    count = max(lengths.values())
+    for name in [name for name, length in lengths.items() if length < count][:1]:
+        rule = f"must be {count} {'truth values' if name == 'joined' else 'numbers'}, one for each operation"
+        raise TableError(name, f"{lengths[name]} entries", rule, "fix the table")
+
+
 def refuse_out_of_range(schedule):
     """Refuse out-of-range numbers in a table made by hand rather than read from a file."""
-    cells = schedule.num_replicas * schedule.num_stages * schedule.table_microbatches
-    if cells > max(_MOST_PLACES, 2 * schedule.num_operations):  # space for all of them might not fit in memory
+    cells, count = schedule.num_replicas * schedule.num_stages * schedule.table_microbatches, schedule.num_operations
+    if not count or cells > max(_MOST_PLACES, 2 * count):  # space for all of them might not fit in memory
         least = 2 * schedule.num_stages * schedule.table_microbatches
         rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
-        raise TableError("operations", schedule.num_operations, rule, "number stages and microbatches without gaps")
+        raise TableError("operations", count, rule, "number stages and microbatches without gaps")
     starts = schedule.rank_start
-    ends = starts[0] == 0 and starts[-1] == schedule.num_operations and (np.diff(starts) >= 0).all()
     limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
     for name, limit in limits.items():
         column = getattr(schedule, name)
-        if len(column) != schedule.num_operations or column.view(np.uint32).max(initial=0) >= limit:  # or below 0
-            rule = f"must be {schedule.num_operations} numbers from 0 to {limit - 1}"
-            raise TableError(name, f"{column.min(initial=0)} to {column.max(initial=0)}", rule, "fix the table")
-    if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
-        rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
+        if column.view(np.uint32).max() >= limit:  # or below 0
+            rule = f"must be from 0 to {limit - 1}"
+            raise TableError(name, f"{column.min()} to {column.max()}", rule, "fix the table")
+    rises = len(starts) >= schedule.placement.max() + 2 and (np.diff(starts) >= 0).all()
+    if not rises or starts[0] != 0 or starts[-1] != count:
+        rule = f"must rise from 0 to the number of operations, {count}"
         raise TableError("rank_start", starts.tolist(), rule, "start each rank where the one before it ends")
-    first = starts[:-1][starts[:-1] < schedule.num_operations]
-    if len(schedule.joined) != schedule.num_operations or schedule.joined[first].any():
-        rule = f"must be {schedule.num_operations} truth values, false for the first operation of each rank"
-        raise TableError("joined", f"{schedule.joined.sum()} of {len(schedule.joined)}", rule, "fix the table")
-    if int(schedule.kind.max(initial=0)) == OpKind.O:
+    first = starts[:-1][starts[:-1] < count]
+    if schedule.joined[first].any():
+        rule = "must be false for the first operation of each rank"
+        raise TableError("joined", f"{schedule.joined.sum()} of {count}", rule, "fix the table")
+    if int(schedule.kind.max()) == OpKind.O:
         _refuse_early_steps(schedule)
-    lowest = schedule.microbatch.min(initial=0)
-    bad = lowest < NO_MICROBATCH or schedule.microbatch.max(initial=0) >= schedule.table_microbatches
+    lowest, highest = schedule.microbatch.min(), schedule.microbatch.max()
+    bad = lowest < NO_MICROBATCH or highest >= schedule.table_microbatches
     if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind >= OpKind.R)).any()):
         rule = f"must be from 0 to {schedule.table_microbatches - 1}, {NO_MICROBATCH} for reductions and steps"
-        value = f"{lowest} to {schedule.microbatch.max(initial=0)}"
-        raise TableError("microbatch", value, rule, "fix the table")
+        raise TableError("microbatch", f"{lowest} to {highest}", rule, "fix the table")
 
 
 def _refuse_early_steps(schedule):
