@@ -43,7 +43,7 @@ def events(
     for here in range(len(gate_start) - 1):
         for g in range(gate_start[here], gate_start[here + 1]):
             owner[g] = here
-    due, num_due, next_due = filled(NONE, num_places + 1), 0, 0
+    due = filled(NONE, 2 * num_places + 2)  # places that may serve: they are free, or what they serve has come
     room = count + 4 * num_streams + num_places
     if shares is not None:
         room += count
@@ -117,7 +117,7 @@ def events(
         # the event's immediate effects
         kind, op, side = what >> _KIND, (what & ((1 << _KIND) - 1)) >> 1, what & 1
         first = last = group = NONE  # operations whose results are sent now, and their group if it has ended
-        served = NONE  # a link or a side of a NIC that has become free
+        num_due = next_due = 0
         if kind == _END:
             group = group_of[op]
             first, last = group_start[group], group_start[group + 1]
@@ -151,8 +151,8 @@ def events(
                             serves[gate[g]], due[num_due] = NONE, gate[g]
                             num_due += 1
         elif kind == _FREE:
-            served = routes[link[op]][side]
-            serves[served] = NONE
+            due[0] = routes[link[op]][side]
+            serves[due[0]], num_due = NONE, 1
             if side == 1 or routes[link[op]][1] == NONE:
                 new_when[num_new], new_key[num_new] = now + latency[op], (_ARRIVE << _KIND) + 2 * op
                 num_new += 1
@@ -197,19 +197,16 @@ def events(
         free_again = group != NONE and not (sends and first < last)
 
         # messages join queues, and free links and NICs serve them
-        while served != NONE or next_due < num_due or (first < last and not sends):
-            if served == NONE and next_due < num_due:
-                served = due[next_due]
-                next_due += 1
-            if served == NONE:
-                early = False
+        while next_due < num_due or (first < last and not sends):
+            if next_due == num_due:
+                early, num_due, next_due = False, 0, 0
                 if shares is not None:
                     early = kind == _END and _share(shares, link, group_start[group], first, queues) < 1
                 if early:
                     pass
                 elif link[first] != NONE and queues:
-                    served = routes[link[first]][0]
-                    _join(waiting, last_waiting, behind, served, first)
+                    due[0], num_due = routes[link[first]][0], 1
+                    _join(waiting, last_waiting, behind, due[0], first)
                 elif link[first] != NONE:
                     sent[first] = now
                     new_when[num_new] = now if receives else now + (occupancy[first] + latency[first])
@@ -217,8 +214,8 @@ def events(
                     num_new += 1
                 first += 1
                 continue
-            place, served = served, NONE
-            message = waiting[place]
+            place = due[next_due]
+            message, next_due = waiting[place], next_due + 1
             if serves[place] != NONE or message == NONE:
                 continue
             waiting[place], serves[place] = behind[message], message
@@ -240,9 +237,7 @@ def events(
             second = routes[link[message]][1]
             if not side and second != NONE:  # what leaves one NIC reaches the other at once
                 _join(waiting, last_waiting, behind, second, message)
-                served = second
-
-        num_due = next_due = 0
+                due[num_due], num_due = second, num_due + 1
 
         # the streams of a group that has sent everything go on
         if free_again:

@@ -82,13 +82,10 @@ class Problem:
             raise ScheduleError("microbatches", self.num_microbatches, rule, f"pass {copies * 2}")
         if self.limit is not None:
             object.__setattr__(self, "limit", Fraction(str(self.limit)))
-            needed = max(self._on_rank(homes, rank) for homes in self.placement for rank in homes.tolist())
+            needed = max(max(of_copies) for of_copies in self.rank_sizes)
             if self.limit < needed:
                 rule = f"must be at least {needed}: a rank holds a microbatch on all its stages at once"
                 raise ScheduleError("limit", self.limit, rule, f"pass {needed} or more")
-
-    def _on_rank(self, homes, rank):
-        return sum(size for size, home in zip(self.sizes, homes.tolist(), strict=True) if home == rank)
 
     @property
     def num_ranks(self):
@@ -99,6 +96,11 @@ class Problem:
         """Each stage's share of a unit; 1/v where they are equal."""
         mean = Fraction(self.num_ranks, self.placement.shape[1])
         return [mean * share for share in self.shares or (1,) * self.placement.shape[1]]
+
+    @cached_property
+    def rank_sizes(self):
+        """What each rank has of each copy of the model, in units."""
+        return [(self.placement == rank) @ np.array(self.sizes) for rank in range(self.num_ranks)]
 
     @property
     def times(self):
@@ -131,8 +133,8 @@ class Problem:
     @cached_property
     def rank_work(self):
         """Computing time of each rank."""
-        ranks, unit_work = range(self.num_ranks), self.microbatches_per_copy * sum(self.times.values())
-        return [unit_work * sum(self._on_rank(homes, rank) for homes in self.placement) for rank in ranks]
+        unit_work = self.microbatches_per_copy * sum(self.times.values())
+        return [unit_work * sum(of_copies) for of_copies in self.rank_sizes]
 
     @cached_property
     def hops(self):

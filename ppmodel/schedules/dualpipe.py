@@ -11,7 +11,7 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedules.phases import in_a_v, programs
-from ppmodel.schedules.registry import require_even_ranks, require_legal, schedule
+from ppmodel.schedules.registry import require_even_ranks, require_legal, require_microbatches, schedule
 from ppmodel.tables import Schedule
 
 
@@ -103,9 +103,7 @@ def dualpipev(num_ranks, num_microbatches):
     0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2 0I3 0W3
     1F0 2F0 1F1 2F1 1F2 2B0 2F2&1B0 1F3&2B1 2F3&1B1 2B2 1B2 2I3 1I3 2W3 1W3
     """
-    rule = f"must be at least {2 * num_ranks} for dualpipev on {num_ranks} stages"
-    remedy = f"pass microbatches {2 * num_ranks} or more"
-    require_legal(num_microbatches >= 2 * num_ranks, "microbatches", num_microbatches, rule, remedy)
+    require_microbatches("dualpipev", num_microbatches, 2 * num_ranks, f" on {num_ranks} stages")
     orders = [_order(num_ranks, num_microbatches, rank) for rank in range(num_ranks)]
     return in_a_v("dualpipev", num_microbatches, orders)
 

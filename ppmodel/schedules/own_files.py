@@ -83,9 +83,9 @@ def register_file(path):
             of_file = path, code, str(sent["name"]), str(sent["where"] or path)
             options = [_made(Option, option, *of_file, place=place) for place, option in enumerate(sent["options"])]
             entries.append(_made(registry.Entry, sent, *of_file)._replace(options=tuple(options), file=path))
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, PPModelError):
-            raise
+    except PPModelError:
+        raise
+    except _MALFORMED:
         raise _ended(path) from None
     registry.add(entries)
     return entries

@@ -336,6 +336,30 @@ def require_even_ranks(name, num_ranks):
     require_legal(num_ranks % 2 == 0, "pp", num_ranks, f"must be even for {name}", f"pass pp {beside}")
 
 
+def require_microbatches(name, num_microbatches, least, note="", instead=""):
+    """Refuse fewer microbatches than a schedule needs.
+
+    Parameters
+    ----------
+    name, num_microbatches, least
+        The schedule, what it is asked for, and what it needs.
+    note, instead : str
+        What the message adds to the rule, and to the remedy.
+
+    Raises
+    ------
+    SizeError
+
+    Examples
+    --------
+    >>> require_microbatches("zb-h1", 2, 4, instead=", or use zb-1p")
+    Traceback (most recent call last):
+    ppmodel.errors.SizeError: microbatches = 2: must be at least 4 for zb-h1; pass microbatches 4 or more, or use zb-1p
+    """
+    rule, remedy = f"must be at least {least} for {name}{note}", f"pass microbatches {least} or more{instead}"
+    require_legal(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
+
+
 def require_legal(condition, field, value, rule, remedy):
     """Refuse a size at which a schedule is not defined.
 

@@ -8,7 +8,7 @@ is split; its weight gradient runs later, paired with a forward of the warm-up o
 
 from ppmodel import formulas
 from ppmodel.schedules.phases import in_a_v
-from ppmodel.schedules.registry import Option, require_legal, schedule
+from ppmodel.schedules.registry import Option, require_microbatches, schedule
 
 WARM_UPS = ("full", "memory-saving")
 _WARM_UP = Option.words("warm_up", WARM_UPS, "how far forwards run ahead")
@@ -62,10 +62,7 @@ def stp(num_ranks, num_microbatches, warm_up="full"):
     saving = warm_up == "memory-saving"
     least, saved = 2 * num_ranks if saving else 3 * num_ranks - 1, num_ranks - 1 if saving else 0
     beside = "" if saving else f" ({2 * num_ranks} with the memory-saving warm-up)"
-    rule = f"must be at least {least} for stp on {num_ranks} ranks{beside if num_ranks > 1 else ''}"
-    require_legal(
-        num_microbatches >= least, "microbatches", num_microbatches, rule, f"pass microbatches {least} or more"
-    )
+    require_microbatches("stp", num_microbatches, least, f" on {num_ranks} ranks{beside if num_ranks > 1 else ''}")
     orders = [_order(num_ranks, num_microbatches, rank, saved) for rank in range(num_ranks)]
     return in_a_v("stp", num_microbatches, orders)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
-from ppmodel.schedules.registry import require_legal, schedule
+from ppmodel.schedules.registry import require_microbatches, schedule
 from ppmodel.schedules.rounds import on_own_ranks
 
 _KINDS = OpKind.F, OpKind.I, OpKind.W
@@ -47,7 +47,7 @@ def zb_h1(num_ranks, num_microbatches):
     0F0 0F1 . 0I0 0W0 0I1 0W1
     . 1F0 1I0 1F1 1I1 1W0 1W1
     """
-    _require_microbatches("zb-h1", num_microbatches, num_ranks, "zb-1p")
+    require_microbatches("zb-h1", num_microbatches, num_ranks, instead=", or use zb-1p")
     delay = np.arange(num_ranks)
     return on_own_ranks("zb-h1", num_microbatches, _KINDS, (-delay[::-1], 0 * delay, delay))
 
@@ -88,13 +88,6 @@ def zb_h2(num_ranks, num_microbatches):
     0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
     . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
     """
-    _require_microbatches("zb-h2", num_microbatches, 2 * num_ranks - 1, "zb-2p")
+    require_microbatches("zb-h2", num_microbatches, 2 * num_ranks - 1, instead=", or use zb-2p")
     delay = 2 * np.arange(num_ranks)
     return on_own_ranks("zb-h2", num_microbatches, _KINDS, (-delay[::-1], 0 * delay, delay))
-
-
-def _require_microbatches(name, num_microbatches, least, other):
-    """Refuse fewer microbatches; the other schedule takes any number within the same memory."""
-    rule = f"must be at least {least} for {name}"
-    remedy = f"pass microbatches {least} or more, or use {other}"
-    require_legal(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)

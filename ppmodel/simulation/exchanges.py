@@ -57,10 +57,8 @@ def exchanges_of(graph):
     takers = np.flatnonzero(graph.remote)
     makers = graph.source[takers]
     receives = np.repeat([False, True], len(takers))
-    phase, peer = (
-        np.append(phase_of[makers] + 1, phase_of[takers]),
-        np.append(graph.stream[takers], graph.stream[makers]),
-    )
+    phase = np.append(phase_of[makers] + 1, phase_of[takers])
+    peer = np.append(graph.stream[takers], graph.stream[makers])
     in_order = np.lexsort((np.append(graph.index[makers], graph.index[takers]), receives, phase))
     _, first, alike = np.unique((phase * num_streams + peer)[in_order], return_index=True, return_inverse=True)
     by_batch = np.argsort(first[alike], kind="stable")

@@ -170,33 +170,37 @@ def iterations(graph, costs, spans=True):
     >>> [times.tolist() for times in (parts.span_s, parts.reduced_s, parts.makespan_s)]
     [[33.0, 39.0], [35.0, 41.0], [35.5, 41.5]]
     """
-    schedule, stacked = graph.schedule, isinstance(costs, np.ndarray)
-    if stacked and not (costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)):
-        costs, stacked = [OpCosts(*tables) for tables in costs], False
-    costs = costs if stacked else list(costs)
-    places = {}
-    for place, system in enumerate(() if stacked else costs):
+    schedule = graph.schedule
+    if isinstance(costs, np.ndarray):
+        fit = costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)
+        if fit and (compiled := _for_many(graph, len(costs))):
+            return _side_by_side(graph, compiled, costs, spans)
+        costs = [OpCosts(*tables) for tables in costs]
+    costs, places = list(costs), {}
+    parts = Iterations(*np.zeros((3, len(costs))))
+    for place, system in enumerate(costs):
         places.setdefault(system.nics, []).append(place)
     if len(places) > 1:  # a pass for each topology
-        parts = Iterations(*np.zeros((3, len(costs))))
         for some in places.values():
             for column, times in zip(parts, iterations(graph, [costs[at] for at in some], spans), strict=True):
                 column[some] = times
         return parts
-    apart = not stacked and any(system.handed or system.offload for system in costs)
-    if not apart and (stacked or len(costs) > 1):
-        placed = graph if stacked else graph.on(costs[0].nics)
-        has_path = not (placed.meets or placed.dynamic)
-        compiled = has_path and longest_paths.compiled(schedule.num_operations * len(costs))
-        if compiled:
+    if len(costs) > 1 and not any(system.handed or system.offload for system in costs):
+        placed = graph.on(costs[0].nics)
+        if compiled := _for_many(placed, len(costs)):
             return _side_by_side(placed, compiled, costs, spans)
-    parts = Iterations(*np.zeros((3, len(costs))))
     for place, system in enumerate(costs):  # one after another, so that they take the same memory
-        run = run_graph(graph, OpCosts(*system) if stacked else system)
+        run = run_graph(graph, system)
         parts.makespan_s[place], parts.reduced_s[place] = run.makespan_s, run.reduced_s
         if spans:
             parts.span_s[place] = run.longest_span_s
     return parts
+
+
+def _for_many(graph, count):
+    """The compiled loop that takes many systems at once; None where it is not worth its loading, or has no path."""
+    has_path = not (graph.meets or graph.dynamic)
+    return longest_paths.compiled(graph.schedule.num_operations * count) if has_path else None
 
 
 def _side_by_side(graph, compiled, costs, spans):

@@ -105,14 +105,14 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     busy = int((schedule.class_counts.sum(axis=0) * of_class).sum())
     fast = sweep.compiled(schedule.num_operations)
     legal = durations.dtype.kind == "i" and durations.min() >= 0 and durations.max() <= _MAX_SLOTS
+    length = -1
     if fast and legal and not (reduction or optimizer):
         seconds = of_class.astype(float)
         length, _, messages = sweep_of(schedule, fast, (seconds, 0 * seconds, 0 * seconds))
-        if length >= 0:
-            return Brief(int(length), busy, messages, 1 - busy / (schedule.num_ranks * int(length)))
-    length = int(slots(schedule, forward, backward, input_grad, weight_grad, reduction, optimizer)[1].max())
-    messages = int(schedule.dependencies.remote.sum())
-    return Brief(length, busy, messages, 1 - busy / (schedule.num_ranks * length))
+    if length < 0:
+        length = slots(schedule, forward, backward, input_grad, weight_grad, reduction, optimizer)[1].max()
+        messages = int(schedule.dependencies.remote.sum())
+    return Brief(int(length), busy, messages, 1 - busy / (schedule.num_ranks * int(length)))
 
 
 def sweep_of(
