@@ -17,7 +17,16 @@ def zero_bubble_order(times, memory, rule, program):
     again when the next message arrives or a neighbour starts something.
 
     `times` are those of F, I, W and a transfer; `memory` is the limit, a microbatch and the part that its weight
-    gradient needs; `rule` is a `schedules.automatic.Rule`. All are 64-bit integers.
+    gradient needs. All arguments are 64-bit integers, also the choices that `rule` makes where the paper leaves them
+    open:
+
+    - `eager`: a rank still waiting for its first input gradient starts a forward even if that may delay it.
+    - `skip`: a rank at least two forwards ahead of the next rank skips a forward that may delay an input gradient.
+    - `fill`: whether a gap shorter than a weight gradient is filled with one: never (0); if this rank would otherwise
+      become the one that has waited longest (1); always (2).
+    - `depth`: limit on microbatches in flight on rank d: as memory allows (0); S-d as in 1F1B (1); 2(S-d)-1 as in
+      ZB-H2 (2).
+    - `free_memory`: at the memory limit, a weight gradient makes room for a waiting forward, however short the gap.
     """
     num_ranks, num_microbatches = len(program), len(program[0]) // 3
     forward, input_grad, weight_grad, comm = times

@@ -1,9 +1,8 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
 from ppmodel.compiled import filled, inlined, loop
-from ppmodel.kernels.copies import copied_out
+from ppmodel.kernels.copies import NONE, copied_out
 
-NONE = -1
 _END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE, _EARLY, _BACK = range(8)
 _KIND = 40
 """An event's key is its kind, from this bit on, its operation and, in the lowest bit, the side of its route."""
@@ -15,13 +14,13 @@ def events(
 ):  # fmt: skip
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
-    `order` is the group of each operation, each stream's groups in order, and where each stream's begin; `consumers`
-    are those of an `ExecutionGraph`. `gates` are the places that the reductions of each rank hold, and where each
-    rank's places begin; if there are none, reductions hold nothing. `num_places` counts the places where messages
-    queue; `seconds` are the durations of groups, and occupancies and latencies of operations; `shares`, `copies` and
-    `copied` are as in `longest_path`. In each round, streams that can go on do so, new events join the event queue, and
-    the first event is handled. The phases of a round are one function, since passing arrays costs as much as the work;
-    a comment marks each.
+    `order` is the group of each operation, each stream's groups in order, where each stream's begin, and the place of
+    each operation's group there; `consumers` are those of an `ExecutionGraph`. `gates` are the places that the
+    reductions of each rank hold, and where each rank's places begin; if there are none, reductions hold nothing.
+    `num_places` counts the places where messages queue; `seconds` are the durations of groups, and occupancies and
+    latencies of operations; `shares`, `copies` and `copied` are as in `longest_path`. In each round, streams that can
+    go on do so, new events join the event queue, and the first event is handled. The phases of a round are one
+    function, since passing arrays costs as much as the work; a comment marks each.
     """
     stream, source, group_start, remote, reduces = columns
     length, occupancy, latency = seconds
@@ -29,7 +28,7 @@ def events(
     start, end, sent, arrived = times[0], times[1], times[2], times[3]
     gate, gate_start, num_ranks = gates
     count, num_streams, holds = len(stream), 2 * num_ranks, len(gate_start) > 0
-    group_of, programs, program_start = order
+    group_of, programs, program_start, place_of = order
     receiver, beside = consumers
     head = filled(0, num_streams)
     for here in range(num_streams):
@@ -82,7 +81,7 @@ def events(
                 continue
             for op in range(first, last):
                 needed, lane = source[op], stream[op]
-                at_head = idle[lane] and head[lane] < program_start[lane + 1] and programs[head[lane]] == group
+                at_head = idle[lane] and head[lane] == place_of[op]
                 has_input = needed == NONE or (taken[needed] if remote[op] else finished[needed])
                 if copies is not None:
                     has_input = has_input and (needs[op] == NONE or back[needs[op]])
@@ -122,9 +121,7 @@ def events(
             group = group_of[op]
             first, last = group_start[group], group_start[group + 1]
             for done in range(first, last):
-                end[done], finished[done] = now, True
-                if head[stream[done]] < program_start[stream[done] + 1] and programs[head[stream[done]]] == group:
-                    head[stream[done]] += 1
+                end[done], finished[done], head[stream[done]] = now, True, place_of[done] + 1
                 if copies is not None:
                     copied_out(done, stream[done], now, copy_s, out_free, copied)
                 if beside[done] != NONE:  # a reduction beside the rank

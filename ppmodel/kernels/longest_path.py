@@ -5,7 +5,7 @@ from math import nan
 from ppmodel.compiled import filled, loop
 from ppmodel.kernels.copies import brought_back, copied_out
 
-NONE = -1
+NONE = -1  # for what is inlined; here, the sign alone is tested, which is faster
 
 
 @loop(fills=("times", "copied"))

@@ -50,17 +50,15 @@ def fill_instructions(
             rows[last - 1, STEP] = PAIRED if overlaps[group] else JOINED
         for place in range(first, last):
             op = np.uint32(place)
-            rows[op, GIVE], rows[op, LINK], rows[op, KEEP] = 0, num_links, 0
-            if link[op] != NONE:
-                if num_free == 0:
-                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
-                num_free -= 1
-                rows[op, GIVE], rows[op, LINK] = free[np.uint32(num_free)], link[op]
-            if beside and keep[op]:
-                if num_free == 0:
-                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
-                num_free -= 1
-                rows[op, KEEP] = free[np.uint32(num_free)]
+            sends = link[op] != NONE
+            rows[op, LINK] = link[op] if sends else num_links
+            for column, is_used in ((GIVE, sends), (KEEP, beside and keep[op])):
+                rows[op, column] = 0
+                if is_used:
+                    if num_free == 0:
+                        free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
+                    num_free -= 1
+                    rows[op, column] = free[np.uint32(num_free)]
     return int(num_registers)
 
 

@@ -1,16 +1,14 @@
 """Transfers that occupy sender and receiver at once: each waits for the other."""
 
 from ppmodel.compiled import filled, loop
-from ppmodel.kernels.copies import brought_back, copied_out
-
-NONE = -1
+from ppmodel.kernels.copies import NONE, brought_back, copied_out
 
 
 @loop(fills=("times", "copied"))
 def rendezvous(columns, consumers, exchanges, seconds, copies, times, copied):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
-    `exchanges` are the arrays of `simulation.exchanges.Exchanges`; `seconds` are the durations of groups and
+    `exchanges` are those of `simulation.exchanges.exchanges_of`; `seconds` are the durations of groups and
     transfers; `copies` and `copied` are as in `longest_path`. Each stream goes on until it must wait; the stream that
     ends a wait wakes it. What has not ended when none can go on remains NaN.
     """

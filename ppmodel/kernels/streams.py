@@ -1,9 +1,7 @@
 """Transfers as kernels on streams, which wait there for their peers; what is issued behind them waits, too."""
 
 from ppmodel.compiled import filled, loop
-from ppmodel.kernels.copies import brought_back, copied_out
-
-NONE = -1
+from ppmodel.kernels.copies import NONE, brought_back, copied_out
 
 
 @loop(fills=("times", "copied"))

@@ -7,7 +7,6 @@ limit, so the result is never worse than these for the times given.
 
 from fractions import Fraction
 from math import ceil, floor, lcm
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,37 +27,12 @@ _PARTS = 10**9
 _F, _I, _W = int(OpKind.F), int(OpKind.I), int(OpKind.W)
 
 
-class Rule(NamedTuple):
-    """What the greedy scheduler does where the paper's description leaves a choice open.
-
-    Attributes
-    ----------
-    eager : bool
-        A rank still waiting for its first input gradient starts a forward even if that may delay it.
-    skip : bool
-        A rank at least two forwards ahead of the next rank skips a forward that may delay an input gradient.
-    fill : {0, 1, 2}
-        Whether a gap shorter than a weight gradient is filled with one: never; if this rank would otherwise become
-        the one that has waited longest; always.
-    depth : {0, 1, 2}
-        Limit on microbatches in flight on rank d: as memory allows; S-d as in 1F1B; 2(S-d)-1 as in ZB-H2.
-    free : bool
-        At the memory limit, a weight gradient makes room for a waiting forward, however short the gap.
-    """
-
-    eager: bool
-    skip: bool
-    fill: int
-    depth: int
-    free: bool
-
-
-RULES = tuple(
-    Rule(*choices)
-    for choices in [
+RULES = np.array(
+    [
         (0, 0, 1, 0, 1), (1, 1, 2, 0, 0), (0, 0, 1, 1, 1), (1, 0, 1, 0, 1), (0, 0, 2, 0, 0), (0, 0, 2, 1, 0),
         (0, 0, 1, 2, 1), (0, 0, 2, 2, 0), (0, 0, 0, 0, 1), (0, 0, 1, 0, 0), (0, 0, 0, 1, 0), (1, 1, 1, 0, 0),
-    ]
+    ],
+    dtype=np.int64,
 )  # fmt: skip
 """Twelve of the 72 combinations, in the order in which ties are broken; trying all would take six times as long.
 
@@ -246,7 +220,7 @@ def _whole(numbers):
 def _candidates(sizes, times, memory, work):
     for rule in RULES:
         program = np.empty((sizes[0], 3 * sizes[1]), dtype=np.int32)
-        zero_bubble_order.run(work, times, np.array(memory), np.array(rule, dtype=np.int64), program)
+        zero_bubble_order.run(work, times, np.array(memory), rule, program)
         yield program
     limit, whole, kept = memory
     change = np.zeros(len(OpKind), dtype=np.int64)

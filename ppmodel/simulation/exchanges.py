@@ -1,18 +1,23 @@
 """What each rank exchanges with its peers between two cells, if a transfer occupies both ends at once."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ppmodel.tables import NO_OPERATION
 
 
-class Exchanges(NamedTuple):
-    """The program of every stream under ``rendezvous``: phases of message batches followed by a group.
+def exchanges_of(graph):
+    """Compute the program of every stream under ``rendezvous``: phases of message batches followed by a group.
 
-    Attributes
+    Between two cells, a rank sends the results of the first, in order, and then receives what the second needs, in
+    order. All messages with the same peer form one batch, at the position of the first of them.
+
+    Parameters
     ----------
-    phase_start : ndarray of int, shape (num_streams + 1,)
+    graph : ExecutionGraph
+
+    Returns
+    -------
+    phase_start : ndarray of 32-bit int, as all others, shape (num_streams + 1,)
         The phases of each stream; its last one has no group.
     group : ndarray of int, shape (num_phases,)
         The group that ends each phase, or ``NO_OPERATION``.
@@ -24,30 +29,6 @@ class Exchanges(NamedTuple):
         Operations; the result of each is in a batch of its sender and in one of its receiver.
     taken_in : ndarray of int, shape (num_operations,)
         The receiver's batch that contains it, or ``NO_OPERATION``.
-    """
-
-    phase_start: np.ndarray
-    group: np.ndarray
-    first_batch: np.ndarray
-    batch_start: np.ndarray
-    message: np.ndarray
-    taken_in: np.ndarray
-
-
-def exchanges_of(graph):
-    """Compute the `Exchanges` of a graph.
-
-    Between two cells, a rank sends the results of the first, in order, and then receives what the second needs, in
-    order. All messages with the same peer form one batch, at the position of the first of them.
-
-    Parameters
-    ----------
-    graph : ExecutionGraph
-
-    Returns
-    -------
-    Exchanges
-        Of 32-bit integers.
     """
     num_streams, (_, start, place) = 2 * graph.schedule.num_ranks, graph.programs
     phase_of, phase_start = place + graph.stream, start + np.arange(num_streams + 1)  # one more phase than groups each
@@ -69,4 +50,4 @@ def exchanges_of(graph):
     first_batch = np.searchsorted(phase[in_order][begins], np.arange(len(group) + 1))
     batch_start = np.append(np.flatnonzero(begins), len(message))
     columns = (phase_start, group, first_batch, batch_start, message, taken_in)
-    return Exchanges(*(column.astype(np.int32) for column in columns))
+    return tuple(column.astype(np.int32) for column in columns)

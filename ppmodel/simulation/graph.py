@@ -251,7 +251,7 @@ class ExecutionGraph:
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
         gates = self.gates if self.holds else np.zeros((2, 0))
         gates = (*(column.astype(np.int32) for column in gates), self.schedule.num_ranks)
-        programs, routes = (self.group, *self.programs[:2]), self.routes.astype(np.int32)
+        programs, routes = (self.group, *self.programs), self.routes.astype(np.int32)
         return self.link, programs, self.consumers, routes, gates, num_places
 
     @property

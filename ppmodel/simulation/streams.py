@@ -41,7 +41,7 @@ def posted_timeline(graph, costs, factors=None):
     compute, occupancy, latency = durations(graph, costs, factors)
     lengths = group_lengths(graph, costs, compute)
     if graph.p2p == "rendezvous":
-        arrays = graph.consumers, tuple(graph.exchanges), (lengths, occupancy + latency)
+        arrays = graph.consumers, graph.exchanges, (lengths, occupancy + latency)
         timeline = filled_timeline(graph, costs, factors, rendezvous, 2, *arrays)
         refuse_endless(timeline)
         return timeline
