@@ -119,10 +119,8 @@ class Loop:
         """Whether a folder holds the compiled loop."""
         source, folder = Path(self.plain.__code__.co_filename), os.environ.get("NUMBA_CACHE_DIR")
         name = f"{source.stem}.{self.__name__}-{self.plain.__code__.co_firstlineno}.*.nbi"
-        kept = (
-            Path(folder).glob(f"{source.parent.name}_*/{name}") if folder else source.parent.glob(f"__pycache__/{name}")
-        )
-        return any(file.stat().st_mtime >= source.stat().st_mtime for file in kept)
+        above, within = (Path(folder), f"{source.parent.name}_*") if folder else (source.parent, "__pycache__")
+        return any(file.stat().st_mtime >= source.stat().st_mtime for file in above.glob(f"{within}/{name}"))
 
     @cached_property
     def dispatcher(self):
