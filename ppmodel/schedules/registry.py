@@ -89,8 +89,8 @@ def schedule(
     """
     label = label or name
     for field, text in (("schedule", name), ("label", label)):
-        plain = isinstance(text, str) and _PLAIN.fullmatch(text) and text.isprintable()
-        require(plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
+        is_plain = isinstance(text, str) and _PLAIN.fullmatch(text) and text.isprintable()
+        require(is_plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
 
     def register(generate):
         registered = _registry.get(name)
