@@ -166,10 +166,6 @@ class StoppedError(ScheduleError):
     """A file whose process did not answer in time, or ended: that says nothing about a schedule at a size."""
 
 
-class ReproduceError(PPModelError):
-    """A run of the notebooks, or a build of the book, that could not be completed."""
-
-
 class NothingFitsError(PPModelError):
     """A question of a plan that no layout answers, since none has enough memory or is defined."""
 

@@ -77,9 +77,9 @@ def test_pruned_is_as_good_as_exhaustive(limit, devices):
     limits.add(exhaustive)
     for is_run, best in limits.best.items():
         of_kind = [candidate.iteration_s for candidate in pruned if candidate.is_run is is_run]
-        if limits.keeps(best):
+        if limits.accepts(best):
             assert min(of_kind) == pytest.approx(best.iteration_s, rel=1e-12)
-    wanted = list(filter(limits.keeps, exhaustive))
+    wanted = list(filter(limits.accepts, exhaustive))
     assert {same(candidate) for candidate in pruned if candidate.recompute in ("none", "full")} <= set(
         map(same, wanted)
     )

@@ -24,6 +24,7 @@ from tqdm import tqdm
 from ppbook import parameters, pictures, schedule_pages
 from ppbook.claims import published
 from ppbook.commands.reference import write_reference
+from ppbook.errors import ReproduceError
 from ppbook.explorer_data import write_explorer
 from ppbook.files import bring, files_of, require_names
 from ppbook.folders import copy_sources, publish, require_ours, rewrite, workspace
@@ -34,7 +35,6 @@ from ppbook.provenance import git, write_archive
 from ppbook.report import literal
 from ppbook.run import ROOT
 from ppmodel.cli.process import cli
-from ppmodel.errors import ReproduceError
 from ppmodel.files import read_text
 from ppmodel.specs import DATA, load_model, load_system
 

@@ -15,7 +15,7 @@ STEPS = ("order", "halves", "free")
 of backward; also with split backwards; also with unlimited memory. All use the schedule's own placement."""
 
 
-class _Entry(NamedTuple):
+class _Drawn(NamedTuple):
     label: str
     schedule: Schedule
     comm: Fraction
@@ -95,7 +95,7 @@ def _entries(cases, num_ranks, num_microbatches, comm):
                 continue  # only orders of equal stages are compared
             unfused = {f"{case.label} unfused": table.unfused()} if table.overlaps.any() else {}
             for label, order in ({case.label: table} | unfused).items():
-                yield _Entry(label, order, Fraction(str(comm)), peak_of(order), is_whole(order))
+                yield _Drawn(label, order, Fraction(str(comm)), peak_of(order), is_whole(order))
 
 
 def _answer(solved, entries, problem, work, objective):

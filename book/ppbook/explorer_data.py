@@ -14,9 +14,10 @@ from math import isnan
 
 import numpy as np
 
+from ppbook.errors import ReproduceError
 from ppbook.explorer import RANKS, sizes, variants, written
 from ppmodel import schedules
-from ppmodel.errors import ReproduceError, SizeError
+from ppmodel.errors import SizeError
 from ppmodel.ops import OpKind
 from ppmodel.plot import palette
 from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR

@@ -5,7 +5,7 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
-from ppmodel.errors import ReproduceError
+from ppbook.errors import ReproduceError
 from ppmodel.specs import DATA
 
 _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")

@@ -16,7 +16,8 @@ from tempfile import mkdtemp
 
 from filelock import FileLock, Timeout
 
-from ppmodel.errors import ReproduceError, cause
+from ppbook.errors import ReproduceError
+from ppmodel.errors import cause
 from ppmodel.files import parse_json, read_text
 
 MARK = ".ppmodel.json"

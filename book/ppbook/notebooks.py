@@ -17,10 +17,11 @@ from time import perf_counter, time
 import nbformat
 from nbformat.v4 import new_markdown_cell
 
+from ppbook.errors import ReproduceError
 from ppbook.forked import ForkedKernels, end_with_parent, load_nothing
 from ppbook.published import MAGIC, as_markdown
 from ppmodel import errors
-from ppmodel.errors import PPModelError, ReproduceError, TableError
+from ppmodel.errors import PPModelError, TableError
 from ppmodel.files import read_text
 
 KEPT = "nothing was written, and existing files are unchanged"

@@ -11,12 +11,12 @@ from bs4 import BeautifulSoup
 
 from ppbook.browser import chromium
 from ppbook.build import NO_SOURCES, build_pages, commit_time
+from ppbook.errors import ReproduceError
 from ppbook.folders import copy_sources, publish, require_ours, rewrite, workspace
 from ppbook.pictures import choose
 from ppbook.report import TEMPLATES
 from ppbook.run import ROOT
 from ppmodel import __version__
-from ppmodel.errors import ReproduceError
 from ppmodel.specs import DATA
 
 NAME = "pipeline-schedules.pdf"

@@ -9,10 +9,11 @@ from tqdm import tqdm
 
 from ppbook import parameters
 from ppbook.answer import answer, resolved
+from ppbook.errors import ReproduceError
 from ppbook.files import bring, files_of, given_paths, require_names
 from ppbook.folders import publish, require_ours, workspace
 from ppbook.notebooks import execute_all, named, read
-from ppmodel.errors import ReproduceError, did_you_mean
+from ppmodel.errors import did_you_mean
 
 ROOT = Path(__file__).parents[2]
 """The clone, which has the notebooks and the book's sources next to the package."""

@@ -103,7 +103,7 @@ class Command(_Careful, click.Command):
             raise PPModelError(error.name, None, "is not installed", remedy) from None
 
 
-class Group(_Careful, click.Group):
+class Commands(_Careful, click.Group):
     """The commands, each in a module that is imported on demand."""
 
     def list_commands(self, ctx):
@@ -129,5 +129,5 @@ class Group(_Careful, click.Group):
 
 
 def command(name, **settings):
-    """Decorator for a command's function, which `Group` finds in its module as ``NAME_command``."""
+    """Decorator for a command's function, which `Commands` finds in its module as ``NAME_command``."""
     return click.command(name, cls=Command, **settings)

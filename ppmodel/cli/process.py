@@ -10,7 +10,7 @@ from contextlib import suppress
 import click
 
 from ppmodel import __version__
-from ppmodel.cli.commands import Group
+from ppmodel.cli.commands import Commands
 from ppmodel.cli.text import plain, say
 from ppmodel.errors import EXIT_INTERRUPTED, EXIT_REFUSED, LONGEST_LINE, NO_MEMORY, PPModelError, shown
 from ppmodel.schedules.own_files import end_processes
@@ -19,7 +19,7 @@ _END_S = 20
 
 
 @click.group(
-    cls=Group,
+    cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -66,7 +66,7 @@ class Exchanges(NamedTuple):
         return self.slot // len(PARTS) % len(Phase)
 
 
-class Sizes(NamedTuple):
+class LayerColumns(NamedTuple):
     """Bytes and counts of layers as columns, with layers as the first axis.
 
     Parameters
@@ -110,7 +110,7 @@ class LayerWork(NamedTuple):
         The units in which halves begin, forward and backward of each layer in turn, and the number of units.
     lines : list of (str, str, int, LayoutSpec) or None
         Kinds, groups and copies of collectives that occur, and whose; None for collectives that take no time.
-    sizes : Sizes
+    sizes : LayerColumns
     sharing : Sharing or None
         None without a layout; numbers, or arrays by layer.
     layout : LayoutSpec
@@ -124,7 +124,7 @@ class LayerWork(NamedTuple):
     exchanges: Exchanges
     units: list
     lines: list
-    sizes: Sizes
+    sizes: LayerColumns
     sharing: Sharing | None
     layout: object
 
@@ -268,11 +268,11 @@ def _sizes(layers, operations, share):
             added = sum(op.count for op in kernels) - plain if dense else 0
             launches[layer, : len(Phase) if None in again else Phase.AGAIN] = 1.0, tp > 1, refused, piped, added
     columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
-    return Sizes(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
+    return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
 
 
 def _activations(kernels, again):
-    """The bytes of a layer, as in `Sizes`: what operations save of their input is dropped where that is made again."""
+    """The bytes of a layer, as in `LayerColumns`: what is saved of an input that is made again is dropped."""
     is_whole = None in again  # otherwise the output of attention is kept
     makers = again if is_whole else [module for module in again if module != Module.SCORES]
     inputs = [is_whole, *(op.module in makers for op in kernels)]  # the first one's is the layer's

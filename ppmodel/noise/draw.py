@@ -212,7 +212,7 @@ def noisy_makespans(graph, costs, noise, seeds):
     return noisy_runs(graph, [costs], noise, seeds).makespans_s[0]
 
 
-class Runs(NamedTuple):
+class NoisyRuns(NamedTuple):
     """Times of many runs of one schedule on several systems, a row per system, in seconds.
 
     Attributes
@@ -244,7 +244,7 @@ def noisy_runs(graph, many_costs, noise, seeds):
 
     Returns
     -------
-    Runs
+    NoisyRuns
 
     Raises
     ------
@@ -273,7 +273,7 @@ def noisy_runs(graph, many_costs, noise, seeds):
             computing_s = (factors * nominal_s[place]).sum()  # always in the same order, however many threads there are
             timeline = run_graph(graph, costs, factors)
             runs[:, place, run] = timeline.makespan_s, computing_s, timeline.longest_span_s, timeline.reduced_s
-    return Runs(*runs)
+    return NoisyRuns(*runs)
 
 
 def all_seeds(seeds):

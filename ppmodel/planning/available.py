@@ -21,7 +21,7 @@ NOWHERE = "none known"
 """What is said of a schedule that no framework has."""
 
 
-class Entry(Sourced):
+class Availability(Sourced):
     """A schedule in a framework: the head of the file explains ``has``."""
 
     schedule: Literal[tuple(schedules.names())]
@@ -47,7 +47,7 @@ class Ties(Sourced):
 class _File(Form):
     ties: Ties | None = None
     profiles: list[Profile] = Field(default_factory=list)
-    entries: list[Entry]
+    entries: list[Availability]
 
 
 @cache
@@ -60,7 +60,7 @@ def entries():
 
     Returns
     -------
-    list of Entry
+    list of Availability
 
     Raises
     ------

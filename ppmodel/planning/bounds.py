@@ -31,7 +31,7 @@ class Core(NamedTuple):
     stages: object
 
 
-class Bounds:
+class CandidateBounds:
     """Lower bounds for the candidates of a question.
 
     Parameters

@@ -22,7 +22,7 @@ _OPTIONS = {"chunks": CHUNKS, "waves": (1, 2), "warm_up": ("full", "memory-savin
 _FEWEST_TOKENS = 512  # of a sequence on a GPU
 
 
-class Entry(NamedTuple):
+class SearchEntry(NamedTuple):
     """A schedule at some sizes, in all ways to shard, to recompute and to divide layers.
 
     Parameters
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     is_run : bool
         Whether the framework runs the schedule as it is modelled.
     at_least_s : float
-        From `Bounds.seconds`.
+        From `CandidateBounds.seconds`.
     """
 
     case: Case
@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
     case : Case
     sizes : Sizes
     is_run : bool
-        As in `Entry`; and whether runs under the framework were measured with the ZeRO stage, or one above it.
+        As in `SearchEntry`; and whether runs under the framework were measured with the ZeRO stage, or one above it.
     zero : int
     recompute : str or int
     layers, order : str

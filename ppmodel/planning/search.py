@@ -16,9 +16,9 @@ from ppmodel.costs import stages
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
-from ppmodel.planning.bounds import Bounds, busy_bound
-from ppmodel.planning.candidates import Candidate, Entry, all_sizes, cases_at, orders, ways
-from ppmodel.planning.kept import KeptSearch
+from ppmodel.planning.bounds import CandidateBounds, busy_bound
+from ppmodel.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, orders, ways
+from ppmodel.planning.resumed import ResumedSearch
 from ppmodel.points.iteration import memory_of, step_graph
 from ppmodel.points.margin import memory_margin
 from ppmodel.points.order import open_options
@@ -78,7 +78,7 @@ class Limits:
             return min(most_s, self.best[True].iteration_s if True in self.best else np.inf)
         return most_s if is_tight else max(most_s, min(roomy_s * (1 + self.within), best_s * LONGEST))
 
-    def keeps(self, candidate):
+    def accepts(self, candidate):
         """Whether a candidate is still wanted."""
         return candidate.iteration_s <= self.most_s(candidate.is_run, self.is_tight(candidate))
 
@@ -88,7 +88,7 @@ def entries_of(question):
 
     Returns
     -------
-    list of Entry
+    list of SearchEntry
         First those of the simplest schedule, so that a good time is known early. Among them, and among the others, the
         least bound first; ties in the order of sizes and schedules.
 
@@ -97,7 +97,7 @@ def entries_of(question):
     PPModelError
         If the model fits in no way.
     """
-    bounds, entries, least_bytes = Bounds(question), [], np.inf
+    bounds, entries, least_bytes = CandidateBounds(question), [], np.inf
     capacity, every_size = question.system.memory_capacity_bytes, all_sizes(question)
     cases = {pp: cases_at(question, pp) for pp in {sizes.pp for sizes in every_size}}
     for sizes in every_size:
@@ -107,7 +107,7 @@ def entries_of(question):
             alone = sizes.ep > 1 and sizes.stage_gpus == 1
             for case in cases[sizes.pp]:
                 is_run = case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, alone, sizes.pp)
-                entries.append(Entry(case, sizes, is_run, bounds.seconds(case, sizes)))
+                entries.append(SearchEntry(case, sizes, is_run, bounds.seconds(case, sizes)))
     if not any(cases.values()):
         rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
@@ -128,7 +128,7 @@ def evaluate(question, entries, limits):
     Parameters
     ----------
     question : Question
-    entries : sequence of Entry
+    entries : sequence of SearchEntry
     limits : Limits
 
     Returns
@@ -149,7 +149,7 @@ def evaluate(question, entries, limits):
             candidates += [
                 candidate._replace(iteration_s=time_s) for (candidate, _), time_s in zip(members, seconds, strict=True)
             ]
-    return list(filter(limits.keeps, candidates))
+    return list(filter(limits.accepts, candidates))
 
 
 def _fitting(question, entry, limits):
@@ -297,7 +297,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     require_runner(workers, scheduler)
     prepare(_LONG)
     here = _Search(question)
-    limits, kept = here.limits, KeptSearch(resume, question, here.entries)
+    limits, kept = here.limits, ResumedSearch(resume, question, here.entries)
 
     def take(chunks):
         for number, candidates in chunks:
@@ -315,7 +315,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     candidates = [candidate for number in sorted(kept.chunks) for candidate in kept.chunks[number]]
     if not candidates:
         _refuse(question, here.entries)
-    return list(filter(limits.keeps, candidates))
+    return list(filter(limits.accepts, candidates))
 
 
 def _refuse(question, entries):

@@ -104,7 +104,7 @@ class FrameworkSpec(Checked):
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
-    def rules(self):
+    def _rules(self):
         """Both ends of the range are there, in order, or neither is."""
         fastest, slowest = self.fastest, self.slowest
         for name, other in (("fastest", "slowest"), ("slowest", "fastest")):

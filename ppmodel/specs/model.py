@@ -38,7 +38,7 @@ class ExpertSpec(Checked):
     hidden: entries.Whole
     dense_layers: entries.WholeOrZero
 
-    def rules(self):
+    def _rules(self):
         """No token has more experts than there are."""
         used, rule = self.experts_per_token, f"must be at most experts.number ({self.number})"
         yield "experts.experts_per_token", used, used <= self.number, rule, "write a smaller one"
@@ -152,7 +152,7 @@ class ModelSpec(Checked):
     mtp_layers: entries.WholeOrZero = 0
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
-    def rules(self):
+    def _rules(self):
         """Sizes do not contradict each other."""
         heads, kv_heads, latent = self.heads, self.kv_heads, self.latent_attention
         remedy = f"write the number of groups, a divisor of {heads}; {heads} if heads are not grouped"

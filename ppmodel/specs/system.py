@@ -63,7 +63,7 @@ class NodeSpec(Checked):
     shared_nic: entries.Switch
     placement: _Placement
 
-    def rules(self):
+    def _rules(self):
         """The placement is one, and has room on each node."""
         nodes, room = self.placement, self.devices_per_node
         are_numbers = type(nodes) is tuple and all(type(node) is int and 0 <= node <= LARGEST for node in nodes)
@@ -131,7 +131,7 @@ class ErrorSpec(Checked):
     fits: entries.Share | None = None
 
 
-class _Links(Sourced):
+class _LinksEntry(Sourced):
     """The links of a file: an entry, or a short form without a source, which is then the file's own choice."""
 
     value: dict[str, dict[str, Any]]
@@ -202,7 +202,7 @@ class SystemSpec(Checked):
     network_bandwidth_bytes_per_s: entries.Bandwidth
     network_latency_s: entries.Time
     nodes: NodeSpec | None = None
-    links: Annotated[tuple[Link, ...], _Links] = ()
+    links: Annotated[tuple[Link, ...], _LinksEntry] = ()
     framework: FrameworkSpec | None = None
     kernels: KernelSpec | None = None
     collectives: CollectiveSpec | None = None

@@ -37,7 +37,7 @@ _Count = Annotated[int, Field(ge=1, le=10**9)]
 _Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class _Schedule(Form):
+class _ScheduleForm(Form):
     """A schedule by name or from the user's own file, with the options that the registry lists for it."""
 
     model_config = ConfigDict(extra="allow")
@@ -53,12 +53,12 @@ class _Schedule(Form):
         return entry if isinstance(entry, dict) else {"name": entry}
 
 
-class _Seeds(Form):
+class _SeedsForm(Form):
     first: _Seed = Field(alias="from")
     last: _Seed = Field(alias="to")
 
 
-class _Noise(Form):
+class _NoiseForm(Form):
     model_config = ConfigDict(allow_inf_nan=False)
     jitter: float = Field(0.0, ge=0, le=MAX_JITTER)
     straggling: float = Field(0.0, ge=0, le=1)
@@ -66,13 +66,14 @@ class _Noise(Form):
 
 
 _List = BeforeValidator(listed)
+_ListOrPair = BeforeValidator(lambda value: [value] if _is_pair(value) else listed(value))
 _SeedOrRange = BeforeValidator(lambda entry: entry if isinstance(entry, dict) else {"from": entry, "to": entry})
 
 
 class _SweepFile(Form):
     """Keys of a sweep's file."""
 
-    schedules: Annotated[list[_Schedule], BeforeValidator(lambda value: [value] if _is_pair(value) else listed(value))]
+    schedules: Annotated[list[_ScheduleForm], _ListOrPair]
     pp: Annotated[list[_Count], _List] = ()
     microbatches: Annotated[list[_Count], _List] = ()
     p2p: Annotated[list[Literal[P2P]], _List] = ()
@@ -82,8 +83,8 @@ class _SweepFile(Form):
     framework: str = None
     links: Annotated[list[str | dict[str, dict[str, Any]] | None], _List] = ()
     layouts: Annotated[list[str | dict[str, Any]], _List] = ()
-    noise: Annotated[list[_Noise], _List] = ()
-    seeds: Annotated[list[Annotated[_Seeds, _SeedOrRange]], _List] = ()
+    noise: Annotated[list[_NoiseForm], _List] = ()
+    seeds: Annotated[list[Annotated[_SeedsForm, _SeedOrRange]], _List] = ()
 
 
 def load_sweep(path, schedule_files=(), links=None):
@@ -177,7 +178,7 @@ def _require_entries(path, key, entries):
 def _cases(path, form, schedule_files):
     """Every schedule with every combination of its options, in file order; and the user's own files."""
     cases, keys, files = [], set(), {}
-    entries = [*form.schedules, *(_Schedule(file=str(Path(file).absolute())) for file in schedule_files)]
+    entries = [*form.schedules, *(_ScheduleForm(file=str(Path(file).absolute())) for file in schedule_files)]
     for place, entry in enumerate(entries):
         location = ("schedules", place) if place < len(form.schedules) else (_ARGUMENT,)
         for named in _named_cases(path, location, entry, files):

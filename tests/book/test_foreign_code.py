@@ -14,10 +14,10 @@ from jupyter_client import AsyncKernelManager
 from nbformat.v4 import new_code_cell
 
 from ppbook.build import reproduce
+from ppbook.errors import ReproduceError
 from ppbook.notebooks import execute
 from ppbook.run import ROOT, run
 from ppmodel.cli import main
-from ppmodel.errors import ReproduceError
 
 _WORKER = "import os, signal; worker = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])"
 """A kernel's parent is the server that forked it, whose parent is the worker."""

@@ -23,11 +23,12 @@ from sizes import PARAMETERS
 
 from ppbook import build, parameters
 from ppbook.build import LONGEST, _quoted, reproduce
+from ppbook.errors import ReproduceError
 from ppbook.folders import LOCK, MARK, copy_sources, mark, publish, remove_leftovers, require_ours, workspace
 from ppbook.notebooks import execute, read
 from ppbook.run import ROOT, run
 from ppmodel.cli import main
-from ppmodel.errors import PPModelError, ReproduceError
+from ppmodel.errors import PPModelError
 
 
 @pytest.fixture

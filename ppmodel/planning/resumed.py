@@ -11,7 +11,7 @@ from ppmodel.workers.versions import versions
 _FIELD, _LARGEST_BYTES = "--resume", 2**28
 
 
-class KeptSearch:
+class ResumedSearch:
     """The candidates of the chunks that are done, in memory and in a file, which is complete at any moment.
 
     Parameters
@@ -19,7 +19,7 @@ class KeptSearch:
     path : str or Path, optional
         A file of the same question, or one to be made; without it, memory alone keeps them.
     question : Question
-    entries : list of Entry
+    entries : list of SearchEntry
 
     Raises
     ------
