@@ -5,7 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 from commands import ROOT, run
+
+from ppbook.commands.reference import write_reference
+from ppmodel.cli.process import cli
 
 REFUSED = {
     "run runtim": "notebook = runtim: .*did you mean runtime",
@@ -26,6 +30,14 @@ def test_mistakes_cost_one_line_and_exit_code_2(capsys, line):
     code, out, err = run(capsys, line)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert re.search(REFUSED[line], err), err
+
+
+def test_the_page_of_commands_has_the_help_that_terminals_show():
+    """Of every command, whatever ran before."""
+    page, shown = write_reference(cli), {"prog_name": "ppmodel", "terminal_width": 80, "max_content_width": 80}
+    for name in [[], *([name] for name in cli.list_commands(None))]:
+        help_text = CliRunner().invoke(cli, [*name, "--help"], **shown).output
+        assert f"```text\n{help_text}```" in page
 
 
 def test_notebooks_are_listed(capsys):

@@ -24,12 +24,11 @@ def write_reference(group):
     >>> write_reference(cli).splitlines()[1]
     'Usage: ppmodel [OPTIONS] [COMMAND] [ARGS]...'
     """
-    context = click.Context(group, info_name="ppmodel")
-    settings = {"terminal_width": _COLUMNS, "max_content_width": _COLUMNS}
-    texts = []
-    for name in ["ppmodel", *(f"ppmodel {name}" for name in group.list_commands(context))]:
-        command = group.get_command(context, name.partition(" ")[2]) if " " in name else group
-        with click.Context(command, info_name=name, **command.context_settings | settings) as place:
-            heading = f"## {name}\n\n" if command is not group else ""
-            texts.append(f"{heading}```text\n{command.get_help(place)}\n```\n")
+    settings = group.context_settings | {"terminal_width": _COLUMNS, "max_content_width": _COLUMNS}
+    with click.Context(group, info_name="ppmodel", **settings) as context:
+        texts = [f"```text\n{group.get_help(context)}\n```\n"]
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            with click.Context(command, context, name, **command.context_settings) as place:
+                texts.append(f"## ppmodel {name}\n\n```text\n{command.get_help(place)}\n```\n")
     return "\n".join(texts)
