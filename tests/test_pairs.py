@@ -16,7 +16,7 @@ from ppmodel.costs import OpCosts, model_costs, stages
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.layers import layers_of
 from ppmodel.costs.pairs import operation_units
-from ppmodel.costs.units import ORDERS, Unit, cell_duration, cell_streams, handed_on
+from ppmodel.costs.units import PAIRINGS, Unit, cell_duration, cell_streams, handed_on
 from ppmodel.errors import CostError
 from ppmodel.metrics import computing_s, operations_s
 from ppmodel.metrics.bubbles import busy_s
@@ -30,7 +30,7 @@ FORWARD, BACKWARD = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
 
 units = st.builds(Unit, *[st.floats(0, 4) | st.just(0.0)] * 4)
 counted = st.builds(Unit, *[st.integers(0, 64).map(lambda parts: parts / 16) | st.just(0.0)] * 4)
-orders = st.sampled_from(ORDERS)
+orders = st.sampled_from(PAIRINGS)
 
 
 def split(kind):
@@ -49,7 +49,7 @@ def split(kind):
 def test_one_layer_by_hand(second, alone, together, slowed):
     """Attention and MLP of one layer, 2 each and half as much for their all-reduce, with every kind of partner."""
     assert cell_duration(FORWARD) + cell_duration(second) == alone
-    for order in ORDERS:
+    for order in PAIRINGS:
         assert cell_duration(FORWARD, second, order) == together
         assert cell_duration(FORWARD, second, order, contention=1.5) == slowed
 

@@ -1,4 +1,4 @@
-"""Costs of operations and transfers, and the memory of stages; each step from those above it.
+"""Costs of operations and transfers, and the memory of stages, from one GPU's work to what a simulation knows.
 
 | step | modules |
 |---|---|

@@ -108,7 +108,7 @@ def group_of(group, layout, system):
 
 @lru_cache(2**12)
 def _placed(size, stride, room, gpus, copies):
-    """The most widely spread of all groups of every stride-th GPU, in each of the copies of some GPUs."""
+    """Of groups of every `stride`-th GPU, the one on most nodes; with copies, it has members in each `gpus` GPUs."""
     span = size * stride
     firsts = np.arange(0, min(lcm(span, room), gpus), span)[:, None] + np.arange(stride)
     members = gpus * np.arange(copies)[:, None] + stride * np.arange(size)

@@ -32,7 +32,7 @@ class Sharing(NamedTuple):
     weight_bytes, gradient_bytes, optimizer_bytes : float
         Bytes of each per parameter.
     reduction, gathering : int, shape (2,)
-        Which lines, of those of the layers, gradients and weights are exchanged on: of both groups.
+        Indices into the layers' lines, for gradients and for weights: of what is dense, and of experts.
     """
 
     zero: int

@@ -79,8 +79,8 @@ class LayerColumns(NamedTuple):
     parameters : ndarray of float, shape (num_layers, 2)
         Parameters that the GPU holds, and those of experts.
     launches : ndarray of float, shape (num_layers, 4, 5)
-        For each phase of a transformer block, 1; 1 if the host also launches tensor parallelism, an unfused softmax;
-        the GPUs of the tensor group if it does and ranks form a pipeline; kernels beyond those of a dense block.
+        What the host launches in each phase of a transformer block: 1 for the block; 1 for tensor parallelism; 1 for
+        an unfused softmax; the GPUs of the tensor group, in a pipeline; kernels beyond those of a dense block.
     tp, gpus : ndarray of int, shape (num_layers,)
         GPUs that share the vocabulary, and those of a pipeline.
     """
@@ -364,7 +364,7 @@ def _layers_of(model, sequences, system, layout):
 
 @lru_cache(2**12)
 def _of_a_layer(layout):
-    """A layout without what only stages depend on, so that layouts share their layers."""
+    """A layout whose fields that layers do not depend on are reset, so that layouts share their layers."""
     recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1
     return replace(layout, chunks=None, layers="even", global_batch=None, recompute=recompute)
 

@@ -10,7 +10,7 @@ import numpy as np
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
 from ppmodel.ops import OpKind
 from ppmodel.specs.layers import StageText, parse_layers
-from ppmodel.specs.layout import LAYER_WORDS, STAGE_GROUPS, times
+from ppmodel.specs.layout import LAYER_WORDS, STAGE_GROUPS, product_text
 
 _LITTLE = 0.03
 _MOST_BALANCED = 2**16
@@ -111,10 +111,10 @@ def _rules(layout, model):
     smaller, larger = sorted((model.kv_heads, tp))
     rule = f"must divide kv_heads of {model.name} ({model.kv_heads}), or be a multiple of them"
     yield "tp", tp, larger % smaller == 0, rule, "choose another tp"
-    rule = f"x 2 must divide the sequence of {model.name} ({tokens}): each GPU takes a piece from each end"
+    rule = f"must divide half of the sequence of {model.name} ({tokens}): each GPU takes a piece from each end"
     yield "cp", cp, cp == 1 or tokens % (2 * cp) == 0, rule, "choose a smaller cp"
     splits = not layout.sequence_parallel or tokens % layout.stage_gpus == 0
-    product = f"{times(STAGE_GROUPS)} ({times(layout.sizes(STAGE_GROUPS))})"
+    product = f"{product_text(STAGE_GROUPS)} ({product_text(layout.sizes(STAGE_GROUPS))})"
     rule = f"needs a sequence divisible by {product}, but that of {model.name} is {tokens}"
     yield "sequence_parallel", "true", splits, rule, f"choose a smaller {' or '.join(STAGE_GROUPS)}"
     rule = f"has no effect: {model.name} has no experts"

@@ -7,7 +7,7 @@ import numpy as np
 from ppmodel.costs.partition import microbatch_sequences
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
-from ppmodel.specs.layout import MULTIPLIED, times
+from ppmodel.specs.layout import MULTIPLIED, product_text
 
 _NUM_KINDS = len(OpKind)
 
@@ -72,7 +72,7 @@ def pipeline_links(schedule, model, system, layout=None):
     if gpus == 1:
         nodes = nics = system.nodes.of_ranks(schedule.num_ranks)
     elif system.nodes.placement != "blocked":
-        rule = f"places ranks of one GPU, but a rank has {times(MULTIPLIED)} = {gpus}"
+        rule = f"places ranks of one GPU, but a rank has {product_text(MULTIPLIED)} = {gpus}"
         raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
     else:
         stride = layout.stage_gpus if layout.replicas_apart else gpus  # to the counterpart in the next rank

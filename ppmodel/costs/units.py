@@ -19,7 +19,7 @@ import numpy as np
 from ppmodel.errors import CostError
 from ppmodel.kernels.units import START, after, unit_order
 
-ORDERS = ("alternating", "best")
+PAIRINGS = ("alternating", "best")
 """In which order the units of two operations run in a cell; see `cell_duration`."""
 
 _ROUNDING = 1e-12
@@ -219,8 +219,8 @@ def _cell(first, second, order, contention):
     An item is a tuple: the collectives that must have ended before it begins, of which its own is the next; seconds of
     its kernels, and of the collective that they issue; the operation, the unit, and the field of the unit.
     """
-    if order not in ORDERS:
-        raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
+    if order not in PAIRINGS:
+        raise CostError("pairing", order, f"must be one of {', '.join(PAIRINGS)}", "choose one of them")
     if not 1 <= contention <= 2:
         remedy = "write 1 where streams do not disturb each other"
         raise CostError("contention", contention, "must be from 1 to 2", remedy)

@@ -76,8 +76,7 @@ class BlockOperation(NamedTuple):
     forward, input_grad, weight_grad : Work
         Work of the forward and of the two halves of the backward.
     saved_bytes : float
-        Bytes of the activations that the forward keeps for the backward, except those of `core_bytes`: of its input,
-        which the operation before it has made.
+        Bytes of its input, which the operation before it has made, that the forward keeps for the backward.
     core_bytes : float
         Bytes of the activations that grow with the square of the sequence, and that the operation itself makes.
     weight_grad_bytes : float

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EQUAL = 0.01
 """Times that differ by less are a tie; of a tie, the simplest comes first."""
 
-CROWDED = 1.25
+UNEVEN_EXPERTS = 1.25
 """How much busier than the mean a GPU's experts are in a step from an answer."""
 
 _ALIKE_TIME, _ALIKE_BYTES = 0.001, 0.01
@@ -179,7 +179,7 @@ class Plan:
         DataFrame
             As `rows`, with ``step``, what is changed, and ``over``, how much longer it takes, as a share of the
             answer's time. Data parallelism takes up the GPUs that other groups leave or need. Experts also get
-            `CROWDED` times as many tokens on one GPU, which the router decides, not the layout.
+            `UNEVEN_EXPERTS` times as many tokens on one GPU, which the router decides, not the layout.
         """
         from pandas import concat
 
@@ -200,7 +200,7 @@ class Plan:
             steps |= {case.label: answer._replace(case=case) for case in self._other_cases(answer)}
         frame = self.rows([answer, *steps.values()])
         if answer.sizes.ep > 1:
-            imbalance = CROWDED * self.question.fixed.get("expert_imbalance", 1)
+            imbalance = UNEVEN_EXPERTS * self.question.fixed.get("expert_imbalance", 1)
             steps[f"expert_imbalance {imbalance:g}"] = answer
             frame = concat([frame, self.rows([answer], expert_imbalance=imbalance)], ignore_index=True)
         frame = frame.assign(step=["", *steps], over=frame.iteration_s / frame.iteration_s[0] - 1)

@@ -20,8 +20,8 @@ class Core(NamedTuple):
     Parameters
     ----------
     alone_s, computing_s : float
-        Seconds of its forward and backward: with the collectives exposed beside whole backwards or beside split ones,
-        whichever are less; and without collectives, which cells of two operations may hide.
+        Seconds of its forward and backward: the lesser of two times, with whole and with split backwards, exposed
+        collectives included; and without collectives, which cells of two operations may hide.
     stages : Stages
         The one stage.
     """

@@ -31,7 +31,7 @@ _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
 
 LONGEST = 1.25
-"""How much longer than the fastest candidate, if that is tight, one that is not tight may take to be looked for.
+"""If the fastest candidate is tight: by which factor one that is not may take longer, and is still looked for.
 
 Where a framework is crowded above some memory, such a candidate may also be the first answer: a run that is short of
 memory goes on there, several times slower.
@@ -49,8 +49,8 @@ class Limits:
 
     Notes
     -----
-    The rest is looked for only where it is faster than the best that the framework runs. If the fastest is tight, so is
-    the fastest that is not, as long as it takes at most a quarter longer.
+    Candidates that the framework does not run are looked for only if they are faster than the best that it runs. If
+    the fastest is tight, the fastest that is not tight is looked for as well, up to `LONGEST` times as long.
     """
 
     def __init__(self, question):
@@ -156,8 +156,7 @@ def _fitting(question, entry, limits):
     """The candidates of an entry that fit and may be fast enough, still without their times, each with its point.
 
     Each recomputes no more than it must to fit, or not to be tight. Of ways that divide the layers alike, the first
-    counts. Where the optimizer's state has to be shared to fit, or to leave enough time, all of it on every GPU need
-    not be tried.
+    counts. If ZeRO 1 leaves no candidate, ZeRO 0, which needs more memory, is not tried.
     """
     table = None
     with refusing():  # not defined at this size

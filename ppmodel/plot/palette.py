@@ -15,7 +15,7 @@ from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.tables import FAMILIES, family
 
-BLUE, ORANGE, GREEN, VERMILION, PURPLE, BROWN, PINK, GREY, YELLOW, SKY = sns.color_palette("colorblind").as_hex()
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, _, _, GREY, YELLOW, SKY = sns.color_palette("colorblind").as_hex()
 
 HUES = dict(zip(FAMILIES, ("#0072B2", "#00966B", "#D68A00", "#C8609B", "#A83A08"), strict=True))
 """The hue of each family. The closest two differ as much as those of Okabe and Ito, also for colour-blind readers."""

@@ -54,7 +54,7 @@ def iterations_of(graph, points, costs, makespans_s):
     -------
     list of Iteration
     """
-    # without the step, whose reductions would count among the pipeline's operations
+    # on the graph of the pipeline: that of the step would add its reductions
     resident = [replace(entry, offload=None) if entry.offload else entry for entry in costs]
     resident_s = np.array(makespans_s, dtype=float)
     if offloaded := [place for place, entry in enumerate(costs) if entry.offload]:

@@ -4,7 +4,7 @@ Each rank has a copy stream in each direction, which serves one copy after anoth
 microbatch's activations are copied out as soon as that stream is free, in the order of the forwards; their memory is
 freed when the copy has ended. Activations that the very next cell needs are not copied.
 
-Copies in run in the order of the backwards. Each is planned only from the durations of the rank's cells, as if these
+Copies back run in the order of the backwards. Each is planned only from the durations of the rank's cells, as if these
 followed each other without gaps: it starts with the last cell that leaves enough time for it and for the copies after
 it, but not before the cell after its forward. It starts when its rank reaches that cell, its copy out has ended and the
 stream is free; memory is allocated at that moment. A cell waits if its activations have not arrived yet.
@@ -36,8 +36,8 @@ class Copies(NamedTuple):
     needs : ndarray of int, shape (num_operations,)
         For a backward, the forward that provides its copied activations, or ``NO_OPERATION``.
     fetch_start, fetch : ndarray of int, shape (num_operations + 1,) and (num_copies,)
-        The forwards whose copies in may start when the rank reaches an operation: those from its entry in `fetch_start`
-        to the next.
+        The forwards whose copies back may start when the rank reaches an operation: those from its entry in
+        `fetch_start` to the next.
     share : ndarray of float, shape (num_operations,)
         Fraction of its activations that is copied; 0 if they stay. The loops in `kernels` need all others.
     """
@@ -71,7 +71,7 @@ def plan_copies(graph, costs, lengths):
     for cells in _cells(graph):
         begins = list(accumulate((lengths[cell[0]] for cell in cells), initial=0.0))[:-1]  # if no cell waits
         trips = _round_trips(graph, costs, cells)
-        latest, first_cells = np.inf, []  # each copy in starts as late as possible, but in the order of need
+        latest, first_cells = np.inf, []  # each copy back starts as late as possible, but in the order of need
         for trip in reversed(trips):
             latest = min(latest, begins[trip.needed]) - trip.seconds
             first_cells.append(min(max(bisect_right(begins, latest) - 1, trip.begun + 1), trip.needed))

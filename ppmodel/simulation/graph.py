@@ -91,7 +91,7 @@ class ExecutionGraph:
         self.__dict__.update(zip(_ARRAYS, _renumbered(self.schedule, self.allreduce), strict=True))
         return self.__dict__[name]
 
-    def first_use(self):
+    def take_first_use(self):
         """Whether no array exists yet, and this is the first call: a single run needs none of them."""
         first = "index" not in self.__dict__ and "_used" not in self.__dict__
         self.__dict__["_used"] = True
@@ -238,7 +238,10 @@ class ExecutionGraph:
 
     @cached_property
     def consumers(self):
-        """The streams that wait for each result, or ``NO_OPERATION``: for its message, and beside its rank."""
+        """The stream that receives each result's message, and the other stream of its own rank that needs it.
+
+        ``NO_OPERATION`` where there is none.
+        """
         receiver, beside = np.full((2, self.num_operations), NO_OPERATION, dtype=np.int32)
         receiver[self.source[self.remote]] = self.stream[self.remote]
         local = (self.source != NO_OPERATION) & ~self.remote & (self.stream != self.stream[self.source])

@@ -70,7 +70,7 @@ def run_graph(graph, costs, factors=None):
 def _swept(graph, costs, factors):
     """The timeline directly from the table, for the first run of a graph; None if its arrays are needed."""
     table, served = graph.schedule, factors is None and graph.nics is None and not (costs.handed or costs.offload)
-    compiled = served and graph.first_use() and sweep.compiled(table.num_operations)
+    compiled = served and graph.take_first_use() and sweep.compiled(table.num_operations)
     if not compiled:
         return None
     times, tables, reduces = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas), graph.allreduce

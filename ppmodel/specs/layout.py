@@ -110,10 +110,10 @@ def declared(default, type, help, *arguments, **keywords):
     return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
 
 
-def times(factors):
+def product_text(factors):
     """Write a product, as messages do.
 
-    >>> times(["tp", 8])
+    >>> product_text(["tp", 8])
     'tp x 8'
     """
     return " x ".join(map(str, factors))
@@ -316,7 +316,8 @@ class LayoutSpec(Groups):
         gpus = self.replica_gpus * self.dp
         is_read = self.name and self.provenance  # without pp the schedule decides; a file's gpus must suit some pp
         if self.gpus is not None and (self.gpus != gpus if self.pp else is_read and self.gpus % gpus):
-            product = times(f"{name} ({size})" for name in (*STAGE_GROUPS, "pp", "dp") if (size := getattr(self, name)))
+            sizes = {name: size for name in (*STAGE_GROUPS, "pp", "dp") if (size := getattr(self, name))}
+            product = product_text(f"{name} ({size})" for name, size in sizes.items())
             rule = f"must be {'' if self.pp else 'a multiple of '}{product} = {gpus}"
             self._refuse("gpus", rule, "correct one of them, or omit gpus")
         if self.name:  # of a file
@@ -330,7 +331,8 @@ class LayoutSpec(Groups):
         SpecificationError
         """
         if self.rank_gpus % (self.expert_tp * self.ep):
-            rule = f"must divide {times(MULTIPLIED)} / etp ({times(self.sizes(MULTIPLIED))} / {self.expert_tp})"
+            sizes = product_text(self.sizes(MULTIPLIED))
+            rule = f"must divide {product_text(MULTIPLIED)} / etp ({sizes} / {self.expert_tp})"
             self._refuse("ep", rule, "choose a divisor, a smaller etp, or a larger dp")
         if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
             rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
@@ -439,7 +441,7 @@ class LayoutSpec(Groups):
             self._refuse("global_batch", rule, f"choose {self.microbatches} microbatches, or another global_batch")
         gpus = self.gpus or self.rank_gpus * num_ranks
         if gpus > LARGEST:
-            product = times([*self.sizes(MULTIPLIED), num_ranks])
+            product = product_text([*self.sizes(MULTIPLIED), num_ranks])
             rule = f"gives {product} = {gpus} GPUs with {', '.join(STAGE_GROUPS)} and pp, more than {LARGEST}"
             self._refuse("dp", rule, "choose smaller groups")
         batch = self.dp * self.microbatch_size * num_microbatches

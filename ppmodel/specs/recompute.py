@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Module(Enum):
-    """Operations that run again together, by what help texts call them; their results are then not kept.
+    """Operations that run again together; their results are then not kept. Values are the words of help texts.
 
     The output of attention, which comes from its scores, is an exception. What is in no module, such as most products,
     runs again with the whole layer alone.
