@@ -96,6 +96,12 @@ def test_the_three_ratios_differ_where_they_should():
     assert ratios == pytest.approx((1 / 10, 1 / 9, 0))
 
 
+def test_no_ratio_is_below_zero_by_rounding():
+    """ZB-H2's ranks never wait within their span, although to the last bit it is not the sum of its operations."""
+    table = build("zb-h2", 2, 4)
+    assert bubble_ratios(run_graph(compile_graph(table), uniform_costs(table, 0.1, 0.2))).span == 0
+
+
 def test_reductions_do_not_count_as_computing():
     """The gradient all-reduce makes an iteration longer, not busier."""
     schedule = build("chimera", 4, 4)

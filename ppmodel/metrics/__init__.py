@@ -4,7 +4,9 @@ from ppmodel.metrics.bubbles import (
     bubble_ratios,
     computing_s,
     idle_ratio,
+    idle_share,
     operations_s,
+    ratios_of,
     table_bubble_ratio,
     table_slots,
 )

@@ -62,7 +62,30 @@ def idle_ratio(timeline):
     >>> round(idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))), 6)
     0.466667
     """
-    return max(0.0, float(1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_ranks * timeline.reduced_s)))
+    return float(idle_share(timeline.graph.schedule.num_ranks, busy_s(timeline).sum(), timeline.reduced_s))
+
+
+def idle_share(num_ranks, computing_s, within_s):
+    """Fraction of a time in which ranks do not compute, not below 0 by rounding.
+
+    Parameters
+    ----------
+    num_ranks : int
+    computing_s : float or ndarray of float
+        Computing time of all ranks together, in seconds; of many runs at once, if it is an array.
+    within_s : float or ndarray of float
+        The time of which it is a part on each rank.
+
+    Returns
+    -------
+    float or ndarray of float
+
+    Examples
+    --------
+    >>> float(idle_share(2, 24.0, 16.0))
+    0.25
+    """
+    return np.maximum(0.0, 1 - computing_s / (num_ranks * within_s))
 
 
 def table_slots(schedule, **slots):
@@ -228,6 +251,31 @@ def bubble_ratios(timeline):
     >>> [round(r, 4) for r in bubble_ratios(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))]
     [0.4286, 0.75, 0.4286]
     """
-    computing, span = busy_s(timeline).mean(), timeline.longest_span_s
-    total = timeline.reduced_s  # optimizer steps do not count as bubble
-    return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))
+    ranks, computing_s = timeline.graph.schedule.num_ranks, busy_s(timeline).sum()
+    return BubbleRatios(*map(float, ratios_of(ranks, computing_s, timeline.reduced_s, timeline.longest_span_s)))
+
+
+def ratios_of(num_ranks, computing_s, reduced_s, span_s):
+    """The three bubble ratios that follow from times, of one run or of many at once.
+
+    Parameters
+    ----------
+    num_ranks : int
+    computing_s : float or ndarray of float
+        Computing time of all ranks together, in seconds.
+    reduced_s : float or ndarray of float
+        Start of the optimizer steps, which do not count as bubble.
+    span_s : float or ndarray of float
+        Longest span of a rank.
+
+    Returns
+    -------
+    BubbleRatios
+
+    Examples
+    --------
+    >>> [round(float(ratio), 4) for ratio in ratios_of(4, 48.0, 21.0, 21.0)]
+    [0.4286, 0.75, 0.4286]
+    """
+    total, span = (idle_share(num_ranks, computing_s, within_s) for within_s in (reduced_s, span_s))
+    return BubbleRatios(total, np.maximum(0.0, num_ranks * reduced_s / computing_s - 1), span)

@@ -1,7 +1,5 @@
 """From points to rows. Points that share a graph are evaluated together; the topology is part of their costs."""
 
-import numpy as np
-
 from ppmodel import metrics
 from ppmodel.costs import comm_over_forward, slowest_over_mean
 from ppmodel.errors import PPModelError, refusing
@@ -147,11 +145,9 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
     -------
     list of dict, length n
     """
-    idle = np.maximum(0, 1 - busy_s / (num_ranks * reduced_s))
-    ideal = np.maximum(0, num_ranks * reduced_s / busy_s - 1)
-    span = np.maximum(0, 1 - busy_s / (num_ranks * spans_s))
+    total, ideal, span = metrics.ratios_of(num_ranks, busy_s, reduced_s, spans_s)
     columns = {
-        "makespan_s": makespans_s, "busy_s": busy_s, "idle_ratio": idle, "bubble_ratio_total": idle,
+        "makespan_s": makespans_s, "busy_s": busy_s, "idle_ratio": total, "bubble_ratio_total": total,
         "bubble_ratio_ideal": ideal, "bubble_ratio_span": span,
     }  # fmt: skip
     values = zip(*(array.tolist() for array in columns.values()), strict=True)

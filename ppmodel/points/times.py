@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.metrics import computing_s
+from ppmodel.metrics import computing_s, idle_share
 from ppmodel.points.change import UNCHANGED
 from ppmodel.points.point import Point
 from ppmodel.schedules.cases import as_case
@@ -75,6 +75,6 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
     for graph, priced in groups.items():
         places, costs = zip(*priced, strict=True)
         ends, computed_s = iterations(graph, costs, spans=False), computing_s(graph.schedule, costs)
-        columns[:, list(places)] = ends.makespan_s, np.maximum(0, 1 - computed_s / (num_ranks * ends.reduced_s))
+        columns[:, list(places)] = ends.makespan_s, idle_share(num_ranks, computed_s, ends.reduced_s)
     columns.flags.writeable = False
     return Times(*columns.reshape(2, len(changes), len(systems)))
