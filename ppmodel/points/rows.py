@@ -61,7 +61,7 @@ def _fill(points, rows, graph_of):
     laid_out = [(point, costs, numbers["makespan_s"]) for (costs, point, _), numbers in evaluated if point.layout]
     wholes = iter(iterations_of(graph, *zip(*laid_out, strict=True)) if laid_out else ())
     for (_, point, row), numbers in evaluated:
-        row.update(result_columns(point, numbers, next(wholes) if point.layout else None))
+        row.update(numbers | point_columns(point, next(wholes) if point.layout else None))
 
 
 def _evaluated(graph, priced):
@@ -76,8 +76,8 @@ def _evaluated(graph, priced):
         return evaluated
 
 
-def evaluate(graph, many_costs, ends=None):
-    """Evaluate one graph under many costs.
+def evaluate(graph, many_costs, ends=None, busy_s=None):
+    """Evaluate one graph under many costs: all columns that depend on times, of noisy runs too.
 
     Parameters
     ----------
@@ -87,6 +87,8 @@ def evaluate(graph, many_costs, ends=None):
         For the graph's schedule.
     ends : Iterations, optional
         Their times, if they are known.
+    busy_s : ndarray of float, shape (n,), optional
+        Their computing times, summed over ranks, in seconds; as follows from the costs, unless runs are noisy.
 
     Returns
     -------
@@ -101,57 +103,40 @@ def evaluate(graph, many_costs, ends=None):
     """
     if not many_costs:
         return []
+    ranks = graph.schedule.num_ranks
     ends = ends or iterations(graph, many_costs)
-    ranks, busy_s = graph.schedule.num_ranks, metrics.computing_s(graph.schedule, many_costs)
-    rows = time_columns(ranks, ends.makespan_s, busy_s, ends.span_s, ends.reduced_s)
+    if busy_s is None:
+        busy_s = metrics.computing_s(graph.schedule, many_costs)
+    total, ideal, span = metrics.ratios_of(ranks, busy_s, ends.reduced_s, ends.span_s)
+    columns = {
+        "makespan_s": ends.makespan_s, "busy_s": busy_s, "idle_ratio": total, "bubble_ratio_total": total,
+        "bubble_ratio_ideal": ideal, "bubble_ratio_span": span,
+    }  # fmt: skip
+    values = zip(*(array.tolist() for array in columns.values()), strict=True)
+    rows = [dict(zip(columns, row, strict=True)) for row in values]
     for numbers, costs in zip(rows, many_costs, strict=True):
         numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
         numbers["nics_shared"] = costs.nics is not None and graph.queues
     return rows
 
 
-def result_columns(point, numbers, iteration=None):
-    """All columns of a point's results.
+def point_columns(point, iteration=None):
+    """The columns of a point's results that are the same in all its noisy runs: none depends on their times.
 
     Parameters
     ----------
     point : Point
-    numbers : dict
-        From `evaluate`.
     iteration : Iteration, optional
-        From `iterations_of`, with a layout.
+        From `iterations_of`, with a layout, under which runs are not noisy.
 
     Returns
     -------
     dict
     """
-    columns = numbers | table_columns(point.table)
+    columns = table_columns(point.table)
     if point.model is None:
         return columns
     return columns | (memory_columns(point) if iteration is None else iteration_columns(point, iteration))
-
-
-def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
-    """The columns that follow from times.
-
-    Parameters
-    ----------
-    num_ranks : int
-    makespans_s, busy_s, spans_s, reduced_s : ndarray of float, shape (n,)
-        Makespan, total computing time of all ranks, longest span of a rank, and start of the optimizer steps, at which
-        idle time stops counting; in seconds.
-
-    Returns
-    -------
-    list of dict, length n
-    """
-    total, ideal, span = metrics.ratios_of(num_ranks, busy_s, reduced_s, spans_s)
-    columns = {
-        "makespan_s": makespans_s, "busy_s": busy_s, "idle_ratio": total, "bubble_ratio_total": total,
-        "bubble_ratio_ideal": ideal, "bubble_ratio_span": span,
-    }  # fmt: skip
-    values = zip(*(array.tolist() for array in columns.values()), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 def table_columns(table):

@@ -11,7 +11,7 @@ from ppmodel.caches import cached_property
 from ppmodel.costs import cell_streams_of
 from ppmodel.points.iteration import iterations_of
 from ppmodel.points.order import ordered_for
-from ppmodel.points.rows import evaluate, result_columns, table_columns
+from ppmodel.points.rows import evaluate, point_columns, table_columns
 from ppmodel.simulation import Iterations
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Run:
         dict
             Without model, system and memory if costs were given in seconds.
         """
-        results = result_columns(self.point, self._numbers, self.iteration)
+        results = self._numbers | point_columns(self.point, self.iteration)
         return self.point.coordinates | {"ordered_for": self.ordered_for} | results
 
     def to_frame(self) -> DataFrame:

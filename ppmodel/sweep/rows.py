@@ -13,10 +13,10 @@ from ppmodel.noise import noisy_runs
 from ppmodel.points import COLUMNS, NUMBERS, rows_of
 from ppmodel.points import columns_of as grid_columns
 from ppmodel.points.columns import column_names
-from ppmodel.points.rows import time_columns
+from ppmodel.points.rows import evaluate
 from ppmodel.schedules.cases import generated
 from ppmodel.schedules.own_files import time_limit
-from ppmodel.simulation import compile_graph
+from ppmodel.simulation import Iterations, compile_graph
 
 
 def columns_of(sweep):
@@ -121,8 +121,10 @@ def _noisy_rows(sweep, row, point, graph_of, first, last):
             graph = graph_of(point.ordered_case, point.size, point.semantics)
             try:
                 runs = noisy_runs(graph, [point.costs], noise, seeds)
-                columns = time_columns(graph.schedule.num_ranks, *(times[0] for times in runs))
+                ends = Iterations(runs.makespans_s[0], runs.reduced_s[0], runs.spans_s[0])
+                columns = evaluate(graph, [point.costs] * len(seeds), ends, runs.computing_s[0])
             except PPModelError as error:
                 columns = [dict.fromkeys(NUMBERS) | {"refused": str(error)}] * len(seeds)
+        of_noise = row | asdict(noise)
         for seed, numbers in zip(seeds, columns, strict=True):
-            yield row | asdict(noise) | {"seed": seed} | numbers
+            yield of_noise | {"seed": seed} | numbers

@@ -32,6 +32,11 @@ models: gpt3_175b
 noise: {jitter: 0.1}
 seeds: {from: 1, to: 2}
 """
+FREE_OF_TIMES = {
+    "table_bubble_ratio", "peak_activations", "messages", "comm_over_forward", "peak_memory_bytes", "activations_bytes",
+    "memory_capacity_bytes", "slowest_over_mean", "nics_shared",
+}  # fmt: skip
+"""Results that are the same in all noisy runs of a point."""
 
 
 def test_rows_are_what_compare_gives(plain, plain_rows):
@@ -84,6 +89,13 @@ def test_noisy_rows_are_runs_with_their_seeds(noisy, noisy_rows):
         timeline = run_graph(graph, costs, next(operation_factors(schedule, noise, [3])))
         assert columns["busy_s"][start] == pytest.approx(metrics.bubbles.busy_s(timeline).sum(), rel=1e-12)
         assert columns["idle_ratio"][start] == pytest.approx(metrics.idle_ratio(timeline), abs=1e-12)
+
+
+def test_results_vary_from_run_to_run(noisy, noisy_rows):
+    """All but those that follow from table, costs and memory alone, whatever takes how long."""
+    runs = slice(noisy.num_runs)  # of the first point
+    assert noisy_rows["refused"][runs] == [None] * noisy.num_runs
+    assert {name for name in NUMBERS if len(set(noisy_rows[name][runs])) == 1} == FREE_OF_TIMES
 
 
 def test_noisy_rows_do_not_depend_on_the_threads_of_the_machine(file, tmp_path):
