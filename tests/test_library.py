@@ -219,6 +219,7 @@ def test_compare_takes_everything_that_simulate_takes():
     points = [(case, p2p) for case in cases for p2p in ("overlapped", "blocking")]
     for (case, p2p), row in zip(points, frame.to_dict("records"), strict=True):
         run = pp.simulate(case, 4, 8, p2p=p2p, **ON).to_dict()
+        assert run.keys() == set(COLUMNS) - {"refused"}
         assert {name: run[name] for name in COLUMNS[:-2]} == {name: row[name] for name in COLUMNS[:-2]}
 
 
