@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from fractions import Fraction
+from itertools import permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -307,6 +308,22 @@ def test_compare_takes_lists_of_seconds():
     frame = pp.compare(pp.build("1f1b", 2, 4), forward=1, backward=[2, 3], comm=[0, 0.5])
     assert frame[["backward", "comm"]].values.tolist() == [[2, 0], [2, 0.5], [3, 0], [3, 0.5]]
     assert frame.makespan_s.tolist() == [15, 17, 20, 22]
+
+
+def test_schedules_beside_a_table_take_its_size():
+    """In any order, what is asked for first; tables of several sizes have each its own, and leave no size to others."""
+    small, large = pp.build("1f1b", 4, 8), pp.build("gpipe", 4, 16)
+    for entries, size in product(permutations([small, "zb-h1", "gpipe"]), [(), (4,), (None, 8)]):
+        frame = pp.compare(entries, *size, **SECONDS)
+        assert frame[["pp", "microbatches"]].values.tolist() == 3 * [[4, 8]]
+        assert frame.refused.isna().all()
+    for entries, size in product(permutations([small, large]), [(), (4,)]):
+        frame = pp.compare(entries, *size, **SECONDS)
+        assert frame.microbatches.tolist() == [table.num_microbatches for table in entries]
+        assert frame.refused.isna().all()
+    for entries in permutations([small, large, "zb-h1"]):
+        with refused(PPModelError, "microbatches", "and the tables differ: 8 and 16", remedy="microbatches=8"):
+            pp.compare(entries, 4, **SECONDS)
 
 
 def test_arrays_are_lists_and_numpys_numbers_are_numbers():

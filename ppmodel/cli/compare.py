@@ -6,7 +6,6 @@ from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
 from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
 from ppmodel.schedules.cases import cases_of_text, require_one_each
-from ppmodel.specs.layout import layout_keywords
 
 
 @command("compare")
@@ -33,9 +32,8 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
     costs = arguments.asked_costs(given)
     cases = _cases([*([] if file is None else [file]), *names])
-    if not {"layout", *layout_keywords()} & costs.keys():
-        pp, microbatches = _size(cases, pp, microbatches)
     columns, rows = compared(cases, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
+    _require_one_size(rows)
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
@@ -69,14 +67,10 @@ def _cases(names):
     ]
 
 
-def _size(cases, pp, microbatches):
-    """The size to compare at: as given, or else the tables'."""
-    sizes = []
-    for place, (option, value) in enumerate({"--pp": pp, "--microbatches": microbatches}.items()):
-        of_tables = sorted({case.size[place] for case in cases if case.size})
-        if value is None and len(of_tables) != 1:
-            differ = f", and the tables differ: {' and '.join(map(str, of_tables))}" if of_tables else ""
-            remedy = f"pass, for example, {option} {of_tables[0] if of_tables else 8}"
-            raise PPModelError(option, None, f"is missing{differ}", remedy)
-        sizes.append(of_tables[0] if value is None else value)
-    return tuple(sizes)
+def _require_one_size(rows):
+    """Refuse tables of several sizes: their rows cannot be ranked."""
+    for name in ("pp", "microbatches"):
+        counts = sorted({row[name] for row in rows})
+        if len(counts) > 1:
+            rule = f"is missing, and the tables differ: {' and '.join(map(str, counts))}"
+            raise PPModelError(f"--{name}", None, rule, f"pass, for example, --{name} {counts[0]}")

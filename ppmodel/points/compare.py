@@ -126,8 +126,8 @@ def compare(
     schedules : list
         Each as in `simulate`; a single one needs no list.
     pp, microbatches : int or list of int, optional
-        Ranks and microbatches; not needed if all schedules are tables, or if the layout gives them. `pp` overrides the
-        layout's.
+        Ranks and microbatches; not needed if the layout gives them, nor for tables, or beside tables of one size. `pp`
+        overrides the layout's.
     model, system : str, Path, ModelSpec, SystemSpec, or list of them, optional
         Names, files or specifications. Both, or neither.
     layout : str, Path, LayoutSpec, dict, or list of them, optional

@@ -93,7 +93,7 @@ class Grid:
         Returns
         -------
         (tuple of int, tuple of int)
-            As asked for; else the layout's; else the table's.
+            As asked for; else the layout's; else the table's, also for schedules beside tables of one size.
 
         Raises
         ------
@@ -106,9 +106,7 @@ class Grid:
             asked = [values or ((count,) if count else ()) for values, count in zip(asked, stated, strict=True)]
         if all(asked):
             return tuple(asked)
-        # what is open comes from the table; among several schedules, from the first
-        of_table = case if layout is not None or not any(asked) else self.cases[0]
-        size = size_of(of_table, *(values[0] if values else None for values in asked))
+        size = size_of(case, *(values[0] if values else None for values in asked), beside=self.cases)
         return tuple(values or (count,) for values, count in zip(asked, size, strict=True))
 
     def points_of(self, *place):

@@ -377,8 +377,8 @@ def build(schedule: ScheduleLike, pp: int | None = None, microbatches: int | Non
     return generated(case, *size_of(case, pp, microbatches))
 
 
-def size_of(case, pp=None, microbatches=None):
-    """Ranks and microbatches to build a case at: as given, or its table's.
+def size_of(case, pp=None, microbatches=None, beside=()):
+    """Ranks and microbatches to build a case at: as given, else its table's, else that of all tables beside it.
 
     Raises
     ------
@@ -387,17 +387,19 @@ def size_of(case, pp=None, microbatches=None):
 
     Examples
     --------
-    >>> size_of(as_case("1f1b"), 4, 8), size_of(as_case(build("1f1b", 4, 8)), 4)
-    ((4, 8), (4, 8))
+    >>> table = as_case(build("1f1b", 4, 8))
+    >>> size_of(as_case("gpipe"), 4, 8), size_of(table, 4), size_of(as_case("gpipe"), beside=[table])
+    ((4, 8), (4, 8), (4, 8))
     """
-    of_table = case.size or (None, None)
-    size = {
-        "pp": of_table[0] if pp is None else pp, "microbatches": of_table[1] if microbatches is None else microbatches,
-    }  # fmt: skip
-    for field, count in size.items():
-        if count is None:
-            raise ScheduleError(field, None, "is missing", f"give, for example, {field}=8")
-    return tuple(size.values())
+    size, tables = [], [case] if case.size else [table for table in beside if table.size]
+    for place, (field, count) in enumerate({"pp": pp, "microbatches": microbatches}.items()):
+        counts = sorted({table.size[place] for table in tables}) if count is None else [count]
+        if len(counts) != 1:
+            differ = f", and the tables differ: {' and '.join(map(str, counts))}" if counts else ""
+            remedy = f"give, for example, {field}={counts[0] if counts else 8}"
+            raise ScheduleError(field, None, f"is missing{differ}", remedy)
+        size += counts
+    return tuple(size)
 
 
 def built(case, num_ranks, num_microbatches):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import SECONDS, run
 
-from ppmodel import simulate
+from ppmodel import build, simulate
 from ppmodel.export import csv_cell
 from ppmodel.points import compared
 from ppmodel.points.columns import column_names
@@ -67,6 +67,19 @@ def test_a_comparison_takes_the_size_of_a_table(capsys):
     one = run(capsys, f"compare mine.csv --pp 8 --microbatches 8 {SECONDS}")
     assert one[0] == 1
     assert "is a table for pp = 4, microbatches = 8" in one[1]
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("names", ["mine.csv large.csv", "large.csv 1f1b mine.csv"])
+def test_tables_of_several_sizes_are_not_ranked(capsys, names):
+    """Whatever their order, and also under a layout, which leaves the size to them."""
+    build("gpipe", 4, 16).to_csv("large.csv")
+    layout = "--model llama3_8b --system h100 --tp 2"
+    for costs in (SECONDS, layout):
+        code, out, err = run(capsys, f"compare {names} {costs}")
+        assert (code, out) == (2, "")
+        assert "--microbatches = nothing: is missing, and the tables differ: 8 and 16;" in err
+    assert run(capsys, f"compare {names} --microbatches 8 {SECONDS}")[1].startswith("4 ranks, 8 microbatches;")
 
 
 def test_searched_orders_are_searched_for_the_times_compared(capsys):
