@@ -122,8 +122,8 @@ def entries_of(question):
     return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
 
 
-def evaluate(question, entries, limits):
-    """Simulate the candidates of some entries that can be as fast as asked for, and that fit.
+def simulated(question, entries, limits):
+    """The candidates of some entries that can be as fast as asked for, and that fit, with their simulated times.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class _Search:
     def chunk(self, first, last):
         """The candidates of some entries."""
         wanted = [entry for entry in self.entries[first:last] if self._is_wanted(entry)]
-        candidates = evaluate(self.question, wanted, self.limits)
+        candidates = simulated(self.question, wanted, self.limits)
         self.limits.add(candidates)
         return candidates
 

@@ -180,45 +180,63 @@ def resolve(
     """
     cases = tuple(as_cases(schedules))
     seconds, values = _seconds_and_layout(given, cases)
-    layouts = _layouts(layout, values, pp)
-    in_seconds = model is None and system is None
+    layouts, in_seconds = _layouts(layout, values, pp), model is None and system is None
     networks = links if isinstance(links, list) else [links]
     systems = () if system is None else _systems(system, framework, networks)
+    semantics = _semantics(p2p, allreduce, systems, seconds)
+    changes = () if changes is None else tuple(as_changes(changes, in_seconds))
+    sizes = _counts("pp", pp), _counts("microbatches", microbatches)
+    if not in_seconds:
+        models = _models(model, system, seconds)
+        return Grid(cases, *sizes, *semantics, systems, models, layouts, changes=changes)
+    if framework is not None:
+        rule = "has no effect: costs in seconds include what software does"
+        raise CostError("framework", framework, rule, _INSTEAD)
+    for entry in filter(None, layouts):
+        field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
+        raise CostError(field, value or "given", "needs a model and a system", _INSTEAD)
+    combined = _combined(seconds, None if links is None else networks)
+    return Grid(cases, *sizes, *semantics, layouts=layouts, seconds=combined, changes=changes)
+
+
+def _counts(name, given):
+    """The ranks or the microbatches that a caller gives; empty if they are open."""
+    counts = tuple(listed(given)) if given is not None else ()
+    for count in counts:
+        if type(count) is not int:
+            raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
+    return counts
+
+
+def _semantics(p2p, allreduce, systems, seconds):
+    """What transfers and all-reduces occupy: each as given or, without p2p, as the systems' frameworks have it."""
     p2p, allreduce = transfers_of(systems) if p2p is None else listed(p2p), listed(allreduce)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
     if seconds.get("reduction") is not None and set(allreduce) == {"excluded"}:
         rule = "has no effect: the all-reduce is excluded"
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
-    changes = () if changes is None else tuple(as_changes(changes, in_seconds))
-    sizes = {"pp": pp, "microbatches": microbatches}
-    for name, counts in sizes.items():
-        sizes[name] = tuple(listed(counts)) if counts is not None else ()
-        for count in sizes[name]:
-            if type(count) is not int:
-                raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
-    if in_seconds:
-        if framework is not None:
-            rule = "has no effect: costs in seconds include what software does"
-            raise CostError("framework", framework, rule, _INSTEAD)
-        for entry in filter(None, layouts):
-            field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
-            raise CostError(field, value or "given", "needs a model and a system", _INSTEAD)
-        require_seconds(seconds)
-        several = {name: listed(value) for name, value in seconds.items()}
-        if links is not None:
-            several["links"] = list(map(specs.as_links, networks))
-        models, combined = (), tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
-    else:
-        for name, value in seconds.items():
-            rule, remedy = "cannot be combined with model and system", "give either seconds or model and system"
-            raise CostError(name, value, rule, remedy)
-        for name, value in (("model", model), ("system", system)):
-            if value is None:
-                raise CostError(name, None, "is missing", "give model and system, or seconds")
-        models, combined = tuple(map(specs.load_model, listed(model))), ()
-    semantics = tuple(p2p), tuple(allreduce)
-    return Grid(cases, *sizes.values(), *semantics, systems, models, layouts, combined, changes)
+    return tuple(p2p), tuple(allreduce)
+
+
+def _models(model, system, seconds):
+    """The models that a caller gives, with a system and without seconds."""
+    for name, value in seconds.items():
+        rule, remedy = "cannot be combined with model and system", "give either seconds or model and system"
+        raise CostError(name, value, rule, remedy)
+    for name, value in (("model", model), ("system", system)):
+        if value is None:
+            raise CostError(name, None, "is missing", "give model and system, or seconds")
+    return tuple(map(specs.load_model, listed(model)))
+
+
+def _combined(seconds, networks):
+    """Every combination of seconds, with the links of each network if any are given."""
+    require_seconds(seconds)
+    several = {name: listed(value) for name, value in seconds.items()}
+    if networks is not None:
+        several["links"] = list(map(specs.as_links, networks))
+    return tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
 
 
 def _layouts(layout, values, pp):
