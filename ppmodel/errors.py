@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ppmodel.marked import MarkedTable
+
+Rules = Iterable[tuple[str, object, object, str, str]]
+"""Field, value, whether the rule holds, rule and remedy, for each of some rules; see `PPModelError.require`."""
 
 _LONGEST_VALUE, LONGEST_LINE = 200, 1200
 EXIT_ALL_REFUSED, EXIT_REFUSED, EXIT_INTERRUPTED = 1, 2, 130
@@ -107,8 +109,8 @@ class PPModelError(ValueError):
         super().__init__(field, value, rule, remedy)
 
     @classmethod
-    def require(cls, rules: Iterable[tuple[str, object, object, str, str]]) -> None:
-        """Raise the error for the first rule that does not hold: field, value, whether it holds, rule and remedy.
+    def require(cls, rules: Rules) -> None:
+        """Raise the error for the first rule that does not hold.
 
         >>> PPModelError.require([("tp", 3, 64 % 3 == 0, "must divide 64", "choose 4")])
         Traceback (most recent call last):

@@ -109,7 +109,7 @@ def _checks(spec_type):
 class Checked:
     """A specification, whose values are those that its file may have, whoever makes it.
 
-    A method `_rules` gives what else must hold, as `PPModelError.require` takes it.
+    A method `rules` gives what else must hold, as `PPModelError.require` takes it.
     """
 
     def __post_init__(self):
@@ -123,7 +123,7 @@ class Checked:
             except ValidationError as error:
                 rule, remedy = rule_and_remedy(error.errors()[0])
                 raise SpecificationError(name, value, rule, remedy) from None
-        SpecificationError.require(getattr(self, "_rules", tuple)())
+        SpecificationError.require(getattr(self, "rules", tuple)())
 
 
 def unchecked(specification, **values):

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from ppmodel.errors import Rules
 from ppmodel.specs import entries
 from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
 
@@ -104,13 +105,13 @@ class FrameworkSpec(Checked):
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
-    def _rules(self):
+    def rules(self) -> Rules:
         """Both ends of the range are there, in order, or neither is."""
         fastest, slowest = self.fastest, self.slowest
         for name, other in (("fastest", "slowest"), ("slowest", "fastest")):
             is_missing = getattr(self, name) is None and getattr(self, other) is not None
             yield name, "nothing", not is_missing, f"is missing beside {other}", "give both, or neither"
-        if fastest is not None:
+        if fastest is not None and slowest is not None:
             yield "fastest", fastest, fastest <= slowest, f"is above slowest ({slowest:g})", "swap the two"
 
     @property

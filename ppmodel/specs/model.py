@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from ppmodel.errors import Rules
 from ppmodel.specs import entries
 from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
 from ppmodel.specs.recompute import WAYS
@@ -38,7 +39,7 @@ class ExpertSpec(Checked):
     hidden: entries.Whole
     dense_layers: entries.WholeOrZero
 
-    def _rules(self):
+    def rules(self) -> Rules:
         """No token has more experts than there are."""
         used, rule = self.experts_per_token, f"must be at most experts.number ({self.number})"
         yield "experts.experts_per_token", used, used <= self.number, rule, "write a smaller one"
@@ -152,7 +153,7 @@ class ModelSpec(Checked):
     mtp_layers: entries.WholeOrZero = 0
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
-    def _rules(self):
+    def rules(self) -> Rules:
         """Sizes do not contradict each other."""
         heads, kv_heads, latent = self.heads, self.kv_heads, self.latent_attention
         remedy = f"write the number of groups, a divisor of {heads}; {heads} if heads are not grouped"

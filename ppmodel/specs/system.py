@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from ppmodel.errors import SpecificationError
+from ppmodel.errors import Rules, SpecificationError
 from ppmodel.specs import entries
 from ppmodel.specs.entries import Checked, Provenance, Sourced, entry, load_specification
 from ppmodel.specs.framework import FrameworkSpec
@@ -63,7 +63,7 @@ class NodeSpec(Checked):
     shared_nic: entries.Switch
     placement: _Placement
 
-    def _rules(self):
+    def rules(self) -> Rules:
         """The placement is one, and has room on each node."""
         nodes, room = self.placement, self.devices_per_node
         are_numbers = type(nodes) is tuple and all(type(node) is int and 0 <= node <= LARGEST for node in nodes)
