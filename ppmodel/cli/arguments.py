@@ -186,13 +186,15 @@ run = combined(
 
 
 def schedule_options(command):
-    """Decorator: the options of all schedules."""
+    """Decorator: the options of all schedules; help has a line for each way in which one is declared."""
     declared = {}
     for name in schedules.names():
         for entry in schedules.get(name).options:
-            declared.setdefault(entry.name, (entry, []))[1].append(name)
-    for entry, owners in reversed(declared.values()):
-        command = option(entry.written, entry.form, f"{', '.join(owners)}: {entry.help}")(command)
+            declared.setdefault(entry.written, {}).setdefault((entry.form, entry.help), []).append(name)
+    for written, owners in reversed(declared.items()):
+        forms = dict.fromkeys(form for form, _ in owners)
+        lines = (f"{', '.join(names)}: {help}" for (_, help), names in owners.items())
+        command = option(written, "|".join(forms), "\n\n".join(lines))(command)
     return command
 
 

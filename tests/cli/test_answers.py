@@ -7,15 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from commands import SECONDS, SIMULATE, run
 
 from ppmodel import build, names, simulate
+from ppmodel.cli.arguments import schedule_options
 from ppmodel.costs import stages
 from ppmodel.export import write_table
 from ppmodel.measured import memory_margin
 from ppmodel.metrics import memory
 from ppmodel.points import compared
+from ppmodel.schedules.registry import Option, schedule
 from ppmodel.specs import DATA, layout_names, load_model, load_system, model_names, system_names
 
 
@@ -323,6 +326,18 @@ def test_help_names_every_command(capsys):
     for command in listed:
         assert run(capsys, f"{command} --help")[:1] == (0,)
     assert {"compare", "models", "systems", "sweep"} <= set(listed)
+
+
+def test_help_has_every_declaration_of_an_option():
+    """Of schedules that declare one name differently, each has its own line; those that declare it alike share one."""
+    options = [Option.count("warm_up", 1, "N", "forwards ahead")]
+    for name in ("ahead", "further"):
+        schedule(name, label=name, title="", legal="", options=options)(lambda **_: None)
+    shown = {param.name: param for param in schedule_options(click.Command("table")).params}
+    assert shown["warm_up"].metavar == "N|full|memory-saving"
+    assert shown["warm_up"].help.split("\n\n") == ["ahead, further: forwards ahead", "stp: how far forwards run ahead"]
+    first, second = shown["limit"].help.split("\n\n")
+    assert (first[:6], second[:6]) == ("zb-1p:", "zb-2p:")
 
 
 def test_a_comparison_loads_no_frames():
