@@ -409,6 +409,24 @@ def test_the_line_of_an_answer_has_what_computes_it_again():
     assert again.iteration_s == pytest.approx(row.iteration_s, rel=1e-12)
 
 
+@pytest.mark.parametrize(("tried", "warm_ups"), [("", [None]), (", tried=3", [3]), (", tried=(1, 3)", [1, 3])])
+def test_an_option_is_tried_as_its_own_schedule_declares(tried, warm_ups, tmp_path):
+    """Whatever an option of that name is for another schedule: STP's warm-up is a word."""
+    (tmp_path / "mine.py").write_text(
+        "from ppmodel import build\nfrom ppmodel.schedules.registry import Option, schedule\n"
+        "@schedule('mine', label='mine', title='GPipe', legal='B >= 1',\n"
+        f"          options=[Option.count('warm_up', 1, 'N', 'forwards ahead'{tried}),\n"
+        "                   Option.count('chunks', 2, 'V', ''), Option.count('order', 1, 'N', '')])\n"
+        "def mine(num_ranks, num_microbatches, **_):\n"
+        "    return build('gpipe', num_ranks, num_microbatches)\n"
+    )
+    cases = cases_at(asked(**SMALL, schedules=["stp", tmp_path / "mine.py"]), 4)
+    assert [dict(case.options).get("warm_up") for case in cases] == [*warm_ups, "full", "memory-saving"]
+    fix = {"chunks": 4, "order": ORDERS[0]}  # the layout's order, which is not the schedule's
+    fixed = cases_at(asked(**SMALL, schedules=["stp", tmp_path / "mine.py"], fix=fix), 4)
+    assert [dict(case.options)["chunks"] for case in fixed] == [4] * len(warm_ups)
+
+
 def test_a_step_gives_one_gpu_more_tokens_for_its_experts_than_the_others():
     """As if that imbalance were fixed; only where experts are spread over GPUs, and from what is fixed already."""
     question = {"model": "mixtral_8x7b", "system": "h100", "gpus": 16, "global_batch": 16, "schedules": "1f1b"}

@@ -263,7 +263,8 @@ def plan(
     memory_limit : str or float, optional
         Memory of a GPU, with a unit (``"64 GiB"``) or in bytes; as the system says if not given.
     schedules : list, optional
-        Schedules to try, as in `compare`; all that are registered if not given. Options that are not given are tried.
+        Schedules to try, as in `compare`; all that are registered if not given. Of options
+        that are not given, the values are tried that the schedule declares for it.
     fix : dict, optional
         Values of the layout that every candidate has, such as ``{"tp": 8}``.
     most : dict, optional

@@ -7,18 +7,15 @@ from typing import NamedTuple
 
 from ppmodel.costs import check_layout
 from ppmodel.errors import PPModelError
+from ppmodel.given import listed
 from ppmodel.planning.available import highest_zero, orders_of
 from ppmodel.planning.question import Question, Sizes, divisors
 from ppmodel.schedules.cases import Case, as_case, built
 from ppmodel.specs.layout import STAGE_GROUPS
 
-CHUNKS = 2, 3, 4, 5, 6, 8, 10
-"""Model chunks per rank that are tried."""
-
 MICROBATCH_SIZES = range(1, 9)
 """Sequences of a microbatch that are tried."""
 
-_OPTIONS = {"chunks": CHUNKS, "waves": (1, 2), "warm_up": ("full", "memory-saving")}
 _FEWEST_TOKENS = 512  # of a sequence on a GPU
 
 
@@ -120,6 +117,8 @@ def _stages(question):
 def cases_at(question, num_ranks):
     """The schedules to try on some ranks, with their options; without a pipeline, 1F1B alone if it is asked for.
 
+    Of what is fixed of a layout, ``chunks`` alone is an option of schedules; others may only have the same name.
+
     Parameters
     ----------
     question : Question
@@ -129,15 +128,17 @@ def cases_at(question, num_ranks):
     -------
     list of Case
     """
-    cases, has_chunks = [], question.fixed.get("chunks", 1) > 1
+    cases, fixed = [], {name: value for name, value in question.fixed.items() if name == "chunks"}
+    has_chunks = fixed.get("chunks", 1) > 1
     if num_ranks == 1:
         return [] if has_chunks else [case for case in question.cases if case.name == "1f1b"] or [question.cases[0]]
     for case in question.cases:
-        names = [name for name in _OPTIONS if name in case.known_options and name not in dict(case.options)]
-        if has_chunks and "chunks" not in names:
+        tried = {name: listed(fixed.get(name, option.tried)) for name, option in case.known_options.items()}
+        tried = {name: values for name, values in tried.items() if values and name not in dict(case.options)}
+        if has_chunks and "chunks" not in tried:
             continue
-        for values in product(*(question.tried(name, _OPTIONS[name]) for name in names)):
-            options = dict(zip(names, values, strict=True))
+        for values in product(*tried.values()):
+            options = dict(zip(tried, values, strict=True))
             if num_ranks * options.get("chunks", 1) <= question.model.blocks + 2:
                 cases.append(case.with_options(options))
     return cases

@@ -11,15 +11,14 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.formulas.interleaved import group_size
 from ppmodel.ops import OpKind
-from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.options import CHUNKS, Option
-from ppmodel.schedules.registry import schedule
+from ppmodel.schedules.loops import CHUNKS, looped, require_chunks
+from ppmodel.schedules.registry import Option, schedule
 
 
 @schedule(
     "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B, with forwards and backwards in pairs",
     legal="B >= 1; groups of S if S divides B",
-    options=[Option.count("chunks", 2, CHUNKS.form, CHUNKS.help, (2, 3, 4), least=2)],
+    options=[Option.count("chunks", 2, CHUNKS.form, CHUNKS.help, (2, 3, 4), least=2, tried=CHUNKS.tried)],
     bubble_ratio=formulas.bubble_ratio_interleaved, published=False,
     when="Collectives of experts or tensor parallelism take much of a layer; otherwise it is interleaved 1F1B that "
     "holds one more chunk.",

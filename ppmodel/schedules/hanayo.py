@@ -10,7 +10,7 @@ from ppmodel.tables import Schedule
 
 @schedule(
     "hanayo", label="Hanayo", title="2W stages per rank in W waves, with one copy of the weights", legal="B = S",
-    options=[Option.count("waves", 1, "W", "number of waves, with two stages per rank each")],
+    options=[Option.count("waves", 1, "W", "number of waves, with two stages per rank each", tried=(1, 2))],
     bubble_ratio=lambda num_ranks, _, waves=1: formulas.bubble_ratio_hanayo(num_ranks, waves), searched=True,
     when="You have exactly as many microbatches as ranks, and room for one copy of the weights; use more waves only "
     "on a fast network.",

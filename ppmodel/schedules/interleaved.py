@@ -5,8 +5,7 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.formulas.interleaved import group_size
 from ppmodel.ops import OpKind
-from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.options import CHUNKS
+from ppmodel.schedules.loops import CHUNKS, looped, require_chunks
 from ppmodel.schedules.registry import schedule
 from ppmodel.tables import Schedule
 

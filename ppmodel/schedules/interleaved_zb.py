@@ -3,8 +3,7 @@
 import numpy as np
 
 from ppmodel.ops import OpKind
-from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.options import CHUNKS
+from ppmodel.schedules.loops import CHUNKS, looped, require_chunks
 from ppmodel.schedules.registry import require_legal, schedule
 
 

@@ -4,9 +4,12 @@ import numpy as np
 
 from ppmodel.kernels.rounds import loops
 from ppmodel.ops import OpKind
-from ppmodel.schedules.registry import require_size
+from ppmodel.schedules.registry import Option, require_size
 from ppmodel.schedules.rounds import compiled_rounds, in_rounds
 from ppmodel.tables import Schedule
+
+CHUNKS = Option.count("chunks", 2, "V", "stages per rank", tried=(2, 3, 4, 5, 6, 8, 10))
+"""Stages per rank, for schedules that allow any number of them."""
 
 
 def require_chunks(num_ranks, num_microbatches, chunks):

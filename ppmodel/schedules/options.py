@@ -28,6 +28,8 @@ class Option(NamedTuple):
         Whether a value of any type is legal; `build` checks this, so that generators need not.
     examples : tuple
         A few values that are legal at any size, for tests.
+    tried : tuple
+        Values of which `plan` tries each; without them, it leaves the default.
     """
 
     name: str
@@ -38,26 +40,27 @@ class Option(NamedTuple):
     help: str
     accepts: Callable = lambda _: True
     examples: tuple = ()
+    tried: tuple = ()
 
     @classmethod
-    def count(cls, name, default, form, help, examples=(1, 2, 3), least=1):
+    def count(cls, name, default, form, help, examples=(1, 2, 3), least=1, tried=()):
         """Create an option that is a whole number of at least `least`.
 
         >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
         3
         """
         rule = f"must be a whole number of at least {least}"
-        return cls(name, _digits, default, form, rule, help, lambda value: is_count(value, least), examples)
+        return cls(name, _digits, default, form, rule, help, lambda value: is_count(value, least), examples, tried)
 
     @classmethod
-    def words(cls, name, words, help):
+    def words(cls, name, words, help, tried=()):
         """Create an option that is one of some words, by default the first.
 
         >>> Option.words("concat", ("direct", "overlapping"), "how").form
         'direct|overlapping'
         """
         rule = f"must be one of {', '.join(words)}"
-        return cls(name, str, words[0], "|".join(words), rule, help, words.__contains__, words)
+        return cls(name, str, words[0], "|".join(words), rule, help, words.__contains__, words, tried)
 
     def parse(self, text):
         """Convert text to a value.
@@ -124,7 +127,3 @@ def is_count(value, least=1):
     (True, False, False)
     """
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-CHUNKS = Option.count("chunks", 2, "V", "stages per rank")
-"""Stages per rank, for schedules that allow any number of them."""

@@ -26,7 +26,7 @@ from ppmodel.errors import PPModelError, ScheduleError, StoppedError, shown
 from ppmodel.files import parse_json, read_text
 from ppmodel.schedules import registry
 from ppmodel.schedules.host import tupled
-from ppmodel.schedules.options import Option
+from ppmodel.schedules.registry import Option
 from ppmodel.tables import Schedule
 
 _time_limit_s = ContextVar("time limit", default=60.0)

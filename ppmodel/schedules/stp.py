@@ -11,7 +11,7 @@ from ppmodel.schedules.phases import in_a_v
 from ppmodel.schedules.registry import Option, require_microbatches, schedule
 
 WARM_UPS = ("full", "memory-saving")
-_WARM_UP = Option.words("warm_up", WARM_UPS, "how far forwards run ahead")
+_WARM_UP = Option.words("warm_up", WARM_UPS, "how far forwards run ahead", tried=WARM_UPS)
 
 
 def _published(num_ranks, num_microbatches, warm_up="full"):
