@@ -82,6 +82,15 @@ def test_every_rule_writes_arguments_that_exist(launcher):
             assert rule.write is None or not rule.lacks
 
 
+@pytest.mark.parametrize("recompute", [*RECOMPUTE, 0, 2])
+def test_a_new_way_to_recompute_needs_rules_of_that_field_alone(recompute, launcher):
+    """Where others depend on it, it is on whether whole layers are recomputed, all of them or some."""
+    point = point_of("combined-1f1b", recompute=recompute)
+    assert launch_values(point)["whole_layers"] is (recompute not in ("none", "selective", "light"))
+    rules = [rule for field, rules in load_launcher(launcher).fields.items() if field != "recompute" for rule in rules]
+    assert all("recompute" not in rule.when for rule in rules)
+
+
 def test_every_field_is_written_or_listed(launcher):
     """A switch or a word that differs from the default is not dropped: if no rule is about it, it is listed."""
     spec = load_launcher(launcher)

@@ -10,6 +10,7 @@ from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
 from ppmodel.specs.layout import LayoutSpec, layout_options
 from ppmodel.specs.model import LatentAttentionSpec, ModelSpec
+from ppmodel.specs.recompute import WAYS
 
 
 class Launch(NamedTuple):
@@ -105,7 +106,7 @@ def launch_values(point):
         ``microbatches`` and ``replica_batch`` (sequences of a replica); ``group``, the microbatches that pass through
         one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
         many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
-        and ``last_less`` (how many fewer).
+        and ``last_less`` (how many fewer); ``whole_layers``, whether whole layers are recomputed, all or some.
 
     Examples
     --------
@@ -115,6 +116,7 @@ def launch_values(point):
     ('Et*20|(t*20|)*2t*20L', 'even', 0, 8)
     """
     layout, table, case = point.complete_layout, point.table, point.case
+    recompute = recompute_of(point.model, layout)
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     stages = point.costs.stages.cut.texts
     blocks = [stage.blocks for stage in stages]
@@ -125,7 +127,8 @@ def launch_values(point):
         "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
         "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
-        "sequence": point.model.sequence, "recompute": recompute_of(point.model, layout),
+        "sequence": point.model.sequence, "recompute": recompute,
+        "whole_layers": None in WAYS.get(recompute, WAYS["full"]).again,
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
     }  # fmt: skip
