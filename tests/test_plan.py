@@ -25,7 +25,7 @@ from ppmodel.planning.search import Limits, _Search
 from ppmodel.points import NoEffectWarning, resolve, rows_of
 from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.own_files import time_limit
-from ppmodel.specs import DATA, ORDERS, load_framework, load_system
+from ppmodel.specs import DATA, ORDERS, LayoutSpec, layout_options, load_framework, load_system
 from ppmodel.specs.layout import layout_keywords
 
 SMALL = {"model": "llama3_8b", "system": "h100", "gpus": 8, "global_batch": 16}
@@ -425,6 +425,31 @@ def test_an_option_is_tried_as_its_own_schedule_declares(tried, warm_ups, tmp_pa
     fix = {"chunks": 4, "order": ORDERS[0]}  # the layout's order, which is not the schedule's
     fixed = cases_at(asked(**SMALL, schedules=["stp", tmp_path / "mine.py"], fix=fix), 4)
     assert [dict(case.options)["chunks"] for case in fixed] == [4] * len(warm_ups)
+
+
+@pytest.fixture
+def bounded_nodes(monkeypatch):
+    """A value of layouts that cp bounds: expert_nodes, for the time of a test."""
+    declaration = LayoutSpec.__dataclass_fields__["expert_nodes"]
+    monkeypatch.setattr(declaration, "metadata", {"option": declaration.metadata["option"]._replace(most="cp")})
+    layout_options.cache_clear()
+    yield
+    monkeypatch.undo()
+    layout_options.cache_clear()
+
+
+@pytest.mark.usefixtures("bounded_nodes")
+def test_a_value_with_a_bound_leaves_out_no_sizes():
+    """Where the size that bounds it is smaller, candidates have as much as that; more than any can have is refused."""
+    question = asked(**SMALL, fix={"expert_nodes": 2})
+    assert all_sizes(question) == all_sizes(asked(**SMALL))
+    nodes = {(sizes.cp, question.layout(sizes).expert_nodes) for sizes in all_sizes(question)}
+    assert nodes == {(1, 1), (2, 2), (4, 2), (8, 2)}
+    with refused(PPModelError, "expert_nodes", "must be at most cp"):
+        _ = resolve_point("1f1b", 1, 16, model="llama3_8b", system="h100", expert_nodes=2).complete_layout
+    for fix, rule in (({}, "is more than 8, the most of cp"), ({"cp": 4}, "is more than 4, the most of cp")):
+        with refused(PPModelError, "fix expert_nodes", rule):
+            asked(**SMALL, fix={"expert_nodes": 9} | fix)
 
 
 def test_a_step_gives_one_gpu_more_tokens_for_its_experts_than_the_others():

@@ -10,7 +10,7 @@ import numpy as np
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
 from ppmodel.ops import OpKind
 from ppmodel.specs.layers import StageText, parse_layers
-from ppmodel.specs.layout import LAYER_WORDS, STAGE_GROUPS, product_text
+from ppmodel.specs.layout import LAYER_WORDS, STAGE_GROUPS, layout_bounds, product_text
 
 _LITTLE = 0.03
 _MOST_BALANCED = 2**16
@@ -122,8 +122,9 @@ def _rules(layout, model):
         value = getattr(layout, name)
         yield name, value, value == neutral or experts, rule, "leave it out, or choose a model with experts"
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
-    uneven = layout.expert_imbalance
-    yield "expert_imbalance", uneven, uneven <= ep, f"must be at most ep ({ep})", "choose a smaller one"
+    for name, size in layout_bounds().items():
+        value, most = layout.sizes((name, size))
+        yield name, value, (value or 0) <= most, f"must be at most {size} ({most})", "choose a smaller one"
     same = not layout.replicas_apart or layout.ep * layout.expert_tp == layout.stage_gpus or not experts
     rule = f"needs ep x etp = {product}, as Megatron-LM does"
     yield "order", layout.order, same, rule, "choose tp-cp-ep-dp-pp, or another ep"

@@ -13,7 +13,7 @@ from ppmodel.points import Point
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import as_cases
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, load_model, load_system, parse_size, with_framework
-from ppmodel.specs.layout import DIMENSIONS, MULTIPLIED, Groups, layout_keywords
+from ppmodel.specs.layout import DIMENSIONS, MULTIPLIED, Groups, layout_bounds, layout_options
 
 WAYS = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
@@ -59,9 +59,10 @@ class Question:
     def layout(self, sizes, **ways):
         """The layout of a candidate, from its sizes and ways."""
         fixed = {name: value for name, value in self.fixed.items() if name not in (*Sizes._fields, *WAYS, "chunks")}
-        values = sizes._asdict() | ways | {"etp": None if sizes.etp == sizes.tp else sizes.etp}
-        values["expert_imbalance"] = min((fixed | ways).get("expert_imbalance", 1), sizes.ep)
-        return LayoutSpec(**{"sequence_parallel": sizes.tp > 1} | fixed | values).under(self.system.framework)
+        values = {"sequence_parallel": sizes.tp > 1} | fixed | sizes._asdict() | ways
+        values["etp"] = None if sizes.etp == sizes.tp else sizes.etp
+        values |= {name: min(values[name], values[size]) for name, size in layout_bounds().items() if name in values}
+        return LayoutSpec(**values).under(self.system.framework)
 
     def filled(self, sizes):
         """The sizes with as many replicas as there are GPUs for; None if those, the batch or experts do not divide."""
@@ -169,7 +170,7 @@ def _cases(schedules):
 
 def _fixed(fix, gpus, batch, model):
     """The fixed values, checked."""
-    known = [name for name in ("pp", "chunks", *layout_keywords()) if name not in _NOT_FIXED]
+    known = [name for name, _ in layout_options() if name not in _NOT_FIXED]
     for name in fix:
         if name not in known:
             remedy = did_you_mean(name, known) or f"fix any of {', '.join(known)}"
@@ -184,10 +185,12 @@ def _fixed(fix, gpus, batch, model):
     if model.experts and model.experts.number % fix.get("ep", 1):
         rule = f"must divide the experts of {model.name} ({model.experts.number})"
         raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")
-    most = fix.get("ep", model.experts.number if model.experts else 1)
-    if checked.expert_imbalance > most:
-        rule = f"is more than {most}, the most of ep for {model.name}"
-        raise PPModelError("fix expert_imbalance", checked.expert_imbalance, rule, "choose a smaller one")
+    largest = {"ep": model.experts.number if model.experts else 1}
+    for name, size in layout_bounds().items():
+        most = fix.get(size, largest.get(size, gpus))
+        if fix.get(name, 0) > most:
+            rule = f"is more than {most}, the most of {size} for {model.name}"
+            raise PPModelError(f"fix {name}", fix[name], rule, "choose a smaller one")
     if fix.get("pp", 1) > model.blocks + 2:
         rule = f"is more than the layers of {model.name} ({model.blocks})"
         raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")

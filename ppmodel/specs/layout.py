@@ -60,6 +60,8 @@ class Declared(NamedTuple):
         Whether the schedule has it, as an argument or an option: it is then no keyword and no option of a run.
     of_runs : bool
         Whether rows of measured runs state it.
+    most : str
+        The size that it must not exceed, if any; candidates of `plan` with a smaller one have as much as that.
     """
 
     type: type
@@ -70,6 +72,7 @@ class Declared(NamedTuple):
     column: bool = False
     of_schedule: bool = False
     of_runs: bool = False
+    most: str = ""
 
     @property
     def texts(self):
@@ -271,7 +274,7 @@ class LayoutSpec(Groups):
     precision: str | None = declared(
         None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True
     )
-    expert_imbalance: float = declared(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", 1)
+    expert_imbalance: float = declared(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep")
     expert_nodes: int | None = declared(None, int, "Nodes of a token's experts: it is sent to each of them once.")
     dispatch_precision: str = declared("bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"))
     kept_precision: str | None = declared(
@@ -471,6 +474,17 @@ def layout_options(column=None, of_schedule=None):
         (name, option) for name, option in options
         if column in (None, option.column) and of_schedule in (None, option.of_schedule)
     )  # fmt: skip
+
+
+def layout_bounds():
+    """The values that must not exceed a size, each with the name of that size.
+
+    Examples
+    --------
+    >>> layout_bounds()
+    {'expert_imbalance': 'ep'}
+    """
+    return {name: option.most for name, option in layout_options() if option.most}
 
 
 def layout_keywords():
