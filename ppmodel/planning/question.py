@@ -58,7 +58,7 @@ class Question:
 
     def layout(self, sizes, **ways):
         """The layout of a candidate, from its sizes and ways."""
-        fixed = {name: value for name, value in self.fixed.items() if name not in (*Sizes._fields, *WAYS, "chunks")}
+        fixed = {name: value for name, value in self.fixed.items() if name not in (*WAYS, "chunks")}
         values = {"sequence_parallel": sizes.tp > 1} | fixed | sizes._asdict() | ways
         values["etp"] = None if sizes.etp == sizes.tp else sizes.etp
         values |= {name: min(values[name], values[size]) for name, size in layout_bounds().items() if name in values}
@@ -127,9 +127,9 @@ def asked(
     for field, ep in (("fix ep", fixed.get("ep", 1)), ("max_ep", most.get("ep", 1))):
         if ep > 1 and model.experts is None:
             raise PPModelError(field, ep, f"has no effect: {model.name} has no experts", "leave it out")
-    for name in fixed.keys() & most.keys():
-        if fixed[name] > most[name]:
-            rule = f"contradicts max_{name} = {most[name]}"
+    for name, largest in most.items():
+        if fixed.get(name, 0) > largest:
+            rule = f"contradicts max_{name} = {largest}"
             raise PPModelError(f"fix {name}", fixed[name], rule, "leave out one of the two")
     if "tp" not in most and system.nodes is not None:
         most["tp"] = system.nodes.devices_per_node
@@ -157,10 +157,8 @@ def _cases(schedules):
     cases, order = as_cases(names() if schedules is None else schedules), names()
     if not cases:
         raise PPModelError("schedules", "nothing", "must name one", "leave it out, which tries all")
-    for case in cases:
-        if case.size is not None:
-            rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
-            raise PPModelError("schedules", case.name, rule, remedy)
+    rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
+    PPModelError.require(("schedules", case.name, case.size is None, rule, remedy) for case in cases)
 
     def place(case):  # decides between equal times, however schedules are named
         return order.index(case.name) if case.name in order else len(order), case.name, str(case.options)
@@ -181,36 +179,31 @@ def _fixed(fix, gpus, batch, model):
         error.field = f"fix {error.field}"
         raise
     fix = {name: getattr(checked, name) for name in fix if getattr(checked, name) is not None}
-    _require_divisors(fix, gpus, batch)
-    if model.experts and model.experts.number % fix.get("ep", 1):
-        rule = f"must divide the experts of {model.name} ({model.experts.number})"
-        raise PPModelError("fix ep", fix["ep"], rule, "choose a divisor")
-    largest = {"ep": model.experts.number if model.experts else 1}
-    for name, size in layout_bounds().items():
-        most = fix.get(size, largest.get(size, gpus))
-        if fix.get(name, 0) > most:
-            rule = f"is more than {most}, the most of {size} for {model.name}"
-            raise PPModelError(f"fix {name}", fix[name], rule, "choose a smaller one")
-    if fix.get("pp", 1) > model.blocks + 2:
-        rule = f"is more than the layers of {model.name} ({model.blocks})"
-        raise PPModelError("fix pp", fix["pp"], rule, "choose a smaller pp")
+    PPModelError.require(_rules(fix, gpus, batch, model))
     return fix
 
 
-def _require_divisors(fix, gpus, batch):
-    """Refuse fixed sizes that divide the GPUs or the global batch in no way."""
+def _rules(fix, gpus, batch, model):
+    """Field, value, whether the rule holds, rule and remedy; the first that does not hold is reported."""
     shares = {name: fix[name] for name in ("pp", *MULTIPLIED) if name in fix}
-    if gpus % (product := prod(shares.values())):
-        named = " ".join(f"{name}={value}" for name, value in shares.items())
-        nearest = sorted(divisors(gpus), key=lambda divisor: abs(divisor - product))[:2]
-        remedy = f"choose {' or '.join(map(str, sorted(nearest)))} in all"
-        raise PPModelError("fix", named, f"({product} in all) must divide {gpus} GPUs", remedy)
+    product = prod(shares.values())
+    named = " ".join(f"{name}={value}" for name, value in shares.items())
+    nearest = sorted(divisors(gpus), key=lambda divisor: abs(divisor - product))[:2]
+    remedy = f"choose {' or '.join(map(str, sorted(nearest)))} in all"
+    yield "fix", named, gpus % product == 0, f"({product} in all) must divide {gpus} GPUs", remedy
     each = fix.get("dp", 1) * fix.get("microbatch_size", 1)
-    if batch % each:
-        named = " ".join(f"{name}={fix[name]}" for name in ("dp", "microbatch_size") if name in fix)
-        batches = [whole * each for whole in (batch // each, batch // each + 1) if whole]
-        remedy = f"choose a batch of {' or '.join(map(str, batches))}, or fix another"
-        raise PPModelError("fix", named, f"does not divide a global batch of {batch}", remedy)
+    named = " ".join(f"{name}={fix[name]}" for name in ("dp", "microbatch_size") if name in fix)
+    batches = [whole * each for whole in (batch // each, batch // each + 1) if whole]
+    remedy = f"choose a batch of {' or '.join(map(str, batches))}, or fix another"
+    yield "fix", named, batch % each == 0, f"does not divide a global batch of {batch}", remedy
+    experts, ep, pp = model.experts.number if model.experts else 0, fix.get("ep", 1), fix.get("pp", 1)
+    yield "fix ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
+    for name, size in layout_bounds().items():
+        most = fix.get(size, max(1, experts) if size == "ep" else gpus)
+        rule = f"is more than {most}, the most of {size} for {model.name}"
+        yield f"fix {name}", fix.get(name), fix.get(name, 0) <= most, rule, "choose a smaller one"
+    rule = f"is more than the layers of {model.name} ({model.blocks})"
+    yield "fix pp", pp, pp <= model.blocks + 2, rule, "choose a smaller pp"
 
 
 def divisors(number, most=None):

@@ -368,8 +368,7 @@ def require_legal(condition, field, value, rule, remedy):
     SizeError
         Unless `condition` holds.
     """
-    if not condition:
-        raise SizeError(field, value, rule, remedy)
+    SizeError.require([(field, value, condition, rule, remedy)])
 
 
 def require(condition, field, value, rule, remedy):
@@ -380,5 +379,4 @@ def require(condition, field, value, rule, remedy):
     ScheduleError
         Unless `condition` holds.
     """
-    if not condition:
-        raise ScheduleError(field, value, rule, remedy)
+    ScheduleError.require([(field, value, condition, rule, remedy)])
