@@ -452,6 +452,15 @@ def test_a_value_with_a_bound_leaves_out_no_sizes():
             asked(**SMALL, fix={"expert_nodes": 9} | fix)
 
 
+def test_one_chunk_leaves_out_what_takes_no_such_number():
+    """Fixed chunks that one schedule refuses are no error where others have them, or no chunks."""
+    names = ["1f1b", "combined-1f1b", "interleaved-1f1b"]
+    cases = cases_at(asked(**SMALL, schedules=names, fix={"chunks": 1}), 2)
+    assert [(case.name, case.options) for case in cases] == [("1f1b", ()), ("interleaved-1f1b", (("chunks", 1),))]
+    with refused(PPModelError, "fix", "leaves no schedule with such chunks"):
+        planned(**SMALL, schedules="combined-1f1b", fix={"chunks": 1, "pp": 2})
+
+
 def test_a_step_gives_one_gpu_more_tokens_for_its_experts_than_the_others():
     """As if that imbalance were fixed; only where experts are spread over GPUs, and from what is fixed already."""
     question = {"model": "mixtral_8x7b", "system": "h100", "gpus": 16, "global_batch": 16, "schedules": "1f1b"}

@@ -117,7 +117,8 @@ def _stages(question):
 def cases_at(question, num_ranks):
     """The schedules to try on some ranks, with their options; without a pipeline, 1F1B alone if it is asked for.
 
-    Of what is fixed of a layout, ``chunks`` alone is an option of schedules; others may only have the same name.
+    Of what is fixed of a layout, ``chunks`` alone is an option of schedules; others may only have the same name. A
+    schedule is left out that does not take that number, or has no such option and the number is not 1.
 
     Parameters
     ----------
@@ -133,9 +134,10 @@ def cases_at(question, num_ranks):
     if num_ranks == 1:
         return [] if has_chunks else [case for case in question.cases if case.name == "1f1b"] or [question.cases[0]]
     for case in question.cases:
-        tried = {name: listed(fixed.get(name, option.tried)) for name, option in case.known_options.items()}
+        known = case.known_options
+        tried = {name: listed(fixed.get(name, option.tried)) for name, option in known.items()}
         tried = {name: values for name, values in tried.items() if values and name not in dict(case.options)}
-        if has_chunks and "chunks" not in tried:
+        if not all(known[name].accepts(value) if name in tried else value == 1 for name, value in fixed.items()):
             continue
         for values in product(*tried.values()):
             options = dict(zip(tried, values, strict=True))
