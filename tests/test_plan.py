@@ -19,7 +19,7 @@ from ppmodel.files import inputs_spared
 from ppmodel.planning import Candidate, asked, front, planned, search
 from ppmodel.planning.answer import Plan
 from ppmodel.planning.available import error_of_differences
-from ppmodel.planning.candidates import all_sizes, cases_at, ways
+from ppmodel.planning.candidates import all_sizes, cases_at, divisions
 from ppmodel.planning.risk import chances
 from ppmodel.planning.search import Limits, _Search
 from ppmodel.points import NoEffectWarning, resolve, rows_of
@@ -36,7 +36,7 @@ def every_candidate(question):
     """Each candidate of a question that fits, simulated."""
     for sizes in all_sizes(question):
         for case, (zero, layers), recompute, order in product(
-            cases_at(question, sizes.pp), ways(question, sizes), ["none", "selective", "full", 1, 2, 4, 8], ORDERS
+            cases_at(question, sizes.pp), divisions(question, sizes), ["none", "selective", "full", 1, 2, 4, 8], ORDERS
         ):
             layout = {name: value for name, value in sizes._asdict().items() if name not in ("pp", "etp")}
             points = resolve(
@@ -285,7 +285,7 @@ def test_pipelines_shard_as_much_as_the_framework_does(framework, most):
     given = {"framework": framework, "schedules": "interleaved-zb", "fix": fix}
     question = asked("llama3_70b", "b200", 16, 16, **given)
     (sizes, *_) = all_sizes(question)
-    assert max(zero for zero, _ in ways(question, sizes)) == most
+    assert max(zero for zero, _ in divisions(question, sizes)) == most
     if framework == "fsdp":
         assert pp.plan("llama3_70b", "b200", 16, 16, **given).zero[0] == 3
 

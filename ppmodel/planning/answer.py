@@ -11,7 +11,7 @@ import numpy as np
 from ppmodel.caches import cached_property
 from ppmodel.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.planning.candidates import Candidate, orders
-from ppmodel.planning.question import WAYS, Question, asked
+from ppmodel.planning.question import SEARCHED, Question, asked
 from ppmodel.planning.risk import chances, disturbed_s
 from ppmodel.planning.search import Limits, entries_of, search
 from ppmodel.points import columns_of, frame_of, resolve, rows_of, warn_of_links
@@ -48,11 +48,11 @@ def simplicity(candidate: Candidate) -> tuple:
     """
     sizes, case = candidate.sizes, candidate.case
     schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
-    recomputed = RECOMPUTE.index(candidate.recompute if isinstance(candidate.recompute, str) else "full")
+    recompute = RECOMPUTE.index(candidate.recompute if isinstance(candidate.recompute, str) else "full")
     dimensions = sum(size > 1 for size in sizes.sizes(("pp", *STAGE_GROUPS, "ep")))
     chunks = dict(case.options).get("chunks", 1)
     return (
-        dimensions, recomputed, schedule, chunks, candidate.layers != "even", ORDERS.index(candidate.order),
+        dimensions, recompute, schedule, chunks, candidate.layers != "even", ORDERS.index(candidate.order),
         sizes.replica_gpus, candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
     )  # fmt: skip
 
@@ -139,7 +139,7 @@ class Plan:
 
     def point(self, candidate: Candidate, **others: Any) -> Point:
         """The point of a candidate, for `points.launch` and `Point.run`; `others` are further values of its layout."""
-        ways = {name: getattr(candidate, name) for name in WAYS}
+        ways = {name: getattr(candidate, name) for name in SEARCHED}
         return self.question.point(candidate.case, candidate.sizes, **ways, **others)
 
     def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:

@@ -146,7 +146,7 @@ def cases_at(question, num_ranks):
     return cases
 
 
-def ways(question, sizes):
+def divisions(question, sizes):
     """The ways to shard state and to divide layers that are tried at some sizes: pairs of ``zero`` and ``layers``.
 
     Pipelines shard as much as the framework does.

@@ -15,7 +15,7 @@ from ppmodel.schedules.cases import as_cases
 from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec, load_model, load_system, parse_size, with_framework
 from ppmodel.specs.layout import DIMENSIONS, MULTIPLIED, Groups, layout_bounds, layout_options
 
-WAYS = "zero", "recompute", "layers", "order"
+SEARCHED = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
 
 _NOT_FIXED = "gpus", "global_batch", "sequence"
@@ -58,7 +58,7 @@ class Question:
 
     def layout(self, sizes, **ways):
         """The layout of a candidate, from its sizes and ways."""
-        fixed = {name: value for name, value in self.fixed.items() if name not in (*WAYS, "chunks")}
+        fixed = {name: value for name, value in self.fixed.items() if name not in (*SEARCHED, "chunks")}
         values = {"sequence_parallel": sizes.tp > 1} | fixed | sizes._asdict() | ways
         values["etp"] = None if sizes.etp == sizes.tp else sizes.etp
         values |= {name: min(values[name], values[size]) for name, size in layout_bounds().items() if name in values}

@@ -17,7 +17,7 @@ from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.metrics import memory
 from ppmodel.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.planning.bounds import CandidateBounds, busy_bound
-from ppmodel.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, orders, ways
+from ppmodel.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.planning.resumed import ResumedSearch
 from ppmodel.points.iteration import memory_of, step_graph
 from ppmodel.points.margin import memory_margin
@@ -101,7 +101,7 @@ def entries_of(question):
     capacity, every_size = question.system.memory_capacity_bytes, all_sizes(question)
     cases = {pp: cases_at(question, pp) for pp in {sizes.pp for sizes in every_size}}
     for sizes in every_size:
-        kept_bytes = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in ways(question, sizes)})
+        kept_bytes = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in divisions(question, sizes)})
         least_bytes = min(least_bytes, kept_bytes)
         if kept_bytes <= capacity:
             alone = sizes.ep > 1 and sizes.stage_gpus == 1
@@ -166,7 +166,7 @@ def _fitting(question, entry, limits):
     cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
     usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
     most_s = limits.most_s(entry.is_run)
-    for zero, layers in sorted(ways(question, entry.sizes), key=lambda way: -way[0]):
+    for zero, layers in sorted(divisions(question, entry.sizes), key=lambda way: -way[0]):
         if zero == 0 and (1, layers) in hopeless:
             continue
         hopeless.add((zero, layers))
@@ -322,7 +322,7 @@ def _refuse(question, entries):
     refusals, is_defined = [], False
     *_, recompute = question.tried("recompute", recomputed(question.model))  # what needs the least memory
     capacity_bytes = question.system.memory_capacity_bytes
-    for entry, way in ((tried, way) for tried in entries for way in ways(question, tried.sizes)):
+    for entry, way in ((tried, way) for tried in entries for way in divisions(question, tried.sizes)):
         try:
             run = _Divided(question, entry, built(entry.case, *question.size(entry.sizes)), *way, recompute)
             if run.peak_bytes() <= capacity_bytes:
