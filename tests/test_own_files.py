@@ -116,6 +116,10 @@ def test_a_file_may_be_registered_again(generated, tmp_path):
         register_file(other)
 
 
+_NOTED = """from ppmodel.errors import TableError
+    error = TableError("mine", num_ranks, "is wrong", "mend it")
+    error.add_note("a note")
+    raise error"""
 GENERATOR_MISTAKES = {
     "a name": (("sum(later", "summ(later"), ":26", "generator", "fails at S = 4, B = 8"),
     "a list": (('return Schedule.from_rows("node-1f1b", rows)', "return rows"),
@@ -124,6 +128,7 @@ GENERATOR_MISTAKES = {
                  "", "generator", "returns 3 ranks and 8 microbatches"),
     "an operation": (("backwards[num_microbatches - warm_up :]", "backwards[num_microbatches - warm_up + 1 :]"),
                      ":34", "rank 0", "is missing from the table: at S = 4, B = 8"),
+    "its own error": (('return Schedule.from_rows("node-1f1b", rows)', _NOTED), ":37", "mine", "is wrong"),
 }  # fmt: skip
 
 

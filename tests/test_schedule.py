@@ -171,6 +171,17 @@ def test_a_deadlock_is_told_by_a_shortest_cycle_of_true_waits(schedule, seed):
     assert (error.field, str(error.value)) == (f"rank {place[Op.parse(waits[0][0])][0]}", waits[0][0])
 
 
+def test_reductions_of_replicas_on_one_rank_are_refused_if_they_cannot_run():
+    """One after the other they never start; in cells, compiled code has no place for them."""
+    with refused(TableError, "rank 0", "waits for 0R"):
+        _ = Schedule.from_rows("t", rows("0F0 0B0 0F1@1 0B1@1 0R@1 0F2 0B2 0R")).dependencies
+    cells = {"kind": [0, 0, 1, 4, 1, 4], "microbatch": [0, 1, 1, -1, 0, -1], "replica": [0, 1, 1, 1, 0, 0]}
+    joined = [False, True, False, False, True, False]
+    table = Schedule("t", [[0], [0]], 2, **cells, stage=[0] * 6, joined=joined, rank_start=[0, 6])
+    with refused(TableError, "rank 0", "two replicas of its stage", "0R@1"):
+        _ = table.dependencies
+
+
 @pytest.mark.parametrize("text", ["0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n2F0 2B0 2B1 2F1"])
 def test_a_deadlock_in_one_row_blames_no_other_row(text):
     """A backward before its own forward: rank 0 waits for it, too, but only rank 2 is named and marked."""
@@ -261,8 +272,11 @@ def test_cells_begin_with_an_operation_of_their_rank():
         joined = np.arange(table.num_operations) == first
         with refused(TableError, "joined", "false for the first operation of each rank"):
             _ = replace(table, joined=joined).dependencies
-    with refused(TableError, "joined", "must be 16 truth values"):
-        _ = replace(table, joined=table.joined[:-1]).dependencies
+    for joined in (table.joined[:-1], table.joined[None]):
+        with refused(TableError, "joined", "must be 16 truth values"):
+            replace(table, joined=joined)
+    with refused(TableError, "microbatch", "must be 16 numbers"):
+        replace(table, microbatch=np.append(table.microbatch, 0))
 
 
 @pytest.mark.parametrize("slots", [0.5, -1, 10**10, "2"])

@@ -353,6 +353,7 @@ def test_a_ranking_of_one_is_refused(compared):
     with refused(PPModelError, "schedules", "meet no other"):
         first_places(compared[compared.label == compared.winner])
     assert first_places(compared[:0]).empty
+    assert first_places(compared[:0][[]]).columns.tolist() == first_places(compared).columns.tolist()
 
 
 def test_a_slow_rank_passes_on_a_share():

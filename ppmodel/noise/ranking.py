@@ -140,14 +140,16 @@ def first_places(frame):
     >>> first_places(frame)[["winner", "challenger", "verdict"]].values.tolist()
     [['GPipe', '1F1B', 'reversed']]
     """
+    names = [*_POINT, *_NOISE, "winner", "challenger", "over_winner", "beats_winner", "low", "high"]
+    if frame.empty:  # no schedule is defined at any point
+        return frame.reindex(columns=[*names, "verdict"])
     challengers = frame[frame.label != frame.winner]
-    if len(frame) and challengers.empty:
+    if challengers.empty:
         named = ", ".join(frame.label.unique())
         raise PPModelError(
             "schedules", named, "meet no other schedule at any point", "name two that are legal at one size"
         )
     best = challengers.loc[challengers.groupby([*_POINT, *_NOISE], sort=False).beats_winner.idxmax()]
-    names = [*_POINT, *_NOISE, "winner", "challenger", "over_winner", "beats_winner", "low", "high"]
     ahead = best.over_winner.le(TIE).map({True: "tie decided", False: "reversed"})
     verdicts = ahead.where(best.low > 0.5, best.high.lt(0.5).map({True: "holds", False: "open"}))
     return best.rename(columns={"label": "challenger"})[names].assign(verdict=verdicts).reset_index(drop=True)

@@ -14,6 +14,7 @@ from traceback import extract_tb
 
 import numpy as np
 
+from ppmodel import errors
 from ppmodel.errors import PPModelError, ScheduleError, TableError, cause
 from ppmodel.schedules import registry
 
@@ -62,7 +63,7 @@ def _outcome(call):
     try:
         return call()
     except PPModelError as error:
-        parts = {name: None if value is None else str(value) for name, value in vars(error).items()}
+        parts = {name: None if (value := getattr(error, name)) is None else str(value) for name in errors.PARTS}
         return {"error": type(error).__name__, "parts": parts}
 
 

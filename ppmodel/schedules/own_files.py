@@ -270,9 +270,9 @@ class _Host:
         if "error" not in answer:
             return answer
         kind, parts = getattr(errors, str(answer["error"]), None), answer.get("parts")
-        names = {"field", "value", "rule", "remedy", "where", "why", "grid"}
-        is_error = isinstance(kind, type) and issubclass(kind, PPModelError) and isinstance(parts, dict)
-        if not is_error or parts.keys() != names or not all(isinstance(text, str | None) for text in parts.values()):
+        is_error = isinstance(kind, type) and issubclass(kind, PPModelError)
+        is_whole = isinstance(parts, dict) and parts.keys() == {*errors.PARTS}
+        if not (is_error and is_whole and all(isinstance(text, str | None) for text in parts.values())):
             raise _ended(self.path)
         raise kind(**parts)
 

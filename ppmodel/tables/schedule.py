@@ -17,7 +17,7 @@ from ppmodel.tables.pairs import find_pairs
 from ppmodel.tables.rows import as_cell, flattened, majority_placement, numbered_without_gap, texts
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.steps import find_steps, with_step
-from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, refuse_uneven, validate
+from ppmodel.tables.validation import PER_OPERATION, refuse_deadlock, refuse_out_of_range, refuse_uneven, validate
 
 if TYPE_CHECKING:
     import os
@@ -93,7 +93,8 @@ class Schedule:
         for name, dtype in _COLUMNS:
             values[name] = column = np.ascontiguousarray(values[name], dtype)
             column.setflags(write=False)
-        if not self.kind.size == self.stage.size == self.microbatch.size == self.replica.size == self.joined.size:
+        shapes = {values[name].shape for name in PER_OPERATION}
+        if len(shapes) > 1 or self.kind.ndim != 1:
             refuse_uneven(self)
         if self.stage_shares is None:
             values["stage_shares"] = np.ones(self.placement.shape[1])

@@ -53,6 +53,10 @@ def validate(schedule: Schedule) -> None:
     _ = schedule.dependencies
 
 
+PER_OPERATION = "kind", "stage", "microbatch", "replica", "joined"
+"""Names of the arrays of a table that have an entry for each operation."""
+
+
 def _refuse(schedule, index, rule, remedy, marked=None, why=None):
     where = f"rank {schedule.rank[index]}"
     raise TableError(where, schedule.op(index), rule, remedy, why=why, grid=schedule.marked(marked or [index]))
@@ -66,12 +70,13 @@ def _refuse_without(schedule, op, rule, beside, why=None):
 
 
 def refuse_uneven(schedule):
-    """Refuse a table made by hand if an array lacks entries that another one has."""
-    lengths = {name: len(getattr(schedule, name)) for name in ("kind", "stage", "microbatch", "replica", "joined")}
-    count = max(lengths.values())
-    for name in [name for name, length in lengths.items() if length < count][:1]:
+    """Refuse a table made by hand unless its arrays have one entry for each operation; most of them say how many."""
+    shapes = {name: getattr(schedule, name).shape for name in PER_OPERATION}
+    lengths = [shape[0] for shape in shapes.values() if len(shape) == 1] or [0]
+    count = max(lengths, key=lambda length: (lengths.count(length), length))
+    for name in [name for name, shape in shapes.items() if shape != (count,)][:1]:
         rule = f"must be {count} {'truth values' if name == 'joined' else 'numbers'}, one for each operation"
-        raise TableError(name, f"{lengths[name]} entries", rule, "fix the table")
+        raise TableError(name, f"{' x '.join(map(str, shapes[name]))} entries", rule, "fix the table")
 
 
 def refuse_out_of_range(schedule):
@@ -98,6 +103,8 @@ def refuse_out_of_range(schedule):
         raise TableError("joined", f"{schedule.joined.sum()} of {count}", rule, "fix the table")
     if int(schedule.kind.max()) == OpKind.O:
         _refuse_early_steps(schedule)
+    if schedule.num_replicas > 1 and int(schedule.kind.max()) >= OpKind.R:
+        _refuse_joined_reductions(schedule)
     lowest, highest = schedule.microbatch.min(), schedule.microbatch.max()
     bad = lowest < NO_MICROBATCH or highest >= schedule.table_microbatches
     if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind >= OpKind.R)).any()):
@@ -118,6 +125,15 @@ def _refuse_early_steps(schedule):
         _refuse(schedule, index, "is not followed by an optimizer step, as on other ranks", remedy)
     for index in np.flatnonzero(schedule.joined & (steps | np.append(False, steps[:-1])))[:1]:
         _refuse(schedule, index, "shares a cell with an optimizer step", "put them in separate cells")
+
+
+def _refuse_joined_reductions(schedule):
+    """Refuse a reduction in a cell with another operation, if its rank has two replicas of its stage."""
+    in_cell = schedule.joined | np.append(schedule.joined[1:], False)
+    is_twice = (schedule.placement[:, schedule.stage] == schedule.rank).sum(axis=0) > 1
+    for index in np.flatnonzero((schedule.kind == OpKind.R) & in_cell & is_twice)[:1]:
+        rule = "shares a cell, on a rank that has two replicas of its stage"
+        _refuse(schedule, index, rule, "put it in a cell of its own")
 
 
 def _refuse_missing(schedule):
@@ -169,7 +185,7 @@ def refuse_deadlock(schedule, dependencies, level):
         waits[rank] = {}
         for op in np.flatnonzero(dependencies.group == dependencies.group[head]).tolist():
             needed = dependencies.source[op]
-            if schedule.rank[op] != rank:  # a reduction of several ranks
+            if schedule.rank[op] != rank or (op != head and not schedule.joined[op]):  # a reduction of several replicas
                 waits[rank].setdefault(int(schedule.rank[op]), (head, op))
             elif needed != NO_OPERATION and level[needed] == NO_OPERATION:
                 waits[rank].setdefault(int(schedule.rank[needed]), (op, int(needed)))
