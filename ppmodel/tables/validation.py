@@ -103,7 +103,7 @@ def refuse_out_of_range(schedule):
         raise TableError("joined", f"{schedule.joined.sum()} of {count}", rule, "fix the table")
     if int(schedule.kind.max()) == OpKind.O:
         _refuse_early_steps(schedule)
-    if schedule.num_replicas > 1 and int(schedule.kind.max()) >= OpKind.R:
+    if schedule.num_replicas > 1 and schedule.joined.any():
         _refuse_joined_reductions(schedule)
     lowest, highest = schedule.microbatch.min(), schedule.microbatch.max()
     bad = lowest < NO_MICROBATCH or highest >= schedule.table_microbatches
@@ -129,6 +129,8 @@ def _refuse_early_steps(schedule):
 
 def _refuse_joined_reductions(schedule):
     """Refuse a reduction in a cell with another operation, if its rank has two replicas of its stage."""
+    if np.diff(np.sort(schedule.placement, axis=0), axis=0).all():  # all replicas of a stage are on different ranks
+        return
     in_cell = schedule.joined | np.append(schedule.joined[1:], False)
     is_twice = (schedule.placement[:, schedule.stage] == schedule.rank).sum(axis=0) > 1
     for index in np.flatnonzero((schedule.kind == OpKind.R) & in_cell & is_twice)[:1]:
