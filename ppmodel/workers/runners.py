@@ -10,7 +10,7 @@ import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import islice, takewhile
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -102,8 +102,9 @@ def run_on_workers(compute, job, tasks, signals, workers):
     while missing and not signals:
         before = len(missing)
         try:
-            with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
+            with _starting():
                 resource_tracker.ensure_running()  # starting it later would unblock the signal
+            with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
                 for chunk, result in _completed(pool, lambda: workers, compute, job, list(missing.values()), signals):
                     del missing[chunk]
                     yield chunk, result
@@ -164,12 +165,9 @@ def _completed(executor, threads, compute, job, tasks, signals):
     waiting, under_way = iter(tasks), {}
     while not signals:
         room = max(0, _CHUNKS_PER_THREAD * threads() - len(under_way))
-        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
+        with _starting():
             for chunk, *rows in islice(waiting, room):
                 under_way[executor.submit(_of_version, versions(), compute, job, *rows)] = chunk, *rows
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         if not under_way:
             return
         for future in wait(under_way, _LOOK_S, FIRST_COMPLETED).done:
@@ -181,6 +179,19 @@ def _completed(executor, threads, compute, job, tasks, signals):
             except Exception as error:
                 raise _no_rows(first, last, error) from error
             yield chunk, result
+
+
+@contextmanager
+def _starting():
+    """Let processes started here import nothing from the current folder, and never see Ctrl-C, which all are sent."""
+    name = "PYTHONSAFEPATH"
+    before, unblocked = os.environ.get(name), signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
 
 def _of_version(expected, compute, *arguments):

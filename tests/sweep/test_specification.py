@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -177,6 +179,18 @@ def test_a_generator_that_ends_its_process_is_one_line(tmp_path, capsys):
     out, template = tmp_path / "rows.parquet", DATA / "templates" / "sweep.yaml"
     assert run(capsys, template, "--out", out, "--schedule-file", tmp_path / "mine.py")[0] == 2
     assert not out.exists()
+
+
+def test_workers_run_nothing_from_the_current_folder(file, tmp_path):
+    """Modules there that are called like those of Python are not imported."""
+    script = tmp_path / "scripts" / "command.py"
+    script.parent.mkdir()
+    script.write_text("from ppmodel.cli import run\nif __name__ == '__main__':\n    run()\n")
+    for name in ("types", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('ran what lies in the current folder')\n")
+    command = [sys.executable, script, "sweep", file(SHORT), "--out", tmp_path / "r.parquet", "--workers", "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("more", [(), ("--workers", 1)])
