@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from refusals import refused
 
+from ppmodel import build, compare
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules import cases
 from ppmodel.schedules.cases import legal_cases
@@ -24,6 +25,24 @@ def test_as_much_is_kept_as_is_worth_its_memory(monkeypatch):
         for operations in ([table.num_operations for table in tables], [of.schedule.num_operations for of in graphs]):
             assert operations[-1] == 16 * count
             assert sum(operations) <= 2000 or len(operations) == 1
+
+
+def test_what_a_function_returns_now_counts():
+    """A function, bound method or object that has changed since is asked again; each point asks once."""
+    state, asked = {"name": "gpipe"}, []
+
+    class Mine:
+        def __call__(self, num_ranks, num_microbatches):
+            asked.append(state["name"])
+            return build(state["name"], num_ranks, num_microbatches)
+
+    mine = Mine()
+    for given in (mine, mine.__call__, lambda *size: mine(*size)):
+        asked.clear()
+        for state["name"] in ("gpipe", "1f1b"):
+            assert cases.built(cases.as_case(given), 2, 4).kind.tolist() == build(state["name"], 2, 4).kind.tolist()
+            compare(given, pp=2, microbatches=4, forward=1, backward=2)
+        assert asked == ["gpipe"] * 2 + ["1f1b"] * 2
 
 
 def test_a_misspelt_name_is_not_left_out():

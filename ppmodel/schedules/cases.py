@@ -403,7 +403,9 @@ def size_of(case, pp=None, microbatches=None, beside=()):
 
 
 def built(case, num_ranks, num_microbatches):
-    """Build the table of a case at a size; recent tables are cached.
+    """Build the table of a case at a size; recent tables of registered schedules are cached.
+
+    What a function or object of the user's returns may have changed since, so it is asked again.
 
     Raises
     ------
@@ -411,8 +413,9 @@ def built(case, num_ranks, num_microbatches):
         If the schedule is not defined at this size, or the table has a different size.
     """
     size = schedules.registry.require_counts(pp=num_ranks, microbatches=num_microbatches)  # 8.0 would be found as 8
-    generate = case.entry.generate if case.source is None else None
-    return _built(case, generate, *size)  # a schedule that is registered again is built again
+    if case.source is not None:
+        return generated(case, *size)
+    return _built(case, case.entry.generate, *size)  # a schedule that is registered again is built again
 
 
 @cached(lambda table: table.num_operations)
