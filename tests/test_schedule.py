@@ -1,5 +1,7 @@
 """The table: complete, in order, and refused with the cell marked where it is not."""
 
+import copy
+import pickle
 import re
 from dataclasses import replace
 
@@ -12,6 +14,7 @@ from strategies import schedules
 from twin import needs
 
 from ppmodel import Op, OpKind, Schedule, build
+from ppmodel.caches import cached_property
 from ppmodel.errors import PPModelError, ScheduleError, TableError
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.dependencies import dependencies_of
@@ -284,3 +287,25 @@ def test_slots_are_whole_numbers(slots):
     """A table has no half slots, and no negative ones."""
     with refused(ScheduleError, "slots of an operation", "whole number"):
         build("gpipe", 2, 2).slots(forward=slots)
+
+
+@pytest.mark.parametrize("name", ["combined-1f1b", "chimera", "asymmetric-chimera"])
+def test_no_array_of_a_table_can_be_changed(name):
+    """Neither what it is made of nor what is derived from it, in copies and other processes as well."""
+    table = build(name, 2, 4).with_step()
+    derived = [key for key, made in vars(Schedule).items() if isinstance(made, cached_property)]
+    _ = [getattr(table, key) for key in derived]
+    for one in (table, copy.copy(table), copy.deepcopy(table), replace(table), pickle.loads(pickle.dumps(table))):
+        for key in (*vars(one), *derived):
+            value = getattr(one, key)
+            for array in value if isinstance(value, tuple) else (value,):
+                assert not isinstance(array, np.ndarray) or not array.flags.writeable, key
+        assert one.rows() == table.rows()
+
+
+def test_a_table_shares_no_array_with_whoever_makes_it():
+    """Shares and places that are changed afterwards are no longer those of the table."""
+    shares, places, made = np.array([0.5, 1.5]), np.array([[0, 1]]), build("gpipe", 2, 2)
+    table = replace(made, stage_shares=shares, placement=places)
+    shares[0], places[0, 0] = 9, 1
+    assert (table.stage_shares.tolist(), table.placement.tolist()) == ([0.5, 1.5], [[0, 1]])

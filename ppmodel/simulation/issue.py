@@ -4,6 +4,7 @@ import numpy as np
 
 from ppmodel.kernels.tables import group_slots
 from ppmodel.tables import NO_OPERATION
+from ppmodel.tables.dependencies import frozen
 
 _PLANNED = np.array((1000, 2000, 1000, 1000, 0, 0))
 """Slots of each `OpKind` in the plan by which ranks issue; a message takes one, which decides only between equals."""
@@ -33,7 +34,7 @@ def issue_order(graph):
     length = np.bincount(group, _PLANNED[graph.schedule.kind[graph.index]], num_groups).astype(np.int64)
     plan, num_streams = np.zeros((2, num_groups), dtype=np.int64), 2 * graph.schedule.num_ranks
     columns = (graph.source, graph.remote, graph.stream, group, np.arange(count))
-    columns = (column.astype(np.int32, copy=False) for column in columns)
+    columns = (frozen(column.astype(np.int32)) for column in columns)  # as a table's, for which the loop is compiled
     group_slots.run(count, length, *columns, num_streams, plan)
     begin, end = plan[:, group]
     makers, takers = graph.source[graph.remote], np.flatnonzero(graph.remote)

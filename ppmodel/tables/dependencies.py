@@ -35,6 +35,18 @@ class Dependencies(NamedTuple):
     order: np.ndarray
 
 
+def frozen(value):
+    """Make an array, or all arrays of a tuple, read-only: whoever asks for them later gets the same ones.
+
+    >>> frozen(np.zeros(2)).flags.writeable
+    False
+    """
+    for array in value if isinstance(value, tuple) else (value,):
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return value
+
+
 def dependencies_of(schedule):
     """Compute the `Dependencies` of a table and each operation's level, ``NO_OPERATION`` if it waits forever."""
     group = np.arange(schedule.num_operations, dtype=np.int32) if not schedule.joined.any() else schedule.cell.copy()
@@ -53,7 +65,7 @@ def dependencies_of(schedule):
         level = _levels(schedule, source, group)
         order = by_keys(level + 1, group).astype(np.int32)
         order = order[schedule.kind[order] != OpKind.O]
-    return Dependencies(source, remote, group, order), level
+    return frozen(Dependencies(source, remote, group, order)), level
 
 
 def index_of(schedule):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ppmodel.ops import OpKind
+from ppmodel.tables.dependencies import frozen
 
 if TYPE_CHECKING:
     from ppmodel.tables.schedule import Schedule
@@ -75,4 +76,4 @@ def find_pairs(schedule: Schedule) -> Pairs:
     counts[:, :kinds] = schedule.class_counts
     counts[1, kinds:] = np.bincount(place, minlength=len(codes))
     np.subtract.at(counts[1], base, counts[1, kinds:])
-    return Pairs(keys, of, cost_class, base, pair, counts)
+    return frozen(Pairs(keys, of, cost_class, base, pair, counts))

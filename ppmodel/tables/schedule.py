@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # help() shows a field's type by its name
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from ppmodel.caches import cached_property
 from ppmodel.errors import TableError
 from ppmodel.marked import MarkedTable
 from ppmodel.ops import Op, OpKind
-from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
+from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of, frozen
 from ppmodel.tables.pairs import find_pairs
 from ppmodel.tables.rows import as_cell, flattened, majority_placement, numbered_without_gap, texts
 from ppmodel.tables.slots import slots, table
@@ -91,22 +91,25 @@ class Schedule:
     def __post_init__(self) -> None:
         values = self.__dict__
         for name, dtype in _COLUMNS:
-            values[name] = column = np.ascontiguousarray(values[name], dtype)
-            column.setflags(write=False)
+            values[name] = frozen(np.ascontiguousarray(values[name], dtype))
+        values["placement"] = frozen(np.array(self.placement))
         shapes = {values[name].shape for name in PER_OPERATION}
         if len(shapes) > 1 or self.kind.ndim != 1:
             refuse_uneven(self)
         if self.stage_shares is None:
-            values["stage_shares"] = np.ones(self.placement.shape[1])
+            values["stage_shares"] = frozen(np.ones(self.placement.shape[1]))
             return
-        values["stage_shares"] = shares = np.asarray(self.stage_shares, dtype=float)
+        shares = np.array(self.stage_shares, dtype=float)
         with np.errstate(all="ignore"):
             mean = shares.mean()
         if not (0 < mean < np.inf and shares.min() > mean / _LARGEST_RATIO):
             rule = f"must be numbers above 0, none {_LARGEST_RATIO:g} times smaller than their mean"
             raise TableError("stage_shares", shares.tolist(), rule, "fix or delete them")
-        if abs(mean - 1) > _ROUNDING:
-            values["stage_shares"] = shares / mean
+        values["stage_shares"] = frozen(shares / mean if abs(mean - 1) > _ROUNDING else shares)
+
+    def __reduce__(self):
+        """Make copies, also those sent to other processes, as the table was made: their arrays are read-only, too."""
+        return Schedule, tuple(getattr(self, field.name) for field in fields(self))
 
     @classmethod
     def from_programs(
@@ -234,12 +237,12 @@ class Schedule:
     @cached_property
     def rank(self) -> NDArray[np.int32]:
         """The rank of each operation, shape (num_operations,)."""
-        return np.repeat(np.arange(self.num_ranks, dtype=np.int32), np.diff(self.rank_start))
+        return frozen(np.repeat(np.arange(self.num_ranks, dtype=np.int32), np.diff(self.rank_start)))
 
     @cached_property
     def cell(self) -> NDArray[np.int32]:
         """The index of each operation's cell, counted over all ranks; shape (num_operations,)."""
-        return np.cumsum(~self.joined, dtype=np.int32) - 1
+        return frozen(np.cumsum(~self.joined, dtype=np.int32) - 1)
 
     @cached_property
     def reduces(self) -> bool:
@@ -250,10 +253,10 @@ class Schedule:
     def overlaps(self) -> NDArray[np.bool_]:
         """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
-            return np.zeros(self.num_operations, dtype=bool)
+            return frozen(np.zeros(self.num_operations, dtype=bool))
         first = np.flatnonzero(~self.joined)
         parts = np.bitwise_or.reduceat(_PARTS.take(self.kind, mode="clip"), first)
-        return np.repeat(parts == _PAIR, np.diff(first, append=self.num_operations))
+        return frozen(np.repeat(parts == _PAIR, np.diff(first, append=self.num_operations)))
 
     @property
     def cost_class(self) -> NDArray[np.int32]:
@@ -267,7 +270,7 @@ class Schedule:
         of_class = self.cost_class + classes * self.overlaps if self.joined.any() else self.cost_class
         counts = np.bincount(of_class, minlength=2 * classes).reshape(2, -1)
         counts[0, OpKind.R * self.placement.size :] = 0
-        return counts
+        return frozen(counts)
 
     @cached_property
     def last_halves(self) -> NDArray[np.bool_]:
@@ -281,7 +284,7 @@ class Schedule:
         last[self.rank[gradients]] = gradients  # the last one of each rank remains
         at_end = (self.stage[last][self.placement] == np.arange(self.num_stages)).all(axis=0)
         whole = (self.kind[last] == OpKind.B)[self.placement].all(axis=0)
-        return np.column_stack([at_end & whole, at_end])
+        return frozen(np.column_stack([at_end & whole, at_end]))
 
     @property
     def pieces_per_unit(self) -> float:
@@ -291,7 +294,7 @@ class Schedule:
     @cached_property
     def unit_shares(self) -> NDArray[np.float64]:
         """Each stage's share of one microbatch on 1/S of the model; shape (num_stages,)."""
-        return self.stage_shares / self.pieces_per_unit
+        return frozen(self.stage_shares / self.pieces_per_unit)
 
     def op(self, index: int) -> Op:
         """Return the operation at an index.

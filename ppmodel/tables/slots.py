@@ -10,7 +10,7 @@ from ppmodel.errors import ScheduleError
 from ppmodel.kernels.sweep import sweep
 from ppmodel.kernels.tables import group_slots
 from ppmodel.ops import OpKind
-from ppmodel.tables.dependencies import shares_groups
+from ppmodel.tables.dependencies import frozen, shares_groups
 from ppmodel.tables.steps import step_times
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def slots(
         length = np.bincount(group, length, minlength=group.max() + 1).astype(np.int64)
         length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
     times = np.zeros((2, len(length)), dtype=np.int64)
-    on_time, num_ranks = np.zeros_like(source), schedule.num_ranks
+    on_time, num_ranks = frozen(np.zeros_like(source)), schedule.num_ranks
     group_slots.run(len(order), length, source, on_time, schedule.rank, group, order, num_ranks, times)
     start, end = times[:, group]
     start[schedule.steps], end[schedule.steps] = step_times(schedule, end.max(), [optimizer] * len(schedule.steps))

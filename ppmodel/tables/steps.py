@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.ops import NO_MICROBATCH, OpKind
-from ppmodel.tables.dependencies import by_keys, last_gradients
+from ppmodel.tables.dependencies import by_keys, frozen, last_gradients
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,8 +80,8 @@ def find_steps(schedule: Schedule) -> NDArray[np.int64]:
     [3, 7]
     """
     if schedule.kind.item(-1) != OpKind.O:  # either all ranks end with steps, or none
-        return np.empty(0, dtype=int)
-    return np.flatnonzero(schedule.kind == OpKind.O)
+        return frozen(np.empty(0, dtype=int))
+    return frozen(np.flatnonzero(schedule.kind == OpKind.O))
 
 
 def step_times(schedule, begin, length):
