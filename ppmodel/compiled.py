@@ -8,8 +8,10 @@ until it has worked for about as long as the compiler would.
 import os
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from types import FunctionType
 
 import numpy as np
@@ -32,6 +34,7 @@ VECTORISED = 32
 
 _plain_work = 0
 _forced = None
+_lock = Lock()
 
 
 @contextmanager
@@ -116,11 +119,10 @@ class Loop:
 
     @cached_property
     def is_kept(self):
-        """Whether a folder holds the compiled loop."""
-        source, folder = Path(self.plain.__code__.co_filename), os.environ.get("NUMBA_CACHE_DIR")
-        name = f"{source.stem}.{self.__name__}-{self.plain.__code__.co_firstlineno}.*.nbi"
-        above, within = (Path(folder), f"{source.parent.name}_*") if folder else (source.parent, "__pycache__")
-        return any(file.stat().st_mtime >= source.stat().st_mtime for file in above.glob(f"{within}/{name}"))
+        """Whether the folder of compiled loops holds this one."""
+        code = self.plain.__code__
+        name = f"{Path(code.co_filename).stem}.{self.__name__}-{code.co_firstlineno}.*.nbi"
+        return bool(_folder() and any(_folder().glob(f"*/{name}")))
 
     @cached_property
     def dispatcher(self):
@@ -143,10 +145,64 @@ class Loop:
                 names[name] = njit(FunctionType(value.__code__, names, name), inline="always")
         function = FunctionType(self.plain.__code__, names, self.__name__)
         wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": self.__name__.startswith("_")}  # only loops call it
+        return _kept(njit(function, nogil=True, **wrappers))
+
+
+@cache
+def _folder():
+    """The folder of compiled loops, named after all their sources, so that none outlives a change; None without one.
+
+    It is in ``$NUMBA_CACHE_DIR`` if that is set, else in the package or, if that cannot be written, the user's cache.
+    """
+    from hashlib import sha256
+    from shutil import rmtree
+
+    package, chosen = Path(__file__).parent, os.environ.get("NUMBA_CACHE_DIR")
+    sources = [package / "compiled.py", package / "ops.py", *sorted(package.glob("kernels/*.py"))]
+    digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    users = Path(os.path.expanduser("~"), ".cache", "ppmodel")
+    for above in [Path(chosen).absolute()] if chosen else [package / "__pycache__", users]:
+        folder = above / f"loops-{digest}"
+        with suppress(OSError):
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                for old in set(above.glob("loops-*")) - {folder}:
+                    rmtree(old, ignore_errors=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+def _kept(dispatcher):
+    """Keep what is compiled in our folder, if there is one; what lies there damaged is compiled again."""
+    from numba import config
+
+    if not _folder() or not hasattr(dispatcher, "enable_caching"):  # NUMBA_DISABLE_JIT leaves the plain loop
+        return dispatcher
+    ours = {"CACHE_DIR": str(_folder()), "CACHE_LOCATOR_CLASSES": ""}
+    with _lock, suppress(RuntimeError):  # it can no longer be written
+        before = {name: getattr(config, name, "") for name in ours}  # may come from a file in the current folder
+        vars(config).update(ours)
         try:
-            return njit(function, cache=True, nogil=True, **wrappers)
-        except RuntimeError:  # the package's folder, the user's and NUMBA_CACHE_DIR are all unwritable
-            return njit(function, nogil=True, **wrappers)
+            dispatcher.enable_caching()
+        finally:
+            vars(config).update(before)
+    store = dispatcher._cache
+    load, save = store.load_overload, store.save_overload
+
+    def load_overload(*key):
+        try:
+            return load(*key)
+        except Exception:  # anything that damaged bytes may cause
+            with suppress(OSError):
+                store.flush()
+
+    def save_overload(*key):
+        with suppress(Exception):  # it is compiled, even if the disk is full
+            save(*key)
+
+    store.load_overload, store.save_overload = load_overload, save_overload
+    return dispatcher
 
 
 def loop(plain=None, **options):

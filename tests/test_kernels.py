@@ -7,7 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
+from shutil import copytree, ignore_patterns
 from types import SimpleNamespace
 
 import numba
@@ -61,17 +63,51 @@ print(peaks.dispatcher.stats.cache_path)
 
 def test_without_a_folder_to_write_to_kernels_compile_all_the_same(tmp_path):
     """Where compiled code can be kept nowhere it is not kept: the same peaks."""
-    if not hasattr(numba.config, "CACHE_LOCATOR_CLASSES"):
-        pytest.skip("this Numba keeps compiled code beside the source, whatever it is told")
     (tmp_path / "file").touch()
-    nowhere = {
-        "NUMBA_CACHE_DIR": str(tmp_path / "file" / "cache"),
-        "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",
-    }
-    environment = os.environ | nowhere | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(tmp_path / "file" / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)
+    }  # fmt: skip
     cold = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, env=environment)
     peaks = peak_activations(build("chimera", 8, 16)).tolist()
     assert (cold.stderr, cold.stdout) == ("", f"{peaks}\nNone\n")
+
+
+FACTOR = """
+from ppmodel.compiled import inlined
+@inlined
+def scaled(value):
+    return {} * value
+"""
+LOOP = """
+from ppmodel.compiled import loop
+from ppmodel.kernels.factor import scaled
+@loop
+def run(value):
+    return scaled(value)
+"""
+
+
+def test_compiled_code_is_that_of_the_sources(tmp_path):
+    """The right numbers after a change of what is inlined, or damage to what is kept; nothing in the current folder."""
+    package = tmp_path / "there" / "ppmodel"
+    copytree(Path(compiled.__file__).parent, package, ignore=ignore_patterns("__pycache__"))
+    (package / "kernels" / "run.py").write_text(LOOP)
+    (tmp_path / ".numba_config.yaml").write_text("cache_dir: here\n")
+    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    show = "from ppmodel.kernels.run import run; was = run.is_kept; print(was, run.dispatcher(1.0), "
+    command = [sys.executable, "-c", show + "sum(run.dispatcher.stats.cache_hits.values()))"]
+
+    def shown(factor):
+        (package / "kernels" / "factor.py").write_text(FACTOR.format(factor))
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
+
+    assert [shown(2.0), shown(2.0), shown(3.0)] == ["False 2.0 0\n", "True 2.0 1\n", "False 3.0 0\n"]
+    for form in ("nbi", "nbc"):
+        (kept,) = package.rglob(f"*.{form}")
+        kept.write_bytes(kept.read_bytes()[:50])
+        assert [shown(3.0), shown(3.0)] == ["True 3.0 0\n", "True 3.0 1\n"]
+    assert not (tmp_path / "here").exists()
 
 
 @settings(max_examples=300)
