@@ -155,7 +155,6 @@ def _folder():
     It is in ``$NUMBA_CACHE_DIR`` if that is set, else in the package or, if that cannot be written, the user's cache.
     """
     from hashlib import sha256
-    from shutil import rmtree
 
     package, chosen = Path(__file__).parent, os.environ.get("NUMBA_CACHE_DIR")
     sources = [package / "compiled.py", package / "ops.py", *sorted(package.glob("kernels/*.py"))]
@@ -166,6 +165,8 @@ def _folder():
         with suppress(OSError):
             if not folder.exists():
                 folder.mkdir(parents=True)
+                from shutil import rmtree  # takes ten times as long as the rest
+
                 for old in set(above.glob("loops-*")) - {folder}:
                     rmtree(old, ignore_errors=True)
             if os.access(folder, os.W_OK):
