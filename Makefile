@@ -1,7 +1,7 @@
 # make book  creates the environment if it is missing, runs every notebook and builds the book
 # make pdf   prints the built book as one PDF
 # make smoke reproduces one figure in half a minute, and compares its numbers
-# make test  runs the tests; make test-library those of ppmodel alone, which need no book
+# make test  runs the tests; make test-library those of ppmodel alone, which need no book; make test-fast two minutes of them
 # make bench measures speed
 # make archive packs code, data and the built book, with digests
 PYTHON ?= python3
@@ -21,7 +21,7 @@ unexport SYSTEM MODEL MEMORY GPUS BATCH
 # Kernels, commands and tests start hundreds of interpreters, which find modules compiled whatever the shell asks for.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env book pdf smoke test test-library test-lowest attack bench archive lint lock clean
+.PHONY: help env book pdf smoke test test-fast test-library test-lowest attack bench archive lint lock clean
 
 help:
 	@echo "make env    create the environment in .venv, with ppmodel in it"
@@ -30,6 +30,7 @@ help:
 	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
 	@echo "make smoke  reproduce one figure in half a minute, and compare its numbers"
 	@echo "make test   run the tests (and build the book if it is missing or out of date)"
+	@echo "make test-fast      run those of the core, and a sample of the oracle, in two minutes"
 	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
 	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
 	@echo "make attack run all hostile inputs, which takes an hour; the tests run a sample"
@@ -66,6 +67,13 @@ smoke: .venv/.ready
 # Four workers for two cores: many tests wait for processes that they started.
 test: $(HTML)
 	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+# Operations, tables, schedules, formulas, simulation and costs; and numbers as they were recorded (tests/oracle).
+CORE := $(addprefix tests/,oracle schedules $(addprefix test_,$(addsuffix .py,costs cases engine formulas golden imports \
+  kernels layout_costs metrics nodes ops pairs schedule work)))
+
+test-fast: .venv/.ready
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(CORE)
 
 test-library: .venv/.ready
 	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/book ppmodel tests
