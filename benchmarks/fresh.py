@@ -26,8 +26,7 @@ def forget_peak():
 def _parts():
     """What the tasks need of the package; importing it is part of their time."""
     from ppmodel import build
-    from ppmodel.costs import uniform_costs
-    from ppmodel.simulation import compile_graph, makespans, run_graph
+    from ppmodel.simulation import compile_graph, makespans, run_graph, uniform_costs
 
     return build, uniform_costs, compile_graph, run_graph, makespans
 
@@ -47,7 +46,7 @@ def compiling(num_ranks, num_microbatches):
     from benchmarks.stages import fresh, ready
     from benchmarks.timing import measure
     from ppmodel import build
-    from ppmodel.compiled import using
+    from ppmodel.loops.compiled import using
 
     with using(True):
         schedule = build("1f1b", num_ranks, num_microbatches)

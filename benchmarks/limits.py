@@ -33,7 +33,7 @@ def measured():
     from numba import njit
 
     from ppmodel import build
-    from ppmodel.compiled import using
+    from ppmodel.loops.compiled import using
     from ppmodel.simulation import compile_graph
 
     with using(True):

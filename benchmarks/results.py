@@ -23,7 +23,7 @@ def collect(quick, say):
     dict
         ``machine``, ``how``, and the rows of ``stages``, ``growth`` and ``peers``.
     """
-    from ppmodel.compiled import using
+    from ppmodel.loops.compiled import using
 
     with using(True):  # as beside any large work
         return _collected(quick, say)

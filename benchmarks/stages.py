@@ -9,16 +9,15 @@ from typing import NamedTuple
 
 from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, process_seconds
 from ppmodel import build, compare, schedules
-from ppmodel.compiled import LARGE
-from ppmodel.costs import uniform_costs
 from ppmodel.errors import SizeError
+from ppmodel.loops.compiled import LARGE
 from ppmodel.metrics import peak_activations
-from ppmodel.noise import Noise, noisy_makespans
-from ppmodel.points import evaluate
 from ppmodel.schedules import cases
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph, uniform_costs
 from ppmodel.simulation import graph as graph_module
+from ppmodel.studies.noise import Noise, noisy_makespans
+from ppmodel.studies.points import evaluate
 from ppmodel.tables import NO_OPERATION
 
 NS = 1e9

@@ -11,18 +11,17 @@ from threading import RLock
 
 TYPE_CHECKING = False  # type checkers know this name; importing it from typing takes 8 ms
 if TYPE_CHECKING:
+    from ppmodel.clusters.specs import load_model, load_system
     from ppmodel.errors import PPModelError
-    from ppmodel.export import read_table
-    from ppmodel.measured.replay import replay
     from ppmodel.ops import Op, OpKind
-    from ppmodel.planning import plan
-    from ppmodel.points.change import Change
-    from ppmodel.points.compare import compare, simulate
-    from ppmodel.points.run import Run
     from ppmodel.schedules import names
     from ppmodel.schedules.cases import build
-    from ppmodel.specs import load_model, load_system
-    from ppmodel.tables import Schedule
+    from ppmodel.studies.measured.replay import replay
+    from ppmodel.studies.planning import plan
+    from ppmodel.studies.points.change import Change
+    from ppmodel.studies.points.compare import compare, simulate
+    from ppmodel.studies.points.run import Run
+    from ppmodel.tables import Schedule, read_table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,12 +30,13 @@ __all__ = [
 ]  # fmt: skip
 
 _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C before NumPy is imported
-    "Change": "ppmodel.points.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops", "PPModelError": "ppmodel.errors",
-    "Run": "ppmodel.points.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules.cases",
-    "compare": "ppmodel.points.compare",
-    "load_model": "ppmodel.specs", "load_system": "ppmodel.specs", "names": "ppmodel.schedules",
-    "plan": "ppmodel.planning", "read_table": "ppmodel.export", "replay": "ppmodel.measured.replay",
-    "simulate": "ppmodel.points.compare",
+    "Change": "ppmodel.studies.points.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops",
+    "PPModelError": "ppmodel.errors",
+    "Run": "ppmodel.studies.points.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules.cases",
+    "compare": "ppmodel.studies.points.compare",
+    "load_model": "ppmodel.clusters.specs", "load_system": "ppmodel.clusters.specs", "names": "ppmodel.schedules",
+    "plan": "ppmodel.studies.planning", "read_table": "ppmodel.tables", "replay": "ppmodel.studies.measured.replay",
+    "simulate": "ppmodel.studies.points.compare",
 }  # fmt: skip
 
 _loading = RLock()

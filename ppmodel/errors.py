@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ppmodel.marked import MarkedTable
+    from ppmodel.tables.marked import MarkedTable
 
 PARTS = "field", "value", "rule", "remedy", "where", "why", "grid"
 """What an error consists of: the arguments of `PPModelError`, and its attributes."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ppmodel.specs import NodeSpec, load_model
+from ppmodel.clusters.specs import NodeSpec, load_model
 
 
 def placed(system, placement, shared_nic):

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from twin import needs
 
 from ppmodel import Op, OpKind, Schedule, build
-from ppmodel.costs import OpCosts
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.schedules import get
 from ppmodel.schedules import names as registered
-from ppmodel.simulation import ALLREDUCE, BUFFERED
+from ppmodel.simulation import ALLREDUCE, BUFFERED, OpCosts
 
 _WIDEST = 64
 """Devices up to which a schedule must be defined somewhere."""

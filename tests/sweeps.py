@@ -3,7 +3,7 @@
 import signal
 
 from ppmodel.cli import main
-from ppmodel.sweep import compute_rows
+from ppmodel.studies.sweep import compute_rows
 
 PLAIN = """
 schedules: [gpipe, 1f1b, {name: chimera, concat: [direct, forward-doubling]}, {name: hanayo, waves: [1, 2]}]

@@ -10,10 +10,10 @@ from attack.catalogue import CATEGORIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ppmodel.clusters.specs import DATA, load_layout, load_model, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.export import parse_table
-from ppmodel.specs import DATA, load_layout, load_model, load_system
-from ppmodel.sweep.specification import load_sweep
+from ppmodel.studies.sweep.specification import load_sweep
+from ppmodel.tables import parse_table
 
 SYSTEM = (DATA / "templates" / "system.yaml").read_text()
 MODEL = (DATA / "templates" / "model.yaml").read_text()

@@ -5,7 +5,7 @@ import pytest
 
 from ppmodel import build, names
 from ppmodel.errors import SpecificationError
-from ppmodel.planning import available as frameworks
+from ppmodel.studies.planning import available as frameworks
 
 ENTRY = "  - {{schedule: {}, framework: A, has: {}, kind: stated, source: a file}}\n"
 

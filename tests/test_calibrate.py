@@ -16,19 +16,19 @@ from test_predict import ROW, write
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.clusters.specs import DATA, framework_names, load_system, system_names
 from ppmodel.errors import PPModelError
-from ppmodel.measured import FITS, fit_word, memory_errors, memory_margin, predicted, read_rows
-from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import INTERVAL, SCALE, calibrated
-from ppmodel.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values
-from ppmodel.measured.fit import Regression, fitted, parted, refitted, with_spread
-from ppmodel.measured.rows import configuration, is_healthy, system_of
-from ppmodel.measured.start import start_under
-from ppmodel.measured.stated_run import stated_run
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import Case
-from ppmodel.specs import DATA, framework_names, load_system, system_names
-from ppmodel.sweep import compute_rows, load_sweep
+from ppmodel.studies.measured import FITS, fit_word, memory_errors, memory_margin, predicted, read_rows
+from ppmodel.studies.measured.batch import Batch
+from ppmodel.studies.measured.calibrate import INTERVAL, SCALE, calibrated
+from ppmodel.studies.measured.constants import MEMORY, TIME, Constant, chosen, value_of, with_values
+from ppmodel.studies.measured.fit import Regression, fitted, parted, refitted, with_spread
+from ppmodel.studies.measured.rows import configuration, is_healthy, system_of
+from ppmodel.studies.measured.start import start_under
+from ppmodel.studies.measured.stated_run import stated_run
+from ppmodel.studies.sweep import compute_rows, load_sweep
 
 MEASURED = DATA / "reference" / "measured"
 STARTS = {path.stem: path for path in sorted((DATA / "starts").glob("*.yaml"))}

@@ -12,7 +12,7 @@ from refusals import refused
 from twin import roofline_s
 
 from ppmodel import build
-from ppmodel.costs import (
+from ppmodel.clusters.costs import (
     Work,
     block_operations,
     embedding_operations,
@@ -22,14 +22,13 @@ from ppmodel.costs import (
     model_costs,
     stage_blocks,
     stages,
-    uniform_costs,
 )
+from ppmodel.clusters.specs import load_model, load_system, model_names, system_names
+from ppmodel.clusters.specs.recompute import Module
 from ppmodel.errors import CostError
-from ppmodel.export import parse_table
-from ppmodel.measured import fitted_systems
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system, model_names, system_names
-from ppmodel.specs.recompute import Module
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.studies.measured import fitted_systems
+from ppmodel.tables import parse_table
 
 GEMMS = {"query-key-value", "scores", "context", "projection", "MLP up", "MLP down"}
 

@@ -9,12 +9,12 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.clusters.specs import template_path
+from ppmodel.clusters.specs.layout import layout_keywords
 from ppmodel.errors import PPModelError
-from ppmodel.points import NUMBERS, NoEffectWarning, compared
-from ppmodel.points.columns import column_names
-from ppmodel.specs import template_path
-from ppmodel.specs.layout import layout_keywords
-from ppmodel.sweep import load_sweep
+from ppmodel.studies.points import NUMBERS, NoEffectWarning, compared
+from ppmodel.studies.points.columns import column_names
+from ppmodel.studies.sweep import load_sweep
 
 LLAMA = {"model": "llama3_8b", "system": "dgx_h100"}
 LARGE = {"model": "llama3_70b", "system": "dgx_h100_nodes"}

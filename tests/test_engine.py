@@ -11,14 +11,24 @@ from strategies import allreduces, cases, p2ps, random_cases
 from twin import end_times, queue_times, rendezvous_times, streams_times
 
 from ppmodel import Schedule, build
-from ppmodel.compiled import using
-from ppmodel.costs import OpCosts, receivers, uniform_costs
-from ppmodel.costs.transfers import link_values
+from ppmodel.clusters.specs import Link
 from ppmodel.errors import CostError, PPModelError, TableError
-from ppmodel.export import parse_table
+from ppmodel.loops.compiled import using
 from ppmodel.ops import OpKind
-from ppmodel.simulation import APART, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph
-from ppmodel.specs import Link
+from ppmodel.simulation import (
+    APART,
+    BUFFERED,
+    P2P,
+    OpCosts,
+    compile_graph,
+    makespans,
+    receivers,
+    run_events,
+    run_graph,
+    uniform_costs,
+)
+from ppmodel.simulation.transfers import link_values
+from ppmodel.tables import parse_table
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 

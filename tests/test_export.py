@@ -18,9 +18,10 @@ from strategies import is_legal, schedules, tables
 
 from ppmodel import Op, build
 from ppmodel.errors import TableError
-from ppmodel.export import parse_table, read_file, read_table, table, table_html, write_table
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules import get
+from ppmodel.tables import parse_table, read_file, read_table, table_html, write_table
+from ppmodel.tables import text as table
 
 HERE = Path(__file__).parent
 BAD, GOLDEN = HERE / "bad/tables", HERE / "golden/exchange"

@@ -18,12 +18,12 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, compare
+from ppmodel.clusters.specs import DATA, load_layout, load_model, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.export import parse_table
-from ppmodel.measured import predict_file
 from ppmodel.schedules import own_files
-from ppmodel.specs import DATA, load_layout, load_model, load_system
-from ppmodel.sweep import load_sweep
+from ppmodel.studies.measured import predict_file
+from ppmodel.studies.sweep import load_sweep
+from ppmodel.tables import parse_table
 
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
 MAY_LOAD = {

@@ -7,9 +7,8 @@ from functools import partial
 import pytest
 
 from ppmodel import build, formulas
-from ppmodel.costs import uniform_costs
 from ppmodel.metrics import idle_ratio, peak_activations, table_slots
-from ppmodel.simulation import P2P, compile_graph, run_graph
+from ppmodel.simulation import P2P, compile_graph, run_graph, uniform_costs
 
 FORMULAS = {"gpipe": formulas.makespan_gpipe, "1f1b": formulas.makespan_1f1b}
 

@@ -5,9 +5,9 @@ import pytest
 from refusals import refused
 
 import ppmodel as pp
-from ppmodel.analysis import relative_to, reversals, winners
 from ppmodel.errors import PPModelError
-from ppmodel.points.change import Change
+from ppmodel.studies.analysis import relative_to, reversals, winners
+from ppmodel.studies.points.change import Change
 
 SYSTEMS = ["mid_cp_mid_nw", "fast_cp_slow_nw"]
 

@@ -6,13 +6,7 @@ import pytest
 from refusals import refused
 
 import ppmodel as pp
-from ppmodel.errors import CostError, PPModelError, SpecificationError
-from ppmodel.measured import read_rows
-from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import COLUMNS, system_of
-from ppmodel.measured.start import start_under
-from ppmodel.measured.stated_run import stated_run
-from ppmodel.specs import (
+from ppmodel.clusters.specs import (
     DATA,
     ErrorSpec,
     FrameworkSpec,
@@ -24,6 +18,12 @@ from ppmodel.specs import (
     system_names,
     with_framework,
 )
+from ppmodel.errors import CostError, PPModelError, SpecificationError
+from ppmodel.studies.measured import read_rows
+from ppmodel.studies.measured.predict import predicted
+from ppmodel.studies.measured.rows import COLUMNS, system_of
+from ppmodel.studies.measured.start import start_under
+from ppmodel.studies.measured.stated_run import stated_run
 
 RUN = {"model": "llama3_70b", "system": "h100", "tp": 8, "dp": 2, "zero": 1, "global_batch": 64}
 
@@ -80,7 +80,7 @@ def test_a_layout_overrides_its_framework():
     assert LayoutSpec().under(load_framework("nemo")).at(4, 8) == LayoutSpec().under(load_framework("nemo")).at(4, 8)
 
 
-@pytest.mark.filterwarnings("ignore:layers = even:ppmodel.points.effect.NoEffectWarning")  # where balance is even, too
+@pytest.mark.filterwarnings("ignore:layers = even:ppmodel.studies.points.effect.NoEffectWarning")
 def test_every_door_gives_the_same_seconds():
     """`simulate`, `compare` and `predict` agree on a run under each framework."""
     row = dict.fromkeys(COLUMNS, "1") | {

@@ -7,8 +7,8 @@ import pytest
 
 import ppmodel as pp
 from ppmodel import build
-from ppmodel.costs import PARTS, Collective, collective_s, stages
-from ppmodel.specs import LayoutSpec, load_model, load_system
+from ppmodel.clusters.costs import PARTS, Collective, collective_s, stages
+from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
 
 TABLE = build("1f1b", 4, 8)
 

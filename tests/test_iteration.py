@@ -11,9 +11,9 @@ from refusals import refused
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.clusters.specs import LayoutSpec
 from ppmodel.errors import PPModelError
-from ppmodel.points import MEMORY_PARTS, PARTS, compared
-from ppmodel.specs import LayoutSpec
+from ppmodel.studies.points import MEMORY_PARTS, PARTS, compared
 
 LLAMA = {"model": "llama3_70b", "system": "dgx_h100_nodes", "microbatches": 16}
 
@@ -25,7 +25,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
+@pytest.mark.filterwarnings("ignore::ppmodel.studies.points.NoEffectWarning")
 @settings(max_examples=60, deadline=None)
 @given(
     schedule=st.sampled_from(pp.names()), change=st.fixed_dictionaries({}, optional=CHANGES),

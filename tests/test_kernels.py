@@ -20,14 +20,16 @@ from hypothesis import strategies as st
 from refusals import refused
 from strategies import allreduces, cases, is_legal, legal_sizes, p2ps, random_cases, schedules
 
-from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
-from ppmodel.compiled import Loop, using
-from ppmodel.costs import Offload, OpCosts, uniform_costs
-from ppmodel.costs.units import Unit, cell_streams
+from ppmodel import PPModelError, Schedule, build, names
+from ppmodel import loops as kernels
+from ppmodel.clusters.costs import Offload
+from ppmodel.clusters.costs.units import Unit, cell_streams
 from ppmodel.errors import TableError
-from ppmodel.kernels.rounds import rounds
+from ppmodel.loops import compiled
+from ppmodel.loops.compiled import Loop, using
+from ppmodel.loops.rounds import rounds
 from ppmodel.metrics import peak_activations
-from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.simulation import P2P, OpCosts, compile_graph, makespans, run_events, run_graph, uniform_costs
 from ppmodel.tables import brief
 
 GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "group_start", "num_links")
@@ -52,8 +54,8 @@ def again(schedule):
 
 COLD = """
 from ppmodel import build
-from ppmodel.compiled import using
-from ppmodel.kernels.tables import peaks
+from ppmodel.loops.compiled import using
+from ppmodel.loops.tables import peaks
 from ppmodel.metrics import peak_activations
 with using(True):
     print(peak_activations(build("chimera", 8, 16)).tolist())
@@ -293,8 +295,8 @@ def test_a_loop_is_compiled_once_plain_work_took_as_long(monkeypatch):
 
 
 def all_loops(private=False):
-    """The loops of `ppmodel.kernels` that plain code calls compiled, or also those that, compiled, only loops call."""
-    for module in iter_modules(kernels.__path__, "ppmodel.kernels."):
+    """The loops of `ppmodel.loops` that plain code calls compiled, or also those that, compiled, only loops call."""
+    for module in iter_modules(kernels.__path__, "ppmodel.loops."):
         for value in vars(import_module(module.name)).values():
             of_module = isinstance(value, Loop) and value.__module__ == module.name
             if of_module and (private or not value.__name__.startswith("_")):

@@ -9,10 +9,8 @@ from refusals import refused
 
 from ppmodel import schedules
 from ppmodel.cli import main
-from ppmodel.errors import CostError, SpecificationError
-from ppmodel.points.grid import resolve_point
-from ppmodel.points.launch import launch, launch_values
-from ppmodel.specs import (
+from ppmodel.clusters.launch import launch, launch_values
+from ppmodel.clusters.specs import (
     LayoutSpec,
     launcher_names,
     layout_options,
@@ -21,7 +19,9 @@ from ppmodel.specs import (
     model_names,
     parse_layers,
 )
-from ppmodel.specs.layout import RECOMPUTE
+from ppmodel.clusters.specs.layout import RECOMPUTE
+from ppmodel.errors import CostError, SpecificationError
+from ppmodel.studies.points.grid import resolve_point
 
 NAMES = Path(__file__).parent / "launchers"
 LAYOUTS = [

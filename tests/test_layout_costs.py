@@ -8,7 +8,7 @@ from refusals import refused
 from twin import roofline_s
 
 from ppmodel import build
-from ppmodel.costs import (
+from ppmodel.clusters.costs import (
     PARTS,
     Collective,
     Group,
@@ -24,15 +24,13 @@ from ppmodel.costs import (
     persistent_bytes,
     stages,
 )
-from ppmodel.costs.collectives import collective_line
-from ppmodel.costs.layers import layer_work
-from ppmodel.costs.runs import Runs
-from ppmodel.costs.transfers import pipeline_links
-from ppmodel.costs.work import FP8_WIDTH, Phase, Work
-from ppmodel.errors import CostError, SpecificationError
-from ppmodel.metrics import memory
-from ppmodel.ops import OpKind
-from ppmodel.specs import (
+from ppmodel.clusters.costs.collectives import collective_line
+from ppmodel.clusters.costs.layers import layer_work
+from ppmodel.clusters.costs.runs import Runs
+from ppmodel.clusters.costs.transfers import pipeline_links
+from ppmodel.clusters.costs.work import FP8_WIDTH, Phase, Work
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs import (
     ORDERS,
     CollectiveSpec,
     ExpertSpec,
@@ -43,8 +41,10 @@ from ppmodel.specs import (
     model_names,
     system_names,
 )
-from ppmodel.specs.entries import unchecked
-from ppmodel.specs.recompute import WAYS, Module, Way
+from ppmodel.clusters.specs.entries import unchecked
+from ppmodel.clusters.specs.recompute import WAYS, Module, Way
+from ppmodel.errors import CostError, SpecificationError
+from ppmodel.ops import OpKind
 
 TABLE = build("1f1b", 4, 8)
 SPREAD = LayoutSpec(pp=4, tp=4, cp=2, dp=4, sequence_parallel=True, zero=1)

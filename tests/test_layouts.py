@@ -14,15 +14,15 @@ from refusals import refused, require_refused
 
 from ppmodel import build, compare, simulate
 from ppmodel.cli import main
-from ppmodel.costs import LayerTimes, check_layout, slowest_over_mean, stage_blocks, stage_layers
+from ppmodel.clusters.costs import LayerTimes, check_layout, slowest_over_mean, stage_blocks, stage_layers
+from ppmodel.clusters.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
+from ppmodel.clusters.specs.layers import format_layers
+from ppmodel.clusters.specs.layout import layout_keywords
+from ppmodel.clusters.specs.layouts import as_layouts
 from ppmodel.errors import CostError, PPModelError, SpecificationError
-from ppmodel.points import compared
-from ppmodel.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
-from ppmodel.specs.layers import format_layers
-from ppmodel.specs.layout import layout_keywords
-from ppmodel.specs.layouts import as_layouts
-from ppmodel.sweep import load_sweep
-from ppmodel.sweep.rows import compute_rows
+from ppmodel.studies.points import compared
+from ppmodel.studies.sweep import load_sweep
+from ppmodel.studies.sweep.rows import compute_rows
 
 BAD = Path(__file__).parent / "bad" / "layouts"
 REFUSED = {
@@ -374,7 +374,7 @@ def test_losses_may_be_on_several_stages():
 
 def test_a_prediction_layer_costs_a_block_and_a_loss():
     """Wherever it is, the sums over stages are the same, and each stage with losses holds one output projection."""
-    from ppmodel.costs import stages
+    from ppmodel.clusters.costs import stages
 
     model, table = replace(LLAMA, mtp_layers=2), build("1f1b", 4, 8)
     plain, last, split = (
@@ -392,7 +392,7 @@ def test_a_prediction_layer_costs_a_block_and_a_loss():
 
 def test_the_embedding_is_copied_only_where_its_rank_does_not_have_it():
     """DualPipe's ranks have both ends of the model; with the same stages, those of 1F1B need a copy at the end."""
-    from ppmodel.costs import stages
+    from ppmodel.clusters.costs import stages
 
     model = replace(LLAMA, mtp_layers=1)
     held = {}

@@ -23,9 +23,9 @@ from strategies import schedules
 
 import ppmodel as pp
 from ppmodel.errors import CostError, PPModelError, SizeError, TableError
-from ppmodel.points import compared
-from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.points.columns import column_names
+from ppmodel.studies.points import compared
+from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
+from ppmodel.studies.points.columns import column_names
 
 COLUMNS = column_names("schedule", "system", "result", "remark")
 SECONDS = {"forward": 1, "backward": 2, "comm": 0.1}
@@ -224,7 +224,7 @@ def test_compare_takes_everything_that_simulate_takes():
         assert {name: run[name] for name in COLUMNS[:-2]} == {name: row[name] for name in COLUMNS[:-2]}
 
 
-@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
+@pytest.mark.filterwarnings("ignore::ppmodel.studies.points.NoEffectWarning")
 @pytest.mark.parametrize("allreduce", ["excluded", "overlapped", "blocking"])
 def test_the_semantics_are_told_as_they_were_asked_for(allreduce):
     """Also of a schedule without replicas, which has no all-reduce: of a run, of a row, and under a picture."""

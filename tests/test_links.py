@@ -14,16 +14,16 @@ from strategies import schedules
 from twin import end_times, in_plain_words
 
 import ppmodel as pp
-from ppmodel.analysis import relative_to
 from ppmodel.cli import main
 from ppmodel.cli.simulate import simulate_command
-from ppmodel.compiled import using
-from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.costs.runs import Runs
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.costs.runs import Runs
+from ppmodel.clusters.specs import LayoutSpec, Link, as_links, load_model, load_system
 from ppmodel.errors import CostError, PPModelError, SpecificationError
+from ppmodel.loops.compiled import using
 from ppmodel.ops import OpKind
-from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
-from ppmodel.specs import LayoutSpec, Link, as_links, load_model, load_system
+from ppmodel.simulation import compile_graph, makespans, run_events, run_graph, uniform_costs
+from ppmodel.studies.analysis import relative_to
 
 SECONDS = {"forward": 1, "backward": 2, "comm": 0.25}
 FIFO = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking"

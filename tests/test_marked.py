@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppmodel.marked import MarkedTable
+from ppmodel.tables.marked import MarkedTable
 
 
 @st.composite

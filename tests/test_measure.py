@@ -12,11 +12,12 @@ from refusals import refused
 
 from ppmodel import compare
 from ppmodel.cli import main
-from ppmodel.costs.collectives import Collective, collective_s
+from ppmodel.clusters.costs.collectives import Collective, collective_s
+from ppmodel.clusters.specs import DATA, CollectiveSpec, LayoutSpec, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.measured import timings
-from ppmodel.measured.constants import value_of
-from ppmodel.measured.kernel_fits import (
+from ppmodel.studies.measured import timings
+from ppmodel.studies.measured.constants import value_of
+from ppmodel.studies.measured.kernel_fits import (
     COLLECTIVES,
     PRODUCT_CONSTANTS,
     fit_attention,
@@ -25,7 +26,6 @@ from ppmodel.measured.kernel_fits import (
     fit_products,
     without_quantisation,
 )
-from ppmodel.specs import DATA, CollectiveSpec, LayoutSpec, load_system
 
 KERNELS = DATA / "reference" / "kernels"
 SIZES = (1024.0, 2048.0, 4096.0, 8192.0, 16384.0)

@@ -8,21 +8,21 @@ from hypothesis import given
 from strategies import cases, p2ps, schedules
 
 from ppmodel import OpKind, build
-from ppmodel.costs import OpCosts, stages, uniform_costs
-from ppmodel.export import parse_table
+from ppmodel.clusters.costs import stages
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.metrics import (
     bubble_ratios,
     computing_s,
     idle_ratio,
-    memory,
     messages_sent,
     operations_s,
     peak_activations,
     table_bubble_ratio,
 )
 from ppmodel.metrics.bubbles import busy_s
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
+from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
+from ppmodel.tables import parse_table
 
 
 def peaks_one_by_one(schedule, weights):

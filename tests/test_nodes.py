@@ -11,16 +11,16 @@ from refusals import refused
 from strategies import allreduces, p2ps, schedules
 
 from ppmodel import build, compare
-from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
+from ppmodel.clusters.costs import message_bytes, model_costs
+from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.errors import CostError
-from ppmodel.export import parse_table
 from ppmodel.metrics import messages_by_node
-from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.ops import OpKind
-from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.points.times import times
-from ppmodel.simulation import compile_graph, makespans, run_graph
-from ppmodel.specs import DATA, load_model, load_system
+from ppmodel.simulation import OpCosts, compile_graph, makespans, receivers, run_graph, side_by_side, uniform_costs
+from ppmodel.studies.noise import Noise, noisy_makespans
+from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
+from ppmodel.studies.points.times import times
+from ppmodel.tables import parse_table
 
 SLOW = load_system("mid_cp_slow_nw")
 
@@ -330,8 +330,8 @@ def test_noise_takes_the_nics_of_each_system():
 
 def test_sweeps_take_the_nics_of_each_system(tmp_path):
     """Rows of a sweep are simulated with each system's own NICs; a placement for another number of ranks is refused."""
-    from ppmodel.sweep import load_sweep
-    from ppmodel.sweep.rows import compute_rows
+    from ppmodel.studies.sweep import load_sweep
+    from ppmodel.studies.sweep.rows import compute_rows
 
     listed = SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)
     expected = times("chimera", 8, 16, load_model("paper"), listed, "overlapped").makespan_s[0].tolist()

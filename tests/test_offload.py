@@ -14,15 +14,16 @@ from test_kernels import all_times, both
 import ppmodel as pp
 from ppmodel import Schedule, build
 from ppmodel.cli import main
-from ppmodel.costs import Offload, OpCosts, stages, uniform_costs
+from ppmodel.clusters.costs import Offload, stages
+from ppmodel.clusters.memory import activation_bytes
+from ppmodel.clusters.specs import LayoutSpec
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.export import trace_events
-from ppmodel.metrics import activation_bytes, offloaded_peaks, peak_activations
+from ppmodel.metrics import offloaded_peaks, peak_activations
 from ppmodel.ops import OpKind
-from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
-from ppmodel.specs import LayoutSpec
+from ppmodel.simulation import OpCosts, compile_graph, makespans, run_events, run_graph, uniform_costs
 
-IDLE = pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
+IDLE = pytest.mark.filterwarnings("ignore::ppmodel.studies.points.NoEffectWarning")
 seeds = st.integers(0, 2**32 - 1)
 
 

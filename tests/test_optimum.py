@@ -15,7 +15,7 @@ from strategies import schedules
 from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.errors import ScheduleError, TableError
 from ppmodel.metrics import peak_activations
-from ppmodel.optimum import (
+from ppmodel.studies.optimum import (
     OBJECTIVES,
     Bounds,
     Problem,

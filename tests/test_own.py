@@ -4,11 +4,10 @@ import pytest
 from refusals import refused
 
 from ppmodel import compare, read_table
-from ppmodel.costs import uniform_costs
+from ppmodel.clusters.specs import template_path
 from ppmodel.errors import PPModelError
 from ppmodel.schedules import build
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import template_path
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
 MISTAKES = {
     "missing_operation": ("2B3 is missing from the table", [(2, "2F3")]),

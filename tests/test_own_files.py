@@ -7,12 +7,12 @@ from refusals import refused
 from strategies import is_legal
 
 from ppmodel import build, names
+from ppmodel.clusters.specs import DATA, template_path
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.export import read_table
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules import register_file, registry
 from ppmodel.schedules.cases import as_cases
-from ppmodel.specs import DATA, template_path
+from ppmodel.tables import read_table
 
 
 @pytest.fixture

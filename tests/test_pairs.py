@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from ppmodel import Schedule, build
-from ppmodel.costs import OpCosts, model_costs, stages
-from ppmodel.costs.collectives import collective_line
-from ppmodel.costs.layers import layers_of
-from ppmodel.costs.pairs import operation_units
-from ppmodel.costs.units import PAIRINGS, Unit, cell_duration, cell_streams, handed_on
+from ppmodel.clusters.costs import model_costs, stages
+from ppmodel.clusters.costs.collectives import collective_line
+from ppmodel.clusters.costs.layers import layers_of
+from ppmodel.clusters.costs.pairs import operation_units
+from ppmodel.clusters.costs.units import PAIRINGS, Unit, cell_duration, cell_streams, handed_on
+from ppmodel.clusters.specs import ExpertSpec, LayoutSpec, load_model, load_system
 from ppmodel.errors import CostError
 from ppmodel.metrics import computing_s, operations_s
 from ppmodel.metrics.bubbles import busy_s
 from ppmodel.ops import OpKind
-from ppmodel.points import PARTS
-from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
-from ppmodel.specs import ExpertSpec, LayoutSpec, load_model, load_system
+from ppmodel.simulation import OpCosts, compile_graph, makespans, run_events, run_graph
+from ppmodel.studies.points import PARTS
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 FORWARD, BACKWARD = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
@@ -330,7 +330,7 @@ def test_input_is_gathered_again_under_the_input_gradient_of_its_product(llama, 
     assert found.forward_s == exposed.forward_s
 
 
-@pytest.mark.filterwarnings("ignore::ppmodel.points.NoEffectWarning")
+@pytest.mark.filterwarnings("ignore::ppmodel.studies.points.NoEffectWarning")
 def test_parts_of_an_iteration_shrink_with_its_cells(llama):
     """Computing stays what it is, tensor parallelism exposes less by what the cells save, and all sums up."""
     import ppmodel as pp

@@ -10,7 +10,12 @@ from networks import model_for, nodes_like, placed
 from strategies import schedules
 
 from ppmodel import simulate
-from ppmodel.analysis.placements import (
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import load_model, load_system
+from ppmodel.errors import PPModelError
+from ppmodel.metrics import messages_by_node
+from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.studies.analysis.placements import (
     MOST_PLACEMENTS,
     full_placements,
     messages_between_nodes,
@@ -18,11 +23,6 @@ from ppmodel.analysis.placements import (
     search_placements,
     waits_at_nics,
 )
-from ppmodel.costs import model_costs
-from ppmodel.errors import PPModelError
-from ppmodel.metrics import messages_by_node
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
 
 SLOW = load_system("mid_cp_slow_nw")
 

@@ -14,19 +14,19 @@ from refusals import refused
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
+from ppmodel.clusters.specs import DATA, ORDERS, LayoutSpec, layout_options, load_framework, load_system
+from ppmodel.clusters.specs.layout import layout_keywords
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.files import inputs_spared
-from ppmodel.planning import Candidate, asked, front, planned, search
-from ppmodel.planning.answer import Plan
-from ppmodel.planning.available import error_of_differences
-from ppmodel.planning.candidates import all_sizes, cases_at, divisions
-from ppmodel.planning.risk import chances
-from ppmodel.planning.search import Limits, _Search
-from ppmodel.points import NoEffectWarning, resolve, rows_of
-from ppmodel.points.grid import resolve_point
 from ppmodel.schedules.own_files import time_limit
-from ppmodel.specs import DATA, ORDERS, LayoutSpec, layout_options, load_framework, load_system
-from ppmodel.specs.layout import layout_keywords
+from ppmodel.studies.planning import Candidate, asked, front, planned, search
+from ppmodel.studies.planning.answer import Plan
+from ppmodel.studies.planning.available import error_of_differences
+from ppmodel.studies.planning.candidates import all_sizes, cases_at, divisions
+from ppmodel.studies.planning.risk import chances
+from ppmodel.studies.planning.search import Limits, _Search
+from ppmodel.studies.points import NoEffectWarning, resolve, rows_of
+from ppmodel.studies.points.grid import resolve_point
 
 SMALL = {"model": "llama3_8b", "system": "h100", "gpus": 8, "global_batch": 16}
 SOME = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v", "zb-h1", "chimera", "dualpipev"]

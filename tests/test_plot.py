@@ -18,8 +18,7 @@ from refusals import refused
 
 import ppmodel as pp
 from ppmodel import build, schedules
-from ppmodel.analysis import relative_to
-from ppmodel.costs import uniform_costs
+from ppmodel.clusters.specs import load_model, load_system, model_names, system_names
 from ppmodel.plot import (
     context,
     dark,
@@ -38,9 +37,9 @@ from ppmodel.plot.names import kept_apart
 from ppmodel.plot.palette import contrast
 from ppmodel.plot.style import in_words, log_ticks
 from ppmodel.plot.themes import GROUND, ON_DARK, ON_LIGHT
-from ppmodel.points import PARTS
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system, model_names, system_names
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.studies.analysis import relative_to
+from ppmodel.studies.points import PARTS
 from ppmodel.tables import FAMILIES, family
 
 SYSTEMS = ["mid_cp_slow_nw", "mid_cp_mid_nw"]

@@ -10,11 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 from test_predict import ROW, write
 
+from ppmodel.clusters.specs import DATA, load_layout, load_model, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.export import read_table
-from ppmodel.measured import predicted, read_rows
-from ppmodel.measured.calibrate import measured_data
-from ppmodel.specs import DATA, load_layout, load_model, load_system
+from ppmodel.studies.measured import predicted, read_rows
+from ppmodel.studies.measured.calibrate import measured_data
+from ppmodel.tables import read_table
 
 POISONS = [
     "evil.py", "./evil.py:depth=1", "../../etc/passwd", "/etc/passwd", "evil.yaml",

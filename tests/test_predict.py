@@ -11,10 +11,10 @@ import pytest
 from refusals import refused
 
 from ppmodel.cli import main
+from ppmodel.clusters.specs import DATA, FrameworkSpec, load_framework, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
-from ppmodel.measured.stated_run import stated_run
-from ppmodel.specs import DATA, FrameworkSpec, load_framework, load_system
+from ppmodel.studies.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
+from ppmodel.studies.measured.stated_run import stated_run
 
 ROW = {
     "id": "a", "hidden": "4096", "heads": "32", "kv_heads": "8", "layers": "32", "mlp_hidden": "14336",

@@ -80,7 +80,7 @@ def test_commit_subjects_are_short():
 @pytest.mark.parametrize("room", ["system", "model"])
 def test_templates_load_and_explain_every_key(room):
     """A template is a legal file, has every key, and each of them follows a comment of its own."""
-    from ppmodel import specs
+    from ppmodel.clusters import specs
 
     path = specs.DATA / "templates" / f"{room}.yaml"
     spec = {"system": specs.load_system, "model": specs.load_model}[room](path)
@@ -96,7 +96,7 @@ def test_templates_load_and_explain_every_key(room):
 
 def test_the_templates_nodes_are_legal_and_explained(tmp_path):
     """Without their comment signs the optional lines are blocks with every key, each after a comment."""
-    from ppmodel import specs
+    from ppmodel.clusters import specs
 
     text = (specs.DATA / "templates" / "system.yaml").read_text()
     rank, start, block = text.partition("# nodes:\n")
@@ -126,7 +126,7 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
 
 def test_nodes_come_from_between_the_markers_of_the_system_template(tmp_path):
     """Examples that follow, of slow links or of a framework, come along with no one who asks for nodes."""
-    from ppmodel import specs
+    from ppmodel.clusters import specs
 
     text = (specs.DATA / "templates" / "system.yaml").read_text()
     before, nodes, after = re.split(r"^[# ]*---- marker.*\n", text, flags=re.MULTILINE)

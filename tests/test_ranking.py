@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from ppmodel import build, compare
-from ppmodel.analysis import (
+from ppmodel.studies.analysis import (
     crossings,
     every_two,
     largest_share,
@@ -16,7 +16,7 @@ from ppmodel.analysis import (
     relative_to,
     winners,
 )
-from ppmodel.analysis.orders import behind, kendall_tau, reversed_pairs
+from ppmodel.studies.analysis.orders import behind, kendall_tau, reversed_pairs
 from ppmodel.tables import FAMILIES, family
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import ppmodel as pp
-from ppmodel.measured.operation_times import read_operation_times
-from ppmodel.measured.replay import CAUSES
 from ppmodel.ops import OpKind
+from ppmodel.studies.measured.operation_times import read_operation_times
+from ppmodel.studies.measured.replay import CAUSES
 from tests.refusals import refused
 
 SCHEDULES = ["gpipe", "1f1b", "zb-h1", "zb-2p", "zb-v", "v-half", "chimera", "dualpipe", "interleaved-1f1b"]

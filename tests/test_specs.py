@@ -14,9 +14,18 @@ from refusals import refused, require_refused
 from ruamel.yaml import YAML
 
 from ppmodel import build, simulate
-from ppmodel.costs.transfers import pipeline_links
+from ppmodel.clusters.costs.transfers import pipeline_links
+from ppmodel.clusters.specs import (
+    DATA,
+    PLACEMENTS,
+    NodeSpec,
+    load_layout,
+    load_model,
+    load_system,
+    model_names,
+    system_names,
+)
 from ppmodel.errors import CostError, SpecificationError
-from ppmodel.specs import DATA, PLACEMENTS, NodeSpec, load_layout, load_model, load_system, model_names, system_names
 
 BAD = Path(__file__).parent / "bad" / "systems"
 GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"

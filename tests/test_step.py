@@ -12,14 +12,13 @@ from twin import queue_times
 
 import ppmodel as pp
 from ppmodel import OpKind, build
-from ppmodel.compiled import using
-from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, TableError
-from ppmodel.export import parse_table, write_table
+from ppmodel.loops.compiled import using
 from ppmodel.metrics import bubble_ratios, critical_path, idle_ratio, peak_activations, table_bubble_ratio
 from ppmodel.metrics.bubbles import busy_s
-from ppmodel.points import evaluate
-from ppmodel.simulation import compile_graph, iterations, run_graph
+from ppmodel.simulation import OpCosts, compile_graph, iterations, run_graph, uniform_costs
+from ppmodel.studies.points import evaluate
+from ppmodel.tables import parse_table, write_table
 
 any_case = cases(max_stages=4, max_microbatches=6) | random_cases()
 NOT_ENDED = any_case.filter(lambda case: not len(case[0].steps))
@@ -145,7 +144,7 @@ def test_a_slow_rank_is_slow_in_its_steps():
     """Noise slows the steps of a rank, and no reduction."""
     table = build("gpipe", 2, 1).with_step()
     costs = uniform_costs(table, 1, 2, reduction=4, optimizer=1)
-    from ppmodel.noise import Noise, noisy_makespans
+    from ppmodel.studies.noise import Noise, noisy_makespans
 
     spans = noisy_makespans(compile_graph(table, allreduce="blocking"), costs, Noise(slowdown=2, slow_ranks=(1,)), [0])
     assert spans.tolist() == [1 + 2 * 3 + 2 + 4 + 2 * 1]

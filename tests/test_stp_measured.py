@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ppmodel import build
-from ppmodel.costs import model_costs, stages
+from ppmodel.clusters.costs import model_costs, stages
+from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
+from ppmodel.clusters.specs.framework import FrameworkSpec
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import LayoutSpec, load_model, load_system
-from ppmodel.specs.framework import FrameworkSpec
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 SIZES = {"12.1B": (30, 5120, 40), "26.3B": (46, 7168, 56)}

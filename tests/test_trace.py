@@ -14,14 +14,15 @@ from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
 
 from ppmodel import build
-from ppmodel.costs import OpCosts, cell_streams_of, model_costs, stages, uniform_costs
-from ppmodel.costs.units import Unit, cell_streams
+from ppmodel.clusters.costs import cell_streams_of, model_costs, stages
+from ppmodel.clusters.costs.units import Unit, cell_streams
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
 from ppmodel.errors import PPModelError
 from ppmodel.export import trace, trace_events, write_trace
-from ppmodel.metrics import memory, peak_activations
+from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import LayoutSpec, load_model, load_system
+from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import Schedule
 
 SCHEMA = jsonschema.Draft202012Validator(

@@ -7,7 +7,7 @@ import pytest
 from typed import consumer
 
 import ppmodel
-from ppmodel import specs
+from ppmodel.clusters import specs
 
 PUBLIC = {name: getattr(room, name) for room in (ppmodel, specs) for name in room.__all__ if name != "__version__"}
 

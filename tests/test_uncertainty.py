@@ -13,15 +13,15 @@ from strategies import allreduces, cases, p2ps
 from twin import end_times
 
 from ppmodel import build
-from ppmodel.analysis import compare_runs, first_places
-from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.noise import Noise, noisy_makespans, noisy_runs, probability_faster
-from ppmodel.noise.draw import operation_factors, slow_ranks
-from ppmodel.noise.ranking import VERDICTS
 from ppmodel.ops import OpKind
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.studies.analysis import compare_runs, first_places
+from ppmodel.studies.noise import Noise, noisy_makespans, noisy_runs, probability_faster
+from ppmodel.studies.noise.draw import operation_factors, slow_ranks
+from ppmodel.studies.noise.ranking import VERDICTS
 
 seeds = st.integers(0, 2**64)
 noises = st.builds(Noise, st.floats(0, 0.5), st.floats(0, 1), st.floats(1, 3))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from ppmodel.costs import (
+from ppmodel.clusters.costs import (
     Kernel,
     block_operations,
     embedding_operations,
@@ -19,9 +19,9 @@ from ppmodel.costs import (
     model_flops,
     parameters,
 )
+from ppmodel.clusters.specs import DATA, ExpertSpec, LatentAttentionSpec, LayoutSpec, load_model
+from ppmodel.clusters.specs.recompute import Module
 from ppmodel.errors import SpecificationError
-from ppmodel.specs import DATA, ExpertSpec, LatentAttentionSpec, LayoutSpec, load_model
-from ppmodel.specs.recompute import Module
 
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN = pd.read_csv(FOLDER / "collectives.csv", comment="#")

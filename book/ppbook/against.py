@@ -11,13 +11,13 @@ from ppbook.certainty import SIZE, every_two
 from ppbook.fitted_errors import with_errors
 from ppbook.refits import PARTS, Part, ablated, fitted_values, unseen
 from ppbook.unfitted import MEASURED
-from ppmodel.measured import read_rows
-from ppmodel.measured.calibrate import SCALE, Data, equal_weights
-from ppmodel.measured.constants import TIME, chosen, value_of
-from ppmodel.measured.fit import Regression, refitted
-from ppmodel.measured.predict import GB
-from ppmodel.measured.rows import is_healthy
-from ppmodel.specs import DATA, load_system
+from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.studies.measured import read_rows
+from ppmodel.studies.measured.calibrate import SCALE, Data, equal_weights
+from ppmodel.studies.measured.constants import TIME, chosen, value_of
+from ppmodel.studies.measured.fit import Regression, refitted
+from ppmodel.studies.measured.predict import GB
+from ppmodel.studies.measured.rows import is_healthy
 
 _FILE = re.compile(r"(\w+\.csv) \(")
 _NUMBERS = (

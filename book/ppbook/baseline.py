@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ppmodel.costs import model_flops
-from ppmodel.measured.calibrate import FOLDS, SEED
-from ppmodel.measured.fit import parted
-from ppmodel.measured.rows import configuration, run_of
+from ppmodel.clusters.costs import model_flops
+from ppmodel.studies.measured.calibrate import FOLDS, SEED
+from ppmodel.studies.measured.fit import parted
+from ppmodel.studies.measured.rows import configuration, run_of
 
 
 def ideal_s(row, system):
@@ -29,8 +29,8 @@ def ideal_s(row, system):
 
     Examples
     --------
-    >>> from ppmodel.measured import COLUMNS
-    >>> from ppmodel.specs import load_system
+    >>> from ppmodel.studies.measured import COLUMNS
+    >>> from ppmodel.clusters.specs import load_system
     >>> row = dict.fromkeys(COLUMNS, "1") | {"gated_mlp": "false", "attention": "flash", "schedule": "1f1b"}
     >>> row |= {"sequence_parallel": "false", "recompute": "none", "hidden": "1024", "heads": "16", "kv_heads": "16"}
     >>> single, double = ({"layers": "4", "global_batch": "8", "pp": pp} for pp in ("1", "2"))

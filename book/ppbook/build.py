@@ -35,8 +35,8 @@ from ppbook.provenance import git, write_archive
 from ppbook.report import literal
 from ppbook.run import ROOT
 from ppmodel.cli.process import cli
+from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.files import read_text
-from ppmodel.specs import DATA, load_model, load_system
 
 _JUPYTER_BOOK = (
     "from ppbook.forked import end_with_parent; end_with_parent(); from jupyter_book.cli.main import main; main()"

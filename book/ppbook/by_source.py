@@ -9,10 +9,10 @@ from ruamel.yaml import YAML
 from ppbook.baseline import scaled_to_others
 from ppbook.fitted_errors import with_errors
 from ppbook.unfitted import MEASURED
-from ppmodel.costs import model_flops
-from ppmodel.points import simulate
+from ppmodel.clusters.costs import model_flops
+from ppmodel.clusters.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
 from ppmodel.schedules.cases import case_of_data
-from ppmodel.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
+from ppmodel.studies.points import simulate
 
 AIM = 0.08
 """The error of a published anchor that is aimed at."""

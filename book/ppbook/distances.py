@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
 from ppmodel.schedules.cases import as_case, legal_cases
+from ppmodel.studies.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
 from ppmodel.tables import Schedule, layout
 
 STEPS = ("order", "halves", "free")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ppmodel.costs import block_operations, check_layout, group_of, stages
-from ppmodel.costs.transfers import pipeline_links, sent_bytes
+from ppmodel.clusters.costs import block_operations, check_layout, group_of, stages
+from ppmodel.clusters.costs.transfers import pipeline_links, sent_bytes
 from ppmodel.metrics.messages import messages_sent
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -33,7 +33,7 @@ def edges(schedule, model, system, layout):
     Examples
     --------
     >>> from ppmodel import build, load_model, load_system
-    >>> from ppmodel.specs import LayoutSpec
+    >>> from ppmodel.clusters.specs import LayoutSpec
     >>> run = load_model("llama3_70b"), load_system("dgx_h100_nodes"), LayoutSpec(pp=4, tp=8, dp=2)
     >>> exchanged = edges(build("1f1b", 4, 8), *run).set_index(["group", "rank"])
     >>> [size(num_bytes) for num_bytes in exchanged.bytes.loc[["tensor", "pipeline", "data"], 1]]
@@ -71,7 +71,7 @@ def block_collectives(model, layout):
     Examples
     --------
     >>> from ppmodel import load_model
-    >>> from ppmodel.specs import LayoutSpec
+    >>> from ppmodel.clusters.specs import LayoutSpec
     >>> phases = block_collectives(load_model("llama3_70b"), LayoutSpec(tp=8))
     >>> [[collective.kind for collective in phase] for phase in phases.values()]
     [['all-reduce', 'all-reduce'], ['all-reduce', 'all-reduce']]
@@ -90,7 +90,7 @@ def stage_ranks(schedule, model, system, layout):
     Examples
     --------
     >>> from ppmodel import build, load_model, load_system
-    >>> from ppmodel.specs import LayoutSpec
+    >>> from ppmodel.clusters.specs import LayoutSpec
     >>> run = load_model("llama3_70b"), load_system("dgx_h100_nodes"), LayoutSpec(tp=8)
     >>> stage_ranks(build("interleaved-1f1b", 2, 2, chunks=2), *run)
     [(20, 0), (20, 1), (20, 0), (20, 1)]
@@ -116,7 +116,7 @@ def edge_labels(exchanged, system, layout):
     Examples
     --------
     >>> from ppmodel import build, load_model, load_system
-    >>> from ppmodel.specs import LayoutSpec
+    >>> from ppmodel.clusters.specs import LayoutSpec
     >>> run = load_system("dgx_h100_nodes"), LayoutSpec(pp=2)
     >>> edge_labels(edges(build("1f1b", 2, 4), load_model("llama3_8b"), *run), *run)
     {'pipeline': 'pp = 2: messages of 64 MiB, inside a node, 450 GB/s'}

@@ -5,12 +5,12 @@ import pandas as pd
 
 import ppmodel
 from ppbook.levels import POINT, advantages, agreement
-from ppmodel.analysis import crossings
-from ppmodel.analysis.orders import order_of_amounts
-from ppmodel.noise import TIE
+from ppmodel.clusters.specs import DATA
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import label, legal_cases
-from ppmodel.specs import DATA
+from ppmodel.studies.analysis import crossings
+from ppmodel.studies.analysis.orders import order_of_amounts
+from ppmodel.studies.noise import TIE
 
 PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
 """The schedules that the paper compares."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ppbook.errors import ReproduceError
-from ppmodel.specs import DATA
+from ppmodel.clusters.specs import DATA
 
 _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
 

@@ -18,8 +18,8 @@ from jupyter_client.provisioning import LocalProvisioner
 
 _LOADED = [
     "ppbook.kernel_server", "ipykernel.kernelapp", "ipykernel.zmqshell", "matplotlib.pyplot", "pandas",
-    "ppmodel.analysis", "ppbook.check", "ppbook.claims", "ppbook.forked", "ppbook.parameters", "ppbook.pictures",
-    "ppbook.report", "ppmodel.kernels", "ppmodel.plot",
+    "ppmodel.studies.analysis", "ppbook.check", "ppbook.claims", "ppbook.forked", "ppbook.parameters",
+    "ppbook.pictures", "ppbook.report", "ppmodel.loops", "ppmodel.plot",
 ]  # fmt: skip
 """What the server imports; none of it may start a thread, or ask for the shell that only a kernel has."""
 

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from ppbook.kinds import shown
-from ppmodel.costs.roofline import Kernels, kernels_s
-from ppmodel.costs.work import Kernel
+from ppmodel.clusters.costs.roofline import Kernels, kernels_s
+from ppmodel.clusters.costs.work import Kernel
+from ppmodel.clusters.specs import DATA, CollectiveSpec, KernelSpec, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.measured import kernel_fits
-from ppmodel.measured.constants import with_values
-from ppmodel.specs import DATA, CollectiveSpec, KernelSpec, load_system
+from ppmodel.studies.measured import kernel_fits
+from ppmodel.studies.measured.constants import with_values
 
 TIMINGS = DATA / "reference" / "kernels"
 STANDS_IN = {

@@ -11,15 +11,16 @@ from annotated_types import Predicate
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ppbook.setting import load_setting
-from ppmodel import schedules, specs
+from ppmodel import schedules
+from ppmodel.clusters import specs
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.export import read_table
 from ppmodel.files import read_text
-from ppmodel.measured import fitted_systems
-from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.cases import Case
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
+from ppmodel.studies.measured import fitted_systems
+from ppmodel.studies.noise import MAX_JITTER, MAX_SLOWDOWN
+from ppmodel.tables import read_table
 
 _MOST_SHOWN = 120
 

@@ -2,13 +2,13 @@
 
 import pandas as pd
 
-from ppmodel.analysis import orders
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent
-from ppmodel.points import compare
-from ppmodel.points.change import WITHOUT_NETWORK
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.schedules.ratios import published_bubble_ratio
+from ppmodel.studies.analysis import orders
+from ppmodel.studies.points import compare
+from ppmodel.studies.points.change import WITHOUT_NETWORK
 from ppmodel.tables import family
 
 POINT = ["system", "pp", "microbatches"]

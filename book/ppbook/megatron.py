@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ppmodel.costs import model_flops
-from ppmodel.measured import COLUMNS, predicted, run_of
-from ppmodel.specs import DATA, FrameworkSpec, load_system
+from ppmodel.clusters.costs import model_flops
+from ppmodel.clusters.specs import DATA, FrameworkSpec, load_system
+from ppmodel.studies.measured import COLUMNS, predicted, run_of
 
 _TERA = 1e12
 _PLAIN = dict.fromkeys(("cp", "ep", "dp", "microbatch_size"), 1) | {

@@ -6,12 +6,12 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
-from ppmodel.analysis import messages_between_nodes
 from ppmodel.plot import redrawn, titled
 from ppmodel.plot.palette import VERMILION
 from ppmodel.plot.style import page_width
 from ppmodel.plot.themes import ON_LIGHT
 from ppmodel.plot.timelines import KIND_COLOURS, draw_operations, operation_legend
+from ppmodel.studies.analysis import messages_between_nodes
 
 _MOMENTS = {"out": ("ready_s", "sent_s"), "in": ("sent_s", "entered_s")}
 """When a message comes to a NIC, and when it begins to hold it."""

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ppmodel.compiled import LARGE, prepare
-from ppmodel.costs import uniform_costs
+from ppmodel.clusters.specs import DATA
+from ppmodel.loops.compiled import LARGE, prepare
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import Case, built
-from ppmodel.simulation import graph_of, makespans
-from ppmodel.specs import DATA
+from ppmodel.simulation import graph_of, makespans, uniform_costs
 from ppmodel.tables import NO_OPERATION, Schedule
 
 FOLDER = DATA / "reference" / "own_run"

@@ -16,9 +16,9 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent
 
 from ppbook.kinds import KINDS, Kind, count_from, like, shown
+from ppmodel.clusters.specs import load_model, load_system
+from ppmodel.clusters.specs.document import refuse_depth
 from ppmodel.errors import PPModelError, did_you_mean
-from ppmodel.specs import load_model, load_system
-from ppmodel.specs.document import refuse_depth
 
 _COMMENT = re.compile(r"\s*#\s*([\w-]+)(?: from (\d{1,9}))?:(?:.*\bfor each of (\w+))?")  # behind a value: its kind
 

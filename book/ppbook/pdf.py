@@ -17,7 +17,7 @@ from ppbook.pictures import choose
 from ppbook.report import TEMPLATES
 from ppbook.run import ROOT
 from ppmodel import __version__
-from ppmodel.specs import DATA
+from ppmodel.clusters.specs import DATA
 
 NAME = "pipeline-schedules.pdf"
 """The file name, in the folder of the pages."""

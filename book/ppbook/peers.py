@@ -3,7 +3,7 @@
 import pandas as pd
 
 from ppbook.fitted_errors import with_errors
-from ppmodel.specs import DATA
+from ppmodel.clusters.specs import DATA
 
 
 def peer_predictions():

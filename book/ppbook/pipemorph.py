@@ -7,10 +7,10 @@ import pandas as pd
 
 from ppbook.zero_bubble import like_gpt3
 from ppmodel import replay
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import TableError
 from ppmodel.ops import OpKind
-from ppmodel.points import simulate
-from ppmodel.specs import DATA
+from ppmodel.studies.points import simulate
 
 _FOLDER = DATA / "reference" / "schedules_measured"
 RAN = {

@@ -14,8 +14,8 @@ from ppbook.report import TEMPLATES
 from ppmodel.errors import PPModelError, shown
 from ppmodel.ops import OpKind
 from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES
-from ppmodel.points import compare, simulate
 from ppmodel.schedules.cases import legal_cases
+from ppmodel.studies.points import compare, simulate
 
 STEPS = 100
 """Steps of the slider from end to end."""

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ppbook.unfitted import FILES, KINDS, unfitted_runs
-from ppmodel.specs import DATA, framework_names
+from ppmodel.clusters.specs import DATA, framework_names
 
 NINE_OF_TEN = 0.05, 0.95
 

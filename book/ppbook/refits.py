@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, Data, measured_data
-from ppmodel.measured.constants import CONSTANTS, TIME, chosen, value_of
-from ppmodel.measured.fit import Regression, parted, refitted
+from ppmodel.studies.measured.calibrate import FOLDS, INTERVAL, SCALE, SEED, Data, measured_data
+from ppmodel.studies.measured.constants import CONSTANTS, TIME, chosen, value_of
+from ppmodel.studies.measured.fit import Regression, parted, refitted
 
 _FASTEST, _PRIOR = 1e30, 0.5
 _SHAPES = "kernels.product_half_rows", "kernels.product_half_width"

@@ -13,14 +13,14 @@ import pandas as pd
 from ppbook.certainty import SIZE as CELL  # the columns that tell cells apart
 from ppbook.refits import unseen
 from ppmodel.errors import PPModelError
-from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import calibrated
-from ppmodel.measured.constants import with_values
-from ppmodel.measured.predict import GB, predicted
-from ppmodel.measured.rows import system_of
-from ppmodel.measured.start import start_under
-from ppmodel.planning.search import LONGEST
-from ppmodel.points.margin import FITS
+from ppmodel.studies.measured.batch import Batch
+from ppmodel.studies.measured.calibrate import calibrated
+from ppmodel.studies.measured.constants import with_values
+from ppmodel.studies.measured.predict import GB, predicted
+from ppmodel.studies.measured.rows import system_of
+from ppmodel.studies.measured.start import start_under
+from ppmodel.studies.planning.search import LONGEST
+from ppmodel.studies.points.margin import FITS
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
 """The columns of a layout, besides, that a rule may look at."""

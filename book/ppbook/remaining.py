@@ -1,6 +1,6 @@
 """What the errors that remain consist of: a few runs that are far off, and runs that repeat one another."""
 
-from ppmodel.measured import COLUMNS
+from ppmodel.studies.measured import COLUMNS
 
 _KERNEL = "kernel (.*)"
 

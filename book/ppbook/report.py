@@ -19,12 +19,12 @@ from ruamel.yaml import YAML
 from ppbook import pictures
 from ppbook.kinds import shown
 from ppmodel.cli.text import aligned
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import PPModelError
 from ppmodel.export import csv_cell
 from ppmodel.plot import typeset
 from ppmodel.plot.style import in_words
-from ppmodel.points import COLUMNS
-from ppmodel.specs import DATA
+from ppmodel.studies.points import COLUMNS
 
 _LONG_TEXT = {"10em": 20, "14em": 40}  # letters from which a column, or the first, has this width
 _PLAIN, _TYPED = re.compile(r"[\w./-]+"), re.compile(r"[\w./-]*[a-z0-9]_[a-z0-9][\w./-]*\b")

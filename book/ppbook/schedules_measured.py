@@ -7,9 +7,9 @@ import pandas as pd
 
 from ppbook import pipemorph, zero_bubble
 from ppmodel import PPModelError, replay
-from ppmodel.points.grid import resolve_point
+from ppmodel.clusters.specs import DATA
 from ppmodel.schedules.cases import as_case
-from ppmodel.specs import DATA
+from ppmodel.studies.points.grid import resolve_point
 
 _FOLDER = DATA / "reference" / "schedules_measured"
 _TABLES = ("zero_bubble_tables", "primus", "isambard_gh200_vpp", "deepspeed_zbh1", "small_and_github", "pipeoffload")

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ppmodel.specs import entries
-from ppmodel.specs.entries import Checked, Provenance, entry, load_specification
-from ppmodel.specs.files import DATA
+from ppmodel.clusters.specs import entries
+from ppmodel.clusters.specs.entries import Checked, Provenance, entry, load_specification
+from ppmodel.clusters.specs.files import DATA
 
 _Attained = Annotated[float, entry(Annotated[float, Field(gt=0, le=1, strict=True)])]
 
@@ -72,7 +72,7 @@ def setting_names() -> list[str]:
 
 
 def load_setting(name: str | os.PathLike[str]) -> SettingSpec:
-    """Read a setting by name or from a file; see `ppmodel.specs.load_system`.
+    """Read a setting by name or from a file; see `ppmodel.clusters.specs.load_system`.
 
     Parameters
     ----------

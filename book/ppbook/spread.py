@@ -55,7 +55,7 @@ def plot_layout(layout, cuts, edges, captions, title, context="", *, devices_per
     Examples
     --------
     >>> import pandas as pd
-    >>> from ppmodel.specs import LayoutSpec
+    >>> from ppmodel.clusters.specs import LayoutSpec
     >>> edges = pd.DataFrame({"group": ["pipeline"], "rank": [0], "size": ["128 MiB"]})
     >>> figure = plot_layout(LayoutSpec(pp=2), {"1F1B": [(16, 0), (16, 1)]}, edges, {}, "A rank is one GPU")
     >>> [text.get_text() for text in figure.axes[0].texts if "rank" in text.get_text()]

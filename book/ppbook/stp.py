@@ -6,16 +6,16 @@ import numpy as np
 import pandas as pd
 
 from ppmodel import formulas
-from ppmodel.costs import PARTS, OpCosts, stages
+from ppmodel.clusters.costs import PARTS, stages
+from ppmodel.clusters.specs import DATA, LayoutSpec, load_model, load_system
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import exposed_passes, peak_activations
 from ppmodel.metrics.bubbles import busy_s
 from ppmodel.ops import OpKind
-from ppmodel.points import columns_of, frame_of, resolve, rows_of
 from ppmodel.schedules import build
 from ppmodel.schedules.cases import as_case, built
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import DATA, LayoutSpec, load_model, load_system
+from ppmodel.simulation import OpCosts, compile_graph, run_graph
+from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of
 
 SCHEDULES = {"1f1b_i": ("interleaved-1f1b", {"chunks": 2}), "zb_v": "zb-v", "stp": "stp"}
 """The three that were measured, by their columns."""

@@ -9,11 +9,11 @@ from ruamel.yaml import YAML
 
 from ppbook.baseline import constant_utilization
 from ppbook.certainty import SIZE
-from ppmodel.costs import parameters
-from ppmodel.measured import read_rows
-from ppmodel.measured.predict import predicted
-from ppmodel.measured.rows import is_healthy, run_of, system_of
-from ppmodel.specs import DATA, load_system
+from ppmodel.clusters.costs import parameters
+from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.studies.measured import read_rows
+from ppmodel.studies.measured.predict import predicted
+from ppmodel.studies.measured.rows import is_healthy, run_of, system_of
 
 MEASURED = DATA / "reference" / "measured"
 _SOURCES = YAML(typ="safe").load(MEASURED / "sources.yaml")

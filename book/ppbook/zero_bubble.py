@@ -6,13 +6,12 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from ppmodel.compiled import LARGE, prepare
-from ppmodel.costs import uniform_costs
-from ppmodel.measured.rows import even_layers
-from ppmodel.points import simulate
+from ppmodel.clusters.specs import DATA, load_model
+from ppmodel.loops.compiled import LARGE, prepare
 from ppmodel.schedules.cases import Case, as_case, built
-from ppmodel.simulation import graph_of, iterations
-from ppmodel.specs import DATA, load_model
+from ppmodel.simulation import graph_of, iterations, uniform_costs
+from ppmodel.studies.measured.rows import even_layers
+from ppmodel.studies.points import simulate
 
 _MS = 1e-3
 _FOLDER = DATA / "reference"

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 
-from ppmodel import schedules, specs
+from ppmodel import schedules
+from ppmodel.clusters import specs
+from ppmodel.clusters.specs.layout import LARGEST
 from ppmodel.errors import PPModelError
-from ppmodel.points import COLUMNS, SECONDS
 from ppmodel.schedules.cases import as_case, cases_of_file
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs.layout import LARGEST
+from ppmodel.studies.points import COLUMNS, SECONDS
 
 
 class Value(click.ParamType):

@@ -54,11 +54,11 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     FILE.yaml is a system file like any other. It carries the framework: --framework, or the one in the column framework
     of all rows, or that of the system's file if it has one, or the one that all sources name, or megatron.
     """
+    from ppmodel.clusters.specs import load_framework, load_system
     from ppmodel.export import write_whole
-    from ppmodel.measured.calibrate import calibrated
-    from ppmodel.measured.stated_run import stated_run
-    from ppmodel.measured.system_file import system_text
-    from ppmodel.specs import load_framework, load_system
+    from ppmodel.studies.measured.calibrate import calibrated
+    from ppmodel.studies.measured.stated_run import stated_run
+    from ppmodel.studies.measured.system_file import system_text
 
     if not rows_files and not runs:
         raise PPModelError("ROWS.csv", None, "must be given", "pass a CSV file of runs, or --run WORDS")
@@ -79,7 +79,7 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
 
 
 def _lines(calibration, out, all_constants, kinds):
-    from ppmodel.measured.system_file import in_its_unit
+    from ppmodel.studies.measured.system_file import in_its_unit
 
     fit = calibration.fit
     yield f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"

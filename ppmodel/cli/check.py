@@ -24,7 +24,7 @@ def check_command(name, file, pp, microbatches, **options):
     if file is None and name is not None and is_file(name):
         name, file = None, name
     if name is None and file is not None and not file.endswith(".py"):
-        from ppmodel.export import read_file
+        from ppmodel.tables import read_file
 
         reading = read_file(file)
         case = Case(reading.schedule.name, (), reading.schedule).with_options(arguments.given(options))

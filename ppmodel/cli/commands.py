@@ -7,8 +7,8 @@ from importlib.util import find_spec
 
 import click
 
+from ppmodel.clusters.specs.layout import layout_options
 from ppmodel.errors import PPModelError, did_you_mean, shown
-from ppmodel.specs.layout import layout_options
 
 _COMMANDS = {
     "ppmodel.cli.listing": ("schedules", "models", "systems", "frameworks", "layouts", "launchers", "columns"),
@@ -29,7 +29,7 @@ class _Careful:
         except click.NoSuchOption as error:
             given, options = error.option_name, [option for param in self.get_params(ctx) for option in param.opts]
             name, file = given.lstrip("-").replace("-", "_"), next((word for word in args if word.endswith(".py")), "")
-            from ppmodel.specs.meant import meant_key
+            from ppmodel.clusters.specs.meant import meant_key
 
             keys = {option.lstrip("-").replace("-", "_"): option for option in options}
             meant = meant_key(name, keys).removeprefix("did you mean ").removesuffix("?")

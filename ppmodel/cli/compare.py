@@ -28,7 +28,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     """
     from ppmodel.cli.ranked import ranked, ranked_lines
     from ppmodel.export import write_rows
-    from ppmodel.points import compared
+    from ppmodel.studies.points import compared
 
     costs = arguments.asked_costs(given)
     cases = _cases([*([] if file is None else [file]), *names])
@@ -39,7 +39,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "--csv")
     if "model" in costs and "tp" not in columns:  # a microbatch is the model's share of its global batch
-        from ppmodel.specs import load_model
+        from ppmodel.clusters.specs import load_model
 
         sequences = load_model(costs["model"]).global_batch // rows[0]["microbatches"]
         remark = f"; microbatches of {counted(sequences, 'sequence')}"

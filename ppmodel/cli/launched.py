@@ -3,9 +3,9 @@
 import json
 
 from ppmodel.cli.text import aligned
+from ppmodel.clusters.launch import launch
+from ppmodel.clusters.specs import load_launcher
 from ppmodel.errors import counted
-from ppmodel.points.launch import launch
-from ppmodel.specs import load_launcher
 
 
 def launched(name, point):

@@ -1,8 +1,9 @@
 """ppmodel schedules, models, systems, frameworks, layouts, launchers: list what comes with the project."""
 
-from ppmodel import schedules, specs
+from ppmodel import schedules
 from ppmodel.cli import text
 from ppmodel.cli.commands import command
+from ppmodel.clusters import specs
 
 
 @command("schedules")
@@ -44,7 +45,7 @@ def columns_command():
 
     A row has the columns of what it depends on: seconds or a model on a system, a change, a layout, noise.
     """
-    from ppmodel.points import COLUMNS
+    from ppmodel.studies.points import COLUMNS
 
     text.say(text.aligned([[column.name, column.unit, column.doc] for column in COLUMNS]))
 

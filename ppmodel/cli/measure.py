@@ -4,11 +4,11 @@ import datetime
 import os
 from pathlib import Path
 
-from ppmodel import specs
 from ppmodel.cli.arguments import Output, combined, option
 from ppmodel.cli.calibrate import FILE, POOR, about
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
+from ppmodel.clusters import specs
 from ppmodel.errors import PPModelError, counted
 from ppmodel.files import write_whole
 
@@ -41,9 +41,9 @@ def measure_command(system, out, title, date, write_probe, **files):
 
     Peaks come from the system to start from, and so does everything that is not measured, with its kind and source.
     """
-    from ppmodel.measured import timings
-    from ppmodel.measured.measure import measured_system
-    from ppmodel.measured.system_file import entries_text
+    from ppmodel.studies.measured import timings
+    from ppmodel.studies.measured.measure import measured_system
+    from ppmodel.studies.measured.system_file import entries_text
 
     if write_probe is not None:
         given = {"system": system, "out": out, "title": title, "date": date, **files}

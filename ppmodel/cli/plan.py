@@ -7,8 +7,8 @@ import click
 
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
+from ppmodel.clusters.specs.layout import STAGE_GROUPS
 from ppmodel.errors import PPModelError
-from ppmodel.specs.layout import STAGE_GROUPS
 
 _PICTURE = arguments.Output(".svg", ".png", ".pdf")
 _LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
@@ -61,10 +61,10 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
     from ppmodel.cli.planned import drawn_front, front_lines, plan_dict, planned_lines
+    from ppmodel.clusters.specs import load_launcher
     from ppmodel.export import write_rows, write_whole
-    from ppmodel.planning import planned
-    from ppmodel.specs import load_launcher
-    from ppmodel.workers.progress import passing
+    from ppmodel.studies.planning import planned
+    from ppmodel.studies.workers.progress import passing
 
     if launch is not None:
         load_launcher(launch)  # refused before the search

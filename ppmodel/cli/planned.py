@@ -3,11 +3,11 @@
 from io import BytesIO
 
 from ppmodel.cli.text import aligned, framework_text, gibibytes, margin_text, network_text, plain, range_text, size_text
-from ppmodel.planning.answer import EQUAL
-from ppmodel.planning.available import error_of_differences
-from ppmodel.planning.risk import JITTER, SLOWDOWN
-from ppmodel.points import HEADINGS, PARTS
-from ppmodel.specs.layout import ORDERS, STAGE_GROUPS
+from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
+from ppmodel.studies.planning.answer import EQUAL
+from ppmodel.studies.planning.available import error_of_differences
+from ppmodel.studies.planning.risk import JITTER, SLOWDOWN
+from ppmodel.studies.points import HEADINGS, PARTS
 
 _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _TEXTS = "schedule", "recompute", "layers", "order", "fits", "schedule in"
@@ -153,8 +153,8 @@ def plan_dict(plan, place):
 
 def drawn_front(plan, form, workers, scheduler, resume):
     """The fastest answers under ever lower limits of memory as rows, and their picture in a format such as svg."""
-    from ppmodel.planning import front
     from ppmodel.plot import plot_scatter
+    from ppmodel.studies.planning import front
 
     question = plan.question
     rows = plan.rows(front(question, workers, scheduler, resume))

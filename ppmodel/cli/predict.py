@@ -42,8 +42,8 @@ def predict_command(rows_file, system, framework, links, out):
     """
     from statistics import fmean, median
 
-    from ppmodel.measured import predict_file
-    from ppmodel.specs import load_framework, load_system
+    from ppmodel.clusters.specs import load_framework, load_system
+    from ppmodel.studies.measured import predict_file
 
     rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework), links)
     refused = [row for row in rows if row["refused"] is not None]

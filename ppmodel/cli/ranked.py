@@ -1,9 +1,9 @@
 """The rows of a comparison, ranked by time, as text and as CSV cells."""
 
 from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, unevenness
+from ppmodel.clusters.specs.layout import DIMENSIONS, STAGE_GROUPS
 from ppmodel.errors import counted
 from ppmodel.schedules.registry import get, names
-from ppmodel.specs.layout import DIMENSIONS, STAGE_GROUPS
 
 _TIE = 1e-9
 _SIZES = (*DIMENSIONS, "microbatch_size", "zero")
@@ -92,7 +92,7 @@ def ranked_lines(pairs, remark=""):
 
 def _not_run(rows):
     """The labels of rows with a layout whose framework does not run their schedules, with the code that has these."""
-    from ppmodel.planning import frameworks_of, runs_as_modelled
+    from ppmodel.studies.planning import frameworks_of, runs_as_modelled
 
     frameworks = {}
     for row in rows:

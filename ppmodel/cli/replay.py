@@ -33,8 +33,8 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     schedules take the means of the same operations.
     """
     from ppmodel.export import write_rows
-    from ppmodel.measured.replay import replayed
     from ppmodel.schedules.cases import cases_of_text
+    from ppmodel.studies.measured.replay import replayed
 
     for name, value, example in (("FILE", files, "operations.csv"), ("--schedule", schedule, "--schedule 1f1b")):
         if not value:

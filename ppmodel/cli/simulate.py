@@ -28,7 +28,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
     activations that the model keeps for weight gradients (or that of --held).
     """
     from ppmodel.cli.simulated import simulated_lines
-    from ppmodel.points import simulate
+    from ppmodel.studies.points import simulate
 
     costs = arguments.asked_costs(options)
     case = arguments.asked_case(name, file, options)

@@ -1,11 +1,11 @@
 """A simulated run as lines of text."""
 
 from ppmodel.cli import text
-from ppmodel.costs import microbatch_sequences
+from ppmodel.clusters.costs import microbatch_sequences
+from ppmodel.clusters.specs.layout import DIMENSIONS
 from ppmodel.errors import counted
 from ppmodel.ops import OpKind
-from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
-from ppmodel.specs.layout import DIMENSIONS
+from ppmodel.studies.points import HEADINGS, MEMORY_PARTS, PARTS
 
 _LEAST = 1e-9
 

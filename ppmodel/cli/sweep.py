@@ -27,7 +27,7 @@ def sweep_command(specification, out, workers, scheduler, files, seconds, links,
     Exit codes: 0 the output is complete; 1 it is complete, but every row is refused; 2 the command, the file or the
     cluster is refused, or rows cannot be computed; 130 interrupted.
     """
-    from ppmodel.sweep import run_sweep
+    from ppmodel.studies.sweep import run_sweep
 
     summary = run_sweep(
         specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds,

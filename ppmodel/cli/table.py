@@ -19,7 +19,7 @@ def table_command(name, file, pp, microbatches, form, **options):
 
     NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file.
     """
-    from ppmodel.export import write_table
+    from ppmodel.tables import write_table
 
     case = arguments.asked_case(name, file, options)
     text.say(write_table(built(case, *size_of(case, pp, microbatches)), form).removesuffix("\n"))

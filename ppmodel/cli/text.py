@@ -83,11 +83,11 @@ _UNEVEN = 1.02
 def size_text(model):
     """The parameters of a model, which show a slip in its file.
 
-    >>> from ppmodel.specs import load_model
+    >>> from ppmodel.clusters.specs import load_model
     >>> size_text(load_model("mixtral_8x7b"))
     '46.7 billion parameters, 12.9 billion active'
     """
-    from ppmodel.costs import parameters
+    from ppmodel.clusters.costs import parameters
 
     count = parameters(model)
     active = f", {in_words(count.active)} active" if model.experts else ""
@@ -97,7 +97,7 @@ def size_text(model):
 def network_text(system, members="GPUs"):
     """The bandwidths of a system in both units, which show a slip in its file.
 
-    >>> from ppmodel.specs import load_system
+    >>> from ppmodel.clusters.specs import load_system
     >>> network_text(load_system("h100"))
     '50 GB/s (400 Gbit/s) between nodes, 450 GB/s inside'
     """
@@ -143,6 +143,6 @@ def range_text(row):
 
 def margin_text():
     """By how much predictions of memory are off, where a row is within that of a GPU's capacity."""
-    from ppmodel.measured import memory_margin
+    from ppmodel.studies.measured import memory_margin
 
     return f"nine of ten predictions of memory are off by at most {memory_margin():.0%}"

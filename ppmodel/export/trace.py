@@ -18,9 +18,10 @@ from itertools import pairwise, starmap
 import numpy as np
 
 from ppmodel import __version__
+from ppmodel.clusters.memory import activation_bytes
 from ppmodel.errors import PPModelError
 from ppmodel.files import checked_target, write_whole
-from ppmodel.metrics import activation_bytes, activations_in_use, offloaded_levels
+from ppmodel.metrics import activations_in_use, offloaded_levels
 from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
@@ -69,7 +70,7 @@ def write_trace(path, timeline, stages=None, streams=None, **about):
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 2, 1)
     >>> timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, 0.5))
@@ -119,7 +120,7 @@ def trace_events(timeline, stages=None, streams=None):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 1, 1)
     >>> events = trace_events(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))

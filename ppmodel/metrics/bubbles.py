@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs import side_by_side, with_pairs
 from ppmodel.ops import OpKind
+from ppmodel.simulation import side_by_side, with_pairs
 from ppmodel.tables import brief
 
 
@@ -27,7 +27,7 @@ def busy_s(timeline):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("1f1b", 2, 4)
     >>> busy_s(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))).tolist()
@@ -56,7 +56,7 @@ def idle_ratio(timeline):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("1f1b", 8, 8)
     >>> round(idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))), 6)
@@ -166,7 +166,7 @@ def computing_s(schedule, many_costs):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> schedule = build("1f1b", 2, 4)
     >>> computing_s(schedule, [uniform_costs(schedule, 1, 2)]).tolist()
     [24.0]
@@ -199,7 +199,7 @@ def operations_s(schedule, costs):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> schedule = build("gpipe", 2, 1)
     >>> operations_s(schedule, uniform_costs(schedule, 1, 2)).tolist()
     [1.0, 2.0, 1.0, 2.0]
@@ -245,7 +245,7 @@ def bubble_ratios(timeline):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 4, 4)
     >>> [round(r, 4) for r in bubble_ratios(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))]

@@ -24,7 +24,7 @@ def critical_path(timeline):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 2, 1)
     >>> timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))

@@ -97,7 +97,7 @@ def plot_parts(
     Examples
     --------
     >>> import ppmodel as pp
-    >>> from ppmodel.points import PARTS
+    >>> from ppmodel.studies.points import PARTS
     >>> given = {"model": "llama3_70b", "system": "dgx_h100_nodes", "tp": 8, "dp": [1, 2, 4]}
     >>> frame = pp.compare("1f1b", 4, global_batch=64, **given)
     >>> len(plot_parts(frame, "dp", PARTS, "More replicas, fewer microbatches", axis="s").axes)

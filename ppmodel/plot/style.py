@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.files import DATA
-from ppmodel.points import COLUMNS, HEADINGS
+from ppmodel.studies.points import COLUMNS, HEADINGS
 
 WIDE, PHONE = 7.8, 3.7
 """Inches of a figure on a page, and on a phone."""

@@ -11,7 +11,7 @@ from math import ceil, floor, lcm
 import numpy as np
 
 from ppmodel.given import is_number
-from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
+from ppmodel.loops.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.ops import OpKind
 from ppmodel.schedules.options import option_text
 from ppmodel.schedules.registry import Option, require, schedule

@@ -17,7 +17,7 @@ time per additional microbatch; squeezing shortens the warm-up and the cool-down
 
 import numpy as np
 
-from ppmodel.kernels.building_block import FREE, squeeze
+from ppmodel.loops.building_block import FREE, squeeze
 from ppmodel.ops import OpKind
 from ppmodel.tables import by_keys
 

@@ -14,7 +14,7 @@ from ppmodel.caches import cached
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import listed, plain
 from ppmodel.schedules.options import option_text
-from ppmodel.tables import Schedule
+from ppmodel.tables import Schedule, read_table
 
 ScheduleLike: TypeAlias = (
     Schedule
@@ -245,14 +245,12 @@ def cases_of_file(path):
 
     Examples
     --------
-    >>> from ppmodel.specs import template_path
+    >>> from ppmodel.clusters.specs import template_path
     >>> [case.size for case in cases_of_file(template_path("my_table", ".csv"))]
     [(4, 8)]
     """
     if str(path).endswith(".py"):
         return [Case(entry.name, own=entry) for entry in schedules.register_file(path)]
-    from ppmodel.export import read_table
-
     return _cases_of(read_table(path))
 
 

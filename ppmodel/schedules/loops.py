@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppmodel.kernels.rounds import loops
+from ppmodel.loops.rounds import loops
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import Option, require_size
 from ppmodel.schedules.rounds import compiled_rounds, in_rounds

@@ -5,8 +5,8 @@ Shared by several schedules; registers nothing.
 
 import numpy as np
 
-from ppmodel.compiled import VECTORISED
-from ppmodel.kernels.rounds import rounds
+from ppmodel.loops.compiled import VECTORISED
+from ppmodel.loops.rounds import rounds
 from ppmodel.tables import Schedule
 
 

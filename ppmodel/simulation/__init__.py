@@ -1,6 +1,8 @@
 """Simulated time: a table becomes a graph, and a graph with costs becomes a timeline."""
 
+from ppmodel.simulation.costs import OpCosts, are_seconds, comm_over_forward, side_by_side, uniform_costs, with_pairs
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.graph import ALLREDUCE, APART, BUFFERED, P2P, compile_graph, graph_of, require_semantics
 from ppmodel.simulation.longest_path import Iterations, iterations, makespans, run_graph
 from ppmodel.simulation.timeline import Timeline
+from ppmodel.simulation.transfers import Links, link_values, receivers, transfer_costs

@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.stages import LATER, WARM_UP
 from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION
 
 _BACKWARDS = (OpKind.B, OpKind.I)
+
+WARM_UP, LATER = range(2)
+"""Whether a forward runs before the first backward of its rank; indices of the first axis of `Offload`."""
 
 STAYS = -1.0
 """Replaces the seconds of a copy if there is none."""

@@ -1,6 +1,6 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
-from ppmodel.kernels.events import events
+from ppmodel.loops.events import events
 from ppmodel.simulation.checks import check_fit, durations, filled_timeline, group_lengths, refuse_overflow, shares_of
 from ppmodel.simulation.streams import posted_timeline
 
@@ -35,7 +35,7 @@ def run_events(graph, costs, factors=None):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 4, 8)
     >>> costs = uniform_costs(schedule, forward=1, backward=2, comm=1)

@@ -11,8 +11,8 @@ import numpy as np
 
 from ppmodel.caches import cached, cached_property
 from ppmodel.errors import CostError, PPModelError
-from ppmodel.kernels.paths import CLASS, COLUMNS, fill_instructions
-from ppmodel.kernels.tables import renumbered
+from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
+from ppmodel.loops.tables import renumbered
 from ppmodel.ops import OpKind
 from ppmodel.simulation.exchanges import exchanges_of
 from ppmodel.simulation.issue import issue_order
@@ -103,7 +103,7 @@ class ExecutionGraph:
         Parameters
         ----------
         nics : tuple of int, length num_ranks, or None
-            As in `costs.OpCosts`. None means one for each rank under ``overlapped_nic``.
+            As in `OpCosts`. None means one for each rank under ``overlapped_nic``.
 
         Returns
         -------

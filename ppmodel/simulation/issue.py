@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppmodel.kernels.tables import group_slots
+from ppmodel.loops.tables import group_slots
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.dependencies import frozen
 

@@ -4,12 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs import OpCosts, are_seconds, side_by_side, with_pairs
-from ppmodel.kernels.longest_path import longest_path
-from ppmodel.kernels.paths import longest_paths
-from ppmodel.kernels.sweep import sweep
+from ppmodel.loops.longest_path import longest_path
+from ppmodel.loops.paths import longest_paths
+from ppmodel.loops.sweep import sweep
 from ppmodel.ops import OpKind
-from ppmodel.simulation import checks
+from ppmodel.simulation import OpCosts, are_seconds, checks, side_by_side, with_pairs
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.streams import posted_timeline
 from ppmodel.simulation.timeline import Timeline
@@ -49,7 +48,7 @@ def run_graph(graph, costs, factors=None):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("1f1b", 4, 8)
     >>> run_graph(compile_graph(schedule), uniform_costs(schedule, forward=1, backward=2)).makespan_s
@@ -126,7 +125,7 @@ def makespans(graph, costs):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 4, 8)
     >>> many = [uniform_costs(schedule, forward=1, backward=2, comm=c) for c in (0, 1)]
@@ -162,7 +161,7 @@ def iterations(graph, costs, spans=True):
     Examples
     --------
     >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import uniform_costs
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 4, 8).with_step()
     >>> many = [uniform_costs(schedule, 1, 2, comm=c, reduction=2, optimizer=0.5) for c in (0, 1)]

@@ -15,8 +15,8 @@ whose transfers host processes make like ``latency``. Where transfers are short 
 
 import numpy as np
 
-from ppmodel.kernels.rendezvous import rendezvous
-from ppmodel.kernels.streams import streams
+from ppmodel.loops.rendezvous import rendezvous
+from ppmodel.loops.streams import streams
 from ppmodel.simulation.checks import durations, filled_timeline, group_lengths
 from ppmodel.simulation.rendezvous import refuse_endless
 

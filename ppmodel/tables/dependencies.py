@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.kernels.tables import dependencies
+from ppmodel.loops.tables import dependencies
 from ppmodel.ops import OpKind
 
 NO_OPERATION = -1

@@ -6,8 +6,8 @@ from itertools import chain
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.marked import MarkedTable
 from ppmodel.ops import NO_MICROBATCH, parse_cell
+from ppmodel.tables.marked import MarkedTable
 
 _AS_OP = 'write, for example, Op(OpKind.F, 2, 5) or "2F5"'
 

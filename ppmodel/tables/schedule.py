@@ -10,9 +10,11 @@ import numpy as np
 
 from ppmodel.caches import cached_property
 from ppmodel.errors import TableError
-from ppmodel.marked import MarkedTable
+from ppmodel.files import write_whole
 from ppmodel.ops import Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of, frozen
+from ppmodel.tables.html import table_html
+from ppmodel.tables.marked import MarkedTable
 from ppmodel.tables.pairs import find_pairs
 from ppmodel.tables.rows import as_cell, flattened, majority_placement, numbered_without_gap, texts
 from ppmodel.tables.slots import slots, table
@@ -366,7 +368,6 @@ class Schedule:
 
     def _repr_html_(self):
         """Show the first slots of the idealised table in a notebook."""
-        from ppmodel.export import table_html
 
         return table_html(self)
 
@@ -412,7 +413,7 @@ class Schedule:
         self._write(path, "pytorch")
 
     def _write(self, path, form):
-        from ppmodel.export import write_table, write_whole
+        from ppmodel.tables.text import write_table
 
         write_whole(path, write_table(self, form), "table")
 

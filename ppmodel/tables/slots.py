@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ppmodel.errors import ScheduleError
-from ppmodel.kernels.sweep import sweep
-from ppmodel.kernels.tables import group_slots
+from ppmodel.loops.sweep import sweep
+from ppmodel.loops.tables import group_slots
 from ppmodel.ops import OpKind
 from ppmodel.tables.dependencies import frozen, shares_groups
 from ppmodel.tables.steps import step_times

@@ -8,10 +8,10 @@ import random
 import warnings
 
 from ppmodel import build
+from ppmodel.clusters.specs import framework_names, launcher_names, model_names, system_names
+from ppmodel.clusters.specs.layout import MULTIPLIED, STAGE_GROUPS
 from ppmodel.errors import PPModelError
 from ppmodel.schedules import names
-from ppmodel.specs import framework_names, launcher_names, model_names, system_names
-from ppmodel.specs.layout import MULTIPLIED, STAGE_GROUPS
 
 from .attempt import Attack
 

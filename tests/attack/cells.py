@@ -6,8 +6,8 @@ import math
 import random
 import re
 
-from ppmodel.measured import COLUMNS, PREDICTED
-from ppmodel.specs import DATA
+from ppmodel.clusters.specs import DATA
+from ppmodel.studies.measured import COLUMNS, PREDICTED
 
 from .attempt import Attack
 
@@ -161,8 +161,8 @@ def _is_sound(text):
 
 def _of(good, work):
     """The predictions of a file as it is, once."""
-    from ppmodel.measured import predict_file
-    from ppmodel.specs import load_system
+    from ppmodel.clusters.specs import load_system
+    from ppmodel.studies.measured import predict_file
 
     name = next(name for name in FILES if _rows(name) == good)
     if name not in _usual:
@@ -174,7 +174,7 @@ def _of(good, work):
 
 def _fitted(work, done):
     """What `calibrate` wrote is a system, whose constants are ordinary numbers."""
-    from ppmodel.specs import load_system
+    from ppmodel.clusters.specs import load_system
 
     if done.code != 0:
         return None

@@ -11,9 +11,9 @@ from ppbook.parameters import check, declared
 from ppbook.run import notebook_names
 from ppbook.setting import setting_names
 from ppmodel import names, schedules
+from ppmodel.clusters.specs import load_system, model_names, system_names
 from ppmodel.errors import PPModelError
-from ppmodel.measured import fitted_systems
-from ppmodel.specs import load_system, model_names, system_names
+from ppmodel.studies.measured import fitted_systems
 from tests.book.sizes import PARAMETERS
 
 from .attempt import Attack

@@ -3,7 +3,7 @@
 import json
 from typing import NamedTuple
 
-from ppmodel.specs import DATA
+from ppmodel.clusters.specs import DATA
 
 ON = "--forward 1 --backward 2"
 SIZE = "--pp 4 --microbatches 8"

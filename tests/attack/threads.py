@@ -48,7 +48,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.schedules.own_files import end_processes
-from ppmodel.sweep import run_sweep
+from ppmodel.studies.sweep import run_sweep
 LLAMA = {{"model": "llama3_8b", "system": "dgx_h100"}}
 
 def call(n):

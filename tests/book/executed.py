@@ -9,10 +9,10 @@ import pytest
 
 from ppbook.forked import ForkedKernels
 from ppmodel import build, names
-from ppmodel.costs import model_costs
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 

@@ -31,8 +31,7 @@ from benchmarks.tables import cases_table, growth_text, headline_table, load_spe
 from benchmarks.timing import measure
 from ppbook.provenance import git
 from ppmodel import build, names
-from ppmodel.costs import OpCosts, uniform_costs
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
 
 ROOT = Path(__file__).parents[2]
 IN_SECONDS = [peer for peer in PEERS if peer.in_seconds and peer.installed]

@@ -24,10 +24,10 @@ from ppbook.by_source import (
 from ppbook.fitted_errors import chosen_over_best
 from ppbook.ranges import KINDS, covered_when_left_out, ends, ratios
 from ppbook.unfitted import FILES, MEASURED, RULE_OF_THUMB, unfitted_by_source
-from ppmodel.costs import model_flops
+from ppmodel.clusters.costs import model_flops
+from ppmodel.clusters.specs import DATA, load_framework, load_model, load_system
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules.cases import case_of_data
-from ppmodel.specs import DATA, load_framework, load_model, load_system
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 from ppbook.against import timed_rows
 from ppbook.certainty import CLEAR, LIKELY, SIZE, TIE, WITHIN, certainty_of, measured_pairs, savings, similar_pairs
 from ppbook.unfitted import unfitted_runs
-from ppmodel.measured import predicted
-from ppmodel.specs import load_system
+from ppmodel.clusters.specs import load_system
+from ppmodel.studies.measured import predicted
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from ppbook.claims import judge, load_claims
 from ppbook.field import FASTEST, LEAST, WITHIN, taken_of
 from ppbook.setting import load_setting
 from ppmodel.cli import main
-from ppmodel.costs import stages
-from ppmodel.metrics import memory
-from ppmodel.specs import DATA, load_model, load_system
+from ppmodel.clusters.costs import stages
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs import DATA, load_model, load_system
 
 CASES = ["gpipe", "1f1b", "chimera", ("hanayo", {"waves": 2})]
 

@@ -32,14 +32,14 @@ from ppbook.claims.stp_quantities import STP_QUANTITIES
 from ppbook.setting import load_setting, setting_names
 from ppmodel import build, replay
 from ppmodel.cli import main
-from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.measured import predict, run_of
 from ppmodel.metrics import idle_ratio
-from ppmodel.points.change import Change
 from ppmodel.schedules.cases import as_case
-from ppmodel.simulation import BUFFERED, compile_graph, run_graph
-from ppmodel.specs import DATA, load_model, load_system
+from ppmodel.simulation import BUFFERED, compile_graph, run_graph, uniform_costs
+from ppmodel.studies.measured import predict, run_of
+from ppmodel.studies.points.change import Change
 
 SIZE = ["model", "microbatches"]
 ROWS, STP_ROWS = rows_of(load_claims()), rows_of(load_claims(about="stp"))

@@ -7,7 +7,7 @@ from refusals import refused
 from ppbook.distances import STEPS, distances
 from ppmodel import build
 from ppmodel.errors import ScheduleError
-from ppmodel.optimum import problem_of, solve, solver, time_of
+from ppmodel.studies.optimum import problem_of, solve, solver, time_of
 
 SMALL = ("1f1b", "zb-1p", "hanayo", "chimera", ("asymmetric-chimera", {"split": [1, 2]}))
 

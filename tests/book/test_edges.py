@@ -4,9 +4,9 @@ import pytest
 
 from ppbook.edges import block_collectives, edge_labels, edges, size, stage_ranks
 from ppmodel import build
-from ppmodel.costs import message_bytes, model_costs, parameters, persistent_bytes, stages
+from ppmodel.clusters.costs import message_bytes, model_costs, parameters, persistent_bytes, stages
+from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
 from ppmodel.ops import OpKind
-from ppmodel.specs import LayoutSpec, load_model, load_system
 
 SYSTEM = load_system("dgx_h100_nodes")
 

@@ -9,10 +9,10 @@ from executed import NOTEBOOKS, reader
 from scipy.stats import binom
 
 from ppmodel import build, names, simulate
-from ppmodel.costs.totals import parameters
+from ppmodel.clusters.costs.totals import parameters
+from ppmodel.clusters.specs import load_model
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import legal_cases
-from ppmodel.specs import load_model
 from ppmodel.tables import Schedule
 
 TIMES = {"forward": 1, "backward": 2}

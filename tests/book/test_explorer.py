@@ -17,13 +17,12 @@ import ppmodel as pp
 from ppbook.explorer import MOST_MICROBATCHES, PAGE, RANKS, link, sizes, written
 from ppbook.explorer_data import packed, variants
 from ppmodel import metrics
-from ppmodel.costs import uniform_costs
+from ppmodel.clusters.specs import as_links
 from ppmodel.errors import PPModelError, SizeError, TableError
-from ppmodel.export import write_table
 from ppmodel.schedules.cases import as_case, generated
 from ppmodel.schedules.ratios import formula_bubble_ratio
-from ppmodel.simulation import P2P, compile_graph, run_graph
-from ppmodel.specs import as_links
+from ppmodel.simulation import P2P, compile_graph, run_graph, uniform_costs
+from ppmodel.tables import write_table
 
 DATA = HTML / "explorer" / "data"
 EVERY = [case for name in pp.names() for case in variants(name)]

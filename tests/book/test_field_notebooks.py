@@ -7,11 +7,11 @@ from executed import executed, labels_at, of, t_sim
 
 import ppmodel
 from ppmodel import build, names
-from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.noise import Noise, noisy_makespans
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.schedules.cases import label, legal_cases
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.studies.noise import Noise, noisy_makespans
 
 
 @of("phases")

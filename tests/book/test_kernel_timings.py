@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ppbook.kernel_timings import attained, sustained, timed, with_timings
+from ppmodel.clusters.specs import load_system
 from ppmodel.errors import PPModelError
-from ppmodel.measured.constants import with_values
-from ppmodel.specs import load_system
+from ppmodel.studies.measured.constants import with_values
 
 SYSTEMS = ["a100", "h100", "h200", "b200", "gb200", "gb300"]
 THINNED, FARTHEST = 0.01, 0.025  # what leaving out rows changes: rates on average, and the rate of a single timing

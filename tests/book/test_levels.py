@@ -10,14 +10,14 @@ from strategies import is_legal
 
 from ppbook.levels import advantages, agreement, fronts, levels
 from ppmodel import build, names
-from ppmodel.analysis import order_of_amounts, order_of_bubbles, places, reversals
-from ppmodel.costs import model_costs
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import idle_ratio
 from ppmodel.ops import OpKind
 from ppmodel.schedules import get
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
+from ppmodel.studies.analysis import order_of_amounts, order_of_bubbles, places, reversals
 
 SYSTEMS = ["mid_cp_mid_nw", "mid_cp_slow_nw", "fast_cp_slow_nw"]
 SIZES = [(ranks, ranks * multiple) for ranks in (2, 4) for multiple in (1, 2, 4)]

@@ -11,8 +11,8 @@ from benchmarks.tables import load_speed
 from ppbook.claims import TARGETS, UNKNOWNS, load_claims, rows_of
 from ppbook.run import ROOT
 from ppmodel import build, formulas, read_table, simulate
-from ppmodel.costs import model_costs
-from ppmodel.specs import load_model, load_system, template_path
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import load_model, load_system, template_path
 
 
 def test_every_notebook_has_small_parameters():
@@ -151,7 +151,7 @@ def test_systems(recorded):
 
 @pytest.mark.long
 @of("which-layout")
-@pytest.mark.filterwarnings("ignore::ppmodel.points.effect.NoEffectWarning")  # layers that are even anyway
+@pytest.mark.filterwarnings("ignore::ppmodel.studies.points.effect.NoEffectWarning")  # layers that are even anyway
 def test_which_layout(recorded):
     """The answers are single simulations that fit; a step is that of its change; cases say what layouts are worth."""
     answers, facts = recorded("which_answers.csv"), recorded("which.json")

@@ -12,8 +12,8 @@ from commands import run
 
 import ppmodel
 from ppbook.parameters import declared
-from ppmodel.measured.predict import predicted
-from ppmodel.specs import load_system
+from ppmodel.clusters.specs import load_system
+from ppmodel.studies.measured.predict import predicted
 
 ROOT = Path(__file__).parents[2]
 SIZE = {"tp": 8, "dp": 2, "zero": 1, "sequence_parallel": True, "global_batch": 1024}

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from ppbook.asymmetric import orders
-from ppmodel.optimum import bounds
+from ppmodel.studies.optimum import bounds
 
 
 def test_every_order_takes_what_the_file_says():

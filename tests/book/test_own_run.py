@@ -14,8 +14,7 @@ import pytest
 import ppmodel as pp
 from benchmarks import own_run as recorder
 from ppbook import own_run
-from ppmodel.costs import uniform_costs
-from ppmodel.simulation import BUFFERED, compile_graph, run_graph
+from ppmodel.simulation import BUFFERED, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import NO_OPERATION
 
 ROOT = Path(__file__).parents[2]

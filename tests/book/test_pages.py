@@ -9,7 +9,7 @@ import axe_playwright_python
 import pytest
 from books import HTML, noting
 
-from ppmodel.points import COLUMNS
+from ppmodel.studies.points import COLUMNS
 
 PAGES = sorted(path.relative_to(HTML).as_posix() for path in HTML.rglob("*.html") if "_static" not in path.parts)
 PATTERNS = {"index.html", "explorer.html", "nb/measured.html", "schedules/pairs.html"}

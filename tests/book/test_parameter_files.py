@@ -8,8 +8,8 @@ import pytest
 from ppbook.files import bring
 from ppbook.kinds import KINDS
 from ppbook.parameters import Parameter, check
+from ppmodel.clusters.specs import DATA, template_path
 from ppmodel.errors import PPModelError
-from ppmodel.specs import DATA, template_path
 
 OWN = {
     "table": Parameter("my_table", "table", KINDS["table"], False),

@@ -9,8 +9,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from ppbook.parameters import check, declared, fitting, parse, substitutes
+from ppmodel.clusters.specs import load_model
 from ppmodel.errors import PPModelError
-from ppmodel.specs import load_model
 
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))

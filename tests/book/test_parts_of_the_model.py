@@ -7,9 +7,9 @@ from test_calibrate import rows_of
 from ppbook.against import left_out, others
 from ppbook.baseline import constant_utilization, ideal_s, scaled_to_others
 from ppbook.refits import PARTS, Part, ablated
-from ppmodel.measured.batch import Batch
-from ppmodel.measured.constants import with_values
-from ppmodel.specs import DATA, load_system
+from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.studies.measured.batch import Batch
+from ppmodel.studies.measured.constants import with_values
 
 SOURCES = ["a100_bigscience", "a100_layouts", "h100_mlperf", "a100_selene"]
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from ppbook.asymmetric import peaks, placements
 from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN
 from ppmodel import build
-from ppmodel.costs import model_costs, stage_blocks, uniform_costs
+from ppmodel.clusters.costs import model_costs, stage_blocks
+from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules.chimera import placed_chimera
-from ppmodel.simulation import compile_graph, run_events, run_graph
-from ppmodel.specs import load_model, load_system
+from ppmodel.simulation import compile_graph, run_events, run_graph, uniform_costs
 
 
 @pytest.fixture(scope="module")

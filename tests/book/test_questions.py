@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 import ppmodel as pp
-from ppmodel.costs import uniform_costs
 from ppmodel.errors import PPModelError
-from ppmodel.export import parse_table, write_table
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.tables import parse_table, write_table
 
 EVEN = {"forward": 1, "input_grad": 1, "weight_grad": 1}
 

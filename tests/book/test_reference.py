@@ -20,14 +20,13 @@ from ppbook import megatron, zero_bubble
 from ppbook.claims import load_claims
 from ppbook.claims import rows_of as claims_of
 from ppmodel import build
-from ppmodel.costs import uniform_costs
+from ppmodel.clusters.specs import DATA, FrameworkSpec, load_model, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.measured import run_of
-from ppmodel.measured.batch import Batch
 from ppmodel.metrics import bubble_ratios
-from ppmodel.points import simulate
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import DATA, FrameworkSpec, load_model, load_system
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.studies.measured import run_of
+from ppmodel.studies.measured.batch import Batch
+from ppmodel.studies.points import simulate
 
 REFERENCE = DATA / "reference"
 OURS = {"own_run", "chimera_orders.csv", "peers.csv"}

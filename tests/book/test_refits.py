@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ppbook.refits import unseen
-from ppmodel.specs import load_system
+from ppmodel.clusters.specs import load_system
 from tests.test_calibrate import STARTS, rows_of, write
 
 

@@ -7,11 +7,11 @@ import pytest
 from ppbook.against import fitted_rows
 from ppbook.refits import fitted_values
 from ppbook.regret import CELL, FITTING, choices, layouts_of, of_other_models, with_one_run
+from ppmodel.clusters.specs import DATA, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.measured import read_rows
-from ppmodel.measured.constants import TIME, value_of, with_values
-from ppmodel.planning.available import error_of_differences
-from ppmodel.specs import DATA, load_system
+from ppmodel.studies.measured import read_rows
+from ppmodel.studies.measured.constants import TIME, value_of, with_values
+from ppmodel.studies.planning.available import error_of_differences
 
 MEASURED = DATA / "reference" / "measured"
 

@@ -6,8 +6,8 @@ import pytest
 
 from ppbook.against import fitted_together
 from ppbook.remaining import FAR, remaining
-from ppmodel.measured import COLUMNS, read_rows
-from ppmodel.specs import DATA, load_system
+from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.studies.measured import COLUMNS, read_rows
 
 
 def frame_of(stem, error):

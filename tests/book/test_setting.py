@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ppbook.setting import load_setting
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import SpecificationError
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import DATA
 
 
 def test_words_of_a_setting_are_known_at_once(tmp_path, monkeypatch):

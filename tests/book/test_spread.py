@@ -8,8 +8,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from ppbook.spread import EDGE_COLOURS, plot_layout
+from ppmodel.clusters.specs import LayoutSpec
 from ppmodel.plot import narrow
-from ppmodel.specs import LayoutSpec
 
 
 def boxes(axis):

@@ -5,8 +5,8 @@ import pytest
 
 import ppmodel
 from ppbook.stp import as_run, load_throughputs, run_of
-from ppmodel.costs import stages
-from ppmodel.specs import DATA, LayoutSpec
+from ppmodel.clusters.costs import stages
+from ppmodel.clusters.specs import DATA, LayoutSpec
 
 
 def test_recomputation_frees_the_activations_that_it_was_measured_to_free():

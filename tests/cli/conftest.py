@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from ppmodel.specs import DATA
+from ppmodel.clusters.specs import DATA
 
 
 @pytest.fixture

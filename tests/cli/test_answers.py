@@ -13,13 +13,13 @@ from commands import SECONDS, SIMULATE, run
 
 from ppmodel import build, names, simulate
 from ppmodel.cli.arguments import schedule_options
-from ppmodel.costs import stages
-from ppmodel.export import write_table
-from ppmodel.measured import memory_margin
-from ppmodel.metrics import memory
-from ppmodel.points import compared
+from ppmodel.clusters.costs import stages
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs import DATA, layout_names, load_model, load_system, model_names, system_names
 from ppmodel.schedules.registry import Option, schedule
-from ppmodel.specs import DATA, layout_names, load_model, load_system, model_names, system_names
+from ppmodel.studies.measured import memory_margin
+from ppmodel.studies.points import compared
+from ppmodel.tables import write_table
 
 
 def test_schedules_are_listed(capsys):
@@ -164,7 +164,7 @@ def test_seconds_are_for_one_microbatch_of_the_user(capsys):
 
 def test_models_and_systems_by_name_and_by_file(capsys, tmp_path):
     """The same numbers from a name and from a copy of its file, in a folder with spaces and braces."""
-    from ppmodel.specs import DATA
+    from ppmodel.clusters.specs import DATA
 
     folder = tmp_path / "my {systems} here"
     folder.mkdir()

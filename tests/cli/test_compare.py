@@ -11,8 +11,8 @@ from commands import SECONDS, run
 
 from ppmodel import build, simulate
 from ppmodel.export import csv_cell
-from ppmodel.points import compared
-from ppmodel.points.columns import column_names
+from ppmodel.studies.points import compared
+from ppmodel.studies.points.columns import column_names
 
 COLUMNS = column_names("schedule", "system", "result", "remark")
 

@@ -15,11 +15,11 @@ from refusals import refused
 
 from ppmodel import build, files, load_system, read_table
 from ppmodel.cli import main
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import PPModelError
 from ppmodel.export import text_of_cell
 from ppmodel.files import write_whole
-from ppmodel.measured.rows import read_rows
-from ppmodel.specs import DATA
+from ppmodel.studies.measured.rows import read_rows
 
 ROOT = Path(__file__).parents[2]
 COMPARE = f"compare 1f1b gpipe --pp 4 --microbatches 8 {SECONDS}".split()

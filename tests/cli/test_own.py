@@ -9,7 +9,7 @@ import pytest
 from commands import ROOT, SECONDS, run
 
 from ppmodel.cli import main
-from ppmodel.export import read_table
+from ppmodel.tables import read_table
 
 
 @pytest.mark.usefixtures("own")

@@ -7,9 +7,9 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.cli import main
-from ppmodel.measured import read_rows
-from ppmodel.planning import planned
-from ppmodel.specs import DATA
+from ppmodel.clusters.specs import DATA
+from ppmodel.studies.measured import read_rows
+from ppmodel.studies.planning import planned
 
 QUESTION = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "4", "--global-batch", "8"]
 PLACE = ["--fix", "pp=2", "tp=2"]

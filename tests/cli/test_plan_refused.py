@@ -79,7 +79,7 @@ def test_the_line_names_the_reason(change, reason, capsys):
 
 def test_a_launcher_is_refused_before_the_search(capsys, monkeypatch):
     """A word mistyped does not cost a search."""
-    monkeypatch.setattr("ppmodel.planning.planned", lambda *_, **__: pytest.fail("searched"))
+    monkeypatch.setattr("ppmodel.studies.planning.planned", lambda *_, **__: pytest.fail("searched"))
     assert main(["plan", *(word for item in GOOD.items() for word in item), "--launch", "megatorn"]) == 2
     assert "did you mean megatron?" in capsys.readouterr().err
 

@@ -15,14 +15,13 @@ from refusals import refused
 from strategies import is_legal
 
 from ppmodel import OpKind, build, simulate
-from ppmodel.compiled import using
-from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
-from ppmodel.kernels.automatic import NEVER, zero_bubble_order, zero_bubble_span
+from ppmodel.loops.automatic import NEVER, zero_bubble_order, zero_bubble_span
+from ppmodel.loops.compiled import using
 from ppmodel.metrics import bubble_ratios, peak_activations
 from ppmodel.schedules import automatic, get
 from ppmodel.schedules.slack import warm_up
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "zero_bubble_bubble_rates.csv"
 lengths = st.sampled_from([1, 2, 3, 5, 9.337, 18.5])

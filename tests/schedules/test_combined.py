@@ -6,11 +6,10 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, formulas
-from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
 from ppmodel.metrics import exposed_passes, peak_activations, table_slots
 from ppmodel.ops import OpKind
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
 SIZES = list(product(range(1, 7), range(1, 20), (2, 3, 4)))
 TIMES = ((1, 2, 3), (1, 2, 2), (1, 2, 2.5), (1, 1, 1), (2, 1, 2), (3, 1, 3.5))

@@ -8,11 +8,10 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, formulas
-from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
 TWO_WAYS = [(stages, count) for stages in (2, 4, 6, 8) for count in range(2 * stages, 26, 2)]
 FOLDED = [(stages, count) for stages in range(1, 9) for count in range(2 * stages, 26)]

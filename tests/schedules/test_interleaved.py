@@ -8,11 +8,10 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, formulas
-from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
 from ppmodel.formulas.interleaved import group_size
 from ppmodel.metrics import messages_sent, peak_activations, table_slots
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
 LOOPED = ("interleaved-1f1b", "looped-bfs", "interleaved-zb")
 SIZES = list(product((1, 2, 3, 4, 6), (1, 2, 3, 4, 5, 6, 7, 12), (1, 2, 3)))

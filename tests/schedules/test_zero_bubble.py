@@ -8,11 +8,10 @@ import pytest
 from refusals import refused
 
 from ppmodel import OpKind, build, formulas
-from ppmodel.costs import uniform_costs
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import ScheduleError
 from ppmodel.metrics import bubble_ratios, peak_activations, table_slots
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import DATA
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
 TIMES = list(product((1, 2, 3, 5), repeat=3))
 SIZES = {

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from ppmodel import build, formulas
-from ppmodel.compiled import using
-from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
+from ppmodel.loops.compiled import using
 from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.schedules import zero_bubble_v
 from ppmodel.schedules.building_block import squeezed
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
 PEAKS = {
     "zb-v": formulas.peak_activations_zb_v,

@@ -3,7 +3,7 @@
 import pytest
 from sweeps import NOISY, PLAIN, SHORT
 
-from ppmodel.sweep import compute_rows, load_sweep, run_sweep
+from ppmodel.studies.sweep import compute_rows, load_sweep, run_sweep
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
 from ppmodel.cli import main
-from ppmodel.sweep import chunk_bounds, execution, load_sweep, run_sweep, store
-from ppmodel.workers import progress, runners
+from ppmodel.studies.sweep import chunk_bounds, execution, load_sweep, run_sweep, store
+from ppmodel.studies.workers import progress, runners
 
 
 @contextmanager

@@ -12,11 +12,11 @@ from pyarrow import parquet
 from sweeps import PLAIN, SHORT, run
 
 import ppmodel
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import SweepError
-from ppmodel.points.columns import column_names
-from ppmodel.specs import DATA
-from ppmodel.sweep import compute_rows, execution, load_sweep, run_sweep, store
-from ppmodel.workers import progress, runners
+from ppmodel.studies.points.columns import column_names
+from ppmodel.studies.sweep import compute_rows, execution, load_sweep, run_sweep, store
+from ppmodel.studies.workers import progress, runners
 
 
 def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plain_rows):
@@ -104,7 +104,7 @@ def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_ROWS_PER_GROUP", 40)
     outputs = []
     for limit in (10**9, 4 * 10**6):
-        monkeypatch.setattr("ppmodel.sweep.grid._LARGEST_CHUNK_NS", limit)
+        monkeypatch.setattr("ppmodel.studies.sweep.grid._LARGEST_CHUNK_NS", limit)
         outputs.append(tmp_path / f"{limit}.parquet")
         run_sweep(file(SHORT), outputs[-1])
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
@@ -180,7 +180,7 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
 
 def test_a_failure_is_one_line(file, tmp_path, capsys, monkeypatch):
     """Rows that cannot be computed are named with the reason; the error survives its way from a worker."""
-    monkeypatch.setattr("ppmodel.points.rows.iterations", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("ppmodel.studies.points.rows.iterations", lambda *_, **__: 1 / 0)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet")
     assert code == 2
     assert re.match(r"error: rows = 0 to \d+: cannot be computed \(ZeroDivisionError: division by zero\)", said)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
-from ppmodel.sweep import SweepStopped, chunk_bounds, execution, load_sweep, run_sweep, store
+from ppmodel.studies.sweep import SweepStopped, chunk_bounds, execution, load_sweep, run_sweep, store
 
 
 def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
@@ -167,7 +167,7 @@ def _command_line(process):
 STUCK = """
 import importlib, os, signal, threading
 from ppmodel.cli import run
-running = importlib.import_module("ppmodel.sweep.execution")
+running = importlib.import_module("ppmodel.studies.sweep.execution")
 running._STOP_S = 0.2
 run_tasks = running.run_tasks
 def stuck(*args):

@@ -15,13 +15,13 @@ from sweeps import NOISY, SHORT, run
 
 import ppmodel as pp
 from ppmodel import build, metrics
-from ppmodel.costs import model_costs
-from ppmodel.noise import Noise, noisy_makespans
-from ppmodel.noise.draw import operation_factors
-from ppmodel.points import NUMBERS
+from ppmodel.clusters.costs import model_costs
+from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import DATA, load_model, load_system
-from ppmodel.sweep import chunk_bounds, columns_of, compute_rows, load_sweep, run_sweep
+from ppmodel.studies.noise import Noise, noisy_makespans
+from ppmodel.studies.noise.draw import operation_factors
+from ppmodel.studies.points import NUMBERS
+from ppmodel.studies.sweep import chunk_bounds, columns_of, compute_rows, load_sweep, run_sweep
 
 LARGE = """
 schedules: 1f1b

@@ -13,9 +13,9 @@ from refusals import refused, require_refused
 from sweeps import NOISY, SHORT, run
 
 from ppmodel import build
+from ppmodel.clusters.specs import DATA, framework_names, load_system
 from ppmodel.errors import SpecificationError
-from ppmodel.specs import DATA, framework_names, load_system
-from ppmodel.sweep import load_sweep
+from ppmodel.studies.sweep import load_sweep
 
 BAD = Path(__file__).parents[1] / "bad" / "sweeps"
 REFUSED = {
@@ -97,7 +97,7 @@ def test_files_are_looked_up_from_the_specification(file, tmp_path, monkeypatch)
 
 def test_the_template_explains_every_key():
     """It is a legal sweep, and each key follows a comment of its own, those among them that are left away."""
-    from ppmodel.sweep.specification import _SweepFile
+    from ppmodel.studies.sweep.specification import _SweepFile
 
     path = DATA / "templates" / "sweep.yaml"
     load_sweep(path)

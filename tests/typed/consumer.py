@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ppmodel as pp
-from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
+from ppmodel.clusters.specs import LayoutSpec, ModelSpec, SystemSpec
 
 
 def tables(path: Path) -> pp.Schedule:

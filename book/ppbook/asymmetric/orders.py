@@ -12,11 +12,10 @@ from itertools import product
 
 import pandas as pd
 
-from ppmodel.costs import uniform_costs
-from ppmodel.optimum import peak_of, problem_of, solve, time_of
+from ppmodel.clusters.specs import DATA
 from ppmodel.schedules import build
-from ppmodel.simulation import compile_graph, run_events, run_graph
-from ppmodel.specs import DATA
+from ppmodel.simulation import compile_graph, run_events, run_graph, uniform_costs
+from ppmodel.studies.optimum import peak_of, problem_of, solve, time_of
 from ppmodel.tables import Schedule
 
 FILE = DATA / "reference" / "chimera_orders.csv"

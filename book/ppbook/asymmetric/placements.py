@@ -10,12 +10,12 @@ import pandas as pd
 
 from ppbook.asymmetric import peaks
 from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN, SPLITS, compositions, front_back_splits, split_peaks
-from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.clusters.costs import model_costs
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules import build
 from ppmodel.schedules.chimera import placed_chimera
-from ppmodel.simulation import compile_graph, makespans
+from ppmodel.simulation import compile_graph, makespans, uniform_costs
 
 ELSEWHERE = "placed elsewhere"
 """The family of splits of each stage on its own on every other placement, beside those of `peaks.SPLITS`."""
@@ -93,7 +93,7 @@ def split_rates(model, system, num_ranks):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model, load_system
+    >>> from ppmodel.clusters.specs import load_model, load_system
     >>> rates = split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4)
     >>> round(rates.backward_s / rates.forward_s, 2)
     1.88
@@ -140,7 +140,7 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model, load_system
+    >>> from ppmodel.clusters.specs import load_model, load_system
     >>> points = split_points(split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4), 4, 8)
     >>> lower = points.relative_peak < 0
     >>> lower.groupby(points.family, observed=True).agg(["size", "sum"]).values.tolist()
@@ -184,7 +184,7 @@ def frontier(points):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model, load_system
+    >>> from ppmodel.clusters.specs import load_model, load_system
     >>> points = split_points(split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4), 4, 8)
     >>> best = frontier(points).query("frontier")
     >>> best.sort_values("relative_time")[["split", "peak"]].values.tolist()
@@ -232,7 +232,7 @@ def uneven_gains(rates, num_ranks, parts, units, p2p="overlapped"):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model, load_system
+    >>> from ppmodel.clusters.specs import load_model, load_system
     >>> gains = uneven_gains(split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4), 4, 8, [1, 4])
     >>> gains.both.is_monotonic_decreasing
     True

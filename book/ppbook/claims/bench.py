@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from ppbook.setting import SettingSpec
+from ppmodel.clusters.specs import ModelSpec, load_system
 from ppmodel.errors import PPModelError
-from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.points.times import times
 from ppmodel.schedules import get
 from ppmodel.schedules.cases import built, case_of_data
-from ppmodel.specs import ModelSpec, load_system
+from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
+from ppmodel.studies.points.times import times
 
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)
@@ -76,7 +76,7 @@ class Bench:
     Examples
     --------
     >>> from ppbook.setting import load_setting
-    >>> from ppmodel.specs import load_model
+    >>> from ppmodel.clusters.specs import load_model
     >>> bench = Bench.of(load_model("paper"), load_setting("default"))
     >>> bench.times("1f1b", 4, 8).makespan_s.shape
     (1, 9)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
+from ppmodel.clusters.specs import DATA, Kind, read_document
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.specs import DATA, Kind, read_document
 
 TAKES = ("max", "min", "median", "sum", "largest")
 

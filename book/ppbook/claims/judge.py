@@ -15,11 +15,11 @@ from ppbook.claims.file import rows_of
 from ppbook.claims.quantities import measure
 from ppbook.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
 from ppbook.setting import load_setting
-from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import CostError, ScheduleError
-from ppmodel.points.change import UNCHANGED, Change
+from ppmodel.loops.compiled import LARGE, prepare
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import APART, BUFFERED
+from ppmodel.studies.points.change import UNCHANGED, Change
 
 VERDICTS = {"holds": "holds", "depends": "depends", "fails": "does not hold", "no case": "no case"}
 """The verdicts, and how they are printed."""
@@ -91,7 +91,7 @@ def assumptions(bench):
     Examples
     --------
     >>> from ppbook.setting import load_setting
-    >>> from ppmodel.specs import load_model
+    >>> from ppmodel.clusters.specs import load_model
     >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
     58
     """

@@ -17,15 +17,16 @@ from ppbook import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.asymmetric.orders import gains
 from ppbook.asymmetric.peaks import FRONT_BACK, lowest_peak
 from ppmodel import formulas
-from ppmodel.analysis.orders import negated, reversed_pairs
-from ppmodel.costs import stages, uniform_costs
+from ppmodel.clusters.costs import stages
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import BatchError, CostError, ScheduleError
-from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations
-from ppmodel.points.rows import table_columns
+from ppmodel.metrics import bubble_ratios, idle_ratio, peak_activations
 from ppmodel.schedules.cases import as_case, built, case_of_data
 from ppmodel.schedules.ratios import published_bubble_ratio
-from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import DATA
+from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.studies.analysis.orders import negated, reversed_pairs
+from ppmodel.studies.points.rows import table_columns
 from ppmodel.tables import brief
 
 # ---- tables and formulas -------------------------------------------------------------------------

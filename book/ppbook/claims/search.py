@@ -11,7 +11,7 @@ from ppbook.claims.file import load_claims, rows_of
 from ppbook.claims.judge import STRUCTURE, UNKNOWNS
 from ppbook.claims.quantities import measure
 from ppbook.setting import load_setting
-from ppmodel.compiled import LARGE, prepare
+from ppmodel.loops.compiled import LARGE, prepare
 
 TARGETS = (
     "fig3_formula", "fig3_table", "fig4_chimera_gain", "fig6_gain_s4", "equivalent", "table1_gain_low",
@@ -44,7 +44,7 @@ def search(model, unknowns=None, targets=TARGETS):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model
+    >>> from ppmodel.clusters.specs import load_model
     >>> concatenations = {"concat": ("direct", "overlapping")}
     >>> search(load_model("paper"), concatenations, ["fig3_table"])[["concat", "met"]].values.tolist()
     [['overlapping', 1], ['direct', 0]]
@@ -78,7 +78,7 @@ def measured_under(model, settings, ids):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model
+    >>> from ppmodel.clusters.specs import load_model
     >>> settings = pd.DataFrame([{name: values[0] for name, values in UNKNOWNS.items()}])
     >>> measured_under(load_model("paper"), settings, ["fig3_formula", "fig3_table"]).round(3).values.tolist()
     [[0.158, 0.273]]
@@ -112,7 +112,7 @@ def holding(model, settings, ids):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model
+    >>> from ppmodel.clusters.specs import load_model
     >>> settings = pd.DataFrame([{name: values[0] for name, values in UNKNOWNS.items()}])
     >>> holding(load_model("paper"), settings, ["fig3_formula", "fig3_table"]).values.tolist()
     [[True, False]]

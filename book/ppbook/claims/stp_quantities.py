@@ -11,9 +11,9 @@ from inspect import isfunction
 import pandas as pd
 
 from ppbook import stp
+from ppmodel.clusters.specs import CollectiveSpec, load_model, load_system
 from ppmodel.metrics import exposed_passes, peak_activations
-from ppmodel.points.change import WITHOUT_NETWORK
-from ppmodel.specs import CollectiveSpec, load_model, load_system
+from ppmodel.studies.points.change import WITHOUT_NETWORK
 
 ANCHOR = "one constant"
 _CONTENTION = 1.169  # fitted to data/reference/stp_overlap.csv on the page

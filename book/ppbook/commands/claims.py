@@ -36,7 +36,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     from ppbook.files import same_name
     from ppbook.parameters import Parameter, parse
     from ppbook.setting import load_setting, setting_names
-    from ppmodel.specs import load_model, load_system
+    from ppmodel.clusters.specs import load_model, load_system
 
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))

@@ -1,0 +1,216 @@
+"""Work of a stage's data-parallel ranks: gradients, parameters and the optimizer step, by ZeRO stage.
+
+ZeRO (Rajbhandari et al., 2020) shards the optimizer state (1), also gradients (2), and also weights (3) over the ranks
+of a data group. Stage 0 all-reduces gradients. Stage 1 reduces and scatters them once, and gathers the updated
+parameters, like Megatron-LM's distributed optimizer. From stage 2 on, no rank has room for all gradients, so every
+microbatch reduces and scatters them; with stage 3, it also gathers the weights, once for the forward and once for the
+backward.
+
+Parameters are pairs of arrays, those of experts apart, because other groups of ranks share them: the parameters that
+one GPU has of each layer or stage. Lines are `collective_line`'s of both groups, shape (2, 2) or (..., 2, 2).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
+"""The ZeRO stages, by what is sharded."""
+
+
+class Sharing(NamedTuple):
+    """How data-parallel ranks share the work on a model's parameters; numbers, or arrays by the run of each stage.
+
+    Parameters
+    ----------
+    zero : int
+        ZeRO stage.
+    ranks, expert_ranks : float
+        Number of ranks with the same parameters, and with the same experts.
+    overlap_gradients, overlap_parameters : bool
+        Whether computation hides reductions, and gathering.
+    weight_bytes, gradient_bytes, optimizer_bytes : float
+        Bytes of each per parameter.
+    reduction, gathering : int, shape (2,)
+        Indices into the layers' lines, for gradients and for weights: of what is dense, and of experts.
+    """
+
+    zero: int
+    ranks: float
+    expert_ranks: float
+    overlap_gradients: bool
+    overlap_parameters: bool
+    weight_bytes: float
+    gradient_bytes: float
+    optimizer_bytes: float
+    reduction: tuple = (0, 0)
+    gathering: tuple = (0, 0)
+
+
+def sharing_of(model, layout, lines):
+    """The `Sharing` of a run; its collectives are added to the lines, which are numbered by kind, group and copies."""
+    groups = "data", "expert-data" if model.experts else "data"
+    kinds = "reduce-scatter" if layout.zero else "all-reduce", "all-gather"
+    numbers = [[lines.setdefault((kind, group, 1), len(lines)) for group in groups] for kind in kinds]
+    return Sharing(
+        layout.zero, layout.data_gpus, layout.expert_replicas, bool(layout.overlap_gradients),
+        bool(layout.overlap_parameters), model.element_bytes, model.gradient_bytes, model.optimizer_bytes,
+        *np.array(numbers),
+    )  # fmt: skip
+
+
+def exchanged_s(parameters, lines, parameter_bytes):
+    """Seconds of a collective on all parameters of a GPU; 0 if there are none."""
+    seconds = 0.0
+    for group, count in enumerate(parameters):
+        if count.any():
+            fixed, slope = lines[..., group, 0], lines[..., group, 1]
+            seconds = seconds + np.where(count > 0, fixed + slope * parameter_bytes * count, 0.0)
+    return seconds
+
+
+def shares(parameters, sharing, from_stage):
+    """Number of parameters for which a GPU keeps a quantity that ZeRO shards from a given stage on."""
+    dense, experts = parameters
+    return np.where(sharing.zero < from_stage, dense + experts, dense / sharing.ranks + experts / sharing.expert_ranks)
+
+
+def persistent_bytes(stages, model, layout):
+    """Bytes of weights, gradients and optimizer state of each stage on one of its GPUs.
+
+    Parameters
+    ----------
+    stages : Stages
+        From `costs.stages`, with the layout.
+    model : ModelSpec
+        Provides the bytes of each per parameter, which need not be whole numbers.
+    layout : LayoutSpec
+        Provides the ZeRO stage and the ranks that share.
+
+    Returns
+    -------
+    list of ndarray of float, shape (num_stages,)
+        Weights, gradients, optimizer state.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.clusters.costs import stages
+    >>> from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
+    >>> schedule, model, layout = build("1f1b", 4, 8), load_model("llama3_70b"), LayoutSpec(pp=4, tp=8, dp=2, zero=1)
+    >>> parts = persistent_bytes(stages(schedule, model, load_system("dgx_h100"), layout=layout), model, layout)
+    >>> [round(float(part[1]) / 1e9, 1) for part in parts]
+    [4.3, 8.6, 12.8]
+    """
+    parameters = stages.parameters - stages.expert_parameters, stages.expert_parameters
+    return sharded_bytes(parameters, sharing_of(model, layout, {}))
+
+
+def sharded_bytes(parameters, sharing):
+    """Bytes of weights, gradients and optimizer state that a GPU keeps; see `persistent_bytes`."""
+    least = SHARED_WEIGHTS, SHARED_GRADIENTS, SHARED_OPTIMIZER
+    widths = sharing.weight_bytes, sharing.gradient_bytes, sharing.optimizer_bytes
+    return [shares(parameters, sharing, stage) * width for stage, width in zip(least, widths, strict=True)]
+
+
+def gathered_bytes(parameters, sharing):
+    """Bytes that a GPU holds of a layer while it runs, beyond its own share of them.
+
+    ZeRO 3 gathers the layer's weights; from stage 2 on, its gradients are whole until they are reduced and scattered.
+
+    Parameters
+    ----------
+    parameters : pair of ndarray of float, shape (num_layers,)
+    sharing : Sharing
+
+    Returns
+    -------
+    ndarray of float, shape (num_layers,)
+
+    Examples
+    --------
+    >>> sharing = Sharing(3, 8, 1, False, False, 2, 4, 12)
+    >>> gathered_bytes((np.array([10.0]), np.array([5.0])), sharing).tolist()  # nobody else has the experts
+    [60.0]
+    """
+    dense, experts = parameters
+    shared = np.where(sharing.ranks > 1, dense, 0.0) + np.where(sharing.expert_ranks > 1, experts, 0.0)
+    weights = np.where(sharing.zero >= SHARED_WEIGHTS, sharing.weight_bytes, 0.0)
+    return shared * (weights + np.where(sharing.zero >= SHARED_GRADIENTS, sharing.gradient_bytes, 0.0))
+
+
+def microbatch_data_s(parameters, busy_s, sharing, lines):
+    """Exposed seconds of ZeRO 2 and 3 traffic per microbatch, in the forward and both halves of the backward.
+
+    Parameters
+    ----------
+    parameters : pair of ndarray of float, shape (num_layers,)
+    busy_s : ndarray of float, shape (3, num_layers)
+        Seconds of F, I and W (kernels, and tensor-parallel collectives that no kernel hides), which hide the traffic if
+        the layout says so.
+    sharing : Sharing
+    lines : ndarray of float, shape (num_lines, 2)
+
+    Returns
+    -------
+    ndarray of float, shape (3, num_layers)
+        By F, I, W.
+    """
+    gather = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes) * (sharing.zero >= SHARED_WEIGHTS)
+    forward, backward = np.maximum(gather - busy_s[:2] * sharing.overlap_parameters, 0.0)
+    scatter = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
+    hidden = gather - np.array([forward, backward])
+    left = np.maximum(busy_s[:2] - hidden, 0.0).sum(axis=0) + busy_s[2]  # of the next microbatch, forward included
+    exposed = np.maximum(scatter - left * sharing.overlap_gradients, 0.0) * (sharing.zero >= SHARED_GRADIENTS)
+    return np.array([forward, backward, exposed])
+
+
+def reduction_s(parameters, backward_s, sharing, lines):
+    """Seconds of a stage's gradient reduction, minus those that its last backward hides if allowed.
+
+    Parameters
+    ----------
+    parameters : pair of ndarray of float, shape (num_stages,)
+    backward_s : ndarray of float, shape (num_stages,)
+        Duration of the operation that produces a rank's last gradients, a backward or its weight-gradient half:
+        finished gradients are reduced while it computes the rest.
+    sharing : Sharing
+    lines : ndarray of float, shape (num_lines, 2)
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages,)
+    """
+    summed = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
+    return np.maximum(summed - sharing.overlap_gradients * backward_s, 0.0) * (sharing.zero < SHARED_GRADIENTS)
+
+
+def gather_s(parameters, forward_s, sharing, lines):
+    """Seconds of gathering a stage's updated parameters, minus those that its first forward hides if allowed.
+
+    Parameters and result are as in `reduction_s`, with the duration of one forward.
+    """
+    gathered = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes)
+    once = (sharing.zero >= SHARED_OPTIMIZER) & (sharing.zero < SHARED_WEIGHTS)
+    return np.maximum(gathered - sharing.overlap_parameters * forward_s, 0.0) * once
+
+
+def optimizer_s(parameters, sharing, system):
+    """Seconds of the optimizer step: a pass over memory that reads gradients, updates the state and writes weights.
+
+    Parameters
+    ----------
+    parameters : pair of ndarray of float, shape (num_stages,)
+    sharing : Sharing
+    system : SystemSpec
+        Provides memory bandwidth, its attainable fraction, and the latency of an operation.
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages,)
+    """
+    updated = shares(parameters, sharing, SHARED_OPTIMIZER)
+    moved = updated * (sharing.gradient_bytes + 2 * sharing.optimizer_bytes + sharing.weight_bytes)
+    efficiency = system.kernels and system.kernels.optimizer_efficiency
+    attained = system.memory_bandwidth_bytes_per_s * (efficiency or system.memory_efficiency)
+    return np.where(updated > 0, moved / attained + system.memory_latency_s, 0.0)

@@ -1,0 +1,403 @@
+"""The layers of a model as columns: their kernels and collectives, and how long these take on a system.
+
+A model has few different layers: the embedding, blocks (dense, or with experts; recomputed or not), and the head. What
+a GPU does in each depends only on model and layout; its time on a system takes a few array operations. So a
+calibration, or a sweep over systems, computes the work only once, and the layers of many runs may stand side by side.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.caches import cached_property
+from ppmodel.clusters.costs import transformer
+from ppmodel.clusters.costs.collectives import collective_line
+from ppmodel.clusters.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of
+from ppmodel.clusters.costs.pairs import PairTimes, hidden_in_backward_s
+from ppmodel.clusters.costs.partition import LayerTimes
+from ppmodel.clusters.costs.roofline import Kernels, kernels_s
+from ppmodel.clusters.costs.work import NO_WORK, PARTS, Kernel, Phase, Share, recompute_of
+from ppmodel.clusters.specs.recompute import WAYS, Module
+from ppmodel.errors import CostError
+from ppmodel.simulation.costs import LONGEST_S
+
+NOTHING = -1
+BUSY = slice(0, 2)
+"""The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
+
+_BLOCKS = "dense", "block", "mtp"
+_FUSED_BY = 4
+"""Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
+
+_BACKWARD = {
+    (Kernel.PRODUCT, Phase.WEIGHT_GRAD): Kernel.WEIGHT_PRODUCT,
+    (Kernel.UNQUANTISED, Phase.WEIGHT_GRAD): Kernel.UNQUANTISED_WEIGHT,
+    (Kernel.ATTENTION, Phase.INPUT_GRAD): Kernel.ATTENTION_BACKWARD,
+}
+
+
+class Exchanges(NamedTuple):
+    """Collectives as columns, each of shape (num_collectives,).
+
+    Parameters
+    ----------
+    line, slot, unit : ndarray of int
+        Its line, an index in those of the layers; its layer, phase and part as one number; and its unit.
+    beside, gradient : ndarray of int
+        The kernel that it hides under; and of input that is gathered for a weight gradient, the product's kernel for
+        the input gradient. `NOTHING` if there is none.
+    volume : ndarray of float
+        Bytes, as in `Collective`.
+    """
+
+    line: np.ndarray
+    slot: np.ndarray
+    unit: np.ndarray
+    beside: np.ndarray
+    gradient: np.ndarray
+    volume: np.ndarray
+
+    @property
+    def phase(self):
+        """The phase of each."""
+        return self.slot // len(PARTS) % len(Phase)
+
+
+class LayerColumns(NamedTuple):
+    """Bytes and counts of layers as columns, with layers as the first axis.
+
+    Parameters
+    ----------
+    activations : ndarray of float, shape (num_layers, 5)
+        Bytes that the forward keeps, without scores and of scores; bytes that it drops, likewise; and bytes of the
+        layer's input where it keeps that alone.
+    backward : ndarray of float, shape (num_layers, 3)
+        Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
+    parameters : ndarray of float, shape (num_layers, 2)
+        Parameters that the GPU holds, and those of experts.
+    launches : ndarray of float, shape (num_layers, 4, 5)
+        What the host launches in each phase of a transformer block: 1 for the block; 1 for tensor parallelism; 1 for
+        an unfused softmax; the GPUs of the tensor group, in a pipeline; kernels beyond those of a dense block.
+    tp, gpus : ndarray of int, shape (num_layers,)
+        GPUs that share the vocabulary, and those of a pipeline.
+    """
+
+    activations: np.ndarray
+    backward: np.ndarray
+    parameters: np.ndarray
+    launches: np.ndarray
+    tp: np.ndarray
+    gpus: np.ndarray
+
+
+class LayerWork(NamedTuple):
+    """What one GPU does in each layer for a microbatch; the same on all systems.
+
+    Parameters
+    ----------
+    layers : list of (str, str)
+        Part of the model, ``embedding``, ``dense``, ``block``, ``mtp``, ``loss`` (of an MTP layer) or ``head``, and its
+        recomputation; in the order in which a stage has them.
+    dense_blocks, mtp_layers : int
+        Leading blocks that are ``dense``, and multi-token-prediction layers.
+    kernels : Kernels
+        All kernels, with their slots and units.
+    exchanges : Exchanges
+    units : list of int
+        The units in which halves begin, forward and backward of each layer in turn, and the number of units.
+    lines : list of (str, str, int, LayoutSpec) or None
+        Kinds, groups and copies of collectives that occur, and whose; None for collectives that take no time.
+    sizes : LayerColumns
+    sharing : Sharing or None
+        None without a layout; numbers, or arrays by layer.
+    layout : LayoutSpec
+        Of several runs, any: they agree in precision, and no backward hides its collectives.
+    """
+
+    layers: list
+    dense_blocks: int
+    mtp_layers: int
+    kernels: Kernels
+    exchanges: Exchanges
+    units: list
+    lines: list
+    sizes: LayerColumns
+    sharing: Sharing | None
+    layout: object
+
+    @property
+    def shape(self):
+        """Numbers of layers, phases and parts."""
+        return len(self.layers), len(Phase), len(PARTS)
+
+
+@lru_cache(2**12)
+def layer_work(model, sequences, layout=None):
+    """What one GPU does in each layer of a model, in the forward and the backward of one microbatch.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    sequences : float
+        Sequences per microbatch, b.
+    layout : LayoutSpec, optional
+        Complete; how layers are split over GPUs, and what is recomputed.
+
+    Returns
+    -------
+    LayerWork
+
+    Examples
+    --------
+    >>> from ppmodel.clusters.specs import load_model
+    >>> work = layer_work(load_model("paper"), 1)
+    >>> work.layers, np.bincount(work.kernels.slot).tolist()
+    ([('embedding', 'none'), ('block', 'none'), ('head', 'none')], [0, 0, 0, 0, 13, 13, 6])
+    """
+    share, operations = Share.of(model, sequences, layout), transformer.layer_operations(model, sequences, layout)
+    recompute = recompute_of(model, layout)
+    modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
+    modes = {"dense": modes, "block": modes, "mtp": modes[-1:]}
+    layers = [(part, mode) for part in operations for mode in modes.get(part, ["none"])]
+    lines = {}
+    sharing = layout and sharing_of(model, layout, lines)
+    items = _items([(operations[part], mode) for part, mode in layers], lines, share.layout)
+    numbers = transformer.layer_numbers(model)
+    return LayerWork(
+        layers, numbers["dense"], numbers["mtp"], *items, [(*line, share.layout) for line in lines],
+        _sizes(layers, operations, share), sharing, share.layout,
+    )  # fmt: skip
+
+
+def _items(listed, lines, layout):
+    """Kernels, collectives, and where units begin; adds new kinds of collectives to `lines`."""
+    kernels, exchanges, units, unit = [], [], [0], 0
+    for layer, (operations, recompute) in enumerate(listed):
+        unit_of, numbers = {}, {}  # by phase and operation
+        for half in _halves(operations, recompute):
+            for phase, index in half:
+                unit_of[phase, index] = unit
+                unit += operations[index].kernel is None and phase != Phase.WEIGHT_GRAD
+            unit += 1
+            units.append(unit)
+        items = sorted(unit_of)
+        for phase, index in items:
+            if operations[index].kernel is not None:
+                numbers[phase, index] = len(kernels)
+                slot = layer * len(Phase) + phase
+                kernels.append((*_kernel(operations[index], phase), slot, unit_of[phase, index]))
+        for phase, index in items:
+            if (collective := operations[index].collectives[phase]) is not None:
+                kind, group, num_bytes, copies = collective
+                user = _user(operations, index, phase, collective, numbers)
+                hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
+                beside = numbers[phase, user] if hides and user is not None else NOTHING
+                is_gathered = phase == Phase.WEIGHT_GRAD
+                gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
+                line = lines.setdefault((kind, group, copies), len(lines))
+                slot = (layer * len(Phase) + phase) * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
+                exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
+    *columns, volume = np.array(exchanges, dtype=float).reshape(-1, len(Exchanges._fields)).T
+    exchanges = Exchanges(*(column.astype(np.intp) for column in columns), volume)
+    return Kernels.of(kernels), exchanges, units
+
+
+def _halves(operations, recompute):
+    """Phase and operation of all that a layer runs in its forward, and in its backward, in order.
+
+    The backward goes through the operations in reverse, each with its weight gradient. What runs again does so before
+    the gradient of its last operation.
+    """
+    does = [[op.works[phase] != NO_WORK or op.collectives[phase] for phase in Phase] for op in operations]
+    forward = [index for index in range(len(operations)) if does[index][Phase.FORWARD]]
+    again = [index for index in forward if operations[index].module in WAYS[recompute].again]
+    backward = []
+    for index in reversed(range(len(operations))):
+        if index in again[-1:]:
+            backward += [(Phase.AGAIN, other) for other in again]
+        backward += [(phase, index) for phase in (Phase.WEIGHT_GRAD, Phase.INPUT_GRAD) if does[index][phase]]
+    return [(Phase.FORWARD, index) for index in forward], backward
+
+
+def _kernel(operation, phase):
+    """The row of `Kernels` of an operation in a phase."""
+    rows, width = np.inf, np.inf
+    if operation.kernel == Kernel.ATTENTION:
+        rows = operation.shape[2]
+    elif operation.kernel in (Kernel.PRODUCT, Kernel.UNQUANTISED):
+        m, n, k = operation.shape
+        rows, width = (m, min(n, k)) if phase != Phase.WEIGHT_GRAD else (k, min(n, m))
+    kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)
+    return *operation.works[phase], kernel, rows, width, operation.count
+
+
+def _user(operations, index, phase, collective, numbers):
+    """The operation that may hide a collective: its product or, for a ring, the attention that it feeds; or None."""
+    kernels = [other for other in range(len(operations)) if (phase, other) in numbers]
+    if collective.kind == "ring":
+        attention = [other for other in kernels if operations[other].kernel == Kernel.ATTENTION]
+        return min(attention, key=lambda other: abs(other - index), default=None)
+    if collective.group != "tensor" or not operations[index].can_hide:
+        return None
+    products = [other for other in kernels if operations[other].is_product]
+    forward = operations[index].forward_comm  # Megatron-LM's f comes before its products, g after them
+    if forward.kind == "all-gather" if forward else operations[index].input_grad_comm:
+        return next((other for other in products if other >= index), None)
+    return next((other for other in reversed(products) if other <= index), None)
+
+
+def _sizes(layers, operations, share):
+    """The bytes, parameters and launches of layers."""
+    model, layout, tp, run = share.model, share.layout, share.tp, (share.model, share.sequences, share.layout)
+    refused = model.attention == "materialised" and share.sequences * model.heads / tp % _FUSED_BY > 0
+    activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), len(Phase), 5))
+    piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, (layout.pp or 1) * layout.rank_gpus
+    dense = transformer.block_operations(*run, dense=True) if model.experts else []
+    plain = sum(operation.count for operation in dense if operation.kernel is not None)
+    for layer, (part, recompute) in enumerate(layers):
+        kernels, again = [op for op in operations[part] if op.kernel is not None], WAYS[recompute].again
+        activations.append(_activations(kernels, again))
+        in_loss = sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS)
+        logits = transformer.logits_bytes(*run) if part == "head" else 0.0
+        backward.append((sum(op.weight_grad_bytes for op in kernels), logits, in_loss))
+        parameters.append([sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)])
+        if part in _BLOCKS:
+            added = sum(op.count for op in kernels) - plain if dense else 0
+            launches[layer, : len(Phase) if None in again else Phase.AGAIN] = 1.0, tp > 1, refused, piped, added
+    columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
+    return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
+
+
+def _activations(kernels, again):
+    """The bytes of a layer, as in `LayerColumns`: what is saved of an input that is made again is dropped."""
+    is_whole = None in again  # otherwise the output of attention is kept
+    makers = again if is_whole else [module for module in again if module != Module.SCORES]
+    inputs = [is_whole, *(op.module in makers for op in kernels)]  # the first one's is the layer's
+    saved, scores = [0.0, 0.0], [0.0, 0.0]  # kept and dropped
+    for op, is_made_again in zip(kernels, inputs, strict=False):
+        saved[is_made_again] += op.saved_bytes
+        scores[op.module in again] += op.core_bytes
+    return saved[0], scores[0], saved[1], scores[1], kernels[0].saved_bytes if is_whole else 0.0
+
+
+class LayerCosts:
+    """The layers of a model on a system: their seconds and bytes.
+
+    Parameters
+    ----------
+    work : LayerWork
+        Of one run, or those of several runs side by side.
+    system : SystemSpec
+        Provides kernels and links.
+
+    Attributes
+    ----------
+    lines : ndarray of float, shape (num_lines, 2)
+        Of each line, fixed seconds and seconds per byte.
+    kernel_s, exposed_s : ndarray of float, shape (num_kernels,) and (num_collectives,)
+        Seconds of each kernel; exposed seconds of each collective.
+    seconds : ndarray of float, shape (num_layers, 3, num_parts)
+        By forward, input gradient (with recomputed forwards) and weight gradient, and by part.
+    stages : dict
+        The `Stages` made of them so far.
+    """
+
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused at the end
+    def __init__(self, work, system):
+        self.work, self.system, self.stages = work, system, {}
+        lines = [
+            (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
+        ]
+        self.lines = np.array(lines, dtype=float).reshape(-1, 2)
+        self.kernel_s = kernels_s(work.kernels, system, work.layout.precision or "bf16")
+        exchanges, shape = work.exchanges, work.shape
+        alone_s = self.lines[exchanges.line, 0] + self.lines[exchanges.line, 1] * exchanges.volume
+        beside_s = np.append(self.kernel_s, 0.0)[exchanges.beside]  # NOTHING is the last
+        self.exposed_s = np.maximum(alone_s - beside_s, 0.0)
+        by_phase = np.bincount(exchanges.slot, self.exposed_s, np.prod(shape)).reshape(shape).astype(float)
+        by_phase[..., 0] += np.bincount(work.kernels.slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
+        self.seconds = seconds = by_phase[:, : Phase.AGAIN]
+        if work.layout.overlap_backward:
+            seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)
+        if system.kernels:  # after the overlaps above, so that nothing is hidden twice
+            _wait_for_host(by_phase, work.sizes, system)
+        seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.AGAIN]
+        if work.sharing is not None and np.max(work.sharing.zero) > 1:
+            busy_s, parameters = seconds[..., BUSY].sum(axis=2).T, work.sizes.parameters.T
+            data_s = microbatch_data_s(parameters, busy_s, work.sharing, self.lines)
+            seconds[..., PARTS.index("data")] += data_s.T
+        if not seconds.max(initial=0.0) <= LONGEST_S:  # also true of NaN, which cannot be balanced
+            rule = f"make a layer take more than {LONGEST_S:g} seconds"
+            raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
+
+    @cached_property
+    def times(self):
+        """The `LayerTimes` to balance over stages: of blocks that are not recomputed, if only some are."""
+        parts = (part for part, _ in self.work.layers)
+        seconds = defaultdict(float, zip(parts, self.seconds.sum(axis=(1, 2)).tolist(), strict=True))
+        ends = seconds["embedding"], seconds["head"] + self.work.mtp_layers * (seconds["mtp"] + seconds["loss"])
+        return LayerTimes(seconds["block"], *ends, seconds["dense"], self.work.dense_blocks)
+
+    @cached_property
+    def bytes(self):
+        """Bytes kept for the backward, kept between its halves, of logits, and at work: shape (num_layers, 4)."""
+        return layer_bytes(self.work.sizes, self.work.sharing, self.system)
+
+    @cached_property
+    def pair_times(self):
+        """The `PairTimes` of stages with these layers; each is computed once."""
+        return PairTimes(self)
+
+
+def layers_of(model, sequences, system, layout=None):
+    """The `LayerCosts` of a model on a system; parameters as in `layer_work`."""
+    return _layers_of(model, sequences, system.timed, layout and _of_a_layer(layout))
+
+
+@lru_cache(2**12)
+def _layers_of(model, sequences, system, layout):
+    return LayerCosts(layer_work(model, sequences, layout), system)
+
+
+@lru_cache(2**12)
+def _of_a_layer(layout):
+    """A layout whose fields that layers do not depend on are reset, so that layouts share their layers."""
+    recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1
+    return replace(layout, chunks=None, layers="even", global_batch=None, recompute=recompute)
+
+
+def _wait_for_host(seconds, sizes, system):
+    """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
+
+    With p the host's exponent, a phase takes (device^p + host^p)^(1/p).
+    """
+    spec, room = system.kernels, system.nodes.devices_per_node if system.nodes else 1
+    blocks, tensor, softmax, piped, added = np.moveaxis(sizes.launches, -1, 0)
+    piped = piped * (sizes.gpus > room)[:, None]
+    host = spec.block_host_s * blocks + spec.tensor_host_s * tensor + spec.softmax_host_s * softmax
+    host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added
+    device, power = seconds.sum(axis=2), spec.host_exponent
+    longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
+    stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
+    seconds[..., 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
+
+
+def layer_bytes(sizes, sharing, system):
+    """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
+    from ppmodel.clusters.specs import MemorySpec  # needs pydantic, which costs in seconds do without
+
+    factors = system.memory or MemorySpec()
+    kept, kept_scores, dropped, dropped_scores, entry = sizes.activations.T
+    between, logits, in_loss = sizes.backward.T
+    factor = np.where(sizes.launches[:, 0, 0], factors.activation_factor, 1.0)
+    kept = factor * kept + factors.score_factor * kept_scores + entry
+    working = factors.working_factor * (factor * dropped + factors.score_factor * dropped_scores - entry)
+    logits = factors.logits_factor * logits
+    if system.framework and system.framework.gathered_logits:
+        logits = sizes.tp * logits
+    if sharing is not None:
+        working = working + gathered_bytes(sizes.parameters.T, sharing)
+    return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), working])

@@ -1,0 +1,139 @@
+"""Seconds of a kernel: t = max(FLOP / (peak e) + L_c, bytes / (bandwidth e_m) + L_m), each latency once per kernel.
+
+Without kernel constants, a system attains e = e_c in all kernels, and has no fp8 peak. With them:
+
+- A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k):
+  m_half and w_half are where the rate reaches half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
+  dimensions; a smooth curve that replaces tiles and waves.
+- In fp8, the three constants have other values; the output projection and the router stay at 16 bits
+  (Megatron-LM, NeMo).
+- Fused attention attains its fraction times s / (s + s_half) for s keys.
+- All arithmetic runs at the sustained clock, a fraction of the one at which kernels were timed.
+- A product for a weight gradient attains that times a factor; attention, fused or not, its own fraction of the peak;
+  norms and residual sums, the softmax of unfused attention, and the loss, fractions of the memory bandwidth.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.clusters.costs.work import Kernel
+from ppmodel.errors import CostError
+
+_PRODUCTS = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED, Kernel.UNQUANTISED_WEIGHT]
+
+
+class Kernels(NamedTuple):
+    """Kernels to be timed, as columns.
+
+    Parameters
+    ----------
+    flops, bytes : ndarray of float, shape (num_kernels,)
+        Total work of all `count` kernels.
+    kernel : ndarray of int, shape (num_kernels,)
+        The class of each, a `Kernel`.
+    rows, width : ndarray of float, shape (num_kernels,)
+        For a product, m and min(n, k); infinite for others, whose shape does not matter.
+    count : ndarray of float, shape (num_kernels,)
+        Launches, each with its fixed cost.
+    slot, unit : ndarray of int, shape (num_kernels,), optional
+        In a model: layer and phase as one number; and the unit.
+    """
+
+    flops: np.ndarray
+    bytes: np.ndarray
+    kernel: np.ndarray
+    rows: np.ndarray
+    width: np.ndarray
+    count: np.ndarray
+    slot: np.ndarray | None = None
+    unit: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, rows):
+        """Make kernels from a list of rows, each with the fields in order."""
+        names = cls._fields[: len(rows[0]) if rows else -2]  # without slot and unit
+        columns = dict(zip(names, np.array(rows, dtype=float).reshape(-1, len(names)).T, strict=True))
+        numbers = {name: columns[name].astype(np.intp) for name in ("kernel", "slot", "unit") if name in columns}
+        return cls(**columns | numbers)
+
+
+def kernels_s(kernels, system, precision="bf16"):
+    """Compute the seconds of kernels on a system.
+
+    Parameters
+    ----------
+    kernels : Kernels
+    system : SystemSpec
+        Provides peaks, efficiencies, fixed costs and, if known, kernel constants.
+    precision : {"bf16", "fp8"}
+        Precision of matrix products; attention stays at 16 bits.
+
+    Returns
+    -------
+    ndarray of float, shape (num_kernels,)
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        If the precision is fp8 and the system has no fp8 peak.
+
+    Examples
+    --------
+    >>> from ppmodel.clusters.specs import load_system
+    >>> product = Kernels.of([(1e15, 0.0, Kernel.PRODUCT, 4096.0, 4096.0, 1.0)])
+    >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
+    [1.0]
+    """
+    from ppmodel.clusters.specs import KernelSpec  # needs pydantic, which costs in seconds do without
+
+    spec = system.kernels or KernelSpec()
+    compute_s = kernels.flops / _rates(kernels, system, spec, precision) + kernels.count * system.compute_latency_s
+    memory_s = kernels.bytes / _bandwidths(kernels, system, spec) + kernels.count * system.memory_latency_s
+    return np.maximum(compute_s, memory_s)
+
+
+def _bandwidths(kernels, system, spec):
+    """Bytes per second that each kernel attains."""
+    efficiencies = {
+        Kernel.STREAM: spec.stream_efficiency, Kernel.SOFTMAX: spec.softmax_efficiency,
+        Kernel.LOSS: spec.loss_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
+        Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or spec.softmax_efficiency,
+    }  # fmt: skip
+    plain = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
+    return _by_class(plain, efficiencies, system.memory_bandwidth_bytes_per_s)[kernels.kernel]
+
+
+def _rates(kernels, system, spec, precision):
+    """FLOP/s that each kernel attains."""
+    rates = np.full(len(Kernel), system.peak_compute_flops * system.compute_efficiency)
+    rows, width = np.zeros((2, len(Kernel)))
+    rows[_PRODUCTS], width[_PRODUCTS] = spec.product_half_rows, spec.product_half_width
+    if precision == "fp8":
+        if system.fp8_peak_compute_flops is None:
+            remedy = "add fp8_peak_compute to the system, or choose bf16"
+            raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
+        products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
+        rates[products] = system.fp8_peak_compute_flops * (spec.fp8_efficiency or system.compute_efficiency)
+        rows[products] = spec.product_half_rows if spec.fp8_half_rows is None else spec.fp8_half_rows
+        width[products] = spec.product_half_width if spec.fp8_half_width is None else spec.fp8_half_width
+    rates[[Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED_WEIGHT]] *= spec.weight_grad_efficiency
+    rows[[Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD]] = spec.attention_half_length
+    forward = spec.attention_efficiency
+    efficiencies = {
+        Kernel.ATTENTION: forward, Kernel.ATTENTION_BACKWARD: spec.attention_backward_efficiency or forward,
+        Kernel.BATCHED: spec.batched_efficiency,
+    }  # fmt: skip
+    rates, kind = _by_class(rates, efficiencies, system.peak_compute_flops), kernels.kernel
+    slowed = (1 + rows[kind] / kernels.rows) * (1 + width[kind] / kernels.width)
+    return spec.sustained_clock * rates[kind] / slowed
+
+
+def _by_class(rates, efficiencies, peak):
+    """What each class attains: its known efficiency times the peak, or else its plain rate."""
+    rates = np.full(len(Kernel), rates)
+    for kernel, efficiency in efficiencies.items():
+        if efficiency:
+            rates[kernel] = peak * efficiency
+    return rates

@@ -1,0 +1,435 @@
+"""Costs of a model on a system: the seconds, bytes and parameters of every stage as columns, and the cost table."""
+
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.caches import cached_property
+from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
+from ppmodel.clusters.costs.layers import BUSY, layers_of
+from ppmodel.clusters.costs.pairs import pair_costs
+from ppmodel.clusters.costs.partition import StageLayers, microbatch_sequences, stage_layers
+from ppmodel.clusters.costs.transfers import hockney_s, pipeline_links, ring_s
+from ppmodel.clusters.costs.work import PARTS, recompute_of
+from ppmodel.clusters.specs.layers import format_layers
+from ppmodel.ops import OpKind
+from ppmodel.simulation.costs import OpCosts
+from ppmodel.simulation.transfers import transfer_costs
+
+_MOST_KEPT = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """Costs of stages on one microbatch of the table, on one GPU of each rank.
+
+    Every field is an array with stages as its first axis; `stages[1]` has the same fields of a single stage.
+
+    Parameters
+    ----------
+    blocks : ndarray of int, shape (num_stages,)
+        Transformer blocks.
+    layers : ndarray of float, shape (num_stages, num_layers)
+        How often each of the model's layers occurs; see `layer_work`.
+    parts_s : ndarray of float, shape (num_stages, 3, num_parts)
+        Seconds of forward and both halves of the backward, each by `PARTS`: kernels, and the exposed collectives of
+        each group.
+    forward_s, input_grad_s, weight_grad_s : ndarray of float, shape (num_stages,)
+        Their sums; the input gradient includes recomputed forwards.
+    activation_bytes : ndarray of float, shape (num_stages,)
+        Bytes kept from forward to backward.
+    weight_grad_bytes : ndarray of float, shape (num_stages,)
+        Bytes kept from the input-gradient half of a backward to its weight-gradient half: the inputs of the dense
+        layers and the gradients of their outputs, 32 sbh of a block (Qi et al., 2024, Table 1).
+    logits_bytes : ndarray of float, shape (num_stages,)
+        Bytes of the logits, except what the backward needs of them.
+    working_bytes : ndarray of float, shape (num_stages,)
+        Bytes of a block while it runs: of its activations if it is recomputed, of its weights if ZeRO 3 gathers them,
+        and of its gradients until ZeRO 2 and 3 reduce and scatter them.
+    parameters, expert_parameters : ndarray of float, shape (num_stages,)
+        Number of parameters, and the number among them that belong to experts.
+    reduction_s, gather_s, optimizer_s : ndarray of float, shape (num_stages,)
+        Seconds per iteration, in addition to microbatches: gradient reduction over data-parallel ranks that the last
+        backward does not hide; gathering of updated parameters that no forward hides; and the optimizer step. 0 without
+        a layout.
+    cut : StageLayers, optional
+        How layers are divided among all stages; not of a single one.
+    """
+
+    blocks: np.ndarray
+    layers: np.ndarray
+    parts_s: np.ndarray
+    forward_s: np.ndarray
+    input_grad_s: np.ndarray
+    weight_grad_s: np.ndarray
+    activation_bytes: np.ndarray
+    weight_grad_bytes: np.ndarray
+    logits_bytes: np.ndarray
+    working_bytes: np.ndarray
+    parameters: np.ndarray
+    expert_parameters: np.ndarray
+    reduction_s: np.ndarray
+    gather_s: np.ndarray
+    optimizer_s: np.ndarray
+    cut: StageLayers | None = None
+
+    @cached_property
+    def text(self):
+        """Which layers all stages have, in the notation of `specs.layers.format_layers`."""
+        return format_layers(self.cut.texts)
+
+    @property
+    def counts(self):
+        """How often each layer occurs, a tuple of int for each stage."""
+        return [tuple(layers) for layers in self.layers.astype(int).tolist()]
+
+    def __getitem__(self, index):
+        return Stages(*(getattr(self, column.name)[index] for column in fields(Stages) if column.name != "cut"))
+
+
+def stages(schedule, model, system, layout=None):
+    """Compute times, bytes and parameters of every stage of a model on a schedule.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Provides the stages and the microbatches of the table.
+    model : ModelSpec
+        The first stage also has the embedding, and the last the loss head.
+    system : SystemSpec
+        One GPU and its links.
+    layout : LayoutSpec, optional
+        Complete, from `check_layout`: how a rank is spread over GPUs. Without it, a rank is one GPU, and the model's
+        global batch is divided among the microbatches.
+
+    Returns
+    -------
+    Stages
+        In seconds and bytes, for one microbatch of the table.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit the schedule: too few blocks, or a batch that does not divide.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.clusters.specs import load_model, load_system
+    >>> stages(build("gpipe", 4, 4), load_model("paper"), load_system("mid_cp_mid_nw")).blocks.tolist()
+    [32, 32, 32, 32]
+    """
+    layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
+    cut = stage_layers(schedule, model, layout, layers.times)
+    needs_nodes = layout is not None and model.tied_embeddings
+    nodes = pipeline_links(schedule, model, system, layout).nodes if needs_nodes else None
+    work = stage_work(layers.work, schedule, model, layout, cut, nodes)
+    key = tuple(np.asarray(column).tobytes() for column in (*cut, *work[:-1]))
+    if key in layers.stages:  # many schedules have the same
+        return layers.stages[key]
+    parts_s, step_s = work.seconds(layers)
+    dense, experts = work.parameters(layers.work)
+    of_parts = *parts_s.sum(axis=2).T, *work.bytes(layers.bytes)
+    made = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
+    if len(layers.stages) < _MOST_KEPT:
+        layers.stages[key] = made
+    return made
+
+
+def layer_counts(work, cut, recompute):
+    """How often each layer occurs in each stage.
+
+    Parameters
+    ----------
+    work : LayerWork
+    cut : StageLayers
+    recompute : str or int
+        From `recompute_of`.
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages, num_layers)
+    """
+    layers, heads = work.layers, np.minimum(cut.losses, 1)
+    dense = np.minimum(np.maximum(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0), cut.blocks)
+    counts = {
+        "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
+        "loss": cut.losses - heads, "head": heads,
+    }  # fmt: skip
+    if isinstance(recompute, str):
+        return np.array([counts[part] for part, _ in layers]).T
+    again = {"dense": np.minimum(recompute, dense)}  # the first layers of a stage, of which dense ones come first
+    again["block"] = np.minimum(recompute - again["dense"], counts["block"])
+    kept = {part: count - again.get(part, 0) for part, count in counts.items()}
+    return np.array([(again if mode == "full" else kept)[part] for part, mode in layers]).T
+
+
+class StageWork(NamedTuple):
+    """What stages do, the same on all systems with the same nodes; arrays with stages as their first axis.
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (num_stages, n)
+        How often each layer occurs in each stage.
+    index : ndarray of int, shape (num_stages, n) or (1, n)
+        Which layers these are, of each stage or of all.
+    last_halves : ndarray of bool, shape (num_stages, 2)
+        Halves of the backward that hide reductions, as in `Schedule`; none if the layout does not overlap them.
+    tied_bytes : ndarray of float, shape (num_stages,)
+        Bytes of the gradient of a tied embedding, on the first and last stages; 0 for others.
+    tied_inside : ndarray of bool, shape (num_stages,)
+        Whether both stages are on one node.
+    chunks : ndarray of int, shape (num_stages,)
+        Stages per rank.
+    sharing : Sharing or None
+        None without a layout: stages then do nothing but microbatches.
+    """
+
+    counts: np.ndarray
+    index: np.ndarray
+    last_halves: np.ndarray
+    tied_bytes: np.ndarray
+    tied_inside: np.ndarray
+    chunks: np.ndarray
+    sharing: Sharing | None
+
+    def summed(self, columns):
+        """Sums over the layers of each stage, shape (num_stages, num_columns)."""
+        total = 0.0
+        for layer, count in zip(self.index.T, self.counts.T, strict=True):  # in order, so that sums are reproducible
+            total = total + count[:, None] * columns[layer]
+        return total
+
+    def parameters(self, layers):
+        """Parameters of a GPU, those of experts apart, from a `LayerWork`: shape (2, num_stages)."""
+        return self.summed(layers.sizes.parameters).T
+
+    def bytes(self, of_layers):
+        """Bytes of activations, weight gradients, logits and working memory, from `layer_bytes`: (4, num_stages)."""
+        working = (of_layers[:, 3][self.index] * (self.counts > 0)).max(axis=1)
+        return np.array([*self.summed(of_layers[:, :3]).T, working])
+
+    def seconds(self, layers):
+        """Seconds of stages on a system.
+
+        Both gradients of a tied embedding are summed in a ring of two: all bytes pass once over the link between them
+        (Megatron-LM's embedding group).
+
+        Parameters
+        ----------
+        layers : LayerCosts
+
+        Returns
+        -------
+        parts_s : ndarray of float, shape (num_stages, 3, num_parts)
+            By forward, input gradient and weight gradient, and by part.
+        step_s : ndarray of float, shape (3, num_stages)
+            Reduction, gathering and optimizer step, once per iteration; see `Stages`.
+        """
+        system, of_layers = layers.system, layers.seconds.reshape(len(layers.seconds), -1)
+        parts_s = self.summed(of_layers).reshape(-1, 3, len(PARTS))
+        if system.kernels:
+            parts_s[:, :2, 0] += system.kernels.stage_overhead_s
+        if self.sharing is None:
+            return parts_s, np.zeros((3, len(parts_s)))
+        busy_s, parameters = parts_s[..., BUSY].sum(axis=2), self.parameters(layers.work)
+        last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
+        reduced = reduction_s(parameters, last_s, self.sharing, layers.lines)
+        if self.tied_bytes.any():
+            links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, system.nodes is not None))
+            between, inside = (occupancy + 2 * latency for occupancy, latency in links)
+            reduced = reduced + np.where(self.tied_bytes > 0, np.where(self.tied_inside, inside, between), 0.0)
+        updated = optimizer_s(parameters, self.sharing, system)
+        if system.kernels:
+            updated = updated + system.kernels.iteration_overhead_s / self.chunks
+        return parts_s, np.array([reduced, gather_s(parameters, busy_s[:, 0], self.sharing, layers.lines), updated])
+
+
+def stage_work(layers, schedule, model, layout, cut, nodes):
+    """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
+    counts = layer_counts(layers, cut, recompute_of(model, layout))
+    tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
+    if layout is not None and model.tied_embeddings and model.vocabulary:
+        ends = [cut.embedding, cut.head]
+        first, last = schedule.placement[0, ends]
+        if first != last:
+            tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
+            inside[ends] = nodes is not None and nodes[first] == nodes[last]
+    hides = layout is not None and layout.overlap_gradients
+    halves = schedule.last_halves if hides else np.zeros((schedule.num_stages, 2), dtype=bool)
+    chunks = np.full(schedule.num_stages, schedule.chunks_per_rank)
+    return StageWork(counts, np.arange(counts.shape[1])[None], halves, tied_bytes, inside, chunks, layers.sharing)
+
+
+class Offload(NamedTuple):
+    """Which activations of a microbatch are copied, and how long that takes.
+
+    Parameters
+    ----------
+    share : ndarray of float, shape (2, num_replicas, num_stages)
+        Fraction of a stage's activations, by whether the forward runs in the warm-up of its rank or later.
+    seconds : ndarray of float, shape (2, num_replicas, num_stages)
+        Duration of the copy in each direction.
+    """
+
+    share: np.ndarray
+    seconds: np.ndarray
+
+
+def offload_of(schedule, kept_bytes, layout, system):
+    """Determine what a layout offloads; None if nothing.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Provides the placement of the stages.
+    kept_bytes : ndarray of float, shape (num_stages,)
+        Bytes of a microbatch's activations on one GPU.
+    layout : LayoutSpec
+        Says what is offloaded.
+    system : SystemSpec
+        Provides the bandwidth to the host.
+
+    Returns
+    -------
+    Offload or None
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.clusters.specs import LayoutSpec, load_system
+    >>> offload = offload_of(build("stp", 2, 5), np.ones(4), LayoutSpec(offload=0.5), load_system("a800"))
+    >>> offload.share[:, 0].tolist()
+    [[0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
+    """
+    if not layout.offloads:
+        return None
+    shares = np.array([layout.offload if layout.offload_warm_up is None else layout.offload_warm_up, layout.offload])
+    chosen = first_chunks(schedule) if layout.offload_chunks == "first" else np.ones_like(schedule.placement, bool)
+    share = shares[:, None, None] * (chosen & (kept_bytes > 0))
+    return Offload(share, share * kept_bytes / system.host_bandwidth_bytes_per_s)
+
+
+def first_chunks(schedule):
+    """Whether each stage is the first of its replica on its rank; shape (num_replicas, num_stages).
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> first_chunks(build("zb-v", 2, 4)).tolist()
+    [[True, True, False, False]]
+    """
+    first = np.zeros(schedule.placement.shape, dtype=bool)
+    for replica, homes in enumerate(schedule.placement):
+        first[replica, np.unique(homes, return_index=True)[1]] = True
+    return first
+
+
+def compute_seconds(halves_s, step_s):
+    """Seconds of every kind of operation, by `OpKind`.
+
+    Parameters
+    ----------
+    halves_s : sequence of ndarray of float, shape (num_stages,)
+        Forward, input gradient and weight gradient.
+    step_s : sequence of ndarray of float, shape (num_stages,)
+        Reduction, gathering and optimizer step.
+
+    Returns
+    -------
+    ndarray of float, shape (6, num_stages)
+    """
+    (forward, input_grad, weight_grad), (reduction, gather, optimizer) = halves_s, step_s
+    return np.array([forward, input_grad + weight_grad, input_grad, weight_grad, reduction, gather + optimizer])
+
+
+def model_costs(schedule, model, system, layout=None):
+    """Compute the costs of a model on a system.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Provides the stages, the microbatches of the table and the replicas.
+    model : ModelSpec
+        The first stage also has the embedding, and the last the loss head.
+    system : SystemSpec
+        One rank and its network link; if it has nodes, two ranks of one node use the link within it.
+    layout : LayoutSpec, optional
+        Complete, from `check_layout`, which nothing here repeats; see `stages`.
+
+    Returns
+    -------
+    OpCosts
+        In seconds, with the `Stages` they come from; with nodes, transfers also by replica. The all-reduce of a stage's
+        gradients over r replicas is a ring: 2 (r-1)/r of their bytes at the bandwidth of its slowest link, plus 2 (r-1)
+        of its latencies. With a layout, the collectives of data-parallel ranks follow, and the optimizer step with the
+        gathering of parameters.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit the schedule: too few blocks, or a batch that does not divide.
+    SpecificationError
+        If the system lists nodes for a different number of ranks.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.clusters.specs import load_model, load_system
+    >>> costs = model_costs(build("1f1b", 8, 64), load_model("paper"), load_system("mid_cp_slow_nw"))
+    >>> bool(0.1 < costs.occupancy_s[0, 0] / costs.compute_s[0, 0] < 0.3), costs.stages.blocks[0]
+    (True, np.int64(16))
+    """
+    system = system.timed
+    of_stages = stages(schedule, model, system, layout)
+    links = pipeline_links(schedule, model, system, layout)
+    halves_s = of_stages.forward_s, of_stages.input_grad_s, of_stages.weight_grad_s
+    compute = compute_seconds(halves_s, (of_stages.reduction_s, of_stages.gather_s, of_stages.optimizer_s))
+    if others := schedule.num_replicas - 1:
+        volumes = 2 * others / schedule.num_replicas * of_stages.parameters * model.gradient_bytes
+        compute[OpKind.R] += ring_s(volumes, schedule, system, links.nodes)
+    transfers = transfer_costs(schedule, links)
+    pairs = handed = offload = None
+    if layout is not None:
+        offload = offload_of(schedule, of_stages.activation_bytes, layout, system)
+        if schedule.joined.any() and schedule.pairs.keys:
+            times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
+            early = layout.hand_on == "when_ready"
+            pairs, handed = pair_costs(schedule, of_stages.counts, compute.tolist(), times, early)
+    return OpCosts(
+        compute, *transfers, nics=links.nics, pairs=pairs, handed=handed, offload=offload, stages=of_stages,
+        delay_s=links.delay_s,
+    )  # fmt: skip
+
+
+def cell_streams_of(schedule, model, system, layout):
+    """Prepare what runs when on the two streams of a rank, for the cells of a table.
+
+    Parameters
+    ----------
+    schedule, model, system, layout
+        As in `model_costs`; with a layout.
+
+    Returns
+    -------
+    callable or None
+        Maps the operations of a cell, a tuple of (OpKind, stage) in order, to `units.CellStreams`; None if the layout
+        has no collectives.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.ops import OpKind
+    >>> from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
+    >>> run = build("stp", 2, 8), load_model("llama3_70b"), load_system("h100"), LayoutSpec(tp=8)
+    >>> streams = cell_streams_of(*run)(((OpKind.F, 0),))
+    >>> len(streams.compute), len(streams.comm)
+    (42, 41)
+    """
+    times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
+    if not times.exposes:
+        return None
+    counts = stages(schedule, model, system, layout=layout).counts
+    return cache(lambda cell: times.streams([(kind, counts[stage]) for kind, stage in cell]))

@@ -1,0 +1,147 @@
+"""The arguments by which a training framework is told the schedule and the layout of a point."""
+
+import json
+from dataclasses import astuple, fields
+from string import Template
+from typing import NamedTuple
+
+from ppmodel.clusters.costs.work import recompute_of
+from ppmodel.clusters.specs.layout import LayoutSpec, layout_options
+from ppmodel.clusters.specs.model import LatentAttentionSpec, ModelSpec
+from ppmodel.clusters.specs.recompute import WAYS
+from ppmodel.errors import CostError, SpecificationError
+from ppmodel.schedules.interleaved import group_size
+
+
+class Launch(NamedTuple):
+    """What to write to run a point.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Such as ``--tensor-model-parallel-size 8``.
+    without : dict of str to (object, str)
+        For each field that the framework has no argument for, its value, and why, if that is known.
+    """
+
+    arguments: list[str]
+    without: dict[str, tuple[object, str]]
+
+
+def launch(point, launcher):
+    """Write a point's schedule and layout as a framework's arguments.
+
+    Parameters
+    ----------
+    point : Point
+        With a layout.
+    launcher : Launcher
+        From `specs.load_launcher`.
+
+    Returns
+    -------
+    Launch
+
+    Raises
+    ------
+    CostError
+        If the point has no layout.
+    SpecificationError
+        If the launcher's file writes what is no argument.
+
+    Examples
+    --------
+    >>> from ppmodel.studies.points.grid import resolve_point
+    >>> from ppmodel.clusters.specs import load_launcher
+    >>> point = resolve_point("1f1b", 4, 8, model="llama3_70b", system="h100", tp=8, dp=2, zero=3)
+    >>> written = launch(point, load_launcher("deepspeed"))
+    >>> written.arguments[:2], written.without["zero"][0]
+    (['train_batch_size=16', 'train_micro_batch_size_per_gpu=1'], 3)
+    """
+    if point.layout is None:
+        raise CostError("launch", launcher.title, "needs a layout", "give values of one, such as tp and dp")
+    values, arguments, without = launch_values(point), [], {}
+    usual = {name: getattr(LayoutSpec, name) for name, _ in layout_options()} | {"p2p": point.system.framework.p2p}
+    for field, rules in launcher.fields.items():
+        for name in (field, *(name for rule in rules for name in rule.when)):
+            if name not in values:
+                raise SpecificationError(f"fields.{field}", name, "is no field", f"choose from {', '.join(values)}")
+        rule = next((rule for rule in rules if rule.holds(values)), None)
+        if rule is not None and rule.write is not None:
+            for text in rule.write:
+                try:
+                    argument = Template(text).substitute(values)
+                    if launcher.form == "json" and not argument[:1].isupper():
+                        json.loads(argument.partition("=")[2])
+                except (KeyError, ValueError):  # no field, a lone $, or no JSON
+                    argument = ""
+                if not argument:
+                    rule = "must be an argument with the values of fields"
+                    rule += ", and JSON behind =" * (launcher.form == "json")
+                    remedy = "write, for example, --size $tp, or section.size=$tp"
+                    raise SpecificationError(f"fields.{field}.write", text, rule, remedy)
+                arguments.append(argument)
+        else:
+            without[field] = values[field], "" if rule is None else rule.lacks
+    unlisted = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
+    without |= {field: (values[field], "") for field in unlisted}
+    return Launch(arguments, without)
+
+
+def launch_values(point):
+    """The values that a launcher's rules are about.
+
+    Parameters
+    ----------
+    point : Point
+        With a layout.
+
+    Returns
+    -------
+    dict
+        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``; those of
+        its model, with ``experts`` and ``latent``, whether it has experts, and attention through latents, and theirs
+        (None without): ``number``, ``experts_per_token``, ``expert_hidden``, ``shared``, ``shared_hidden``,
+        ``dense_layers`` and ``sparse_layers`` of experts; ``grouped``, whether there are fewer ``kv_heads``;
+        ``microbatches`` and ``replica_batch`` (sequences of a replica); ``group``, the microbatches that pass through
+        one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
+        many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
+        and ``last_less`` (how many fewer); ``whole_layers``, whether whole layers are recomputed, all or some.
+
+    Examples
+    --------
+    >>> from ppmodel.studies.points.grid import resolve_point
+    >>> values = launch_values(resolve_point("1f1b", 4, 8, model="llama3_70b", system="h100", tp=8))
+    >>> values["layers"], values["division"], values["first_less"], values["global_batch"]
+    ('Et*20|(t*20|)*2t*20L', 'even', 0, 8)
+    """
+    layout, table, case = point.complete_layout, point.table, point.case
+    recompute = recompute_of(point.model, layout)
+    ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
+    stages = point.costs.stages.cut.texts
+    blocks = [stage.blocks for stage in stages]
+    most = max(blocks)
+    usual = stages[0].embedding and not any(stage.losses for stage in stages[:-1])
+    ends = "even" if usual and most == min(blocks) else "ends"
+    return _model_values(point.model) | {name: getattr(layout, name) for name, _ in layout_options()} | {
+        "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
+        "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
+        "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
+        "sequence": point.model.sequence, "recompute": recompute,
+        "whole_layers": None in WAYS.get(recompute, WAYS["full"]).again,
+        "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
+        "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
+    }  # fmt: skip
+
+
+def _model_values(model):
+    """What a model's file says, and what is derived from it."""
+    experts, latent = model.experts, model.latent_attention
+    number, per_token, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
+    return {field.name: getattr(model, field.name) for field in fields(ModelSpec)} | {
+        "head_size": f"{model.head_size:g}", "grouped": model.kv_heads < model.heads,
+        "experts": experts is not None, "latent": latent is not None,
+        "number": number, "experts_per_token": per_token, "expert_hidden": hidden, "shared": shared,
+        "shared_hidden": experts and shared * hidden, "dense_layers": dense,
+        "sparse_layers": experts and model.blocks - dense,
+    } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)}  # fmt: skip

@@ -1,0 +1,208 @@
+"""A training framework: what software does that neither model nor layout nor hardware says."""
+
+from __future__ import annotations  # help() shows a field's type by its name
+
+import os
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from ppmodel.clusters.specs import entries
+from ppmodel.clusters.specs.entries import Checked, Provenance, entry, load_specification
+from ppmodel.errors import Rules
+
+if TYPE_CHECKING:
+    from ppmodel.clusters.specs.model import ModelSpec
+    from ppmodel.clusters.specs.system import SystemSpec
+
+DEFAULT = "megatron"
+"""The framework of a run that names none, unless its system was fitted together with one."""
+
+_PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
+_OF_MODEL = "gradient_bytes", "optimizer_bytes"
+
+
+@dataclass(frozen=True)
+class FrameworkSpec(Checked):
+    """What a training framework does.
+
+    Parameters
+    ----------
+    p2p : str
+        What a transfer between stages occupies, as in `simulation.compile_graph`.
+    precision : {"bf16", "fp8"}
+        Of matrix multiplications.
+    dropout : bool
+        Whether GPT blocks have dropout; for rows of measured runs.
+    overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
+        As in `LayoutSpec`; they hold where a layout leaves them open.
+    overlap_plain_gradients : bool
+        Whether gradients are reduced under the backward at least without a pipeline and without ZeRO.
+    scatter_messages : bool
+        Whether each tensor-parallel rank sends only its part of the message to the next stage, not all of it
+        (Narayanan et al., 2021, section 4.1).
+    gathered_logits : bool
+        Whether every tensor-parallel rank keeps all logits in memory.
+    tied_embeddings : bool
+        Whether models with a gated MLP also tie the loss head to the embedding, in rows of measured runs; models
+        without one always do.
+    gradient_bytes, optimizer_bytes : float, optional
+        Bytes per parameter; the model's if not given.
+    attention_factor, pass_factor : float
+        Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
+        sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less. These
+        and the times of the host need a system with kernel constants: one without them stays a plain roofline.
+    data_factor : float
+        Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
+    block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s : float, optional
+    stage_overhead_s, iteration_overhead_s : float, optional
+        As in `KernelSpec`; the system's if not given, or if that is longer.
+    host_exponent : float, optional
+        As in `KernelSpec`: 1 where every launch waits for its kernel; the system's if not given.
+    activation_factor : float
+        Factor on the activations that are kept.
+    crowded_from : float, optional
+        Share of a GPU's memory from which a run may go on, several times slower, instead of failing.
+    fastest, slowest : float, optional
+        Of measured runs under it, on systems that were not fitted, nine of ten took between these multiples of the
+        predicted time; both, or neither.
+    profile : str
+        In a fitted system, the name of the framework under which it was fitted; empty if that is not known.
+    name, title : str
+        The name is the file's; empty for one that belongs to a fitted system.
+    provenance : tuple of Provenance
+        One entry for each value of the file.
+    """
+
+    p2p: entries.Transfers = "overlapped"
+    precision: Annotated[str, entry(Literal["bf16", "fp8"])] = "bf16"
+    dropout: entries.Switch = False
+    overlap_tensor: entries.Switch = False
+    overlap_backward: entries.Switch = False
+    overlap_gradients: entries.Switch = False
+    overlap_plain_gradients: entries.Switch = False
+    overlap_parameters: entries.Switch = False
+    scatter_messages: entries.Switch = False
+    gathered_logits: entries.Switch = False
+    tied_embeddings: entries.Switch = False
+    gradient_bytes: entries.Number | None = None
+    optimizer_bytes: entries.Number | None = None
+    attention_factor: entries.Number = 1.0
+    pass_factor: entries.Number = 1.0
+    data_factor: entries.Number = 1.0
+    block_host_s: entries.Time | None = None
+    tensor_host_s: entries.Time | None = None
+    piped_tensor_host_s: entries.Time | None = None
+    expert_host_s: entries.Time | None = None
+    stage_overhead_s: entries.Time | None = None
+    iteration_overhead_s: entries.Time | None = None
+    host_exponent: entries.Exponent | None = None
+    activation_factor: entries.Number = 1.0
+    crowded_from: entries.Efficiency | None = None
+    fastest: entries.Number | None = field(default=None, compare=False)
+    slowest: entries.Number | None = field(default=None, compare=False)
+    profile: entries.Name = field(default="", compare=False)
+    name: str = ""
+    title: str = ""
+    provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
+
+    def rules(self) -> Rules:
+        """Both ends of the range are there, in order, or neither is."""
+        fastest, slowest = self.fastest, self.slowest
+        for name, other in (("fastest", "slowest"), ("slowest", "fastest")):
+            is_missing = getattr(self, name) is None and getattr(self, other) is not None
+            yield name, "nothing", not is_missing, f"is missing beside {other}", "give both, or neither"
+        if fastest is not None and slowest is not None:
+            yield "fastest", fastest, fastest <= slowest, f"is above slowest ({slowest:g})", "swap the two"
+
+    @property
+    def packaged(self) -> str:
+        """Name of the packaged framework that it is, or was fitted from; empty if that is not known."""
+        return self.name or self.profile
+
+    def model(self, model: ModelSpec) -> ModelSpec:
+        """The model with the framework's bytes per parameter."""
+        return replace(model, **{name: value for name in _OF_MODEL if (value := getattr(self, name)) is not None})
+
+    def system(self, system: SystemSpec) -> SystemSpec:
+        """The system under this framework: a copy that has it, with its kernels, links and memory changed as it says.
+
+        A system without kernel constants stays a plain roofline. What a fit says of its errors holds for the framework
+        of the fit alone, and is left out.
+
+        >>> from ppmodel.clusters.specs import load_system
+        >>> load_framework("fsdp").system(load_system("h100")).framework.name
+        'fsdp'
+        """
+        kernels, memory, links = system.kernels, system.memory, system.collectives
+        if kernels is not None:
+            host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in HOST}
+            host["host_exponent"] = self.host_exponent or kernels.host_exponent
+            if self.attention_factor != 1.0:
+                host |= kernels.attention_times(self.attention_factor, system.compute_efficiency)
+            if self.pass_factor != 1.0:
+                plain = system.memory_efficiency
+                host |= {name: self.pass_factor * (getattr(kernels, name) or plain) for name in _PASSES}
+            kernels = replace(kernels, **host)
+        if self.data_factor != 1.0 and links is not None:
+            attained = links.data_efficiency or links.network_efficiency
+            links = replace(links, data_efficiency=self.data_factor * attained)
+        if self.activation_factor != 1.0:
+            from ppmodel.clusters.specs.system import MemorySpec, scaled
+
+            memory = scaled(memory or MemorySpec(), {"activation_factor": self.activation_factor})
+        return replace(system, framework=self, kernels=kernels, memory=memory, collectives=links, errors=None)
+
+
+HOST = tuple(spec.name for spec in fields(FrameworkSpec) if spec.name.endswith("_s"))
+"""Times of the host, of stages and iterations, each also in `KernelSpec`: they replace a system's shorter ones."""
+
+
+def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpec:
+    """Read a framework by name or from a file.
+
+    Parameters
+    ----------
+    name : str, Path or FrameworkSpec
+        One of `framework_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
+
+    Returns
+    -------
+    FrameworkSpec
+        In SI units.
+
+    Raises
+    ------
+    SpecificationError
+        In one line: file, line, field, value, rule and remedy.
+
+    Examples
+    --------
+    >>> load_framework("nemo").overlap_gradients
+    True
+    """
+    return load_specification(name, "frameworks", FrameworkSpec)
+
+
+def with_framework(system: SystemSpec, framework: FrameworkSpec | str | os.PathLike[str] | None = None) -> SystemSpec:
+    """The system under a framework: the one given, or the one it was fitted with, or the default.
+
+    Parameters
+    ----------
+    system : SystemSpec
+    framework : FrameworkSpec, str or Path, optional
+
+    Returns
+    -------
+    SystemSpec
+
+    Examples
+    --------
+    >>> from ppmodel.clusters.specs import load_system
+    >>> with_framework(load_system("h100")).framework.name, with_framework(load_system("a100_vtrain")).framework.name
+    ('megatron', '')
+    """
+    if framework is None:
+        if system.framework is not None:
+            return system
+        framework = DEFAULT
+    return load_framework(framework).system(system)

@@ -1,0 +1,498 @@
+"""A run layout: how a training run is spread over GPUs. Its fields are declared here, and nowhere else.
+
+The form of its file, its checks, the command line's options, the columns of frames and the types of a sweep follow from
+the declaration.
+"""
+
+from __future__ import annotations  # help() shows a field's type by its name
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from ppmodel.clusters.specs.layers import parse_layers
+from ppmodel.clusters.specs.recompute import WAYS
+from ppmodel.errors import SpecificationError
+from ppmodel.given import plain
+
+if TYPE_CHECKING:
+    from ppmodel.clusters.specs.framework import FrameworkSpec
+
+LARGEST = 10**9
+RECOMPUTE = tuple(WAYS)
+_RECOMPUTED = ", ".join(f"{name} ({way})" for name, way in WAYS.items() if way.again)
+
+STAGE_GROUPS = {"tp": "tensor", "cp": "context"}
+"""The dimensions over which a stage is spread, innermost first, and their groups; all but tp divide its tokens."""
+
+MULTIPLIED = (*STAGE_GROUPS, "dp")
+"""Those whose product is the number of GPUs of a rank."""
+
+DIMENSIONS = (*STAGE_GROUPS, "ep", "etp", "dp")
+"""All parallel dimensions besides the pipeline."""
+
+_OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_parameters"
+
+ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
+"""Orders of the dimensions over the GPUs, from the innermost; Megatron-LM has both."""
+
+LAYER_WORDS = ("balanced", "even")
+"""Ways to divide layers among stages without listing them or giving a layout string."""
+
+
+class Declared(NamedTuple):
+    """What is declared of a layout's value.
+
+    Parameters
+    ----------
+    type : type
+        ``int``, ``float``, ``bool`` or ``str``.
+    help : str
+        For the command line.
+    low, high : int
+        Range of a number.
+    words : tuple of str
+        The legal words, if the value is a word; with the type ``int``, also a number is legal.
+    column : bool
+        Whether frames have a column for it.
+    of_schedule : bool
+        Whether the schedule has it, as an argument or an option: it is then no keyword and no option of a run.
+    of_runs : bool
+        Whether rows of measured runs state it.
+    most : str
+        The size that it must not exceed, if any; candidates of `plan` with a smaller one have as much as that.
+    """
+
+    type: type
+    help: str
+    low: int = 1
+    high: int = LARGEST
+    words: tuple = ()
+    column: bool = False
+    of_schedule: bool = False
+    of_runs: bool = False
+    most: str = ""
+
+    @property
+    def texts(self):
+        """The legal values by what people write, if they are few: words, switches, or digits; otherwise None."""
+        if self.type is bool:
+            return {"true": True, "false": False}
+        if self.words:
+            return {word: word for word in self.words}
+        is_digit = self.type is int and self.high < 10
+        return {str(digit): digit for digit in range(self.low, self.high + 1)} if is_digit else None
+
+    @property
+    def form(self):
+        """Placeholder for the value in help texts."""
+        if self.type is tuple:
+            return "WORD|N,N,...|STRING"
+        if self.words:
+            words = "|".join(self.words)
+            return f"{words}|N" if self.type is int else f"[{words}]"
+        if self.high < 10:
+            return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
+        return "N"
+
+    def pydantic_type(self):
+        """The type that pydantic checks."""
+        from pydantic import Field, StrictBool
+
+        if self.type in (bool, tuple):
+            return {bool: StrictBool, tuple: Any}[self.type]
+        number = Annotated[self.type, Field(ge=self.low, le=self.high, strict=True)]
+        words = Literal[self.words] if self.words else None
+        return (words if self.type is str else words | number) if words else number
+
+
+def declared(default, type, help, *arguments, **keywords):
+    if isinstance(default, str):
+        help = f"{help.removesuffix('.')} (default {default})."
+    return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
+
+
+def product_text(factors):
+    """Write a product, as messages do.
+
+    >>> product_text(["tp", 8])
+    'tp x 8'
+    """
+    return " x ".join(map(str, factors))
+
+
+class Groups:
+    """The GPUs of groups, for whatever has the sizes of the parallel dimensions as attributes."""
+
+    pp: int | None
+    tp: int
+
+    def sizes(self, names: tuple[str, ...] | dict[str, str]) -> list[int]:
+        """The sizes of some dimensions."""
+        return [getattr(self, name) for name in names]
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs that share a stage of a replica of the model, tp x cp."""
+        return prod(self.sizes(STAGE_GROUPS))
+
+    @property
+    def rank_gpus(self) -> int:
+        """GPUs of a rank of the pipeline, over all replicas of the model, tp x cp x dp."""
+        return prod(self.sizes(MULTIPLIED))
+
+    @property
+    def data_gpus(self) -> int:
+        """GPUs of a rank that hold the same part of the weights, cp x dp."""
+        return self.rank_gpus // self.tp
+
+    @property
+    def replica_gpus(self) -> int:
+        """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
+        return self.stage_gpus * (self.pp or 1)
+
+
+@dataclass(frozen=True)
+class LayoutSpec(Groups):
+    """How a training run is spread over GPUs.
+
+    The model says what is trained, and the system on which hardware. GPUs are numbered as in Megatron-LM:
+    tensor-parallel ranks innermost, then context, data and pipeline parallelism, unless ``order`` differs. In blocks
+    with experts, the GPUs of a rank of the pipeline are numbered anew: expert-tensor-parallel ranks innermost, then
+    expert and expert-data parallelism (MoE Parallel Folding; Liu et al., 2025, arXiv:2504.14960). Values are checked
+    for consistency here, and against model, system and schedule by `costs.check_layout`.
+
+    Parameters
+    ----------
+    name, title : str
+        The name is the file's.
+    gpus : int, optional
+        GPUs in the run; only checked against pp x tp x cp x dp.
+    pp, tp, cp, ep, dp : int
+        Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs. Without `pp`, it is
+        the schedule's.
+    etp : int, optional
+        Expert tensor parallelism: GPUs that share each expert; without it, tp. Experts' groups fill the tp x cp x dp
+        GPUs of a rank, so a run has at least pp x max(tp x cp, etp x ep), and tp x cp x dp / (etp x ep) GPUs hold the
+        same part of the same experts.
+    expert_imbalance : float
+        Tokens on the most loaded GPU with experts over their mean; its work, its activations and the exchange grow.
+    expert_nodes : int, optional
+        Nodes on which a token's experts are at most; it is then sent once to each of them, and copied there
+        (DeepSeek-V3: 4). Without it, every copy travels by itself.
+    dispatch_precision : {"bf16", "fp8"}
+        The precision in which tokens, and gradients of experts' outputs, are sent to experts; bf16 is the model's.
+    kept_precision : {"bf16", "fp8"}, optional
+        The precision in which products and activation functions of blocks keep their inputs, and products the
+        gradients of their outputs until weight gradients need them; bf16 is the model's. Without it, products keep what
+        they compute with, as in Transformer Engine, but for attention's output, which Megatron-LM keeps as it is, and
+        activation functions keep the model's.
+    chunks : int, optional
+        Model chunks per rank, if the schedule has this option.
+    microbatch_size : int
+        Sequences per microbatch.
+    global_batch : int, optional
+        Sequences per iteration over all replicas, dp x microbatch_size x B. Without it, it follows from the number of
+        microbatches.
+    sequence : int, optional
+        Tokens of a sequence. Without it, as the model says.
+    sequence_parallel : bool
+        Whether norms and dropout are also split over tp (Korthikanti et al., 2022); has no effect if tp is 1.
+    zero : {0, 1, 2, 3}
+        What data-parallel ranks shard (ZeRO): nothing; the optimizer state; also gradients; also weights.
+    recompute : str or int, optional
+        What is recomputed in the backward, a key of `recompute.WAYS`; a number means that many layers of each stage in
+        full. Without it, as the model says.
+    precision : {"bf16", "fp8"}, optional
+        The precision of matrix multiplications. Without it, as the framework says.
+    causal : bool
+        Whether fused attention skips the masked half of the scores.
+    context_exchange : {"ring", "all-gather"}
+        How keys and values reach the other GPUs of a context-parallel group.
+    overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool, optional
+        Whether the framework hides, respectively: tensor-parallel collectives under adjacent GEMMs; those of the
+        backward as Megatron-LM does, sums of input gradients under the weight gradients of the same layers, and input
+        gathered for weight gradients under input gradients; gradient reduction under the backward; and the gathering of
+        parameters under the forward. Without them, as the framework does by itself; split backwards, whose halves run
+        at different times, then hide nothing. Hiding tensor-parallel collectives can cost some percent in cells of
+        two operations, whose collectives run under each other's kernels anyway.
+    pairing : {"alternating", "best"}
+        The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
+    hand_on : {"at_end", "when_ready"}
+        When the results of two operations in one cell are sent: at the end of the cell, as papers draw it, or each as
+        soon as it is ready; see `costs.units.handed_on`.
+    offload, offload_warm_up : float
+        Fraction of a microbatch's activations copied to host memory after its forward, and back before its backward;
+        the second, if given, applies to forwards before their rank's first backward. See `simulation.copies`.
+    offload_chunks : {"first", "all"}
+        Which activations: those of each rank's first chunk, as in STP, or all.
+    layers : {"balanced", "even"}, str or tuple of int
+        Transformer blocks of each stage: balanced, counting embedding and loss head; an even split; one number for each
+        stage; or a string as for Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
+    order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"}
+        Which dimension is inside which on the GPUs of all nodes: replicas inside ranks of the pipeline, or, as with
+        Megatron-LM's ``--use-tp-pp-dp-mapping``, ranks inside replicas; experts' groups then have tp x cp GPUs.
+    provenance : tuple of Provenance
+        One entry for each value of the file.
+
+    Raises
+    ------
+    SpecificationError
+        If a value is illegal, or values contradict each other.
+
+    Examples
+    --------
+    >>> LayoutSpec(tp=8, dp=2, pp=4, global_batch=1024).microbatches
+    512
+    """
+
+    name: str = ""
+    title: str = ""
+    pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True, of_runs=True)
+    chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
+    tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True, of_runs=True)
+    cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True, of_runs=True)
+    ep: int = declared(1, int, "Expert parallelism, over the GPUs of tp, cp and dp.", column=True, of_runs=True)
+    etp: int | None = declared(None, int, "GPUs that share each expert (default tp).", column=True)
+    dp: int = declared(1, int, "Data parallelism: replicas that train side by side.", column=True, of_runs=True)
+    gpus: int | None = declared(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
+    microbatch_size: int = declared(1, int, "Sequences per microbatch (default 1).", column=True, of_runs=True)
+    global_batch: int | None = declared(
+        None, int, "Sequences per iteration: dp x microbatch size x B.", column=True, of_runs=True
+    )
+    sequence: int | None = declared(None, int, "Tokens of a sequence (default: the model's).", column=True)
+    sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True)
+    zero: int = declared(
+        0, int, "What replicas shard: 1 optimizer state, 2 and gradients, 3 and weights (default 0).", 0, 3,
+        column=True, of_runs=True,
+    )  # fmt: skip
+    recompute: str | int | None = declared(
+        None, int, f"What to recompute: {_RECOMPUTED}, or so many layers of each stage in full (default: as the model "
+        "says).", low=0, words=RECOMPUTE, column=True, of_runs=True,
+    )  # fmt: skip
+    precision: str | None = declared(
+        None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True
+    )
+    expert_imbalance: float = declared(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep")
+    expert_nodes: int | None = declared(None, int, "Nodes of a token's experts: it is sent to each of them once.")
+    dispatch_precision: str = declared("bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"))
+    kept_precision: str | None = declared(
+        None, str, "Precision of inputs kept for weight gradients (default: that of GEMMs).", words=("bf16", "fp8")
+    )
+    causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
+    context_exchange: str = declared("ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"))
+    overlap_tensor: bool | None = declared(None, bool, "Hide tensor-parallel collectives under GEMMs.")
+    overlap_backward: bool | None = declared(None, bool, "Hide those of input gradients under weight gradients.")
+    overlap_gradients: bool | None = declared(None, bool, "Hide gradient reduction under the backward.")
+    overlap_parameters: bool | None = declared(None, bool, "Hide gathering of parameters under the forward.")
+    pairing: str = declared("alternating", str, "Order of the units of a cell.", words=("alternating", "best"))
+    hand_on: str = declared("at_end", str, "When a cell sends its two results.", words=("at_end", "when_ready"))
+    offload: float = declared(
+        0.0, float, "Fraction of activations to copy to host memory and back (default 0).", 0, 1, column=True
+    )
+    offload_warm_up: float | None = declared(None, float, "The same for forwards before a rank's first backward.", 0, 1)
+    offload_chunks: str = declared("first", str, "Which: of each rank's first chunk, or all.", words=("first", "all"))
+    layers: str | tuple[int, ...] = declared(
+        "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L'."
+    )
+    order: str = declared(ORDERS[0], str, "Order of the dimensions over GPUs.", words=ORDERS)
+    provenance: tuple = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self):
+        from ppmodel.clusters.specs.entries import Checked  # needs pydantic, which costs in seconds do without
+
+        recompute = str(plain(self.recompute))
+        if recompute.isascii() and recompute.isdecimal():  # text, as in frames
+            self.__dict__["recompute"] = int(recompute)
+        Checked.__post_init__(self)
+        layers = self.layers
+        if isinstance(layers, str) and set(layers) & set("E|L"):
+            parse_layers(layers)
+        elif layers not in LAYER_WORDS:  # a list becomes a tuple
+            counts = tuple(layers) if isinstance(layers, list | tuple) else ()
+            are_counts = counts and all(type(count) is int and count >= 0 for count in counts)
+            if not (are_counts and 0 < sum(counts) <= LARGEST):
+                rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
+                self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
+            self.__dict__["layers"] = counts
+        gpus = self.replica_gpus * self.dp
+        is_read = self.name and self.provenance  # without pp the schedule decides; a file's gpus must suit some pp
+        if self.gpus is not None and (self.gpus != gpus if self.pp else is_read and self.gpus % gpus):
+            sizes = {name: size for name in (*STAGE_GROUPS, "pp", "dp") if (size := getattr(self, name))}
+            product = product_text(f"{name} ({size})" for name, size in sizes.items())
+            rule = f"must be {'' if self.pp else 'a multiple of '}{product} = {gpus}"
+            self._refuse("gpus", rule, "correct one of them, or omit gpus")
+        if self.name:  # of a file
+            self.require_shares()
+
+    def require_shares(self) -> None:
+        """Refuse experts and batches that do not divide; points do, so that others with this layout's values go on.
+
+        Raises
+        ------
+        SpecificationError
+        """
+        if self.rank_gpus % (self.expert_tp * self.ep):
+            sizes = product_text(self.sizes(MULTIPLIED))
+            rule = f"must divide {product_text(MULTIPLIED)} / etp ({sizes} / {self.expert_tp})"
+            self._refuse("ep", rule, "choose a divisor, a smaller etp, or a larger dp")
+        if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
+            rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
+            self._refuse("global_batch", rule, "choose another global_batch, dp or microbatch_size")
+
+    def _refuse(self, name, rule, remedy):
+        value = getattr(self, name)
+        shown = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
+        raise SpecificationError(name, shown, rule, remedy)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The values of a layout that frames have as columns; ``recompute`` is text, None if the model decides.
+
+        >>> [LayoutSpec(tp=8, recompute=2).columns[name] for name in ("tp", "recompute")]
+        [8, '2']
+        """
+        columns = {name: getattr(self, name) for name, _ in layout_options(column=True)}
+        return {"layout": self.name} | columns | {"recompute": None if self.recompute is None else str(self.recompute)}
+
+    @property
+    def expert_tp(self) -> int:
+        """GPUs that share each expert: etp or, if that is open, tp."""
+        return self.etp or self.tp
+
+    @property
+    def expert_replicas(self) -> int:
+        """GPUs that hold the same part of the same experts, tp x cp x dp / (etp x ep)."""
+        return self.rank_gpus // (self.expert_tp * self.ep)
+
+    @property
+    def replicas_apart(self) -> bool:
+        """Whether each replica of the model has GPUs of its own, one after another, as where the order ends in dp."""
+        return self.order != ORDERS[0] and self.dp > 1
+
+    @property
+    def offloads(self) -> bool:
+        """Whether any activations are copied to the host."""
+        return self.offload > 0 or (self.offload_warm_up or 0.0) > 0
+
+    @property
+    def microbatches(self) -> int | None:
+        """Microbatches per replica, B, as the global batch implies; None if that is open."""
+        return self.global_batch and max(1, self.global_batch // (self.dp * self.microbatch_size))
+
+    def under(self, framework: FrameworkSpec | None = None, num_ranks: int | None = None) -> LayoutSpec:
+        """Fill in what a framework decides, but for ``overlap_backward``, which also depends on the schedule.
+
+        Parameters
+        ----------
+        framework : FrameworkSpec, optional
+            Without one, nothing is hidden, and matrix multiplications are in bf16.
+        num_ranks : int, optional
+            Ranks of the pipeline, if the layout leaves them open.
+
+        Returns
+        -------
+        LayoutSpec
+
+        Examples
+        --------
+        >>> from ppmodel.clusters.specs import load_framework
+        >>> layout = LayoutSpec(overlap_tensor=False).under(load_framework("nemo"))
+        >>> layout.precision, layout.overlap_tensor, layout.overlap_gradients
+        ('bf16', False, True)
+        """
+        from ppmodel.clusters.specs.framework import FrameworkSpec
+
+        framework = framework or FrameworkSpec()
+        decided = {name: getattr(framework, name) for name in _OF_FRAMEWORK if getattr(self, name) is None}
+        if "overlap_gradients" in decided and (self.pp or num_ranks) == 1 and not self.zero:
+            decided["overlap_gradients"] |= framework.overlap_plain_gradients
+        return replace(self, **decided) if decided else self
+
+    def at(self, num_ranks: int, num_microbatches: int, chunks: int | None = None) -> LayoutSpec:
+        """Fill in the open values of the layout: the numbers of ranks and GPUs, and the global batch.
+
+        Parameters
+        ----------
+        num_ranks, num_microbatches : int
+            Size of the schedule.
+        chunks : int, optional
+            Stages per rank; unchecked if not given.
+
+        Returns
+        -------
+        LayoutSpec
+
+        Raises
+        ------
+        SpecificationError
+            If the size of the schedule differs from the layout's.
+
+        Examples
+        --------
+        >>> run = LayoutSpec(tp=8, dp=2).at(4, 512)
+        >>> run.gpus, run.global_batch
+        (64, 1024)
+        """
+        for name, size in (("pp", num_ranks), ("chunks", chunks)):
+            if None not in (getattr(self, name), size) and getattr(self, name) != size:
+                self._refuse(name, f"is the layout's; the schedule's is {size}", "choose one of the two")
+        if self.microbatches not in (None, num_microbatches):
+            shares = f"dp ({self.dp}) x microbatch_size ({self.microbatch_size})"
+            rule = f"must be {shares} x the schedule's microbatches ({num_microbatches})"
+            self._refuse("global_batch", rule, f"choose {self.microbatches} microbatches, or another global_batch")
+        gpus = self.gpus or self.rank_gpus * num_ranks
+        if gpus > LARGEST:
+            product = product_text([*self.sizes(MULTIPLIED), num_ranks])
+            rule = f"gives {product} = {gpus} GPUs with {', '.join(STAGE_GROUPS)} and pp, more than {LARGEST}"
+            self._refuse("dp", rule, "choose smaller groups")
+        batch = self.dp * self.microbatch_size * num_microbatches
+        return replace(self.under(), pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
+
+
+@cache
+def layout_options(column=None, of_schedule=None):
+    """The declared values of a layout, in order.
+
+    Parameters
+    ----------
+    column, of_schedule : bool, optional
+        Only those with this value of `Declared`.
+
+    Returns
+    -------
+    tuple of (str, Declared)
+
+    Examples
+    --------
+    >>> [name for name, _ in layout_options(of_schedule=True)]
+    ['pp', 'chunks']
+    """
+    options = [(entry.name, entry.metadata["option"]) for entry in fields(LayoutSpec) if "option" in entry.metadata]
+    return tuple(
+        (name, option) for name, option in options
+        if column in (None, option.column) and of_schedule in (None, option.of_schedule)
+    )  # fmt: skip
+
+
+def layout_bounds():
+    """The values that must not exceed a size, each with the name of that size.
+
+    Examples
+    --------
+    >>> layout_bounds()
+    {'expert_imbalance': 'ep'}
+    """
+    return {name: option.most for name, option in layout_options() if option.most}
+
+
+def layout_keywords():
+    """The names of the values that may be given as keywords: all but those of the schedule and the model.
+
+    Examples
+    --------
+    >>> layout_keywords()[:4]
+    ('tp', 'cp', 'ep', 'etp')
+    """
+    return tuple(name for name, _ in layout_options(of_schedule=False))

@@ -1,0 +1,296 @@
+"""A system: one device, its network link, and nodes if ranks share them."""
+
+from __future__ import annotations  # help() shows a field's type by its name
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from ppmodel.clusters.specs import entries
+from ppmodel.clusters.specs.entries import Checked, Provenance, Sourced, entry, load_specification
+from ppmodel.clusters.specs.framework import FrameworkSpec
+from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
+from ppmodel.clusters.specs.layout import LARGEST
+from ppmodel.clusters.specs.links import Link, as_links
+from ppmodel.errors import Rules, SpecificationError
+
+PLACEMENTS = ("blocked", "round-robin", "folded")
+"""Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
+
+_PAIR = 2
+_Placement = Annotated[str | tuple, entry(Any)]  # checked below, for files and callers alike
+
+
+@dataclass(frozen=True)
+class NodeSpec(Checked):
+    """Which ranks share a node, and what connects them, in SI units.
+
+    Parameters
+    ----------
+    devices_per_node : int
+        Number of devices in a node.
+    node_bandwidth_bytes_per_s, node_latency_s : float
+        One directed link between two ranks on the same node, in bytes per second and seconds.
+    shared_nic : bool
+        Whether all messages leaving a node queue at its one NIC, as do all messages entering it;
+        otherwise each directed pair of ranks has its own link.
+    placement : str or tuple of int
+        ``blocked``: rank d is on node d // devices_per_node; ``round-robin``: on node d modulo the number
+        of nodes, with as few nodes as possible; ``folded``: ranks d and S-1-d share a node, together with
+        neighbouring pairs as long as whole pairs fit; or a tuple: the node of each rank.
+
+    Raises
+    ------
+    SpecificationError
+        If the placement is none of these, or puts more ranks on a node than it has devices.
+
+    Examples
+    --------
+    >>> NodeSpec(4, 450e9, 2e-6, shared_nic=False, placement="round-robin").of_ranks(6)
+    array([0, 1, 0, 1, 0, 1])
+    >>> NodeSpec(4, 450e9, 2e-6, shared_nic=False, placement="folded").of_ranks(8)
+    array([0, 0, 1, 1, 1, 1, 0, 0])
+    """
+
+    devices_per_node: entries.Whole
+    node_bandwidth_bytes_per_s: entries.Bandwidth
+    node_latency_s: entries.Time
+    shared_nic: entries.Switch
+    placement: _Placement
+
+    def rules(self) -> Rules:
+        """The placement is one, and has room on each node."""
+        nodes, room = self.placement, self.devices_per_node
+        are_numbers = type(nodes) is tuple and all(type(node) is int and 0 <= node <= LARGEST for node in nodes)
+        is_legal = nodes in PLACEMENTS or (are_numbers and nodes)
+        rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"
+        yield "nodes.placement", nodes, is_legal, rule, "write, for example, [0, 0, 1, 1]"
+        most = max(Counter(nodes).values()) if are_numbers else _PAIR if nodes == "folded" else 1
+        rule = f"puts {most} ranks on a node, but devices_per_node = {room}"
+        yield "nodes.placement", nodes, most <= room, rule, "spread them, or increase devices_per_node"
+
+    def of_ranks(self, num_ranks: int) -> NDArray[np.int64]:
+        """The node of each rank; nodes are numbered in order of first use.
+
+        Parameters
+        ----------
+        num_ranks : int
+            Ranks of the pipeline, S.
+
+        Returns
+        -------
+        ndarray of int, shape (num_ranks,)
+            Counted from 0.
+
+        Raises
+        ------
+        SpecificationError
+            If the placement is a list for a different number of ranks.
+        """
+        ranks = np.arange(num_ranks)
+        if self.placement == "blocked":
+            return ranks // self.devices_per_node
+        if self.placement == "round-robin":
+            return ranks % -(-num_ranks // self.devices_per_node)
+        if self.placement == "folded":
+            return np.minimum(ranks, ranks[::-1]) // (self.devices_per_node // _PAIR)
+        if len(self.placement) != num_ranks:
+            rule = f"gives the nodes of {len(self.placement)} ranks, but the pipeline has {num_ranks}"
+            remedy = f"use {len(self.placement)} ranks, or write {' or '.join(PLACEMENTS)}"
+            raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
+        number = {node: index for index, node in enumerate(dict.fromkeys(self.placement))}
+        return np.array([number[node] for node in self.placement])
+
+
+@dataclass(frozen=True)
+class ErrorSpec(Checked):
+    """How far off a fitted system is, on measured runs that a fit to the other runs had not seen.
+
+    `ppmodel calibrate` writes these entries; their sources have the errors on each file of runs. Of several files, the
+    mean counts: all weigh the same.
+
+    Parameters
+    ----------
+    time, memory : float, optional
+        Mean of |predicted / measured - 1|: 0.05 is 5 %.
+    time_nine_tenths, memory_nine_tenths : float, optional
+        The same, but what nine of ten runs stayed below; less than 1.
+    fits : float, optional
+        Of runs that are only known to fit in memory or not, the share predicted wrongly.
+    """
+
+    time: entries.NumberOrZero | None = None
+    memory: entries.NumberOrZero | None = None
+    time_nine_tenths: entries.PartialShare | None = None
+    memory_nine_tenths: entries.PartialShare | None = None
+    fits: entries.Share | None = None
+
+
+class _LinksEntry(Sourced):
+    """The links of a file: an entry, or a short form without a source, which is then the file's own choice."""
+
+    value: dict[str, dict[str, Any]]
+    type_of_value: ClassVar = Any
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sourced(cls, given):
+        is_short = isinstance(given, dict) and not given.keys() & cls.model_fields.keys()
+        return {"value": given, "kind": "our choice", "source": "this file"} if is_short else given
+
+
+@dataclass(frozen=True)
+class SystemSpec(Checked):
+    """One device and its network link, in SI units, and nodes if ranks share them.
+
+    Parameters
+    ----------
+    name, title : str
+        The name is the file's.
+    peak_compute_flops : float
+        Peak FLOP/s of the matrix units.
+    compute_efficiency, memory_efficiency : float
+        Attainable fraction of the peak, e_c and e_m of the roofline.
+    compute_latency_s, memory_latency_s : float
+        Fixed cost per operation in seconds, on the compute side and on the memory side of the roofline.
+    memory_bandwidth_bytes_per_s, memory_capacity_bytes : float
+        Memory of one device: bandwidth in bytes per second, capacity in bytes.
+    network_bandwidth_bytes_per_s, network_latency_s : float
+        One directed link between two ranks (with nodes: two ranks on different nodes), in bytes per second and
+        seconds.
+    nodes : NodeSpec, optional
+        Which ranks share a node, and what connects them; without it, all links are alike.
+    links : tuple of Link
+        Links between two ranks that differ from these, or what `as_links` takes.
+    framework : FrameworkSpec, optional
+        What the training framework does that neither model nor layout says; for rows of measured runs.
+    kernels : KernelSpec, optional
+        What kernels attain, by kind and shape, if more is known than the roofline.
+    collectives : CollectiveSpec, optional
+        What collectives attain on the links.
+    memory : MemorySpec, optional
+        How the memory that frameworks use differs from what a model needs; used only with a layout.
+    fp8_peak_compute_flops : float, optional
+        FLOP/s of the matrix units in matrix multiplications of 8-bit numbers.
+    reserve_bytes : float
+        Device memory that a run cannot use: context, libraries, fragmentation.
+    host_bandwidth_bytes_per_s : float, optional
+        Bandwidth between one device's memory and its host's, in each direction, in bytes per second; used to offload
+        activations.
+    time_factor : float
+        Factor on all predicted times but the delays of `links`, by which a system is scaled to few measured runs.
+    errors : ErrorSpec, optional
+        How far off the system is, if it is fitted; no result depends on it.
+    provenance : tuple of Provenance
+        One entry for each value of the file.
+    """
+
+    name: str
+    title: str
+    peak_compute_flops: entries.Rate
+    compute_efficiency: entries.Efficiency
+    compute_latency_s: entries.Time
+    memory_bandwidth_bytes_per_s: entries.Bandwidth
+    memory_efficiency: entries.Efficiency
+    memory_latency_s: entries.Time
+    memory_capacity_bytes: entries.Size
+    network_bandwidth_bytes_per_s: entries.Bandwidth
+    network_latency_s: entries.Time
+    nodes: NodeSpec | None = None
+    links: Annotated[tuple[Link, ...], _LinksEntry] = ()
+    framework: FrameworkSpec | None = None
+    kernels: KernelSpec | None = None
+    collectives: CollectiveSpec | None = None
+    memory: MemorySpec | None = None
+    fp8_peak_compute_flops: entries.Rate | None = None
+    reserve_bytes: entries.Size = 0.0
+    host_bandwidth_bytes_per_s: entries.Bandwidth | None = None
+    time_factor: entries.Number = 1.0
+    errors: ErrorSpec | None = field(default=None, compare=False)
+    provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "links", as_links(self.links))
+
+    def with_links(self, links: object) -> SystemSpec:
+        """The system with other links, from what `as_links` takes; None keeps its own."""
+        return self if links is None else replace(self, links=as_links(links))
+
+    @property
+    def timed(self) -> SystemSpec:
+        """The system on which everything takes its time factor longer; costs are computed on it.
+
+        >>> from dataclasses import replace
+        >>> replace(load_system("mid_cp_mid_nw"), time_factor=2.0).timed.network_bandwidth_bytes_per_s
+        25000000000.0
+        """
+        if (factor := self.time_factor) == 1.0:
+            return self
+        names = {value.name for spec in (SystemSpec, NodeSpec, KernelSpec, CollectiveSpec) for value in fields(spec)}
+        times = {name: 1 / factor if name.endswith("_per_s") else factor for name in names if name.endswith("_s")}
+        system = self if self.kernels else replace(self, kernels=KernelSpec())
+        return replace(scaled(system, times | {"sustained_clock": 1 / factor}), time_factor=1.0)
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The multiples of a predicted time that nine of ten measured runs of its kind fell between.
+
+        They are those of the fit, or else of the framework; None where nothing is known: without what kernels and
+        collectives attain, or under a framework whose runs nobody compared.
+
+        >>> from ppmodel.clusters.specs import with_framework
+        >>> with_framework(load_system("mid_cp_mid_nw")).range is None
+        True
+        """
+        if self.errors is not None and self.errors.time_nine_tenths is not None:
+            return 1 / (1 + self.errors.time_nine_tenths), 1 / (1 - self.errors.time_nine_tenths)
+        framework = self.framework
+        if not (self.kernels and self.collectives and framework and framework.fastest and framework.slowest):
+            return None
+        return framework.fastest, framework.slowest
+
+
+def scaled(block, factors):
+    """A system, a block of it or a link, with those of its values multiplied that have a factor; open ones stay open.
+
+    A system's links and memory stay as they are.
+
+    >>> scaled(Link(0, 1, True, delay_s=0.5), {"delay_s": 2.0, "node_latency_s": 3.0}).delay_s
+    1.0
+    """
+    values = {name: getattr(block, name) * factor for name, factor in factors.items() if getattr(block, name, None)}
+    if isinstance(block, SystemSpec):
+        values |= {name: scaled(getattr(block, name), factors) for name in ("nodes", "kernels", "collectives")}
+    return block._replace(**values) if isinstance(block, Link) else block and replace(block, **values)
+
+
+def load_system(name: str | os.PathLike[str] | SystemSpec) -> SystemSpec:
+    """Read a system by name or from a file.
+
+    Parameters
+    ----------
+    name : str, Path or SystemSpec
+        One of `system_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
+
+    Returns
+    -------
+    SystemSpec
+        In SI units.
+
+    Raises
+    ------
+    SpecificationError
+        In one line: file, line, field, value, rule and remedy.
+
+    Examples
+    --------
+    >>> load_system("mid_cp_mid_nw").network_bandwidth_bytes_per_s
+    50000000000.0
+    """
+    return load_specification(name, "systems", SystemSpec)

@@ -1,0 +1,87 @@
+"""The order of two operations of a cell, item by item, that ends the cell first.
+
+The state after some items is a tuple: the time at which their kernels end, the seconds of work still queued on the
+communication stream, and how much of that each kind of item waits for.
+"""
+
+from ppmodel.loops.compiled import filled, inlined, loop
+
+START = (0.0,) * 6
+"""The state before the first item."""
+
+_FIRST = (*START, -1.0)
+
+
+@inlined
+def after(state, waits_for, compute, comm, contention):
+    """The state after an item: what it waits for, seconds of its kernels and of the collective that it issues.
+
+    >>> state = after(START, 0, 2.0, 1.0, 1.0)
+    >>> state, after(state, 1, 2.0, 1.0, 1.5)
+    ((2.0, 1.0, 1.0, 0.0, 0.0, 0.0), (4.5, 1.0, 0.0, 1.0, 0.0, 0.0))
+    """
+    wait, ahead = state[2 + waits_for], state[1]
+    beside = min(compute, ahead - wait)
+    time, done = state[0] + (wait + beside * contention + (compute - beside)), wait + beside
+    ahead = ahead - done + comm
+    first, second, third, fourth = state[2] - done, state[3] - done, state[4] - done, state[5] - done
+    return (
+        time,
+        ahead,
+        ahead if comm and waits_for == 0 else first if first > 0.0 else 0.0,
+        ahead if comm and waits_for == 1 else second if second > 0.0 else 0.0,
+        ahead if comm and waits_for == 2 else third if third > 0.0 else 0.0,
+        ahead if comm and waits_for == 3 else fourth if fourth > 0.0 else 0.0,
+    )
+
+
+@loop
+def unit_order(ours, theirs, our_rest, their_rest, contention, enough):
+    """Whose turn it is, item by item, in the order that ends first; empty if none takes less than `enough`.
+
+    Each operation is given as what its items wait for, their seconds of kernels and of collectives, and as both seconds
+    from each item on. After i items of one and j of the other, the states kept are those that no other state matches or
+    beats in every respect and from which the cell can still become as short. With each stands what it came from: twice
+    the number of the previous state, plus whose turn it was.
+    """
+    our_kinds, our_compute, our_comm = ours
+    their_kinds, their_compute, their_comm = theirs
+    our_compute_rest, our_comm_rest = our_rest
+    their_compute_rest, their_comm_rest = their_rest
+    num_ours, num_theirs = len(our_kinds), len(their_kinds)
+    came, row, row_first, row_start = [-1][:0], [_FIRST][:0], 0, filled(0, num_theirs + 2)
+    for i in range(num_ours + 1):
+        above, above_first, above_start = row, row_first, row_start
+        row, row_first, row_start = [_FIRST][:0], len(came), filled(0, num_theirs + 2)
+        for j in range(num_theirs + 1):
+            compute, comm = our_compute_rest[i] + their_compute_rest[j], our_comm_rest[i] + their_comm_rest[j]
+            reached = [_FIRST] if i == j == 0 else [_FIRST][:0]
+            for at in range(above_start[j], above_start[j + 1] if i else 0):
+                state = after(above[at], our_kinds[i - 1], our_compute[i - 1], our_comm[i - 1], contention)
+                reached.append((*state, 2.0 * (above_first + at)))
+            for at in range(row_start[j - 1], row_start[j] if j else 0):
+                state = after(row[at], their_kinds[j - 1], their_compute[j - 1], their_comm[j - 1], contention)
+                reached.append((*state, 2.0 * (row_first + at) + 1))
+            reached.sort()
+            for state in reached:
+                ahead = state[1] + comm
+                least = max(compute, ahead) + (contention - 1) * min(compute, ahead)  # if nothing waits
+                kept = state[0] + least < enough
+                for at in range(row_start[j], len(row) if kept else 0):
+                    other = row[at]  # not later, since they are sorted
+                    beaten = other[1] <= state[1] and other[2] <= state[2] and other[3] <= state[3]
+                    if beaten and other[4] <= state[4] and other[5] <= state[5]:
+                        kept = False
+                        break
+                if kept:
+                    row.append(state)
+                    came.append(int(state[6]))
+            row_start[j + 1] = len(row)
+    best = -1
+    for at in range(row_start[num_theirs], row_start[num_theirs + 1]):
+        if best < 0 or row[at][0] + row[at][1] < row[best][0] + row[best][1]:
+            best = at
+    turns, number = filled(0, num_ours + num_theirs if best >= 0 else 0), row_first + best
+    for place in range(len(turns) - 1, -1, -1):
+        turns[place], number = came[number] % 2, came[number] // 2
+    return turns

@@ -1,0 +1,156 @@
+"""Activations that ranks hold for the backward: their peak, and what they hold at every moment."""
+
+import numpy as np
+
+from ppmodel.loops.compiled import VECTORISED
+from ppmodel.loops.tables import peaks
+from ppmodel.ops import OpKind
+
+
+def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
+    """Peak activations of each rank, which depend only on the order of its operations.
+
+    A forward allocates its stage's activations, and the backward frees them. If the backward is split, the input
+    gradient leaves a fraction of them, which the weight gradient frees. In a cell with several operations, all
+    allocations come before any release.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    stage_weights : array of float, shape (num_stages,), optional
+        Size of one microbatch's activations on each stage, as the table counts microbatches; by
+        default, in units of one microbatch on 1/S of the model.
+    held_for_weight_grad : float or array of float, shape (num_stages,), optional
+        Fraction of a stage's activations held between the halves (M_W / M_B of Qi et al., 2024); above 1 if gradients
+        that are kept outweigh activations that are recomputed. By default, that of the table: 1, unless its order was
+        searched for another value.
+
+    Returns
+    -------
+    ndarray of float, shape (num_ranks,)
+        In the unit of `stage_weights`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> peak_activations(build("1f1b", 4, 8)).tolist()
+    [4.0, 3.0, 2.0, 1.0]
+    """
+    if fast := peaks.compiled(schedule.num_operations // VECTORISED):
+        changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
+        of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
+        if len(of_ranks):
+            return of_ranks / unit
+    first_cell = schedule.cell[schedule.rank_start[:-1]]
+    return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
+
+
+def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
+    """Activations that a rank holds during and after each of its cells.
+
+    Parameters
+    ----------
+    schedule, stage_weights, held_for_weight_grad
+        As in `peak_activations`.
+
+    Returns
+    -------
+    during, after : ndarray of float, shape (num_cells,)
+        In the unit of `stage_weights`, in the order of `Schedule.cell`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> during, after = activations_in_use(build("1f1b", 1, 2))
+    >>> during.tolist(), after.tolist()
+    ([1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
+    """
+    changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
+    change, cell = changes[schedule.kind, schedule.stage], schedule.cell
+    taken = np.bincount(cell, np.maximum(change, 0))
+    given = np.bincount(cell, np.minimum(change, 0))
+    first_cell = cell[schedule.rank_start[:-1]]
+    level = np.cumsum(taken + given) - (taken + given)  # ranks one after another; each ends where it began
+    before = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(taken)))
+    return (before + taken) / unit, (before + taken + given) / unit
+
+
+def _changes(schedule, stage_weights, held_for_weight_grad):
+    """What an operation allocates, or frees if negative, by kind and stage; and the divisor of sums of these changes.
+
+    Whole stages are summed before dividing, so that units stay exact.
+    """
+    is_in_units = stage_weights is None
+    weights = np.asarray(schedule.stage_shares if is_in_units else stage_weights, dtype=float)
+    held = schedule.held_for_weight_grad if held_for_weight_grad is None else held_for_weight_grad
+    changes = np.zeros((len(OpKind), len(weights)))
+    changes[OpKind.F], changes[OpKind.B] = weights, -weights
+    changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights
+    return changes, schedule.pieces_per_unit if is_in_units else 1.0
+
+
+def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
+    """Peak activations of each rank if some are copied to the host, which depend on the times.
+
+    Memory is freed when a copy out ends, and allocated again when the copy back starts. Everything else is as in
+    `peak_activations`, which the peak never exceeds.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        A run that offloads.
+    stage_weights, held_for_weight_grad
+        As in `peak_activations`.
+
+    Returns
+    -------
+    ndarray of float, shape (num_ranks,)
+        In the unit of `stage_weights`.
+    """
+    return np.array([held.max() for _, held in offloaded_levels(timeline, stage_weights, held_for_weight_grad)])
+
+
+def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
+    """What each rank holds while it offloads, at every moment at which that changes.
+
+    Parameters
+    ----------
+    timeline, stage_weights, held_for_weight_grad
+        As in `offloaded_peaks`.
+
+    Yields
+    ------
+    time_s, level : ndarray of float
+        For a rank, in order of time: seconds, and what it holds from then on.
+    """
+    schedule, (plan, _) = timeline.graph.schedule, timeline.copies
+    during, after = activations_in_use(schedule, stage_weights, held_for_weight_grad)
+    size = np.zeros(schedule.num_operations)
+    size[timeline.graph.index] = plan.share
+    size *= np.asarray(stage_weights, dtype=float)[schedule.stage]
+    first, (_, gone, back, _) = np.flatnonzero(~schedule.joined), timeline.copied_s
+    begin, end = timeline.start_s[first], timeline.end_s[first]
+    computing = schedule.kind[first] < OpKind.R
+    for rank in range(schedule.num_ranks):
+        cells = np.flatnonzero(computing & (schedule.rank[first] == rank))
+        ops = np.flatnonzero((schedule.rank == rank) & ~np.isnan(gone))
+        # on the host when each cell starts; what a cell needs is back, however short the cell
+        from_cell = np.searchsorted(begin[cells], gone[ops])
+        from_cell = np.maximum(from_cell, np.searchsorted(cells, schedule.cell[ops]) + 1)
+        to_cell = np.maximum(np.searchsorted(begin[cells], back[ops]), from_cell)
+        changes = [np.bincount(place, size[ops], len(cells) + 1) for place in (from_cell, to_cell)]
+        away = np.cumsum(changes[0] - changes[1])[:-1]
+        times = np.concatenate([end[cells], gone[ops], back[ops]])
+        inside = np.searchsorted(begin[cells], times, side="right") - 1
+        level = np.where(times < end[cells][inside], during[cells][inside], after[cells][inside])
+        level -= _until(gone[ops], size[ops], times) - _until(back[ops], size[ops], times)
+        times, level = np.append(times, begin[cells]), np.append(level, during[cells] - away)
+        order = np.argsort(times, kind="stable")  # at equal times: ends of cells and copies, copies back, starts
+        yield times[order], level[order]
+
+
+def _until(times, sizes, when):
+    """The sum of the sizes whose times have passed."""
+    order = np.argsort(times, kind="stable")
+    return np.append(0.0, np.cumsum(sizes[order]))[np.searchsorted(times[order], when, side="right")]

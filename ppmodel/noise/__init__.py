@@ -1,5 +1,0 @@
-"""Noisy runs, and whether rankings survive them."""
-
-from ppmodel.noise.comparison import Comparison, probability_faster
-from ppmodel.noise.draw import MAX_JITTER, MAX_SLOWDOWN, TIE, Noise, noisy_makespans, noisy_runs
-from ppmodel.noise.ranking import compare_runs, first_places

@@ -1,0 +1,15 @@
+"""Algorithms on results: orders and reversals, Pareto fronts, placements; and, from `noise`, rankings under noise."""
+
+from ppmodel.studies.analysis.frames import relative_to, reversals, winners
+from ppmodel.studies.analysis.orders import (
+    beats,
+    every_two,
+    negated,
+    order_of_amounts,
+    order_of_bubbles,
+    pareto_front,
+    places,
+)
+from ppmodel.studies.analysis.placements import messages_between_nodes, num_placements, search_placements, waits_at_nics
+from ppmodel.studies.analysis.roots import crossings, largest_share
+from ppmodel.studies.noise import compare_runs, first_places

@@ -1,0 +1,166 @@
+"""Iteration times and memory of many rows of training runs on many systems at once."""
+
+import numpy as np
+
+from ppmodel.clusters.costs.partition import hides_backward
+from ppmodel.clusters.costs.runs import Runs
+from ppmodel.clusters.memory import held_share, on_ranks
+from ppmodel.errors import PPModelError
+from ppmodel.metrics import peak_activations
+from ppmodel.ops import OpKind
+from ppmodel.schedules.cases import built
+from ppmodel.simulation import graph_of, makespans
+from ppmodel.studies.measured.predict import GB, point_of, predictions
+from ppmodel.studies.measured.rows import kernels_named, run_of, system_of
+from ppmodel.studies.points.iteration import step_graph
+from ppmodel.studies.points.order import open_options
+
+
+class Batch:
+    """Rows of training runs, on many systems that differ only in what a calibration fits.
+
+    Most rows are laid side by side. Those whose cells pair operations, whose stages have replicas, whose messages queue
+    at a shared NIC, or whose order is searched for their times are computed one by one, as `predicted` computes them.
+
+    Parameters
+    ----------
+    rows : sequence of dict of str to str
+        All of them must be accepted; see `read_rows`.
+    system : SystemSpec
+        Gives the framework and the nodes, which stay fixed.
+    without : collection of str
+        Parts to leave out: those of `costs.runs.Runs`; and ``bubble``, all waiting, so that an iteration takes the
+        busy time of the most loaded rank.
+
+    Raises
+    ------
+    PPModelError
+        If a row is refused, or a part is to be left out of a row that is computed by itself.
+    """
+
+    def __init__(self, rows, system, without=()):
+        self.size, self._alone, groups = len(rows), [], {}
+        for place, row in enumerate(rows):
+            framework = system_of(row, system).framework
+            run = run_of(row, framework)
+            table = None if open_options(run.case) else built(run.case, run.layout.pp, run.num_microbatches)
+            if table is not None and _is_plain(run.layout, system, framework, table):
+                key = kernels_named(row), framework, run.layout.precision
+                groups.setdefault(key, []).append((place, run, table, row))
+            elif without:
+                rule, remedy = "cannot be computed without a part of the model", "leave such rows out"
+                raise PPModelError("schedule", run.case.name, rule, remedy)
+            else:
+                self._alone.append((place, run, row))
+        self._groups = []
+        for group in groups.values():
+            places, runs, tables, (row, *_) = zip(*group, strict=True)
+            self._groups.append((list(places), row, RowGroup(runs, tables, system_of(row, system), without)))
+
+    def seconds(self, systems):
+        """Iteration times, shape (len(systems), num_rows)."""
+        return self._of_rows(RowGroup.seconds, systems, "predicted_iteration_s")
+
+    def bytes(self, systems):
+        """Bytes of the most loaded rank of each row, shape (len(systems), num_rows)."""
+        return self._of_rows(RowGroup.bytes, systems, "predicted_memory_gb", GB)
+
+    def _of_rows(self, evaluate, systems, column, unit=1.0):
+        values = np.empty((len(systems), self.size))
+        for places, row, group in self._groups:
+            values[:, places] = evaluate(group, [system_of(row, system) for system in systems])
+        for place, run, row in self._alone:
+            points = [point_of(run, system_of(row, system)) for system in systems]
+            for number, prediction in enumerate(predictions(run, points)):
+                if prediction["refused"] is not None:
+                    raise PPModelError(
+                        "row", place + 1, f"cannot be predicted: {prediction['refused']}", "leave it out"
+                    )
+                values[number, place] = unit * prediction[column]
+        return values
+
+
+def _is_plain(layout, system, framework, table):
+    """Whether a run can be laid beside others: no NICs shared, replicas, pairs, balance or hiding in the backward."""
+    queues = system.nodes is not None and system.nodes.shared_nic
+    is_uneven = queues or table.num_replicas > 1 or layout.layers == "balanced" or table.joined.any()
+    return not (is_uneven or hides_backward(layout, framework, table))
+
+
+class RowGroup:
+    """Rows of one precision that name the same kernels and run under the same framework, side by side.
+
+    Parameters
+    ----------
+    runs : sequence of MeasuredRun
+    tables : sequence of Schedule
+    system : SystemSpec
+        From `rows.system_of`.
+    without
+        As in `Batch`.
+    """
+
+    def __init__(self, runs, tables, system, without=()):
+        self.tables, self.waits, graphs = tables, "bubble" not in without, {}
+        models, layouts = [run.model for run in runs], [run.layout for run in runs]
+        self.runs, p2p = Runs(tables, models, layouts, system, without), system.framework.p2p
+        for place, (run, table) in enumerate(zip(runs, tables, strict=True)):
+            pipeline = graph_of(table, p2p, "excluded")
+            graph = step_graph(pipeline, run.layout.overlap_gradients)
+            graphs.setdefault((id(graph), run.flushes), (pipeline, graph, run.flushes, []))[-1].append(place)
+        self.graphs = list(graphs.values())
+        """Rows that run the same graph equally often."""
+        ranks = [table.num_ranks for table in tables]
+        self.first_rank = np.cumsum([0, *ranks[:-1]])
+        self.rank = np.concatenate([
+            first + table.placement[0] for first, table in zip(self.first_rank, tables, strict=True)
+        ])  # fmt: skip
+        self.fixed = on_ranks(self.rank, sum(ranks), sum(self.runs.persistent_bytes()))
+        self.fixed += np.repeat(self.runs.buffer_bytes, ranks)
+        self.in_flight, self.mixed = np.zeros(len(self.rank)), []
+        for table, stages, first in zip(tables, self.runs.stages, self.first_rank, strict=True):
+            if table.num_stages > table.num_ranks or (table.kind == OpKind.W).any():
+                self.mixed.append((table, stages, slice(first, first + table.num_ranks)))
+            else:
+                self.in_flight[stages] = peak_activations(table)[table.placement[0]]
+
+    def seconds(self, systems):
+        """Iteration times, shape (len(systems), num_rows)."""
+        tables = np.array([self.runs.tables(system) for system in systems])
+        seconds = np.empty((len(systems), len(self.tables)))
+        for pipeline, graph, flushes, places in self.graphs:
+            costs = np.concatenate([tables[..., self.runs.stages[place]] for place in places])
+            if not self.waits:
+                iteration_s = _busy_s(pipeline.schedule, costs[:, 0], flushes)
+            else:
+                iteration_s = makespans(graph, costs)
+                if flushes > 1:
+                    iteration_s += (flushes - 1) * makespans(pipeline, costs)
+            seconds[:, places] = iteration_s.reshape(len(places), -1).T
+        return seconds
+
+    def bytes(self, systems):
+        """Bytes of the most loaded rank of each row, shape (len(systems), num_rows)."""
+        return np.array([np.maximum.reduceat(self._rank_bytes(system), self.first_rank) for system in systems])
+
+    def _rank_bytes(self, system):
+        """Bytes of each rank of each row, one after another."""
+        stage_bytes, between, logits, working = self.runs.bytes(system)
+        peaks = np.zeros(len(self.fixed))
+        peaks[self.rank] = self.in_flight * stage_bytes
+        share = held_share(stage_bytes, between)
+        for table, stages, ranks in self.mixed:
+            peaks[ranks] = peak_activations(table, stage_bytes[stages], share[stages])
+        largest = sum(on_ranks(self.rank, len(self.fixed), column, np.maximum) for column in (working, logits))
+        return self.fixed + peaks + largest + system.reserve_bytes
+
+
+def _busy_s(table, compute_s, flushes):
+    """The most loaded rank's time if it never waits, from seconds of shape (num_systems, kinds, num_stages).
+
+    Of the reductions of its chunks only the longest counts: the others can run under later backwards.
+    """
+    ranks, counts = table.placement[0], flushes * table.class_counts[0].reshape(-1, table.num_stages)
+    counts[OpKind.O] = 1
+    busy_s = on_ranks(ranks, table.num_ranks, (counts * compute_s).sum(axis=1).T)
+    return (busy_s + on_ranks(ranks, table.num_ranks, compute_s[:, OpKind.R].T, np.maximum)).max(axis=0)

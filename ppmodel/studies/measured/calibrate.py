@@ -1,0 +1,361 @@
+"""A system whose constants are fitted to rows of training runs, and its errors on them."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import compress, product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.clusters.specs import Provenance
+from ppmodel.errors import PPModelError, did_you_mean, shown
+from ppmodel.studies.measured.batch import Batch
+from ppmodel.studies.measured.constants import CONSTANTS, FACTOR, chosen, with_values
+from ppmodel.studies.measured.fit import Fitted, Regression, fitted, parted, refitted, with_spread
+from ppmodel.studies.measured.predict import GB, predicted
+from ppmodel.studies.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
+from ppmodel.studies.measured.start import by_block, keeping_stated, start_under
+
+FOLDS, SEED = 5, 0
+"""Fewer configurations than folds are too few to judge a fit on unseen rows, or to fit several constants."""
+
+SCALED = {
+    "time": ("kernels.sustained_clock", "compute_efficiency", "kernels.piped_tensor_host", "kernels.block_host"),
+    "memory": ("memory.activation_factor", "reserve"),
+}
+"""Of these, the constant that rows depend on most is fitted to few rows; ties go to the first."""
+
+SCALE = 0.02
+STATUS = ("measured", "oom", "failed")
+"""What the column ``status`` may say of a row."""
+
+INTERVAL = "95 %: "
+"""How the source of a constant begins that is fitted to rows."""
+
+ENDS = "fastest", "slowest"
+_DIGITS, _FREE = 4, 1e6
+_FITS_WIDTH = 0.06
+_FARTHEST = 10.0
+_UNITS = {
+    "iteration_s": ("seconds", {1e3: "milliseconds", 1e6: "microseconds", 1 / 60: "minutes", 1 / 3600: "hours"}),
+    "memory_gb": ("1e9 bytes", {1e3: "MB or MiB", 1e9: "bytes", 1e-3: "TB"}),
+}
+"""The unit of each measurement, and others that it may be in by mistake, with how many of them are one of ours."""
+
+
+class Source(NamedTuple):
+    """The errors of a calibrated system on the rows of one file.
+
+    Parameters
+    ----------
+    file : str
+        The file's name.
+    what : {"time", "memory", "fits"}
+    rows : int
+        Number of rows that state it.
+    fitted : float
+        Mean of |predicted / measured - 1| on the rows that were fitted; for "fits", the share that is wrong.
+    unseen : dict of str to float
+        The same for rows that the fit had not seen, by the names that a system's file gives them: the mean, quantiles,
+        and the mean of the nine tenths with the smallest errors, which outliers do not spoil; for "fits" the mean
+        alone. Empty if it was fitted to fewer configurations than `FOLDS`.
+    """
+
+    file: str
+    what: str
+    rows: int
+    fitted: float
+    unseen: dict
+
+
+class Calibration(NamedTuple):
+    """A calibrated system.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        With the fitted values, rounded to four digits.
+    fit : Fitted
+    sources : list of Source
+    scaled : list of str
+        The constants of groups with too few configurations to fit more than one.
+    """
+
+    system: object
+    fit: Fitted
+    sources: list
+    scaled: list = ()
+
+
+def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), kinds=("time", "memory")):
+    """Fit constants of a system to rows of training runs.
+
+    Parameters
+    ----------
+    files : sequence of str or Path
+        CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time, unless they state an
+        ``mfu_percent`` below `rows.LEAST_MFU`; rows with one in
+        ``memory_gb``, or with ``oom`` in ``status``, count for memory. If a file has ``oom`` rows, its measured rows
+        count as known to fit. A status is one of `STATUS`, or empty. All files weigh the same: the residuals of a file
+        with fewer rows are scaled by the root of the ratio.
+    system : SystemSpec
+        The starting system, read from a file.
+    names : sequence of str, optional
+        Constants to fit; by default, all those whose kind in the system's file is not stated, or with fewer
+        configurations than `FOLDS` one of `SCALED`, and what is left of times by `FACTOR`.
+    prior : float
+        Standard deviation of a constant's logarithm around its starting value.
+    framework : FrameworkSpec, optional
+        As in `start.start_under`; the calibrated system has it.
+    runs : sequence of (str, dict of str to str)
+        Rows without a file, each with a name in its place.
+    kinds : sequence of str
+        What to fit and to judge.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    PPModelError
+        If a file, a name or a row is refused, measurements are too far from what the system predicts to be in the right
+        unit, or there is nothing to fit.
+    """
+    rows = [row for row, *_ in rows_with_files(files, runs)]
+    around = system_of(rows[0], system, framework).range if rows else None
+    system = keeping_stated(start_under(system, framework, rows), rows)
+    constants, fit, sources, scaled = chosen(system, names), Fitted({}, {}, {}), [], []
+    for what, data in measured_data(files, system, runs).items():
+        if what not in kinds:
+            continue
+        of_kind, factor = [constant for constant in constants if constant.name in CONSTANTS[what]], []
+        if names is None and data.num_configurations < FOLDS:
+            if len(of_kind) > 1:
+                scales = [constant for constant in chosen(system) if constant.name in SCALED[what]]
+                scales = sorted(scales, key=lambda constant: SCALED[what].index(constant.name))
+                of_kind = _steepest(scales or of_kind[:1], data)
+            if what == "time":
+                system = _to_be_scaled(system, around, data.num_configurations)
+                factor = chosen(system, [FACTOR])
+            scaled += [constant.name for constant in [*of_kind, *factor]]
+        fit_of_kind, errors = _fitted_and_judged(Regression(of_kind, data.residuals, SCALE, prior), data, factor)
+        fit = Fitted(*(entries | before for entries, before in zip(fit_of_kind, fit, strict=True)))
+        sources += errors
+    if not fit.values:
+        rule = "has no constant that these rows determine"
+        raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
+    scaled = [name for name in scaled if name in fit.values]
+    return Calibration(with_values(system, fit.values), fit, sources, scaled)
+
+
+def _to_be_scaled(system, around, num_runs):
+    """A system whose file has a `FACTOR`, and a range, another's, wider by the errors of its few runs."""
+    added = {FACTOR: (system.time_factor, "our choice", "no factor")}
+    if around is not None:
+        slowest = (around[1] / around[0]) ** (np.sqrt(1 + 1 / num_runs) / 2)
+        ends = [float(f"{end:.{_DIGITS}g}") for end in (1 / slowest, slowest)]
+        source = f"the range of {system.name} before, around {num_runs} known and wider by their errors"
+        added |= {f"framework.{name}": (end, "inferred", source) for name, end in zip(ENDS, ends, strict=True)}
+        system = replace(system, framework=replace(system.framework, **dict(zip(ENDS, ends, strict=True))))
+    entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("errors.")}
+    entries |= {name: Provenance(name, value, "", *rest) for name, (value, *rest) in added.items()}
+    return replace(system, errors=None, provenance=tuple(by_block(entries.values())))
+
+
+def _steepest(constants, data):
+    """The constant on which the data depend most, alone in a list."""
+    regression = Regression(constants, data.residuals, SCALE, 1.0)
+    _, slopes = regression.linear(np.log([constant.start for constant in constants]))
+    return [constants[np.abs(slopes).sum(axis=0).round(6).argmax()]]
+
+
+def _fitted_and_judged(regression, data, factor):
+    """The constants that the data determine, rounded, and the errors on rows that no fit had seen.
+
+    What is left of the errors is then fitted by a factor, if it is to be, without a prior.
+    """
+    fit = fitted(regression)
+    rounded = _rounded(fit.values)
+    of_unseen, refits = data.of_unseen(regression, fit.values, parted(data.configurations, FOLDS, SEED))
+    fit = with_spread(fit, refits)
+    if factor:
+        scale = fitted(Regression(factor, lambda points: data.residuals([rounded | at for at in points]), SCALE, _FREE))
+        rounded |= _rounded(scale.values)
+        fit = fit._replace(factors=fit.factors | scale.factors)
+    return fit._replace(values=rounded), data.sources(data.predicted([rounded])[0], of_unseen)
+
+
+def _rounded(values):
+    """The values of constants as they are written."""
+    return {name: float(f"{value:.{digits_of(name)}g}") for name, value in values.items()}
+
+
+def digits_of(name):
+    """To how many digits a constant is written: a `FACTOR` so that it gives a run's time to all that are shown."""
+    return 12 if name == FACTOR else _DIGITS
+
+
+def measured_data(files, system, runs=()):
+    """The `Data` on time and on memory in the rows of some files, by these words; no entry where nothing is known.
+
+    Parameters
+    ----------
+    files : sequence of str or Path
+    system : SystemSpec
+    runs : sequence of (str, dict of str to str)
+        As in `calibrated`.
+
+    Returns
+    -------
+    dict of str to Data
+
+    Raises
+    ------
+    PPModelError
+        If a file or a row is refused, or nothing is measured, or in other units.
+    """
+    entries = rows_with_files(files, runs)
+    for row, _, where in entries:
+        if (status := row.get("status", "")) and status not in STATUS:
+            rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", did_you_mean(status, STATUS)
+            raise PPModelError("status", shown(status), rule, remedy or "write one of them", where=where)
+    limited = {file for row, file, _ in entries if row.get("status") == "oom"}
+    entries = [
+        (row | dict.fromkeys(MEASURED, "") if row.get("status") in STATUS[1:] else row, *place)  # it did not end
+        for row, *place in entries
+    ]
+    counts = {
+        "time": [bool(row.get("iteration_s")) and is_healthy(row) for row, *_ in entries],
+        "memory": [
+            bool(row.get("memory_gb")) or row.get("status") in ({"oom", "measured"} if file in limited else ())
+            for row, file, _ in entries
+        ],
+    }
+    used = list(compress(entries, map(any, zip(*counts.values(), strict=True))))
+    if not used:
+        rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
+        names = " ".join(dict.fromkeys(file for _, file, _ in entries))
+        raise PPModelError("rows", names, rule, "add what was measured")
+    _require_units(used, system)
+    rows, names, _ = zip(*entries, strict=True)
+    return {
+        what: Data(what, list(compress(rows, of_kind)), list(compress(names, of_kind)), system)
+        for what, of_kind in counts.items() if any(of_kind)
+    }  # fmt: skip
+
+
+def _require_units(entries, system):
+    """Refuse a file whose measurements are, in the median, far from all that a fit could reach."""
+    compared = {}
+    for row, file, where in entries:
+        prediction = predicted(row, system)
+        if (refused := prediction["refused"]) is not None:
+            rule, remedy = f"cannot be predicted: {refused}", "fix it, or leave it out"
+            raise PPModelError("row", "refused", rule, remedy, where=where)
+        for name in filter(row.get, MEASURED):
+            ratio = float(row[name]) / prediction[f"predicted_{name}"]
+            compared.setdefault((file, name), []).append((ratio, row[name]))
+    for (file, name), measurements in compared.items():
+        ratio = float(np.median([ratio for ratio, _ in measurements]))
+        if not 1 / _FARTHEST <= ratio <= _FARTHEST:
+            unit, mistaken = _UNITS[name]
+            scale = min(mistaken, key=lambda factor: abs(np.log(ratio / factor)))
+            is_near = abs(np.log(ratio / scale)) < np.log(_FARTHEST)
+            rule = f"is in the median {ratio:.3g} times what {system.name} predicts, too far to be fitted"
+            hint = f", not {mistaken[scale]}" if is_near else ", or start from a system that is nearer"
+            raise PPModelError(name, measurements[0][1], rule, f"write {unit}{hint}", where=file)
+
+
+def rows_with_files(files, runs=()):
+    """The rows of files and of runs without one, each with its file's name and its place for messages."""
+    rows = [
+        (row, Path(file).name, f"{Path(file).name}, row {row.get('id') or number}")
+        for file in files for number, row in enumerate(read_rows(file)[1], start=1)
+    ]  # fmt: skip
+    return rows + [(row, name, name) for name, row in runs]
+
+
+def equal_weights(files):
+    """Weights of rows such that all files weigh the same: the root of the largest row count over the file's own."""
+    counts = Counter(files)
+    return np.sqrt([max(counts.values()) / counts[name] for name in files])
+
+
+class Data:
+    """Rows of several files that weigh the same, with their times or their memory, to be fitted.
+
+    Parameters
+    ----------
+    what : {"time", "memory"}
+        Rows have a time; or memory, or are known to fit or not.
+    rows : list of dict of str to str
+    files : list of str
+        The file of each row.
+    system : SystemSpec
+    without : tuple of str
+        Parts of the model that are left out, as in `Batch`.
+    """
+
+    def __init__(self, what, rows, files, system, without=()):
+        batch = Batch(rows, system, without)
+        column, unit = ("iteration_s", 1.0) if what == "time" else ("memory_gb", GB)
+        self.evaluate = batch.seconds if what == "time" else batch.bytes
+        self.what, self.rows, self.files, self.system = what, rows, np.array(files), system
+        self.weights, self.configurations = equal_weights(files), [configuration(row) for row in rows]
+        self.num_configurations = len(set(self.configurations))
+        self.measured = unit * np.array([float(row.get(column) or "nan") for row in rows])
+        self.has_number = np.isfinite(self.measured)
+        self.is_out = np.array([row.get("status") == "oom" for row in rows])
+
+    def predicted(self, points):
+        """Seconds, or bytes of the most loaded rank, for dicts of constants, shape (len(points), num_rows)."""
+        return self.evaluate([with_values(self.system, values) for values in points])
+
+    def residuals(self, points):
+        """Weighted logarithms of predicted over measured, shape (len(points), num_rows).
+
+        Without a number, the root of the logistic loss of what is known: that the row fits, or does not.
+        """
+        predicted = self.predicted(points)
+        over = np.log(predicted / self.system.memory_capacity_bytes) / _FITS_WIDTH
+        fits = SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.is_out, -over, over)))
+        logs = np.log(predicted / np.where(self.has_number, self.measured, 1.0))
+        return self.weights * np.where(self.has_number, logs, fits)
+
+    def of_unseen(self, regression, values, folds):
+        """Predictions of each row by a fit to the rows of the other folds of `parted`, and these fits' constants."""
+        predictions, refits = np.empty(len(self.rows)), []
+        for fitted_rows, held_out in folds:
+            refits.append(refitted(regression, values, fitted_rows))
+            predictions[held_out] = self.predicted(refits[-1:])[0, held_out]
+        return predictions, refits
+
+    def sources(self, as_fitted, of_unseen):
+        """The `Source` of each file: of its rows with a number, and of those without, of which a share is wrong."""
+        errors, unseen = self._errors(as_fitted), self._errors(of_unseen)
+        kinds, sources = ((self.what, self.has_number), ("fits", ~self.has_number)), []
+        for file, (what, of_kind) in product(dict.fromkeys(self.files.tolist()), kinds):
+            of_file = (self.files == file) & of_kind
+            if of_file.any():
+                summary = _summary(unseen[of_file], what) if self.num_configurations >= FOLDS else {}
+                sources.append(Source(file, what, int(of_file.sum()), float(errors[of_file].mean()), summary))
+        return sources
+
+    def _errors(self, predictions):
+        """How far each prediction is off as a share of the measurement; without one, whether it is wrong."""
+        is_wrong = (predictions > self.system.memory_capacity_bytes) != self.is_out
+        return np.where(self.has_number, np.abs(predictions / self.measured - 1), is_wrong)
+
+
+def _summary(errors, what):
+    """Means and quantiles of errors, by their names in a system's file; where rows only fit or do not, the mean."""
+    if what == "fits":
+        return {"mean": float(errors.mean())}
+    median, nine_tenths, worst = np.quantile(errors, (0.5, 0.9, 1.0)).tolist()
+    smallest = np.sort(errors)[: max(int(0.9 * len(errors)), 1)]
+    return {
+        "mean": float(errors.mean()), "median": median, "90 %": nine_tenths, "worst": worst,
+        "mean without the worst tenth": float(smallest.mean()),
+    }  # fmt: skip

@@ -1,0 +1,264 @@
+"""Measured times of operations through schedules' tables: where the time goes, and what another schedule would take."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from itertools import pairwise
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppmodel.errors import PPModelError, refusing, shown
+from ppmodel.given import is_number, plain
+from ppmodel.metrics import operations_s
+from ppmodel.ops import OpKind
+from ppmodel.schedules.cases import as_case, as_cases
+from ppmodel.simulation import OpCosts, graph_of, run_graph
+from ppmodel.studies.measured.operation_times import read_operation_times
+from ppmodel.studies.points.compare import frame_of
+from ppmodel.studies.points.effect import warn_of_links
+from ppmodel.studies.points.grid import resolve_point
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from pandas import DataFrame
+
+    from ppmodel.schedules.cases import ScheduleLike
+    from ppmodel.studies.points.compare import LinksLike
+
+CAUSES = ("bubble_s", "slower_ranks_s", "transfers_s", "head_of_line_s")
+NAMES = "schedule", "label", "pp", "microbatches", "p2p", "links"
+RESULTS = ("measured_s", "makespan_s", "error", "relative", "idle_s", "idle_ratio", *CAUSES, "refused")
+_F, _B, _I, _W = range(4)
+_TOUCHING = 0.01  # what operations may overlap of the shorter: less is the clock
+
+
+def replay(
+    measured: DataFrame | str | os.PathLike[str] | Sequence[Any], schedule: ScheduleLike, pp: int | None = None,
+    microbatches: int | None = None, *, p2p: str | None = None, comm: float = 0.0, latency: float = 0.0,
+    links: LinksLike | None = None, against: Sequence[ScheduleLike] = (), iteration_s: float | None = None,
+) -> DataFrame:  # fmt: skip
+    """Replay the measured operations of one iteration: under its own schedule, and under others.
+
+    Each operation takes what it took, and transfers take what the arguments say. Idle time, the makespan less what the
+    mean rank computes, is divided by cause: what it would be without each, one after the other:
+
+    - ``bubble_s`` is left where all ranks are alike and transfers take no time: what the table itself costs.
+    - ``slower_ranks_s`` is what differences between ranks, and between operations of one kind, add to that; below 0 if
+      they shorten it.
+    - ``transfers_s`` is what transfers add that only have to arrive (``latency``).
+    - ``head_of_line_s`` is what they add by what they occupy under `p2p`: links, ranks or streams that others wait for.
+
+    Parameters
+    ----------
+    measured : DataFrame, str, Path or list of them
+        As in `read_operation_times`: durations by rank, or traces.
+    schedule : Schedule, str, Path, (str, dict) or callable
+        What ran, as in `simulate`.
+    pp, microbatches : int, optional
+        As in `simulate`.
+    p2p, comm, latency, links
+        What a transfer occupies and takes, and the links that differ, as in `simulate`.
+    against : list
+        Other schedules, for the same ranks and microbatches. They take the means of every kind and stage: a stage's
+        time is spread evenly over its share of the model, and where one of a backward and its halves was measured, the
+        others follow from it, halves being equal.
+    iteration_s : float, optional
+        The iteration that was measured; without it, from the first start to the last end, if starts are known.
+
+    Returns
+    -------
+    DataFrame
+        The schedule that ran, then the others; columns schedule, label, pp, microbatches, p2p, links if given,
+        measured_s, makespan_s, error (makespan over measured, less 1), relative (makespan over that of the first row),
+        idle_s, idle_ratio, the four above, whose sum is idle_s, and refused, why another schedule has no numbers.
+
+    Raises
+    ------
+    PPModelError
+        If a kind of operation has no row, rows contradict each other or the table, or an argument is illegal.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> run = pp.simulate("1f1b", 4, 8, forward=1, backward=2)
+    >>> frame = pp.replay(run.to_frame(), "1f1b", 4, 8, against=["zb-h1"])
+    >>> frame[["label", "measured_s", "makespan_s", "bubble_s"]].values.tolist()
+    [['1F1B', 33.0, 33.0, 9.0], ['ZB-H1', nan, 27.0, 3.0]]
+    """
+    transfers = {"p2p": p2p, "comm": comm, "latency": latency, "links": links}
+    rows = replayed(measured, schedule, pp, microbatches, against, iteration_s, transfers)
+    return frame_of(list(rows[0]), rows).astype(dict.fromkeys(RESULTS[:-1], float))
+
+
+def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfers):
+    """The rows of `replay`, for callers that need no frame; None where there is no number."""
+    rows = read_operation_times(measured)
+    if iteration_s is not None and not (is_number(plain(iteration_s)) and iteration_s > 0):
+        raise PPModelError("iteration_s", iteration_s, "must be a number of seconds above 0", "write, for example, 1.5")
+    given = _mean_seconds(rows) | transfers
+    ran = resolve_point(as_case(schedule), pp, microbatches, **given)
+    stages, factors = _by_stage(ran.table, rows)
+    span_s = max(row.start_s + row.seconds for row in rows) - min(row.start_s for row in rows)
+    results = [(ran, _replayed(ran, stages, ran.table, factors))]
+    for case in as_cases(() if against is None else against):
+        point = resolve_point(case, ran.table.num_ranks, ran.table.num_microbatches, **given)
+        results.append((point, {}))
+        with refusing(results[-1][1]):
+            results[-1][1].update(_replayed(point, stages, ran.table))
+    if transfers["links"] is not None:
+        warn_of_links([point for point, numbers in results if "refused" not in numbers])
+    records = []
+    for point, numbers in results:
+        makespan_s, coordinates = numbers.get("makespan_s"), point.coordinates
+        row = {name: coordinates[name] for name in NAMES if name in coordinates} | dict.fromkeys(RESULTS) | numbers
+        row["measured_s"] = (iteration_s or (None if isnan(span_s) else span_s)) if point is ran else None
+        row["error"] = row["measured_s"] and makespan_s / row["measured_s"] - 1
+        row["relative"] = makespan_s and makespan_s / results[0][1]["makespan_s"]
+        records.append(row)
+    return records
+
+
+def _mean_seconds(rows):
+    """What `simulate` takes: seconds of each kind on 1/S of the model, in the mean over ranks."""
+    stages = {(row.rank, row.stage) for row in rows}
+    per_rank = len(stages) / len({rank for rank, _ in stages})
+    means = {kind: per_rank * float(np.mean(times)) for kind in OpKind if (times := [
+        row.seconds for row in rows if row.kind == kind
+    ])}  # fmt: skip
+    if OpKind.F not in means or not {OpKind.B, OpKind.I} & means.keys():
+        name = "F" if OpKind.F not in means else "B"
+        raise PPModelError("operation", f"without {name}", "must have forwards and backwards", "give rows of both")
+    if OpKind.I in means and OpKind.W in means:
+        return {"forward": means[OpKind.F], "input_grad": means[OpKind.I], "weight_grad": means[OpKind.W]}
+    return {"forward": means[OpKind.F], "backward": means.get(OpKind.B, 2 * means.get(OpKind.I, 0))}
+
+
+def _by_stage(table, rows):
+    """Mean seconds of F, B, I and W of every stage, shape (4, num_stages), and a factor on that for each operation."""
+    place = {(int(kind), int(stage), int(microbatch)): index for index, (kind, stage, microbatch) in enumerate(
+        zip(table.kind, table.stage, table.microbatch, strict=True)
+    )}  # fmt: skip
+    homes = [np.unique(table.stage[table.rank == rank]).tolist() for rank in range(table.num_ranks)]
+    seconds, start_s = np.full((2, table.num_operations), np.nan)
+    of_kinds = np.zeros((2, 4, table.num_stages))  # what rows without a microbatch say: sums and counts
+    for row in rows:
+        stage = _stage_of(row, homes)
+        index = place.get((row.kind, stage, row.microbatch or 0))
+        if index is None:
+            operation = f"{stage}{row.kind.name}{'' if row.microbatch is None else row.microbatch}"
+            raise PPModelError("operation", operation, f"is not in {table.name}", "name what ran", where=row.where)
+        if row.microbatch is None:
+            of_kinds[:, row.kind, stage] += row.seconds, 1
+        else:
+            seconds[index], start_s[index] = row.seconds, row.start_s
+    seconds = _divided(table, seconds, start_s, of_kinds)
+    means, at = _completed(_totals(table, seconds, of_kinds)), (np.minimum(table.kind, _W), table.stage)
+    unmeasured = (table.kind < OpKind.R) & np.isnan(seconds)
+    for index in np.flatnonzero(unmeasured & np.isnan(means[at]))[:1]:
+        rule, remedy = "has no measured time", "add its row, or that of its kind's mean"
+        raise PPModelError(f"rank {table.rank[index]}", str(table.op(index)), rule, remedy)
+    if len(lacking := np.flatnonzero(unmeasured & (of_kinds[1][at] == 0))):
+        names = " ".join(str(table.op(index)) for index in lacking)
+        what = PPModelError("operation", shown(names), "has no row and takes the mean of its kind", "add its row")
+        warnings.warn(str(what), stacklevel=4)
+    return means, np.where(np.isnan(seconds), 1.0, seconds / means[at])
+
+
+def _totals(table, seconds, of_kinds):
+    """Sums and counts of F, B, I and W of every stage, shape (2, 4, num_stages)."""
+    totals, timed = of_kinds.copy(), np.flatnonzero(~np.isnan(seconds))
+    np.add.at(totals, (slice(None), table.kind[timed], table.stage[timed]), [seconds[timed], np.ones(len(timed))])
+    return totals
+
+
+def _divided(table, seconds, start_s, of_kinds):
+    """Seconds of each operation: of operations that shared the time of their cell, by the means outside such cells.
+
+    Of the stage's own operations, else of all stages'; where there are none, they have equal shares.
+    """
+    cell, ranks = table.cell, table.rank[~table.joined]
+    begun_s, ended_s = np.full((2, len(ranks)), np.nan)
+    np.fmin.at(begun_s, cell, start_s)
+    np.fmax.at(ended_s, cell, start_s + seconds)
+    _refuse_overlaps(table, ranks, begun_s, ended_s)
+    length_s, timed = ended_s - begun_s, ~np.isnan(start_s)
+    num_timed, busy_s = np.bincount(cell, timed), np.bincount(cell, np.where(timed, seconds, 0))
+    is_shared = (num_timed > 0) & ((num_timed < np.bincount(cell)) | (busy_s > (1 + _TOUCHING) * length_s))
+    shared = is_shared[cell] & timed
+    totals = _totals(table, np.where(shared, np.nan, seconds), of_kinds)
+    means = _completed(totals)
+    means = np.where(np.isnan(means), _completed(totals.sum(axis=2, keepdims=True)), means)
+    weights = means[np.minimum(table.kind, _W), table.stage]
+    weights[np.isnan(np.bincount(cell, np.where(weights > 0, weights, np.nan)))[cell]] = 1.0
+    return np.where(shared, length_s[cell] * weights / np.bincount(cell, weights)[cell], seconds)
+
+
+def _refuse_overlaps(table, ranks, begun_s, ended_s):
+    """Refuse a cell that begins before the one before it on its rank has ended, by more than the clock's error."""
+    length_s = ended_s - begun_s
+    for before, after in pairwise(np.lexsort((begun_s, ranks)).tolist()):
+        least_s = _TOUCHING * min(length_s[before], length_s[after])
+        if ranks[before] == ranks[after] and ended_s[before] - begun_s[after] > least_s:
+            names = [str(table.op(np.flatnonzero(table.cell == place)[0])) for place in (before, after)]
+            rule, remedy = f"starts before {names[0]} has ended", "give times of one clock and one stream"
+            raise PPModelError(f"rank {ranks[after]}", names[1], rule, remedy)
+
+
+def _stage_of(row, homes):
+    """The stage of a measured operation; one that does not say has its rank's only one. `homes` are ranks' stages."""
+    stages = homes[row.rank] if row.rank < len(homes) else []
+    stage = stages[0] if row.stage is None and len(stages) == 1 else row.stage
+    if stage not in stages:
+        rule = f"has the stages {', '.join(map(str, stages))}" if stages else f"is not one of {len(homes)}"
+        value = "no stage" if row.stage is None else f"stage {row.stage}"
+        remedy = "name the stage, as in 1F3, or another schedule or --pp"
+        raise PPModelError(f"rank {row.rank}", value, rule, remedy, where=row.where)
+    return stage
+
+
+def _completed(totals):
+    """Means, and what follows: a backward is the sum of its halves, each of which is half of it."""
+    with np.errstate(invalid="ignore"):
+        means = totals[0] / totals[1]
+    means[_B] = np.where(np.isnan(means[_B]), means[_I] + means[_W], means[_B])
+    for half, counterpart in ((_I, _W), (_W, _I)):
+        remainder = np.where(np.isnan(means[counterpart]), means[_B] / 2, means[_B] - means[counterpart])
+        means[half] = np.where(np.isnan(means[half]), remainder, means[half])
+    return means
+
+
+def _replayed(point, stages, measured_table, factors=None):
+    """The row of a schedule: its makespan, and its idle time by cause; `stages` are seconds from `_by_stage`."""
+    table, (p2p, _) = point.table, point.semantics
+    compute = np.zeros_like(point.costs.compute_s)
+    ends, edges = (np.append(0, np.cumsum(of.stage_shares)) / of.num_stages for of in (table, measured_table))
+    even = stages / measured_table.unit_shares
+    for stage, (first, last) in enumerate(pairwise(ends)):
+        shares = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None) / (last - first)
+        compute[:4, ..., stage] = table.unit_shares[stage] * np.where(shares > 0, shares * even, 0).sum(axis=1)
+    costs = replace(point.costs, compute_s=compute, stages=None)
+    factors = np.ones(table.num_operations) if factors is None else factors
+    each_s = operations_s(table, costs) * factors
+    equal = np.zeros_like(compute)
+    for kind in set(table.kind[table.kind < OpKind.R].tolist()):
+        of_kind = table.kind == kind
+        equal[kind] = table.unit_shares * each_s[of_kind].sum() / table.unit_shares[table.stage[of_kind]].sum()
+    free = OpCosts(compute, 0 * compute, 0 * compute)
+    makespan_s, arriving_s, uneven_s, equal_s = (
+        run_graph(graph_of(table, semantics), of, times).makespan_s
+        for semantics, of, times in [
+            (p2p, costs, factors), ("latency", costs, factors), ("latency", free, factors),
+            ("latency", replace(free, compute_s=equal), None),
+        ]
+    )  # fmt: skip
+    busy_s = float(each_s.sum()) / table.num_ranks
+    steps = equal_s - busy_s, uneven_s - equal_s, arriving_s - uneven_s, makespan_s - arriving_s
+    return {
+        "makespan_s": makespan_s, "idle_s": makespan_s - busy_s, "idle_ratio": 1 - busy_s / makespan_s,
+        **dict(zip(CAUSES, steps, strict=True)),
+    }  # fmt: skip

@@ -1,0 +1,342 @@
+"""Rows of training runs: each CSV row is one run, with its model and its layout."""
+
+import re
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import islice
+from typing import NamedTuple
+
+from ppmodel import schedules
+from ppmodel.clusters import specs
+from ppmodel.clusters.specs.entries import unchecked
+from ppmodel.errors import PPModelError, shown
+from ppmodel.export import text_of_cell
+from ppmodel.files import csv_lines
+from ppmodel.schedules.cases import Case
+
+_LARGEST_BYTES, _LARGEST = 2**25, 10**9
+_MOST_ROWS, _MOST_COLUMNS = 10**5, 1000
+_SMALLEST = 1e-18  # below any measurement, as in `timings`
+_ENDS = 2
+_ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
+_KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
+_FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
+_NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
+_SOURCES = {
+    "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
+    "nanotron": re.compile(r"nanotron|Playbook"), "megatron_deepspeed": re.compile(r"Megatron-DeepSpeed|vTrain"),
+    "bigscience": re.compile(r"BigScience"), "deepspeed": re.compile(r"DeepSpeed"),
+    "eager": re.compile(r"InternEvo"), "scaling": re.compile(r"Hagemann"),
+}  # fmt: skip
+_GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
+_SWITCH = {"true": True, "false": False}
+_OPTIONS = dict(specs.layout_options())
+_OF_LAYOUT = tuple(name for name, option in _OPTIONS.items() if option.of_runs)
+_TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in _OPTIONS.items()}
+_OF_MODEL = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention"
+COLUMNS = (*_OF_MODEL[:3], "layers", *_OF_MODEL[3:], "schedule", *_OF_LAYOUT)
+"""The columns that describe a run: its model, its schedule and its layout.
+
+A file may have others, which are kept as notes if their names are like none that is read.
+"""
+
+LEAST_MFU = 10.0
+"""Runs that state less utilization, in per cent, were held up by what no model of a healthy cluster has."""
+
+MEASURED = ("iteration_s", "memory_gb")
+"""Optional columns with measurements: in each row, a number above 0 or nothing."""
+
+_OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
+OPTIONAL = "flushes", "precision", "gradient_bytes", "framework", *_OPEN
+"""Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
+multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of a parameter (empty, as the framework
+says); the framework's name; GPUs, which must agree with the layout; and, beside ``model``, GPUs that share each expert
+(empty means tp).
+
+``model`` is the name of a packaged model, in rows whose columns of the model are empty.
+"""
+
+_ALSO_READ = ("model", *OPTIONAL, *MEASURED, "status", "id", "source")
+_ALIKE = 0.8
+"""How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
+
+
+class MeasuredRun(NamedTuple):
+    """The run that a row describes.
+
+    Parameters
+    ----------
+    case : Case
+        The schedule.
+    model : ModelSpec
+    layout : LayoutSpec
+        Complete, including pp and the global batch.
+    num_microbatches : int
+        Microbatches per replica in one run of the pipeline, B.
+    flushes : int
+        Consecutive runs of the pipeline in an iteration before gradients are reduced; the layout's global batch is that
+        of one run.
+    """
+
+    case: Case
+    model: specs.ModelSpec
+    layout: specs.LayoutSpec
+    num_microbatches: int
+    flushes: int = 1
+
+
+def read_rows(path):
+    """Read the rows of a file of training runs.
+
+    Parameters
+    ----------
+    path : str or Path
+        A CSV file with a header; `COLUMNS` must be among its columns.
+
+    Returns
+    -------
+    columns : list of str
+        In the order of the file.
+    rows : list of dict of str to str
+        As written.
+
+    Raises
+    ------
+    PPModelError
+        If the file cannot be read, a column is missing, occurs twice or has nearly the name of one that is read, or a
+        row has the wrong number of values or a number that is not above 0 in one of `MEASURED`.
+    """
+    lines = csv_lines(path, _LARGEST_BYTES)
+    names, _ = next(lines, ([], ""))
+    columns = [*map(text_of_cell, names)]
+    _require_columns(path, columns)
+    rows = [_row(columns, values, where) for values, where in islice(lines, _MOST_ROWS + 1)]
+    if len(rows) > _MOST_ROWS:
+        rule = f"must be at most {_MOST_ROWS}"
+        raise PPModelError("rows", f"over {_MOST_ROWS}", rule, "split the file", where=str(path))
+    if not rows:
+        raise PPModelError("rows", "none", "must be at least one", "write one row for each run", where=str(path))
+    return columns, rows
+
+
+def _require_columns(path, columns):
+    if len(columns) > _MOST_COLUMNS:
+        rule = f"must be at most {_MOST_COLUMNS}"
+        raise PPModelError("columns", len(columns), rule, "leave out some", where=f"{path}:1")
+    for name in columns:
+        if columns.count(name) > 1:
+            raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
+        near = get_close_matches(name.strip().lower(), (*COLUMNS, *_ALSO_READ), n=1, cutoff=_ALIKE)
+        if near and near[0] != name:
+            rule, remedy = f"is nearly {near[0]}, but no column that is read", f"write {near[0]}, or rename a note"
+            raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
+    missing = [name for name in COLUMNS if name not in columns]
+    if missing:
+        rule = f"must have the columns {', '.join(COLUMNS)}"
+        raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=f"{path}:1")
+
+
+def _row(columns, values, where):
+    if len(values) != len(columns):
+        rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
+        raise PPModelError("values of the row", len(values), rule, remedy, where=where)
+    row = dict(zip(columns, map(text_of_cell, values), strict=True))
+    for name in MEASURED:
+        require_measured(name, row.get(name, ""), where)
+    return row
+
+
+def require_measured(name, text, where):
+    """Refuse a measurement that is no number above 0; it may be empty."""
+    if text and not (_NUMBER.fullmatch(text) and _SMALLEST < float(text) < 1 / _SMALLEST):
+        rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 0.5"
+        raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
+
+
+def system_of(row, system, framework=None):
+    """The system with the kernels that a row names, under the row's framework.
+
+    Parameters
+    ----------
+    row : dict of str to str
+        Its column ``source`` may name a kernel after the word kernel: ``flash_attention2`` or ``flash_attention2 + RMS
+        kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel.
+    system : SystemSpec
+    framework : FrameworkSpec, optional
+        Of all rows. Without it, the one in the row's column ``framework``; else the one that the system was fitted
+        with; else one that the row's source names; else the default.
+
+    Returns
+    -------
+    SystemSpec
+        Its kernels are unchanged if the row names none, or if the system does not tell kernels apart.
+
+    Examples
+    --------
+    >>> from ppmodel.clusters.specs import KernelSpec, load_system
+    >>> system = replace(load_system("a100"), kernels=KernelSpec(stream_efficiency=0.5, fused_norm_efficiency=0.8))
+    >>> row = {"source": "kernel flash_attention2 + RMS kernel", "framework": "plain"}
+    >>> system_of(row, system).kernels.stream_efficiency
+    0.8
+    >>> system_of({"source": "NVIDIA dgxc-benchmarking v24.11.1"}, system).framework.name
+    'nemo'
+    """
+    return specs.with_framework(with_kernels(system, kernels_named(row)), framework or framework_named(row, system))
+
+
+def framework_named(row, system):
+    """The framework of a row on a system, as in `system_of`; None if nothing names it, or the system has it."""
+    if name := row.get("framework", "").strip():
+        if name not in specs.framework_names():  # a row is data: it names a packaged framework, never a file
+            remedy = f"choose one of {', '.join(specs.framework_names())}, or leave it empty"
+            raise PPModelError("framework", repr(shown(name)), "is not a known framework", remedy)
+        return None if system.framework is not None and name == system.framework.packaged else name
+    source = row.get("source", "") if system.framework is None else ""
+    return next((name for name, text in _SOURCES.items() if text.search(source)), None)
+
+
+def configuration(row):
+    """What a row runs, whatever was measured and whoever reported it: its model, schedule and layout.
+
+    >>> row = dict.fromkeys(COLUMNS, "1")
+    >>> configuration(row | {"iteration_s": "2"}) == configuration(row | {"iteration_s": "3", "source": "copy"})
+    True
+    """
+    return (row.get("model", ""), *(row.get(name, "").strip() for name in (*COLUMNS, "flushes")))
+
+
+def is_healthy(row):
+    """Whether a row's ``mfu_percent``, if it states one, is `LEAST_MFU` or more."""
+    text = row.get("mfu_percent", "").strip()
+    return not (_NUMBER.fullmatch(text) and float(text) < LEAST_MFU)
+
+
+def kernels_named(row):
+    """Whether a row names a first version of attention, and whether fused norms; None if it names no kernel."""
+    named = _KERNEL.search(row.get("source", ""))
+    return named and (named["attention"] in _FIRST_ATTENTION, named["norm"] is not None)
+
+
+def with_kernels(system, named):
+    """The system with the efficiencies of the kernels in `kernels_named`, if it has them."""
+    spec, (first_attention, fused_norm) = system.kernels, named or (False, False)
+    if spec is None or not (first_attention or fused_norm):
+        return system
+    factor = spec.first_attention_factor if first_attention else 1.0
+    stream = spec.fused_norm_efficiency if fused_norm else None
+    changed = unchecked(
+        spec, **spec.attention_times(factor, system.compute_efficiency),
+        stream_efficiency=stream or spec.stream_efficiency,
+    )  # fmt: skip
+    memory = system.memory
+    if memory is not None and fused_norm:
+        memory = unchecked(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
+    return unchecked(system, kernels=changed, memory=memory)
+
+
+def run_of(row, framework=None):
+    """The run that a row describes.
+
+    Parameters
+    ----------
+    row : dict of str to str
+        With `COLUMNS`, and optionally ``model`` and those of `OPTIONAL`.
+    framework : FrameworkSpec, optional
+        What the framework does that no column states, such as the bytes of a gradient.
+
+    Returns
+    -------
+    MeasuredRun
+
+    Raises
+    ------
+    PPModelError
+        If a value is illegal, or the global batch does not divide.
+
+    Examples
+    --------
+    >>> row = dict.fromkeys(COLUMNS, "1") | {"gated_mlp": "false", "attention": "flash", "schedule": "1f1b"}
+    >>> row |= {"sequence_parallel": "false", "recompute": "none", "hidden": "1024", "heads": "16", "kv_heads": "16"}
+    >>> run = run_of(row | {"layers": "4", "pp": "2", "global_batch": "8"})
+    >>> run.case.name, run.model.blocks, run.num_microbatches
+    ('1f1b', 4, 8)
+    """
+    texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
+    texts["precision"] = texts["precision"].lower()
+    named = row.get("model", "")
+    named = named.strip() if isinstance(named, str) else named
+    if any(texts[name] for name in ("layers", *_OF_MODEL) if name != "sequence"):
+        named = ""
+    # a row is data: it never names a file
+    if named and isinstance(named, str) and named not in specs.model_names():
+        remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"
+        raise PPModelError("model", repr(shown(named)), "is not a known model", remedy)
+    case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
+    needed = () if named else COLUMNS
+    values = {name: stated_value(name, text) for name, text in texts.items() if text or name in needed}
+    batch, flushes, chunks = values.get("global_batch"), values.get("flushes", 1), values.get("chunks", 1)
+    if batch is None:
+        raise PPModelError("global_batch", None, "must be given", "write, for example, 1024")
+    if batch % flushes:
+        raise PPModelError("flushes", flushes, f"must divide global_batch ({batch})", "write 1, or leave it empty")
+    if "chunks" in case.known_options and "chunks" in values:
+        case = case.with_options({"chunks": str(chunks)})
+    elif chunks != 1:
+        raise PPModelError("chunks", chunks, f"is not an option of {case.name}", "write 1, or interleaved-1f1b")
+    values["global_batch"] = batch // flushes
+    of_framework = {name: values[name] for name in ("precision", "gradient_bytes") if name in values}
+    framework = replace(framework or specs.FrameworkSpec(), **of_framework)
+    of_layout = {name: values[name] for name in (*_OF_LAYOUT, *_OPEN) if name in values}
+    of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
+    if named:
+        of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout
+        model = framework.model(specs.load_model(named) if isinstance(named, str) else named)
+        model = replace(model, sequence=values.get("sequence", model.sequence))
+    else:
+        of_layout["layers"] = even_layers(values["layers"], values["pp"] * values["chunks"])
+        model = _model(values, framework)
+    layout = specs.LayoutSpec(**of_layout).under(framework)
+    layout.require_shares()
+    return MeasuredRun(case, model, layout, layout.microbatches, flushes)
+
+
+def stated_value(name, text):
+    """The value of a column from its text; raises PPModelError for a text that is none."""
+    if texts := _TEXTS.get(name):
+        value = text.lower() if texts == _SWITCH else text
+        if value in texts:
+            return texts[value]
+        raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(texts)}", "choose one of them")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
+    if not 1 <= number <= _LARGEST:
+        rule = f"must be a whole number from 1 to {_LARGEST}"
+        raise PPModelError(name, repr(shown(text)), rule, "write, for example, 8")
+    return number
+
+
+def _model(values, framework):
+    """The model; properties without a column follow from its family: Llama with a gated MLP, GPT without."""
+    gated = values["gated_mlp"]
+    return specs.ModelSpec(
+        name="row", title="", **{name: values[name] for name in _OF_MODEL}, blocks=values["layers"],
+        head_size=values["hidden"] / values["heads"], norm="rmsnorm" if gated else "layernorm", bias=not gated,
+        dropout=framework.dropout and not gated, recompute="none", learned_positions=not gated,
+        global_batch=values["global_batch"], element_bytes=2,
+        gradient_bytes=framework.gradient_bytes or _GRADIENT_BYTES,
+        optimizer_bytes=framework.optimizer_bytes or _OPTIMIZER_BYTES,
+        tied_embeddings=framework.tied_embeddings or not gated,
+    )  # fmt: skip
+
+
+def even_layers(layers, stages):
+    """Even shares of layers, as Megatron-LM requires; embedding and loss count as layers where that makes them even.
+
+    Examples
+    --------
+    >>> even_layers(32, 4), even_layers(30, 4)
+    ('even', (7, 8, 8, 7))
+    """
+    share = (layers + _ENDS) // stages
+    if layers % stages == 0 or (layers + _ENDS) % stages or stages < _ENDS:
+        return "even"
+    return (share - 1, *[share] * (stages - _ENDS), share - 1)

@@ -1,0 +1,305 @@
+"""Noisy runs, with jittering operations and slow ranks, drawn from explicit seeds.
+
+**Seeds.** A run is identified by its seed, a whole number. It draws from two streams of random numbers,
+``SeedSequence(seed, spawn_key=key)``:
+
+- ``(0,)``: which ranks are slow, one number per rank. It depends only on the seed, so all schedules
+  and systems with one seed run on the same slow ranks.
+- ``(1, table)``: the jitter, one number per operation in the order of the schedule's arrays. ``table`` is a
+  checksum of the operations and their order: a table has the same jitter on every system and under every
+  semantics, and different tables have independent jitter.
+
+So a seed gives the same bytes whatever runs before it, after it or at the same time.
+"""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from ppmodel.errors import PPModelError
+from ppmodel.loops.compiled import prepare
+from ppmodel.metrics import operations_s
+from ppmodel.ops import OpKind
+from ppmodel.simulation import run_graph
+
+TIE = 1e-9
+"""Relative difference up to which two times count as equal, because of rounding."""
+
+MAX_JITTER = 5.0
+"""Largest jitter: one operation in forty then takes 18 000 times the median, and means over runs do not converge."""
+
+MAX_SLOWDOWN = 1e6
+"""Largest slowdown; a slower rank hardly works at all."""
+
+_RANKS, _JITTER = 0, 1
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Deviation of a run's operations from their nominal durations; all-reduces keep theirs.
+
+    Parameters
+    ----------
+    jitter : float
+        Standard deviation of the logarithm of a factor on each operation's duration, which is lognormal with mean 1
+        and independent between operations. At most `MAX_JITTER`.
+    straggling : float
+        Probability that a rank is slow during a run, independent between ranks.
+    slowdown : float
+        Factor on all operations of a slow rank, from 1 to `MAX_SLOWDOWN`.
+    slow_ranks : tuple of int
+        Ranks that are slow in every run; `straggling` applies to the others.
+
+    Raises
+    ------
+    PPModelError
+        If a value is not a number, or is out of range.
+
+    Examples
+    --------
+    >>> Noise(jitter=0.1, straggling=0.01, slowdown=1.5)
+    Noise(jitter=0.1, straggling=0.01, slowdown=1.5, slow_ranks=())
+    """
+
+    jitter: float = 0.0
+    straggling: float = 0.0
+    slowdown: float = 1.0
+    slow_ranks: tuple = ()
+
+    def __post_init__(self):
+        ranks = self.slow_ranks
+        if not (isinstance(ranks, list | tuple | range) and all(_is_count(rank) for rank in ranks)):
+            rule = "must be a list of whole numbers of at least 0"
+            raise PPModelError("slow_ranks", ranks, rule, "count ranks from 0, for example [0, 3]")
+        object.__setattr__(self, "slow_ranks", tuple(ranks))
+        rule = f"must be finite, at least 0 and at most {MAX_JITTER:g}"
+        require_within("jitter", self.jitter, 0, MAX_JITTER, rule, "write, for example, 0.1, for ten percent")
+        require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write, for example, 0.01")
+        rule = f"must be finite, at least 1 and at most {MAX_SLOWDOWN:.0f}"
+        require_within("slowdown", self.slowdown, 1, MAX_SLOWDOWN, rule, "write, for example, 1.5")
+
+
+def require_within(field, value, low, high, rule, remedy):
+    plain = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not (plain and np.isfinite(value) and low <= value <= high):
+        raise PPModelError(field, value, rule, remedy)
+
+
+def _is_count(value):
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
+
+
+def slow_ranks(noise, num_ranks, seed):
+    """Draw which ranks are slow in a run.
+
+    Parameters
+    ----------
+    noise : Noise
+        Gives the probability, and the ranks that are always slow.
+    num_ranks : int
+        Ranks of the schedule.
+    seed : int
+        Identifies the run; see the head of this module.
+
+    Returns
+    -------
+    ndarray of bool, shape (num_ranks,)
+
+    Raises
+    ------
+    PPModelError
+        If the noise names a rank that does not exist, or the seed is not a whole number of at least 0.
+
+    Examples
+    --------
+    >>> slow_ranks(Noise(straggling=0.5, slow_ranks=(2,)), 4, seed=7).tolist()
+    [False, True, True, False]
+    """
+    for rank in noise.slow_ranks:
+        if rank >= num_ranks:
+            rule = f"is not a rank of the schedule, 0 to {num_ranks - 1}"
+            raise PPModelError("slow_ranks", rank, rule, "name existing ranks")
+    if not _is_count(seed):
+        raise PPModelError("seed", seed, "must be a whole number of at least 0", "write, for example, 1")
+    slow = np.zeros(num_ranks, dtype=bool)
+    if noise.straggling:
+        stream = np.random.SeedSequence(int(seed), spawn_key=(_RANKS,))
+        slow = np.random.default_rng(stream).random(num_ranks) < noise.straggling
+    slow[list(noise.slow_ranks)] = True
+    return slow
+
+
+def operation_factors(schedule, noise, seeds):
+    """Draw the factor on each operation's duration, run by run.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    noise : Noise
+        What is drawn.
+    seeds : iterable of int
+        Each identifies a run; see the head of this module.
+
+    Yields
+    ------
+    ndarray of float, shape (num_operations,)
+        In the order of the schedule's arrays, as `simulation.run_graph` takes them; 1 for reductions.
+
+    Raises
+    ------
+    PPModelError
+        As for `slow_ranks`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> next(operation_factors(build("gpipe", 2, 1), Noise(slowdown=1.5, slow_ranks=(1,)), seeds=[0]))
+    array([1. , 1. , 1.5, 1.5])
+    """
+    columns = ("kind", "stage", "microbatch", "replica", "joined", "rank_start")
+    table = crc32(b"".join(getattr(schedule, column).astype("<i8").tobytes() for column in columns))
+    for seed in seeds:
+        slow = slow_ranks(noise, schedule.num_ranks, seed)
+        factors = np.where(slow, noise.slowdown, 1.0)[schedule.rank]
+        if noise.jitter:
+            stream = np.random.SeedSequence(int(seed), spawn_key=(_JITTER, table))
+            logs = noise.jitter * np.random.default_rng(stream).standard_normal(schedule.num_operations)
+            factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
+        factors[schedule.kind == OpKind.R] = 1.0  # collectives are exempt; optimizer steps are not
+        yield factors
+
+
+def noisy_makespans(graph, costs, noise, seeds):
+    """Simulate many runs of one schedule on one system, and return their makespans.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        The schedule under its communication semantics.
+    costs : OpCosts
+        Nominal durations.
+    noise : Noise
+        How runs vary.
+    seeds : iterable of int
+        One run per seed; see the head of this module. Runs are drawn and evaluated one at a time.
+
+    Returns
+    -------
+    ndarray of float, shape (len(seeds),)
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        As for `simulation.run_graph`.
+    PPModelError
+        As for `slow_ranks`, and if the seeds are not a list.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.simulation import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 4, 8)
+    >>> costs = uniform_costs(schedule, forward=1, backward=2)
+    >>> noisy_makespans(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1, 2]).tolist()
+    [51.0, 51.0]
+    """
+    return noisy_runs(graph, [costs], noise, seeds).makespans_s[0]
+
+
+class NoisyRuns(NamedTuple):
+    """Times of many runs of one schedule on several systems, a row per system, in seconds.
+
+    Attributes
+    ----------
+    makespans_s : ndarray of float, shape (number of systems, number of runs)
+    computing_s : ndarray of float
+        Total computing time of all ranks.
+    spans_s : ndarray of float
+        Longest span of a rank from its first to its last operation.
+    reduced_s : ndarray of float
+        Start of the optimizer steps.
+    """
+
+    makespans_s: np.ndarray
+    computing_s: np.ndarray
+    spans_s: np.ndarray
+    reduced_s: np.ndarray
+
+
+def noisy_runs(graph, many_costs, noise, seeds):
+    """Simulate many runs of one schedule on several systems; each run is drawn once for all systems.
+
+    Parameters
+    ----------
+    graph, noise, seeds
+        As in `noisy_makespans`.
+    many_costs : sequence of OpCosts
+        Nominal durations, one entry per system.
+
+    Returns
+    -------
+    NoisyRuns
+
+    Raises
+    ------
+    CostError
+        As for `simulation.run_graph`.
+    PPModelError
+        As for `slow_ranks`, and if the seeds are not a list.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.simulation import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 4, 8)
+    >>> many = [uniform_costs(schedule, forward=1, backward=backward) for backward in (2, 3)]
+    >>> runs = noisy_runs(compile_graph(schedule), many, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
+    >>> runs.makespans_s.tolist(), runs.computing_s.tolist()
+    ([[51.0], [70.0]], [[120.0], [160.0]])
+    """
+    seeds = all_seeds(seeds)
+    prepare(graph.num_operations * len(seeds) * len(many_costs))
+    nominal_s = [operations_s(graph.schedule, costs) for costs in many_costs]
+    runs = np.empty((4, len(many_costs), len(seeds)))
+    for run, factors in enumerate(operation_factors(graph.schedule, noise, seeds)):
+        for place, costs in enumerate(many_costs):
+            computing_s = (factors * nominal_s[place]).sum()  # always in the same order, however many threads there are
+            timeline = run_graph(graph, costs, factors)
+            runs[:, place, run] = timeline.makespan_s, computing_s, timeline.longest_span_s, timeline.reduced_s
+    return NoisyRuns(*runs)
+
+
+def all_seeds(seeds):
+    """Turn seeds into a list, which can be iterated more than once.
+
+    Parameters
+    ----------
+    seeds : iterable of int
+        May be a generator, which is consumed.
+
+    Returns
+    -------
+    list of int
+
+    Raises
+    ------
+    PPModelError
+        If they are not iterable.
+
+    Examples
+    --------
+    >>> all_seeds(seed for seed in (3, 1))
+    [3, 1]
+    """
+    try:
+        return list(seeds)
+    except TypeError:
+        rule, remedy = "must be a list of whole numbers", "write, for example, range(1, 101)"
+        raise PPModelError("seeds", seeds, rule, remedy) from None

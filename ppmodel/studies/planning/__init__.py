@@ -1,0 +1,8 @@
+"""Which layout and which schedule: candidates, exact lower bounds, a search, and the answer."""
+
+from ppmodel.studies.planning.answer import Plan, plan, planned
+from ppmodel.studies.planning.available import frameworks_of, runs_as_modelled
+from ppmodel.studies.planning.candidates import Candidate
+from ppmodel.studies.planning.front import front
+from ppmodel.studies.planning.question import Question, asked
+from ppmodel.studies.planning.search import search

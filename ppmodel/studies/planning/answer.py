@@ -1,0 +1,306 @@
+"""The answer: candidates as rows, one for each that differs in what matters, and the cost of a step away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppmodel.caches import cached_property
+from ppmodel.clusters.specs.layout import ORDERS, RECOMPUTE, STAGE_GROUPS
+from ppmodel.schedules.cases import as_case
+from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
+from ppmodel.studies.planning.candidates import Candidate, orders
+from ppmodel.studies.planning.question import SEARCHED, Question, asked
+from ppmodel.studies.planning.risk import chances, disturbed_s
+from ppmodel.studies.planning.search import Limits, entries_of, search
+from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of, warn_of_links
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pandas import DataFrame
+
+    from ppmodel.schedules.cases import ScheduleLike
+    from ppmodel.studies.points import Point
+    from ppmodel.studies.points.compare import FrameworkLike, LinksLike, ModelLike, OneOrMore, SystemLike
+
+EQUAL = 0.01
+"""Times that differ by less are a tie; of a tie, the simplest comes first."""
+
+UNEVEN_EXPERTS = 1.25
+"""How much busier than the mean a GPU's experts are in a step from an answer."""
+
+_ALIKE_TIME, _ALIKE_BYTES = 0.001, 0.01
+_WELL_KNOWN = "1f1b", "interleaved-1f1b"
+_RISKED = 10
+_DOUBLED = "pp", *STAGE_GROUPS, "ep", "microbatch_size"
+
+
+def simplicity(candidate: Candidate) -> tuple:
+    """A key by which candidates that take as long are sorted, the simplest first.
+
+    Fewer dimensions of parallelism beside the pipeline and the replicas; less recomputation; 1F1B, then interleaved
+    1F1B, then other schedules; fewer chunks; a lower ZeRO stage; even layers; the usual order of dimensions; then
+    smaller groups.
+    """
+    sizes, case = candidate.sizes, candidate.case
+    schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
+    recompute = RECOMPUTE.index(candidate.recompute if isinstance(candidate.recompute, str) else "full")
+    dimensions = sum(size > 1 for size in sizes.sizes(("pp", *STAGE_GROUPS, "ep")))
+    chunks = dict(case.options).get("chunks", 1)
+    return (
+        dimensions, recompute, schedule, chunks, candidate.layers != "even", ORDERS.index(candidate.order),
+        sizes.replica_gpus, candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer to a question.
+
+    Parameters
+    ----------
+    question : Question
+    candidates : list of Candidate
+        All that fit and are within the share asked for of the best; from `search`.
+    """
+
+    question: Question
+    candidates: list
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Which answers are tight, and how much slower a first answer may be that is not."""
+        return Limits(self.question)
+
+    @cached_property
+    def answers(self) -> list[Candidate]:
+        """The candidates that differ in what matters, the best first.
+
+        One stands for all with the same groups of GPUs that are no faster, and for those of the same ``pp``, ``tp`` and
+        ``ep`` that take as long and as much memory. The first is not tight, unless that costs more than `within`, or
+        `LONGEST` under a framework with `crowded_from`; of those within `EQUAL` of the fastest, the simplest is first.
+        What the framework does not run, or not as measured, is apart, after the others.
+        """
+        answers: list[Candidate] = []
+        is_tight = self.limits.is_tight
+        for is_run in (True, False):
+            left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
+            while left:
+                fastest_s = min(candidate.iteration_s for candidate in left)
+                roomy = [candidate for candidate in left if not is_tight(candidate)]
+                roomy_s = min((candidate.iteration_s for candidate in roomy), default=np.inf)
+                if not answers and roomy_s <= fastest_s * (1 + self.limits.roomy_within):
+                    fastest_s, asked_for = roomy_s, roomy
+                else:
+                    asked_for = left
+                ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
+                best = min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate)))
+                answers.append(best)
+                left = [candidate for candidate in left if not _are_alike(candidate, best)]
+        return answers
+
+    @cached_property
+    def ties(self) -> list[Candidate]:
+        """The answers that the framework runs, and that differ from the first by less than differences are off.
+
+        The simplest comes first. It is not the first answer: on measured runs, the simplest within `EQUAL` of the
+        fastest is as good a choice as the fastest, and the simplest of all ties is a worse one.
+        """
+        most_s = self.answers[0].iteration_s * (1 + error_of_differences())
+        ties = [candidate for candidate in self.answers if candidate.is_run and candidate.iteration_s <= most_s]
+        return sorted(ties, key=simplicity)
+
+    @cached_property
+    def tried(self) -> list[int]:
+        """Places of the answers to try first: the first, the tie with the least disturbed time, and the simplest tie.
+
+        Of those in `risk`, and no tight one unless the first is tight; without ties, the first alone.
+        """
+        if not self.ties:
+            return [0, 0, 0]
+        fits = self.frame.is_tie & (self.frame.fit.ne("tight") | (self.frame.fit[0] == "tight"))
+        places = (self.answers.index(candidate) for candidate in self.ties)
+        return [0, int(self.risk.disturbed_s.where(fits).argmin()), next(place for place in places if fits[place])]
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The answers as `rows`, with ``is_run``, ``frameworks``, ``over_best`` and ``is_tie``; see `plan`."""
+        rows = self.rows(self.answers)
+        return rows.assign(
+            is_run=[candidate.is_run for candidate in self.answers],
+            frameworks=[frameworks_of(candidate.case.name) for candidate in self.answers],
+            over_best=rows.iteration_s / self.answers[0].iteration_s - 1,
+            is_tie=[candidate in self.ties for candidate in self.answers],
+        )
+
+    def point(self, candidate: Candidate, **others: Any) -> Point:
+        """The point of a candidate, for `points.launch` and `Point.run`; `others` are further values of its layout."""
+        ways = {name: getattr(candidate, name) for name in SEARCHED}
+        return self.question.point(candidate.case, candidate.sizes, **ways, **others)
+
+    def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:
+        """The rows of candidates, as `ppmodel.compare` has them, with ``layers``, ``order``; `others` as in `point`."""
+        points = [self.point(candidate, **others) for candidate in candidates]
+        given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
+        frame = frame_of(columns_of(resolve([points[0].case], **given)), rows_of(points))
+        ways = {name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order")}
+        return frame.assign(**ways)
+
+    @cached_property
+    def risk(self) -> DataFrame:
+        """The first ten answers that the framework runs, with jitter and one slow device.
+
+        Returns
+        -------
+        DataFrame
+            A row per answer, none if the framework runs none: ``iteration_s``; ``disturbed_s``, the mean of the
+            disturbed runs, in seconds; and ``chance``, from 0 to 1, that it is the fastest of the ten; see
+            `planning.risk`.
+        """
+        from pandas import DataFrame
+
+        answers = [candidate for candidate in self.answers if candidate.is_run][:_RISKED]
+        runs = [disturbed_s(self.point(candidate), candidate.iteration_s) for candidate in answers]
+        seconds = np.stack(runs) if runs else np.empty((0, 1))
+        return DataFrame({
+            "iteration_s": [candidate.iteration_s for candidate in answers], "disturbed_s": seconds.mean(axis=1),
+            "chance": chances(seconds, self.question.system.range),
+        })  # fmt: skip
+
+    def steps(self, place: int = 0) -> DataFrame:
+        """One step in each dimension from an answer: what it would cost, and whether it fits.
+
+        Returns
+        -------
+        DataFrame
+            As `rows`, with ``step``, what is changed, and ``over``, how much longer it takes, as a share of the
+            answer's time. Data parallelism takes up the GPUs that other groups leave or need. Experts also get
+            `UNEVEN_EXPERTS` times as many tokens on one GPU, which the router decides, not the layout.
+        """
+        from pandas import concat
+
+        answer, steps = self.answers[place], {}
+        for name in _DOUBLED:
+            for factor in (0.5, 2):
+                value = getattr(answer.sizes, name) * factor
+                if value >= 1 and (sizes := self._resized(answer.sizes, name, int(value))):
+                    steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes)
+        steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in range(4) if abs(zero - answer.zero) == 1}
+        ways = [way for way in (*recomputed(self.question.model), "full") if way not in (1, answer.recompute)]
+        steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
+        layers = "balanced" if answer.layers == "even" else "even"
+        steps[f"layers {layers}"] = answer._replace(layers=layers)
+        others = set(orders(self.question, answer.sizes, answer.zero)) - {answer.order}
+        steps |= {f"order {order}": answer._replace(order=order) for order in others}
+        if answer.sizes.pp > 1:
+            steps |= {case.label: answer._replace(case=case) for case in self._other_cases(answer)}
+        frame = self.rows([answer, *steps.values()])
+        if answer.sizes.ep > 1:
+            imbalance = UNEVEN_EXPERTS * self.question.fixed.get("expert_imbalance", 1)
+            steps[f"expert_imbalance {imbalance:g}"] = answer
+            frame = concat([frame, self.rows([answer], expert_imbalance=imbalance)], ignore_index=True)
+        frame = frame.assign(step=["", *steps], over=frame.iteration_s / frame.iteration_s[0] - 1)
+        return frame.iloc[1:].reset_index(drop=True)
+
+    def _resized(self, sizes, name, value):
+        etp = value if name == "tp" and sizes.etp == sizes.tp else sizes.etp
+        changed = sizes._replace(**{name: value}, etp=etp)
+        is_known = changed.ep == 1 or self.question.model.experts
+        return self.question.filled(changed) if is_known else None
+
+    def _other_cases(self, answer):
+        chunks = dict(answer.case.options).get("chunks", 1)
+        near = (f"interleaved-1f1b:chunks={count}" for count in (chunks - 1, chunks + 1) if count > 1)
+        return [case for case in map(as_case, ("1f1b", *near, "zb-v", "dualpipev")) if case != answer.case]
+
+
+def _are_alike(candidate, other):
+    """Whether a candidate differs from an answer in nothing that matters, and is no faster."""
+    groups, other_groups = (sizes._replace(microbatch_size=1) for sizes in (candidate.sizes, other.sizes))
+    are_near = (groups.pp, groups.tp, groups.ep) == (other_groups.pp, other_groups.tp, other_groups.ep)
+    is_as_long = abs(candidate.iteration_s / other.iteration_s - 1) < _ALIKE_TIME
+    is_as_large = abs(candidate.peak_bytes / other.peak_bytes - 1) < _ALIKE_BYTES
+    is_faster = candidate.iteration_s * (1 + EQUAL) < other.iteration_s
+    return (groups == other_groups and not is_faster) or (are_near and is_as_long and is_as_large)
+
+
+def planned(
+    *arguments: Any, on_progress: Any = None, workers: int | None = None, scheduler: str | None = None,
+    resume: str | Path | None = None, **given: Any,
+) -> Plan:  # fmt: skip
+    """Find the plan; arguments as in `plan`."""
+    question = asked(*arguments, **given)
+    plan = Plan(question, search(question, on_progress, workers, scheduler, resume))
+    if given.get("links") is not None:
+        searched = {(entry.case, entry.sizes.pp): entry.sizes for entry in entries_of(question)}
+        warn_of_links([question.point(case, sizes, layers="even") for (case, _), sizes in searched.items()])
+    return plan
+
+
+def plan(
+    model: ModelLike, system: SystemLike, gpus: int, global_batch: int, *, sequence: int | None = None,
+    framework: FrameworkLike | None = None, links: LinksLike | None = None, memory_limit: str | float | None = None,
+    schedules: OneOrMore[ScheduleLike] | None = None, fix: Mapping[str, Any] | None = None,
+    most: Mapping[str, int] | None = None, within: float = 0.05, workers: int | None = None,
+    scheduler: str | None = None, resume: str | Path | None = None,
+) -> DataFrame:  # fmt: skip
+    """Find the layouts and schedules that train a model fastest on some GPUs.
+
+    Parameters
+    ----------
+    model, system, framework : str, Path or specification
+        As in `simulate`.
+    gpus, global_batch : int
+        GPUs of the run, and sequences per iteration.
+    sequence : int, optional
+        Tokens of a sequence; as the model says if not given.
+    links : dict or str, optional
+        Links between two ranks that differ from the others, as in `simulate`.
+    memory_limit : str or float, optional
+        Memory of a GPU, with a unit (``"64 GiB"``) or in bytes; as the system says if not given.
+    schedules : list, optional
+        Schedules to try, as in `compare`; all that are registered if not given. Of options
+        that are not given, the values are tried that the schedule declares for it.
+    fix : dict, optional
+        Values of the layout that every candidate has, such as ``{"tp": 8}``.
+    most : dict, optional
+        The largest value of a size, such as ``{"pp": 8}``. Without ``tp``, tensor groups stay within a node.
+    within : float
+        How much longer than the best a candidate may take, as a share of its time.
+    workers : int, optional
+        Processes on this machine; without them, this process computes.
+    scheduler : str, optional
+        Address of a Dask scheduler, whose workers compute.
+    resume : str or Path, optional
+        A file that keeps what is computed: asked again, the same question goes on from there.
+
+    Returns
+    -------
+    DataFrame
+        Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``order``,
+        ``is_run``, whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and
+        ``over_best``, how much longer than the first row, as a share of its time. The first is not tight, unless that
+        costs more than `within`; of those within 1 % of the fastest, the simplest is first. ``is_tie``: the framework
+        runs it, and it differs from the first by less than predicted differences are off.
+
+    Raises
+    ------
+    PPModelError
+        If an argument is illegal, or no layout fits.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b")
+    >>> frame[["label", "tp", "pp", "zero"]].values.tolist()[0]
+    ['1F1B', 1, 1, 1]
+    """
+    return planned(
+        model, system, gpus, global_batch, sequence=sequence, framework=framework, links=links,
+        memory_limit=memory_limit, schedules=schedules, fix=fix, most=most, within=within, workers=workers,
+        scheduler=scheduler, resume=resume,
+    ).frame  # fmt: skip

@@ -1,0 +1,168 @@
+"""``data/available.yaml``: which public code runs which schedule, and what its pairs hide there."""
+
+from functools import cache
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ppmodel import schedules
+from ppmodel.clusters.specs import DATA, ORDERS
+from ppmodel.clusters.specs.document import Form, read_document
+from ppmodel.clusters.specs.entries import Sourced
+from ppmodel.clusters.specs.recompute import WAYS
+
+_NOTES = {
+    "yes": "",
+    "experts": " (for expert parallelism only)",
+    "order": " (the order only)",
+    "authors": " (research code)",
+}
+NOWHERE = "none known"
+"""What is said of a schedule that no framework has."""
+
+
+class Availability(Sourced):
+    """A schedule in a framework: the head of the file explains ``has``."""
+
+    schedule: Literal[tuple(schedules.names())]
+    framework: Annotated[str, Field(min_length=1)]
+    has: Literal["yes", "experts", "order", "authors"]
+
+
+class Profile(Sourced):
+    """The code that a framework's profile stands for, and the highest ZeRO stage of runs under it, or of pipelines."""
+
+    profile: str
+    code: list[str]
+    zero: int
+    zero_of_pipelines: int = 3
+
+
+class Ties(Sourced):
+    """By what share the measured ratio of two layouts is off from the predicted one, in the median."""
+
+    value: float
+
+
+class _File(Form):
+    ties: Ties | None = None
+    profiles: list[Profile] = Field(default_factory=list)
+    entries: list[Availability]
+
+
+@cache
+def _file():
+    return read_document(DATA / "available.yaml", _File)
+
+
+def entries():
+    """The entries of the file.
+
+    Returns
+    -------
+    list of Availability
+
+    Raises
+    ------
+    SpecificationError
+        If it is not as its form, or names a schedule that is not registered.
+    """
+    return _file().entries
+
+
+def frameworks_of(name):
+    """The names of the frameworks that have a schedule, each with what limits it there.
+
+    Parameters
+    ----------
+    name : str
+        Of a schedule.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> frameworks_of("1f1b")
+    'Megatron-LM, PyTorch, nanotron, DeepSpeed, Scaling'
+    >>> frameworks_of("combined-1f1b")
+    'Megatron-LM (for expert parallelism only)'
+    """
+    return ", ".join(entry.framework + _NOTES[entry.has] for entry in entries() if entry.schedule == name) or NOWHERE
+
+
+def runs_as_modelled(name, profile=None, experts=False, ranks=2):
+    """Whether a framework runs a schedule as it is modelled here.
+
+    Without a pipeline, every framework accumulates gradients: there, only what pairs hide tells schedules apart.
+
+    Parameters
+    ----------
+    name : str
+        Of a schedule.
+    profile : str, optional
+        Of a framework, a name of `specs.framework_names`. Any framework counts without it, or if it is not known which
+        code it stands for.
+    experts : bool
+        Whether experts alone exchange anything in a pair's operations: ep is above 1, and nothing else shares a stage.
+    ranks : int
+        Of the pipeline.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> runs_as_modelled("zb-v"), runs_as_modelled("zb-v", "megatron"), runs_as_modelled("dualpipev")
+    (True, False, False)
+    >>> runs_as_modelled("combined-1f1b", "megatron", experts=True), runs_as_modelled("zb-v", "megatron", ranks=1)
+    (True, True)
+    """
+    code = next((entry.code for entry in _file().profiles if entry.profile == profile), None)
+    has_pairs = any(entry.has != "yes" for entry in entries() if entry.schedule == name)
+    return (ranks == 1 and not has_pairs) or any(
+        entry.has == "yes" or (experts and entry.has == "experts")
+        for entry in entries()
+        if entry.schedule == name and (code is None or entry.framework in code)
+    )
+
+
+def error_of_differences():
+    """By what share the measured ratio of two layouts is off from the predicted one, in the median.
+
+    >>> 0.05 < error_of_differences() < 0.15
+    True
+    """
+    return _file().ties.value
+
+
+def orders_of(profile):
+    """The orders of dimensions over GPUs that a framework has; all if it is not known which code it stands for.
+
+    >>> orders_of("megatron"), orders_of("fsdp")
+    (('tp-cp-ep-dp-pp', 'tp-cp-ep-pp-dp'), ('tp-cp-ep-dp-pp',))
+    """
+    code = next((entry.code for entry in _file().profiles if entry.profile == profile), ["Megatron-LM"])
+    return ORDERS if "Megatron-LM" in code else ORDERS[:1]
+
+
+def highest_zero(profile, ranks=1):
+    """The highest ZeRO stage with which runs under a framework's profile were measured; 3 if that is not known.
+
+    >>> highest_zero("megatron"), highest_zero("fsdp", ranks=2), highest_zero("deepspeed", ranks=2)
+    (1, 3, 1)
+    """
+    entries = (entry for entry in _file().profiles if entry.profile == profile)
+    return next((min(entry.zero, entry.zero_of_pipelines if ranks > 1 else 3) for entry in entries), 3)
+
+
+def recomputed(model):
+    """The ways to recompute that are tried, the least first; 1 stands for the fewest layers that are enough.
+
+    >>> from ppmodel.clusters.specs import load_model
+    >>> recomputed(load_model("paper")), recomputed(load_model("deepseek_v3"))
+    (('none', 'selective', 1), ('none', 'light', 1))
+    """
+    return *(name for name, way in WAYS.items() if way.is_tried(model)), 1

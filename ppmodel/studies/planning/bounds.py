@@ -1,0 +1,129 @@
+"""Lower bounds on the time and memory of candidates, below which no simulation can come."""
+
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.clusters.costs import persistent_bytes
+from ppmodel.clusters.costs.pairs import contention
+from ppmodel.clusters.memory import on_ranks
+from ppmodel.ops import OpKind
+from ppmodel.schedules import names, small
+from ppmodel.schedules.cases import as_case
+
+
+class Core(NamedTuple):
+    """What a microbatch costs if the model is one stage.
+
+    Parameters
+    ----------
+    alone_s, computing_s : float
+        Seconds of its forward and backward: the lesser of two times, with whole and with split backwards, exposed
+        collectives included; and without collectives, which cells of two operations may hide.
+    stages : Stages
+        The one stage.
+    """
+
+    alone_s: float
+    computing_s: float
+    stages: object
+
+
+class CandidateBounds:
+    """Lower bounds for the candidates of a question.
+
+    Parameters
+    ----------
+    question : Question
+
+    Notes
+    -----
+    The most loaded rank computes at least as long as the mean of all ranks: B microbatches through the whole model,
+    without recomputation, over pp. It keeps at least the mean of weights, gradients and optimizer state.
+    """
+
+    def __init__(self, question):
+        self.question, self._core = question, cache(self._core_of)
+
+    def core(self, sizes):
+        """The `Core` of sizes; the same for all that differ in pp and dp alone."""
+        return self._core(sizes._replace(pp=1, dp=self.question.gpus // sizes.stage_gpus))
+
+    def _core_of(self, sizes):
+        question, seconds = self.question, []
+        for name in ("1f1b", "zb-h1"):
+            point = question.point(as_case(name), sizes, zero=0, recompute="none", layers="even")
+            of_stages = replace(point, size=(1, 1)).costs.stages
+            seconds.append(float(of_stages.parts_s.sum()))
+            computing_s = float(of_stages.parts_s[..., 0].sum())
+        return Core(min(seconds), computing_s, of_stages)
+
+    def seconds(self, case, sizes):
+        """A lower bound on the seconds of an iteration of a schedule at some sizes."""
+        if case.name not in names() or case.own or "concat" in dict(case.options):  # forwards of two microbatches
+            return 0.0
+        core = self.core(sizes)
+        (_, microbatches), microbatch_s = self.question.size(sizes), core.alone_s
+        if _has_pairs(case.name):
+            microbatch_s = _paired_s(core.computing_s, microbatch_s - core.computing_s, self.question.system)
+        return float(microbatches * microbatch_s / sizes.pp)
+
+    def bytes(self, sizes, zero):
+        """A lower bound on the bytes of the most loaded GPU."""
+        layout = self.question.layout(sizes, zero=zero)
+        of_model = persistent_bytes(self.core(sizes).stages, self.question.model, layout)
+        return float(sum(part.sum() for part in of_model)) / sizes.pp + self.question.system.reserve_bytes
+
+
+@cache
+def _has_pairs(name):
+    """Whether a schedule has cells of two operations."""
+    return bool(small(name).joined.any())
+
+
+def _paired_s(computing_s, exchanged_s, system):
+    """The least seconds of cells of two operations: neither stream has less work, and each slows the other down."""
+    shorter, longer = np.sort([computing_s, exchanged_s], axis=0)
+    return longer + (contention(system) - 1) * shorter
+
+
+def busy_bound(table, system):
+    """A function that returns a lower bound on the seconds of an iteration of a table.
+
+    Parameters
+    ----------
+    table : Schedule
+    system : SystemSpec
+
+    Returns
+    -------
+    callable
+        Of the table's `Stages` in a layout; returns a float.
+
+    Notes
+    -----
+    All work of a rank comes after the forwards of the stages before its first one. A whole backward is followed by
+    those of the stages before it, then every rank has its optimizer step; split backwards may leave the weight
+    gradients for last. Cells of two operations may hide collectives.
+    """
+    microbatches, is_split = table.table_microbatches / table.num_replicas, bool((table.kind == OpKind.W).any())
+    is_paired = bool(table.joined.any())
+    first = np.full(table.num_ranks, table.num_stages - 1)
+    for homes in table.placement:
+        np.minimum.at(first, homes, np.arange(table.num_stages))
+
+    def seconds(of_stages):
+        computing_s, whole_s = of_stages.parts_s[..., 0], of_stages.parts_s.sum(axis=2)
+        forward_s, input_s, weight_s = (computing_s if is_paired else whole_s).T
+        late_s = whole_s[:, 2] * is_split
+        microbatch_s = np.column_stack([computing_s.sum(axis=1), (whole_s - computing_s).sum(axis=1), late_s])
+        columns = np.column_stack([microbatches * microbatch_s, of_stages.optimizer_s])
+        computing, exchanged, late, step = on_ranks(table.placement, table.num_ranks, columns).T
+        work = _paired_s(computing, exchanged, system) if is_paired else computing + exchanged
+        before_s = np.concatenate([[0.0], np.cumsum(forward_s)])[first]
+        after_s = np.concatenate([[0.0], np.cumsum(input_s + weight_s * (not is_split))])[first]
+        return float((before_s + np.maximum(work + step, work - late + after_s)).max())
+
+    return seconds

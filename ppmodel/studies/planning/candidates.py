@@ -1,0 +1,170 @@
+"""The candidates of a question: sizes of layouts, schedules with their options, and ways to shard and recompute."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from ppmodel.clusters.costs import check_layout
+from ppmodel.clusters.specs.layout import STAGE_GROUPS
+from ppmodel.errors import PPModelError
+from ppmodel.given import listed
+from ppmodel.schedules.cases import Case, as_case, built
+from ppmodel.studies.planning.available import highest_zero, orders_of
+from ppmodel.studies.planning.question import Question, Sizes, divisors
+
+MICROBATCH_SIZES = range(1, 9)
+"""Sequences of a microbatch that are tried."""
+
+_FEWEST_TOKENS = 512  # of a sequence on a GPU
+
+
+class SearchEntry(NamedTuple):
+    """A schedule at some sizes, in all ways to shard, to recompute and to divide layers.
+
+    Parameters
+    ----------
+    case : Case
+    sizes : Sizes
+    is_run : bool
+        Whether the framework runs the schedule as it is modelled.
+    at_least_s : float
+        From `CandidateBounds.seconds`.
+    """
+
+    case: Case
+    sizes: Sizes
+    is_run: bool
+    at_least_s: float
+
+
+class Candidate(NamedTuple):
+    """A candidate that fits, with its time.
+
+    Parameters
+    ----------
+    case : Case
+    sizes : Sizes
+    is_run : bool
+        As in `SearchEntry`; and whether runs under the framework were measured with the ZeRO stage, or one above it.
+    zero : int
+    recompute : str or int
+    layers, order : str
+    peak_bytes : float
+        On the most loaded GPU.
+    iteration_s : float
+    """
+
+    case: Case
+    sizes: Sizes
+    is_run: bool
+    zero: int
+    recompute: str | int
+    layers: str
+    order: str
+    peak_bytes: float
+    iteration_s: float
+
+
+def all_sizes(question: Question) -> list[Sizes]:
+    """List the sizes that divide GPUs, batch and model, in order.
+
+    Raises
+    ------
+    PPModelError
+        If there are none: of what is given, the first that leaves none.
+
+    Notes
+    -----
+    Tensor groups stay within a node unless `max_tp` says otherwise. A GPU has at least 512 tokens of a sequence.
+    Microbatches have 1 to 8 sequences.
+    """
+    model, gpus, tried, sizes = question.model, question.gpus, question.tried, []
+    experts = divisors(model.experts.number) if model.experts else [1]
+    for (stage, etps), pp in product(_stages(question), tried("pp", divisors(gpus, model.blocks + 2))):
+        replicas = question.filled(stage._replace(pp=pp))
+        if replicas and replicas.dp in tried("dp", [replicas.dp]):
+            others = product(tried("microbatch_size", MICROBATCH_SIZES), tried("ep", experts), etps)
+            every = (replicas._replace(microbatch_size=size, ep=ep, etp=etp) for size, ep, etp in others)
+            sizes += filter(question.filled, every)
+    if not sizes:
+        rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, by what is fixed and limited"
+        remedy = f"choose a multiple of {gpus}, or fix and limit less"
+        raise PPModelError("global_batch", question.global_batch, rule, remedy)
+    return sizes
+
+
+def _stages(question):
+    """The sizes of groups that can share a stage, all else 1, each with the etp that the model allows beside them."""
+    model, table, stages, refused = question.model, built(as_case("1f1b"), 1, 1), {}, {}
+    most = {name: max(1, model.sequence // _FEWEST_TOKENS) for name in STAGE_GROUPS if name != "tp"}
+    tried = [question.tried(name, divisors(question.gpus, most.get(name))) for name in STAGE_GROUPS]
+    for stage in (Sizes(1, *groups) for groups in product(*tried)):
+        stages[stage] = []
+        for etp in question.tried("etp", sorted({1, stage.tp}) if model.experts else [stage.tp]):
+            try:
+                check_layout(question.layout(stage._replace(etp=etp, dp=etp)), model, question.system, table)
+            except PPModelError as error:
+                refused.setdefault(error.field, error)
+            else:
+                stages[stage].append(etp)
+    for name in () if any(stages.values()) else (*question.fixed, *refused):
+        if name in refused and (name in question.fixed or name not in Sizes._fields):
+            raise refused[name]
+    return stages.items()
+
+
+def cases_at(question, num_ranks):
+    """The schedules to try on some ranks, with their options; without a pipeline, 1F1B alone if it is asked for.
+
+    Of what is fixed of a layout, ``chunks`` alone is an option of schedules; others may only have the same name. A
+    schedule is left out that does not take that number, or has no such option and the number is not 1.
+
+    Parameters
+    ----------
+    question : Question
+    num_ranks : int
+
+    Returns
+    -------
+    list of Case
+    """
+    cases, fixed = [], {name: value for name, value in question.fixed.items() if name == "chunks"}
+    has_chunks = fixed.get("chunks", 1) > 1
+    if num_ranks == 1:
+        return [] if has_chunks else [case for case in question.cases if case.name == "1f1b"] or [question.cases[0]]
+    for case in question.cases:
+        known = case.known_options
+        tried = {name: listed(fixed.get(name, option.tried)) for name, option in known.items()}
+        tried = {name: values for name, values in tried.items() if values and name not in dict(case.options)}
+        if not all(known[name].accepts(value) if name in tried else value == 1 for name, value in fixed.items()):
+            continue
+        for values in product(*tried.values()):
+            options = dict(zip(tried, values, strict=True))
+            if num_ranks * options.get("chunks", 1) <= question.model.blocks + 2:
+                cases.append(case.with_options(options))
+    return cases
+
+
+def divisions(question, sizes):
+    """The ways to shard state and to divide layers that are tried at some sizes: pairs of ``zero`` and ``layers``.
+
+    Pipelines shard as much as the framework does.
+    """
+    profile = question.system.framework.packaged
+    most = 0 if sizes.data_gpus == 1 else 3 if sizes.pp == 1 else highest_zero(profile, sizes.pp)
+    layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
+    return list(product(question.tried("zero", range(most + 1)), question.tried("layers", layers)))
+
+
+def orders(question, sizes, zero):
+    """The orders of dimensions over GPUs that are tried at some sizes; two only where links make a difference.
+
+    Replicas inside ranks of the pipeline, or the other way round, is the same where neither is within a node. What
+    ZeRO 2 and 3 exchange with every microbatch stays within nodes as far as it can.
+    """
+    nodes, within = question.system.nodes, sizes.stage_gpus
+    is_alike = nodes is None or 1 in (sizes.pp, sizes.dp) or not within % nodes.devices_per_node
+    are_apart = question.model.experts is not None and sizes.ep * sizes.etp != within
+    tried = question.tried("order", orders_of(question.system.framework.packaged))
+    return tried[:1] if is_alike or are_apart or zero > 1 or question.gpus <= nodes.devices_per_node else tried

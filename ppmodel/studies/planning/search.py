@@ -1,0 +1,340 @@
+"""The search: candidates in the order of their lower bounds, until no bound is below what is still looked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from itertools import chain, islice
+
+import numpy as np
+
+from ppmodel.caches import cached_property
+from ppmodel.clusters.costs import stages
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs import ORDERS
+from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
+from ppmodel.loops.compiled import prepare
+from ppmodel.schedules.cases import built
+from ppmodel.simulation import graph_of, makespans
+from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
+from ppmodel.studies.planning.bounds import CandidateBounds, busy_bound
+from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
+from ppmodel.studies.planning.resumed import ResumedSearch
+from ppmodel.studies.points.iteration import memory_of, step_graph
+from ppmodel.studies.points.margin import memory_margin
+from ppmodel.studies.points.order import open_options
+from ppmodel.studies.workers.runners import require_runner, run_tasks
+
+_ENTRIES = 64
+"""Entries of a chunk: enough to share tables, few enough to stop soon."""
+
+LONGEST = 1.25
+"""If the fastest candidate is tight: by which factor one that is not may take longer, and is still looked for.
+
+Where a framework is crowded above some memory, such a candidate may also be the first answer: a run that is short of
+memory goes on there, several times slower.
+"""
+
+_LONG = 10**7  # operations, for which compiled code is worth loading
+
+
+class Limits:
+    """What is still looked for: the best times so far of what the framework runs, and of the rest.
+
+    Parameters
+    ----------
+    question : Question
+
+    Notes
+    -----
+    Candidates that the framework does not run are looked for only if they are faster than the best that it runs. If
+    the fastest is tight, the fastest that is not tight is looked for as well, up to `LONGEST` times as long.
+    """
+
+    def __init__(self, question):
+        self.within, self.best, self.roomy = question.within, {}, {}
+        crowded_from = question.system.framework.crowded_from
+        self.roomy_bytes = question.system.memory_capacity_bytes * (crowded_from or 1 - memory_margin())
+        self.roomy_within = LONGEST - 1 if crowded_from else question.within
+
+    def is_tight(self, candidate):
+        """Whether a candidate fits by less than predictions of memory are off, or may be crowded."""
+        return candidate.peak_bytes > self.roomy_bytes
+
+    def add(self, candidates):
+        """Take note of candidates."""
+        for candidate in candidates:
+            for best in (self.best,) if self.is_tight(candidate) else (self.best, self.roomy):
+                if candidate.is_run not in best or candidate.iteration_s < best[candidate.is_run].iteration_s:
+                    best[candidate.is_run] = candidate
+
+    def most_s(self, is_run, is_tight=False):
+        """The longest time at which candidates of a kind are still wanted."""
+        best_s, roomy_s = (best[is_run].iteration_s if is_run in best else np.inf for best in (self.best, self.roomy))
+        most_s = best_s * (1 + self.within)
+        if not is_run:
+            return min(most_s, self.best[True].iteration_s if True in self.best else np.inf)
+        return most_s if is_tight else max(most_s, min(roomy_s * (1 + self.within), best_s * LONGEST))
+
+    def accepts(self, candidate):
+        """Whether a candidate is still wanted."""
+        return candidate.iteration_s <= self.most_s(candidate.is_run, self.is_tight(candidate))
+
+
+def entries_of(question):
+    """List the entries of a question whose weights, gradients and optimizer state can fit, by their lower bounds.
+
+    Returns
+    -------
+    list of SearchEntry
+        First those of the simplest schedule, so that a good time is known early. Among them, and among the others, the
+        least bound first; ties in the order of sizes and schedules.
+
+    Raises
+    ------
+    PPModelError
+        If the model fits in no way.
+    """
+    bounds, entries, least_bytes = CandidateBounds(question), [], np.inf
+    capacity, every_size = question.system.memory_capacity_bytes, all_sizes(question)
+    cases = {pp: cases_at(question, pp) for pp in {sizes.pp for sizes in every_size}}
+    for sizes in every_size:
+        kept_bytes = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in divisions(question, sizes)})
+        least_bytes = min(least_bytes, kept_bytes)
+        if kept_bytes <= capacity:
+            alone = sizes.ep > 1 and sizes.stage_gpus == 1
+            for case in cases[sizes.pp]:
+                is_run = case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, alone, sizes.pp)
+                entries.append(SearchEntry(case, sizes, is_run, bounds.seconds(case, sizes)))
+    if not any(cases.values()):
+        rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
+        value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
+        raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
+    if not entries:
+        reserve = question.system.reserve_bytes
+        enough = question.gpus * (least_bytes - reserve) / (capacity - reserve)
+        rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least_bytes / 2**30:.4g} GiB)"
+        remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
+        raise NothingFitsError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
+    first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
+    return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
+
+
+def simulated(question, entries, limits):
+    """The candidates of some entries that can be as fast as asked for, and that fit, with their simulated times.
+
+    Parameters
+    ----------
+    question : Question
+    entries : sequence of SearchEntry
+    limits : Limits
+
+    Returns
+    -------
+    list of Candidate
+    """
+    groups = {}
+    for entry in entries:
+        for candidate, point in _fitting(question, entry, limits):
+            key = entry.case, point.ordered_case.options, point.size, point.layout.overlap_gradients
+            groups.setdefault(key, []).append((candidate, point))
+    candidates = []
+    for (*_, overlaps), members in groups.items():
+        points = [point for _, point in members]
+        graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
+        with suppress(TableError):  # ranks may wait for each other forever
+            seconds = makespans(graph, [point.costs for point in points]).tolist()
+            candidates += [
+                candidate._replace(iteration_s=time_s) for (candidate, _), time_s in zip(members, seconds, strict=True)
+            ]
+    return list(filter(limits.accepts, candidates))
+
+
+def _fitting(question, entry, limits):
+    """The candidates of an entry that fit and may be fast enough, still without their times, each with its point.
+
+    Each recomputes no more than it must to fit, or not to be tight. Of ways that divide the layers alike, the first
+    counts. If ZeRO 1 leaves no candidate, ZeRO 0, which needs more memory, is not tried.
+    """
+    table = None
+    with refusing():  # not defined at this size
+        table = built(entry.case, *question.size(entry.sizes))
+    if table is None:
+        return
+    cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
+    usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
+    most_s = limits.most_s(entry.is_run)
+    for zero, layers in sorted(divisions(question, entry.sizes), key=lambda way: -way[0]):
+        if zero == 0 and (1, layers) in hopeless:
+            continue
+        hopeless.add((zero, layers))
+        is_run = entry.is_run and (zero <= usual or "zero" in question.fixed)
+        divided = cache(partial(_Divided, question, entry, table, zero, layers))
+        with refusing():  # more stages than layers
+            recomputed_least = partial(_least_recomputed, question, divided, lambda part: least_s(part) <= most_s)
+            for recompute in chain(*map(recomputed_least, (capacity, limits.roomy_bytes))):
+                hopeless.discard((zero, layers))
+                run = divided(recompute)
+                cut = zero, recompute, run.stages.layers.tobytes()
+                for order in orders(question, entry.sizes, zero) if cut not in cuts else ():
+                    point, peak = run.ordered(order), run.peak_bytes(order)
+                    if peak <= capacity:
+                        yield Candidate(*entry[:2], is_run, zero, recompute, layers, order, peak, np.inf), point
+                cuts.add(cut)
+
+
+class _Divided:
+    """An entry that is sharded, divided among stages and recomputed in one way."""
+
+    def __init__(self, question, entry, table, zero, layers, recompute):
+        self.point = question.point(entry.case, entry.sizes, zero=zero, layers=layers, recompute=recompute)
+        self.table, self.layout = table, self.point.layout_of(table)
+
+    @cached_property
+    def stages(self):
+        """The `Stages`."""
+        return stages(self.table, self.point.model, self.point.system, layout=self.layout)
+
+    @cached_property
+    def resident_bytes(self):
+        """The bytes of the most loaded GPU, where they depend on no times."""
+        of_ranks = memory(self.table, self.point.model, self.stages, self.layout, self.point.system)
+        return float(of_ranks.total.max())
+
+    def ordered(self, order):
+        """The point, in an order of the dimensions over GPUs."""
+        return replace(self.point, layout=replace(self.point.layout, order=order))
+
+    def peak_bytes(self, order=ORDERS[0]):
+        """The bytes of the most loaded GPU."""
+        is_timed = self.layout.offloads or open_options(self.point.case)
+        return float(memory_of(self.ordered(order)).total.max()) if is_timed else self.resident_bytes
+
+
+def _least_recomputed(question, divided, is_fast, most_bytes):
+    """Yield the cheapest ways to recompute that fit into some memory and are fast enough."""
+
+    def fits(recompute):
+        return divided(recompute).peak_bytes() <= most_bytes
+
+    least, *others = question.tried("recompute", recomputed(question.model))
+    if not is_fast(divided(least).stages):
+        return
+    if fits(least):
+        yield least
+        return
+    for recompute in (way for way in others if is_fast(divided(way).stages)):
+        if recompute != 1 and fits(recompute):
+            yield recompute
+        if recompute == 1 and fits("full"):
+            most = int(divided("full").stages.blocks.max())
+            fewest = bisect_left(range(most), True, lo=1, key=fits)
+            fewest = "full" if fewest >= most else fewest
+            if is_fast(divided(fewest).stages):
+                yield fewest
+
+
+class _Search:
+    """The entries of a question, and what is still looked for; each process has its own."""
+
+    def __init__(self, question):
+        self.question, self.limits, self.entries = question, Limits(question), entries_of(question)
+
+    def chunk(self, first, last):
+        """The candidates of some entries."""
+        wanted = [entry for entry in self.entries[first:last] if self._is_wanted(entry)]
+        candidates = simulated(self.question, wanted, self.limits)
+        self.limits.add(candidates)
+        return candidates
+
+    def _is_wanted(self, entry):
+        return entry.at_least_s <= self.limits.most_s(entry.is_run)
+
+    def tasks(self):
+        """The chunks that are wanted, as the runners of sweeps take them."""
+        for number, first in enumerate(range(0, len(self.entries), _ENTRIES)):
+            last = min(first + _ENTRIES, len(self.entries))
+            if any(map(self._is_wanted, self.entries[first:last])):
+                yield number, first, last
+
+
+_latest = []
+
+
+def candidates_of(question, first, last):
+    """The candidates of some entries of a question, for other processes; as `sweep.rows.compute_rows`."""
+    if not (_latest and _latest[0].question == question):
+        _latest[:] = [_Search(question)]
+    return _latest[0].chunk(first, last)
+
+
+def search(question, on_progress=None, workers=None, scheduler=None, resume=None):
+    """Find every candidate that fits and takes at most the share `within` longer than the best of its kind.
+
+    Parameters
+    ----------
+    question : Question
+    on_progress : callable, optional
+        Called now and then with the best candidates so far, by whether the framework runs them.
+    workers, scheduler : optional
+        As in `sweep.run_sweep`. Who computes changes nothing but the time.
+    resume : str or Path, optional
+        A file that keeps what is computed; the same question goes on from there.
+
+    Returns
+    -------
+    list of Candidate
+        In the order of their entries.
+
+    Raises
+    ------
+    PPModelError
+        If none fits, or workers cannot be had.
+    """
+    require_runner(workers, scheduler)
+    prepare(_LONG)
+    here = _Search(question)
+    limits, kept = here.limits, ResumedSearch(resume, question, here.entries)
+
+    def take(chunks):
+        for number, candidates in chunks:
+            kept.put(number, candidates)
+            limits.add(candidates)
+            if on_progress and limits.best:
+                on_progress(limits.best)
+
+    limits.add([candidate for candidates in kept.chunks.values() for candidate in candidates])
+    tasks = (task for task in here.tasks() if task[0] not in kept.chunks)
+    first = None if workers is None and scheduler is None else 1  # in this process: the others then know the limits
+    take((number, here.chunk(*rows)) for number, *rows in islice(tasks, first))
+    if first is not None:
+        take(run_tasks(candidates_of, question, tasks, [], workers, scheduler))
+    candidates = [candidate for number in sorted(kept.chunks) for candidate in kept.chunks[number]]
+    if not candidates:
+        _refuse(question, here.entries)
+    return list(filter(limits.accepts, candidates))
+
+
+def _refuse(question, entries):
+    """Raise why there is no candidate: none is defined, what fits waits for itself forever, or none fits."""
+    refusals, is_defined = [], False
+    *_, recompute = question.tried("recompute", recomputed(question.model))  # what needs the least memory
+    capacity_bytes = question.system.memory_capacity_bytes
+    for entry, way in ((tried, way) for tried in entries for way in divisions(question, tried.sizes)):
+        try:
+            run = _Divided(question, entry, built(entry.case, *question.size(entry.sizes)), *way, recompute)
+            if run.peak_bytes() <= capacity_bytes:
+                run.point.run()
+        except TableError:
+            raise
+        except PPModelError as error:
+            refusals.append(error)
+        else:
+            is_defined = True
+    if not is_defined:
+        raise refusals[0]
+    capacity = f"{capacity_bytes / 2**30:.3g} GiB"
+    rule = f"is too little for {question.model.name} on {question.gpus} GPUs in every layout of these schedules"
+    raise NothingFitsError("memory_limit", capacity, rule, "take more GPUs or other schedules, or fix less")

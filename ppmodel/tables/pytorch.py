@@ -1,0 +1,206 @@
+"""The table files of `torch.distributed.pipelining`: what `_dump_csv` writes and `_load_csv` reads (torch 2.13).
+
+One row per rank, one operation per cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` is a forward and
+a backward (full or half) that may overlap.
+Idle steps are empty cells, or left out. There are no comments and no header. Files with ``compute_comms`` also contain
+transfers (SEND_F, RECV_F, SEND_B, RECV_B) and actions for sharded weights (UNSHARD, RESHARD, REDUCE_GRAD): here,
+transfers follow from the table, and actions for sharded weights are ignored.
+"""
+
+import re
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.errors import TableError
+from ppmodel.ops import OpKind
+from ppmodel.tables.letters import read_operation
+
+_TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
+_EXTRA = re.compile(rf"(\d{{1,9}})(?:({'|'.join(_TRANSFERS)})(\d{{1,9}})|({'|'.join(_SHARDING)}))", re.ASCII)
+_PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
+
+
+class Extra(NamedTuple):
+    """A word that is not an operation: a transfer, or an action for sharded weights.
+
+    Attributes
+    ----------
+    word : str
+        Such as ``SEND_F``.
+    stage : int
+    microbatch : int or None
+        Microbatch of a transfer.
+    rank : int
+        The row.
+    place : int
+        Number of cells with operations before it in the row.
+    where, field : int, str
+        Line of the file and column, for messages.
+    """
+
+    word: str
+    stage: int
+    microbatch: int | None
+    rank: int
+    place: int
+    where: int
+    field: str
+
+    def __str__(self):
+        return f"{self.stage}{self.word}{'' if self.microbatch is None else self.microbatch}"
+
+    @property
+    def is_transfer(self):
+        """Whether this is a SEND or a RECV."""
+        return self.word in _TRANSFERS
+
+
+def write(schedule):
+    """Format a schedule as PyTorch's CSV: only operations, in each rank's order, without idle steps.
+
+    Parameters
+    ----------
+    schedule : Schedule
+
+    Returns
+    -------
+    str
+        One line per rank; `_load_csv(..., format="compute_only")` reads it.
+
+    Raises
+    ------
+    TableError
+        If the table has something that this format cannot express: replicas, parts of microbatches, uneven stages,
+        reductions, optimizer steps, or cells with several operations other than a forward and a backward.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> print(write(build("1f1b", 2, 2)), end="")
+    0F0,0F1,0B0,0B1
+    1F0,1B0,1F1,1B1
+    """
+    ranks, parts = " and ".join(map(str, schedule.placement[:, 0])), schedule.microbatch_parts
+    several = schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))
+    for inexpressible, rule in (
+        (schedule.num_replicas > 1, f"has stage 0 on ranks {ranks}; in PyTorch's format, a stage is on one rank"),
+        (parts > 1, f"splits microbatches into {parts} parts, which PyTorch's format cannot express"),
+        (np.ptp(schedule.stage_shares), "has stages of different sizes, which PyTorch's format cannot express"),
+        ((schedule.kind >= OpKind.R).any(), "has gradient reductions or optimizer steps, which PyTorch's format lacks"),
+        (several.any(), "has cells with several operations other than a forward and a backward, as OVERLAP_F_B needs"),
+    ):
+        if inexpressible:
+            raise TableError("schedule", schedule.name, rule, "use our own format, --format csv")
+    columns = (schedule.stage, schedule.kind, schedule.microbatch, schedule.joined)
+    letters, cells = [kind.name for kind in OpKind], []
+    for stage, kind, microbatch, joined in zip(*(column.tolist() for column in columns), strict=True):
+        text = f"{stage}{letters[kind]}{microbatch}"
+        if joined:
+            cells[-1] = f"({cells[-1]};{text})OVERLAP_F_B"
+        else:
+            cells.append(text)
+    bounds = np.append(schedule.cell, len(cells))[schedule.rank_start].tolist()
+    return "".join(",".join(cells[first:last]) + "\n" for first, last in pairwise(bounds))
+
+
+def read_cell(text, letters):
+    """Read the operations of a cell: one, or those of a pair in either notation.
+
+    An OVERLAP_F_B is a forward and a backward; our own ``&`` joins any operations.
+
+    Parameters
+    ----------
+    text : str
+        The cell as in the file.
+    letters : {"pytorch", "zero-bubble"}
+        The convention of the file.
+
+    Returns
+    -------
+    tuple of Op
+
+    Raises
+    ------
+    TableError
+        Without the place in the file.
+
+    Examples
+    --------
+    >>> [" ".join(map(str, read_cell(text, "pytorch"))) for text in ("(0F4;7B0)OVERLAP_F_B", "0F4&7B0", "0F4")]
+    ['0F4 7B0', '0F4 7B0', '0F4']
+    >>> read_cell("(0B0;0B1)OVERLAP_F_B", "pytorch")
+    Traceback (most recent call last):
+    ppmodel.errors.TableError: cell = (0B0;0B1)OVERLAP_F_B: must be a forward and a backward; write 0B0&0B1, or separate
+    """
+    pair = _PAIR.fullmatch(text)
+    cell = tuple(read_operation(part, letters) for part in (pair[1].split(";") if pair else text.split("&")))
+    if pair and (len(cell) != 2 or sum(op.kind == OpKind.F for op in cell) != 1):
+        remedy = f"write {'&'.join(map(str, cell))}, or separate"
+        raise TableError("cell", text, "must be a forward and a backward", remedy)
+    return cell
+
+
+def parse_extra(text, *place):
+    """Make an `Extra` from its text and place, or return None if `text` is not such a word.
+
+    >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
+    ('3SEND_F1', None)
+    """
+    match = _EXTRA.fullmatch(text)
+    if not match:
+        return None
+    stage, transfer, microbatch, sharding = match.groups()
+    return Extra(transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
+
+
+def check_extras(schedule, extras):
+    """Refuse transfers and sharding actions that contradict the table.
+
+    The RECVs of a link need not be in the order of its SENDs: PyTorch's ``defer_pp_recv`` moves RECVs after later ones
+    (ZB-V, DualPipeV, interleaved ZB).
+
+    Each must be on its stage's rank. Either all transfers between different ranks are present or none; a SEND comes
+    after the operation that produces its data, a RECV before the one that needs it.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    extras : list of Extra
+
+    Raises
+    ------
+    TableError
+        With line and column.
+    """
+    operation_of, seen = {}, set()  # by word, stage and microbatch, the operation that sends the data or needs it
+    for consumer in np.flatnonzero(schedule.dependencies.remote).tolist():
+        way = "F" if schedule.kind[consumer] == OpKind.F else "B"
+        for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
+            operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
+    place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
+    for extra in extras:
+        key, sends = (extra.word, extra.stage, extra.microbatch), extra.word.startswith("SEND")
+        home = int(schedule.placement[0, extra.stage]) if extra.stage < schedule.num_stages else None
+        index = operation_of.get(key)
+        operation, is_behind = (None, sends) if index is None else (schedule.op(index), place[index] >= extra.place)
+        for is_wrong, rule, remedy in (
+            (schedule.num_replicas > 1, "is ambiguous in a table with several replicas", "delete all such words"),
+            (home is None, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it"),
+            (home != extra.rank, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to row {home}"),
+            (extra.is_transfer and index is None, "is not a transfer of this table: nothing is sent there from another"
+             " rank", "delete it"),
+            (key in seen, "occurs twice in the table", "delete one of them"),
+            (sends and is_behind, f"comes before {operation}, which produces its data", f"put it after {operation}"),
+            (index is not None and not sends and not is_behind, f"comes after {operation}, which needs its data",
+             f"put it before {operation}"),
+        ):  # fmt: skip
+            if is_wrong:
+                raise TableError(extra.field, extra, rule, remedy, where=extra.where)
+        if extra.is_transfer:
+            seen.add(key)
+    for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1] if seen else ():
+        rule = "is missing: a table has all transfers between its ranks, or none"
+        remedy = "add it, or delete every SEND and RECV"
+        raise TableError(f"rank {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
