@@ -15,12 +15,8 @@ settings.load_profile("ppmodel")
 
 
 def pytest_collection_modifyitems(items):
-    """Tests marked as long go first: begun last, one of them would run on alone.
-
-    Of these, those of `tests` itself come before its folders': they compile loops that others would compile meanwhile.
-    """
-    is_long = {item: item.get_closest_marker("long") is not None for item in items}
-    items.sort(key=lambda item: (not is_long[item], is_long[item] and len(item.path.parts)))
+    """Tests marked as long go first: begun last, one of them would run on alone."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,5 @@
 // The engine of the explorer: the longest path through a table, or its events where the order of messages depends on
-// times. The same rules as ppmodel/simulation, operation by operation; tests/test_explorer.py holds the two together. No
+// times. The same rules as ppmodel/simulation, operation by operation; tests/book/test_explorer.py holds the two together. No
 // page, no drawing.
 (() => {
   "use strict";

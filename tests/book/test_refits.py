@@ -5,7 +5,7 @@ import pytest
 
 from ppbook.refits import unseen
 from ppmodel.clusters.specs import load_system
-from tests.test_calibrate import STARTS, rows_of, write
+from tests.studies.measured.test_calibrate import STARTS, rows_of, write
 
 
 def test_a_model_that_is_left_out_is_not_learned_from(tmp_path):

@@ -20,7 +20,7 @@ from ppmodel import names
 from ppmodel.cli import main
 from ppmodel.simulation import graph
 
-BAD = Path(__file__).parent / "bad"
+BAD = Path(__file__).parents[1] / "bad"
 SIMULATE = "simulate 1f1b --pp 4 --microbatches 8 --forward 1 --backward 2"
 SPECIFIED = "simulate 1f1b --pp 4 --microbatches 8 --model paper --system dgx_h100"
 COMPARE = "compare 1f1b --pp 4 --microbatches 8 --forward 1 --backward 2"

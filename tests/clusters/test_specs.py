@@ -27,7 +27,7 @@ from ppmodel.clusters.specs import (
 )
 from ppmodel.errors import CostError, SpecificationError
 
-BAD = Path(__file__).parent / "bad" / "systems"
+BAD = Path(__file__).parents[1] / "bad" / "systems"
 GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"
 EXPECTED = {
     "anchor.yaml": (1, "text", "is not YAML"),

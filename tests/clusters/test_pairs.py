@@ -25,7 +25,7 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import OpCosts, compile_graph, makespans, run_events, run_graph
 from ppmodel.studies.points import PARTS
 
-REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+REFERENCE = Path(__file__).parents[2] / "data" / "reference"
 FORWARD, BACKWARD = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
 
 units = st.builds(Unit, *[st.floats(0, 4) | st.just(0.0)] * 4)

@@ -23,7 +23,7 @@ from ppmodel.clusters.specs.layout import RECOMPUTE
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.studies.points.grid import resolve_point
 
-NAMES = Path(__file__).parent / "launchers"
+NAMES = Path(__file__).parents[1] / "launchers"
 LAYOUTS = [
     {},
     {"tp": 8, "sequence_parallel": True, "dp": 2, "zero": 1, "overlap_gradients": True, "overlap_parameters": True},

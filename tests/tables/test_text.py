@@ -23,7 +23,7 @@ from ppmodel.schedules import get
 from ppmodel.tables import parse_table, read_file, read_table, table_html, write_table
 from ppmodel.tables import text as table
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 BAD, GOLDEN = HERE / "bad/tables", HERE / "golden/exchange"
 EXPECTED = {
     "cell.csv": (3, "slot 1", "is not an operation"),

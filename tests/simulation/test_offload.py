@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
-from test_kernels import all_times, both
+from test_loops import all_times, both
 
 import ppmodel as pp
 from ppmodel import Schedule, build

@@ -24,7 +24,7 @@ from ppmodel.studies.points import compared
 from ppmodel.studies.sweep import load_sweep
 from ppmodel.studies.sweep.rows import compute_rows
 
-BAD = Path(__file__).parent / "bad" / "layouts"
+BAD = Path(__file__).parents[1] / "bad" / "layouts"
 REFUSED = {
     "ep": (2, "ep", "must divide tp x cp x dp"),
     "exchange": (None, "context_exchange.value", "must be 'ring' or 'all-gather'"),

@@ -23,7 +23,7 @@ from ppmodel.clusters.specs import DATA, ExpertSpec, LatentAttentionSpec, Layout
 from ppmodel.clusters.specs.recompute import Module
 from ppmodel.errors import SpecificationError
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "golden"
 GOLDEN = pd.read_csv(FOLDER / "collectives.csv", comment="#")
 SHARES = pd.read_csv(FOLDER / "share_work.csv", comment="#")
 PAPER = load_model("paper")

@@ -26,7 +26,7 @@ from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import Schedule
 
 SCHEMA = jsonschema.Draft202012Validator(
-    json.loads((Path(__file__).parent / "golden" / "trace_event_format.json").read_text())
+    json.loads((Path(__file__).parents[1] / "golden" / "trace_event_format.json").read_text())
 )
 any_case = cases(max_stages=4, max_microbatches=6) | random_cases()
 

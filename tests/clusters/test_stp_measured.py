@@ -14,7 +14,7 @@ from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
 from ppmodel.clusters.specs.framework import FrameworkSpec
 from ppmodel.simulation import compile_graph, run_graph
 
-REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+REFERENCE = Path(__file__).parents[2] / "data" / "reference"
 SIZES = {"12.1B": (30, 5120, 40), "26.3B": (46, 7168, 56)}
 """Layers, hidden size and heads."""
 

@@ -17,7 +17,7 @@ from ppmodel.clusters.specs import DATA, framework_names, load_system
 from ppmodel.errors import SpecificationError
 from ppmodel.studies.sweep import load_sweep
 
-BAD = Path(__file__).parents[1] / "bad" / "sweeps"
+BAD = Path(__file__).parents[2] / "bad" / "sweeps"
 REFUSED = {
     "bad_option": (1, "schedules.0.concat", "must be one of direct"),
     "broken_file": (None, "network_bandwidth.value", "must be greater than 0"),

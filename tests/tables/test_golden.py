@@ -6,7 +6,7 @@ import pytest
 
 from ppmodel.cli import main
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 COMMANDS = {
     "hanayo_4_4_w2.txt": "table hanayo --pp 4 --microbatches 4 --waves 2",
     "chimera_4_8_direct.txt": "table chimera --pp 4 --microbatches 8",
