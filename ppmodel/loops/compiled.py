@@ -156,11 +156,11 @@ def _folder():
     """
     from hashlib import sha256
 
-    package, chosen = Path(__file__).parent, os.environ.get("NUMBA_CACHE_DIR")
-    sources = [package / "compiled.py", package / "ops.py", *sorted(package.glob("kernels/*.py"))]
+    here, chosen = Path(__file__).parent, os.environ.get("NUMBA_CACHE_DIR")
+    sources = [here.parent / "ops.py", *sorted(here.glob("*.py"))]
     digest = sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     users = Path(os.path.expanduser("~"), ".cache", "ppmodel")
-    for above in [Path(chosen).absolute()] if chosen else [package / "__pycache__", users]:
+    for above in [Path(chosen).absolute()] if chosen else [here / "__pycache__", users]:
         folder = above / f"loops-{digest}"
         with suppress(OSError):
             if not folder.exists():

@@ -75,14 +75,14 @@ def test_without_a_folder_to_write_to_kernels_compile_all_the_same(tmp_path):
 
 
 FACTOR = """
-from ppmodel.compiled import inlined
+from ppmodel.loops.compiled import inlined
 @inlined
 def scaled(value):
     return {} * value
 """
 LOOP = """
-from ppmodel.compiled import loop
-from ppmodel.kernels.factor import scaled
+from ppmodel.loops.compiled import loop
+from ppmodel.loops.factor import scaled
 @loop
 def run(value):
     return scaled(value)
@@ -92,16 +92,16 @@ def run(value):
 def test_compiled_code_is_that_of_the_sources(tmp_path):
     """The right numbers after a change of what is inlined, or damage to what is kept; nothing in the current folder."""
     package = tmp_path / "there" / "ppmodel"
-    copytree(Path(compiled.__file__).parent, package, ignore=ignore_patterns("__pycache__"))
-    (package / "kernels" / "run.py").write_text(LOOP)
+    copytree(Path(compiled.__file__).parents[1], package, ignore=ignore_patterns("__pycache__"))
+    (package / "loops" / "run.py").write_text(LOOP)
     (tmp_path / ".numba_config.yaml").write_text("cache_dir: here\n")
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
     environment.pop("NUMBA_CACHE_DIR", None)
-    show = "from ppmodel.kernels.run import run; was = run.is_kept; print(was, run.dispatcher(1.0), "
+    show = "from ppmodel.loops.run import run; was = run.is_kept; print(was, run.dispatcher(1.0), "
     command = [sys.executable, "-c", show + "sum(run.dispatcher.stats.cache_hits.values()))"]
 
     def shown(factor):
-        (package / "kernels" / "factor.py").write_text(FACTOR.format(factor))
+        (package / "loops" / "factor.py").write_text(FACTOR.format(factor))
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
 
     assert [shown(2.0), shown(2.0), shown(3.0)] == ["False 2.0 0\n", "True 2.0 1\n", "False 3.0 0\n"]
