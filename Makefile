@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 HTML := book/_build/html/index.html
-SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py book/ppbook/*.* book/ppbook/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/* data/*/*/*)
+SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py ppmodel/*/*/*.py book/ppbook/*.* book/ppbook/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/* data/*/*/*)
 
 # Values given on the command line reach the shell through the environment, exactly as written: neither make nor the
 # shell interprets them. A variable of the surrounding shell with the same name is ignored.
@@ -69,8 +69,8 @@ test: $(HTML)
 	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 # Operations, tables, schedules, formulas, simulation and costs; and numbers as they were recorded (tests/oracle).
-CORE := $(addprefix tests/,oracle schedules $(addprefix test_,$(addsuffix .py,costs cases engine formulas golden imports \
-  kernels layout_costs metrics nodes ops pairs schedule work)))
+CORE := $(addprefix tests/,oracle tables schedules formulas loops metrics simulation/test_engine.py simulation/test_nodes.py test_imports.py \
+  $(addprefix clusters/test_,$(addsuffix .py,costs layout_costs pairs work)))
 
 test-fast: .venv/.ready
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(CORE)
