@@ -7,7 +7,7 @@ _LARGEST = 1e300
 _PLAIN = {int, float, bool, str, type(None)}
 
 
-def plain(given):
+def to_builtin(given):
     """Turn a number of NumPy, or a fraction, into Python's own, and an array or a Series into a list.
 
     A time of NumPy or pandas, whose digits are of some unit, becomes a text; anything else stays as it is.
@@ -15,7 +15,7 @@ def plain(given):
     Examples
     --------
     >>> import numpy as np
-    >>> plain(np.int64(4)), plain(np.arange(2)), plain(Fraction(1, 2)), plain("1f1b")
+    >>> to_builtin(np.int64(4)), to_builtin(np.arange(2)), to_builtin(Fraction(1, 2)), to_builtin("1f1b")
     (4, [0, 1], 0.5, '1f1b')
     """
     if type(given) in _PLAIN:
@@ -41,14 +41,14 @@ def is_number(value):
     return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST
 
 
-def listed(given):
+def as_list(given):
     """List the values of a list, tuple, range, array or Series as Python's own; anything else is a list of one.
 
     Examples
     --------
     >>> import numpy as np
-    >>> listed(np.array([4, 8])), listed([np.int64(4), "a"]), listed(8)
+    >>> as_list(np.array([4, 8])), as_list([np.int64(4), "a"]), as_list(8)
     ([4, 8], [4, 'a'], [8])
     """
-    given = plain(given)
-    return [plain(entry) for entry in given] if isinstance(given, list | tuple | range) else [given]
+    given = to_builtin(given)
+    return [to_builtin(entry) for entry in given] if isinstance(given, list | tuple | range) else [given]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ppmodel import schedules
 from ppmodel.caches import cached
 from ppmodel.errors import ScheduleError, SizeError
-from ppmodel.given import listed, plain
+from ppmodel.given import as_list, to_builtin
 from ppmodel.schedules.options import option_text
 from ppmodel.tables import Schedule, read_table
 
@@ -103,11 +103,11 @@ class Case(NamedTuple):
             if key not in known_options:
                 remedy = f"its options: {', '.join(sorted(known_options)) or 'none'}"
                 raise ScheduleError(key, value, f"is not an option of {self.name}", remedy)
-            option, value = known_options[key], plain(value)
+            option, value = known_options[key], to_builtin(value)
             if isinstance(value, str):
                 values[key] = option.parse(value)
             else:
-                values[key] = tuple(listed(value)) if isinstance(value, list | tuple) else value
+                values[key] = tuple(as_list(value)) if isinstance(value, list | tuple) else value
                 option.check(values[key])
         return self._replace(options=tuple(values.items()))
 
@@ -183,7 +183,7 @@ def as_cases(given):
     >>> [case.label for case in as_cases(["gpipe", ("hanayo", {"waves": 2})])]
     ['GPipe', 'Hanayo W = 2']
     """
-    entries = [given] if isinstance(given, Case) or _is_pair(given) else listed(given)
+    entries = [given] if isinstance(given, Case) or _is_pair(given) else as_list(given)
     cases, generators = [], {}
     for entry in entries:
         cases += require_one_each(generators, _cases_of(entry))

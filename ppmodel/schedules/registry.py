@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError, SizeError, did_you_mean
-from ppmodel.given import plain
+from ppmodel.given import to_builtin
 from ppmodel.schedules.options import Option, is_count
 from ppmodel.tables import Schedule
 
@@ -275,7 +275,7 @@ def require_counts(**values):
     >>> require_counts(pp=4, microbatches=8)
     (4, 8)
     """
-    values = {field: plain(value) for field, value in values.items()}
+    values = {field: to_builtin(value) for field, value in values.items()}
     for field, value in values.items():
         if not is_count(value):
             shown = repr(value) if isinstance(value, str) else value

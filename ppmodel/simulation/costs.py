@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppmodel.errors import CostError
-from ppmodel.given import is_number, plain
+from ppmodel.given import is_number, to_builtin
 from ppmodel.ops import OpKind
 from ppmodel.simulation.transfers import Links, link_values, receivers, transfer_costs
 
@@ -263,7 +263,7 @@ def uniform_costs(
 
 
 def _require_seconds(name, value):
-    if not (is_number(plain(value)) and (value == 0 or SHORTEST_S <= value <= LONGEST_S)):
+    if not (is_number(to_builtin(value)) and (value == 0 or SHORTEST_S <= value <= LONGEST_S)):
         rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
         raise CostError(name, value, rule, "pass, for example, 0.1")
 

@@ -11,7 +11,7 @@ from ppmodel.clusters.specs.document import Form, place_in, read_document, rule_
 from ppmodel.clusters.specs.files import specification_path
 from ppmodel.clusters.specs.units import SIZES, UNITS
 from ppmodel.errors import SpecificationError
-from ppmodel.given import plain
+from ppmodel.given import to_builtin
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
 """How well founded a value is: stated in a primary source; taken from a summary of one (digest); inferred, so that
@@ -119,7 +119,7 @@ class Checked:
             if type(value) is type(default) and value == default:
                 continue
             try:
-                values[name] = check(plain(value))
+                values[name] = check(to_builtin(value))
             except ValidationError as error:
                 rule, remedy = rule_and_remedy(error.errors()[0])
                 raise SpecificationError(name, value, rule, remedy) from None

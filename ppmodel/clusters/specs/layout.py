@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.clusters.specs.recompute import WAYS
 from ppmodel.errors import SpecificationError
-from ppmodel.given import plain
+from ppmodel.given import to_builtin
 
 if TYPE_CHECKING:
     from ppmodel.clusters.specs.framework import FrameworkSpec
@@ -302,7 +302,7 @@ class LayoutSpec(Groups):
     def __post_init__(self):
         from ppmodel.clusters.specs.entries import Checked  # needs pydantic, which costs in seconds do without
 
-        recompute = str(plain(self.recompute))
+        recompute = str(to_builtin(self.recompute))
         if recompute.isascii() and recompute.isdecimal():  # text, as in frames
             self.__dict__["recompute"] = int(recompute)
         Checked.__post_init__(self)

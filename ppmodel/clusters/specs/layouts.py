@@ -8,7 +8,7 @@ from itertools import product
 
 from ppmodel.clusters.specs.layout import MULTIPLIED, LayoutSpec, layout_keywords, layout_options
 from ppmodel.errors import SpecificationError
-from ppmodel.given import listed, plain
+from ppmodel.given import as_list, to_builtin
 
 
 def as_layouts(layout=None, keywords=None, pp=None):
@@ -45,7 +45,7 @@ def as_layouts(layout=None, keywords=None, pp=None):
     for name, value in (keywords or {}).items():
         if value is None:
             continue
-        values, value = listed(value), plain(value)
+        values, value = as_list(value), to_builtin(value)
         if not values:
             raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
         _require_known(name, value, layout_keywords())
@@ -54,9 +54,9 @@ def as_layouts(layout=None, keywords=None, pp=None):
     if layout is None and not given:
         return [None]
     resolved = []
-    for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in listed(layout)):
+    for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in as_list(layout)):
         stated = base.get("pp") if isinstance(base, dict) else base.pp
-        several = given if None in (pp, stated) else given | {"pp": listed(pp)}
+        several = given if None in (pp, stated) else given | {"pp": as_list(pp)}
         resolved += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
     return resolved
 
@@ -90,7 +90,7 @@ def as_layout(layout=None, keywords=None):
     if isinstance(layout, dict):
         layout, keywords = None, {**layout, **(keywords or {})}
     layout = LayoutSpec() if layout is None else load_layout(layout)
-    keywords = {name: plain(value) for name, value in (keywords or {}).items()}
+    keywords = {name: to_builtin(value) for name, value in (keywords or {}).items()}
     for name, value in keywords.items():
         _require_known(name, value, ("name", "title", *(option for option, _ in layout_options())))
     changed = [name for name, value in keywords.items() if value != getattr(layout, name)]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import PPModelError
-from ppmodel.given import plain
+from ppmodel.given import to_builtin
 from ppmodel.ops import OpKind
 from ppmodel.studies.measured.timings import LARGEST, SECONDS, read_events, read_number, read_seconds, read_table
 
@@ -93,7 +93,7 @@ def _of_table(source):
         if missing := [name for name in _COLUMNS if name not in source]:
             raise PPModelError("columns", f"without {missing[0]}", "must be in the frame", "name the column so")
         records = enumerate(source.to_dict("records"))
-        table = [({name: plain(value) for name, value in row.items()}, f"row {at}") for at, row in records]
+        table = [({name: to_builtin(value) for name, value in row.items()}, f"row {at}") for at, row in records]
     else:
         table = read_table(source, _COLUMNS, _TIMES)
     rows = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.errors import PPModelError, refusing, shown
-from ppmodel.given import is_number, plain
+from ppmodel.given import is_number, to_builtin
 from ppmodel.metrics import operations_s
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case, as_cases
@@ -98,7 +98,7 @@ def replay(
 def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfers):
     """The rows of `replay`, for callers that need no frame; None where there is no number."""
     rows = read_operation_times(measured)
-    if iteration_s is not None and not (is_number(plain(iteration_s)) and iteration_s > 0):
+    if iteration_s is not None and not (is_number(to_builtin(iteration_s)) and iteration_s > 0):
         raise PPModelError("iteration_s", iteration_s, "must be a number of seconds above 0", "write, for example, 1.5")
     given = _mean_seconds(rows) | transfers
     ran = resolve_point(as_case(schedule), pp, microbatches, **given)

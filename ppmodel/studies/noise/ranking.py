@@ -6,7 +6,7 @@ import numpy as np
 
 from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import BlocksError, PPModelError
-from ppmodel.given import listed
+from ppmodel.given import as_list
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import makespans
 from ppmodel.studies.noise.comparison import Comparison, probability_faster
@@ -66,11 +66,11 @@ def compare_runs(
     """
     import pandas as pd  # sweeps with noise do without
 
-    systems, model, seeds = list(map(load_system, listed(system))), load_model(model), all_seeds(seeds)
+    systems, model, seeds = list(map(load_system, as_list(system))), load_model(model), all_seeds(seeds)
     if not seeds:
         raise PPModelError("seeds", "none", "must be at least one", "write, for example, range(1, 101)")
     rows = [[] for _ in systems]
-    for count, noise in product(listed(microbatches), listed(noises)):
+    for count, noise in product(as_list(microbatches), as_list(noises)):
         evaluated = _evaluated(schedules, (pp, count), model, systems, p2p, allreduce, noise, seeds)
         for place, spec in enumerate(systems):
             point = {"system": spec.name, "pp": pp, "microbatches": count}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ppmodel.clusters.costs import check_layout
 from ppmodel.clusters.specs.layout import STAGE_GROUPS
 from ppmodel.errors import PPModelError
-from ppmodel.given import listed
+from ppmodel.given import as_list
 from ppmodel.schedules.cases import Case, as_case, built
 from ppmodel.studies.planning.available import highest_zero, orders_of
 from ppmodel.studies.planning.question import Question, Sizes, divisors
@@ -135,7 +135,7 @@ def cases_at(question, num_ranks):
         return [] if has_chunks else [case for case in question.cases if case.name == "1f1b"] or [question.cases[0]]
     for case in question.cases:
         known = case.known_options
-        tried = {name: listed(fixed.get(name, option.tried)) for name, option in known.items()}
+        tried = {name: as_list(fixed.get(name, option.tried)) for name, option in known.items()}
         tried = {name: values for name, values in tried.items() if values and name not in dict(case.options)}
         if not all(known[name].accepts(value) if name in tried else value == 1 for name, value in fixed.items()):
             continue

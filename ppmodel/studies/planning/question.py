@@ -18,7 +18,7 @@ from ppmodel.clusters.specs import (
 )
 from ppmodel.clusters.specs.layout import DIMENSIONS, MULTIPLIED, Groups, layout_bounds, layout_options
 from ppmodel.errors import PPModelError, did_you_mean
-from ppmodel.given import is_number, plain
+from ppmodel.given import is_number, to_builtin
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import as_cases
 from ppmodel.studies.points import Point
@@ -129,7 +129,7 @@ def asked(
         model = replace(model, sequence=sequence)
     if memory_limit is not None:
         system = replace(system, memory_capacity_bytes=_limit(memory_limit, system))
-    if not (is_number(plain(within)) and 0 <= within <= 1):
+    if not (is_number(to_builtin(within)) and 0 <= within <= 1):
         raise PPModelError("within", within, "must be from 0 to 1", "write 0.05 for 5 %")
     most = {name: _whole(f"max_{name}", value) for name, value in (most or {}).items() if value is not None}
     for field, ep in (("fix ep", fixed.get("ep", 1)), ("max_ep", most.get("ep", 1))):
@@ -152,7 +152,7 @@ def _whole(field, value, largest=_MOST_GPUS):
 
 
 def _limit(limit, system):
-    limit = plain(limit)
+    limit = to_builtin(limit)
     limit_bytes = limit if is_number(limit) else parse_size(limit, "memory_limit")
     if not system.reserve_bytes < limit_bytes <= system.memory_capacity_bytes:
         reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in (system.reserve_bytes, system.memory_capacity_bytes))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ppmodel.errors import CostError, PPModelError
-from ppmodel.given import is_number, listed, plain
+from ppmodel.given import as_list, is_number, to_builtin
 from ppmodel.ops import OpKind
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Change:
 
     def __post_init__(self):
         for name, default in ((entry.name, entry.default) for entry in fields(self)):
-            value = self.__dict__[name] = plain(getattr(self, name))
+            value = self.__dict__[name] = to_builtin(getattr(self, name))
             if isinstance(default, bool):
                 rule, is_legal = "must be True or False", isinstance(value, bool)
             else:
@@ -199,7 +199,7 @@ def as_changes(changes, in_seconds=False):
     >>> as_changes([None, Change(network=False)])
     [Change(), Change(network=False)]
     """
-    changes = [UNCHANGED if change is None else change for change in listed(changes)]
+    changes = [UNCHANGED if change is None else change for change in as_list(changes)]
     if not changes:
         raise CostError("changes", "[]", "must have an entry", "list at least one change, or leave it out")
     for change in changes:

@@ -6,7 +6,7 @@ from math import prod
 
 from ppmodel.clusters import specs  # loads pydantic only for models and systems, which costs in seconds do without
 from ppmodel.errors import CostError, did_you_mean
-from ppmodel.given import listed, plain
+from ppmodel.given import as_list, to_builtin
 from ppmodel.schedules.cases import as_case, as_cases, size_of
 from ppmodel.simulation import require_semantics
 from ppmodel.studies.points.change import UNCHANGED, as_changes
@@ -201,7 +201,7 @@ def resolve(
 
 def _counts(name, given):
     """The ranks or the microbatches that a caller gives; empty if they are open."""
-    counts = tuple(listed(given)) if given is not None else ()
+    counts = tuple(as_list(given)) if given is not None else ()
     for count in counts:
         if type(count) is not int:
             raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
@@ -210,7 +210,7 @@ def _counts(name, given):
 
 def _semantics(p2p, allreduce, systems, seconds):
     """What transfers and all-reduces occupy: each as given or, without p2p, as the systems' frameworks have it."""
-    p2p, allreduce = transfers_of(systems) if p2p is None else listed(p2p), listed(allreduce)
+    p2p, allreduce = transfers_of(systems) if p2p is None else as_list(p2p), as_list(allreduce)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
     if seconds.get("reduction") is not None and set(allreduce) == {"excluded"}:
@@ -227,13 +227,13 @@ def _models(model, system, seconds):
     for name, value in (("model", model), ("system", system)):
         if value is None:
             raise CostError(name, None, "is missing", "give model and system, or seconds")
-    return tuple(map(specs.load_model, listed(model)))
+    return tuple(map(specs.load_model, as_list(model)))
 
 
 def _combined(seconds, networks):
     """Every combination of seconds, with the links of each network if any are given."""
     require_seconds(seconds)
-    several = {name: listed(value) for name, value in seconds.items()}
+    several = {name: as_list(value) for name, value in seconds.items()}
     if networks is not None:
         several["links"] = list(map(specs.as_links, networks))
     return tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
@@ -241,7 +241,7 @@ def _combined(seconds, networks):
 
 def _layouts(layout, values, pp):
     """The layouts that a caller gives; None stands for none."""
-    ranks = listed(pp) if pp is not None else None
+    ranks = as_list(pp) if pp is not None else None
     if ranks is not None and len(ranks) > 1:  # ranks are set point by point, and GPUs are checked against each
         ranks = [None] if "gpus" in values else None
     return tuple(specs.as_layouts(layout, values, ranks))
@@ -249,7 +249,7 @@ def _layouts(layout, values, pp):
 
 def _systems(system, framework, networks):
     """Every system that a caller gives, under every framework, with every network."""
-    pairs = product(listed(framework), map(specs.load_system, listed(system)))
+    pairs = product(as_list(framework), map(specs.load_system, as_list(system)))
     systems = [specs.with_framework(entry, name) for name, entry in pairs]
     return tuple(entry.with_links(network) for entry in systems for network in networks)
 
@@ -290,8 +290,8 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
         raise CostError("changes", given["changes"], "is not known here", "ppmodel.compare takes changes")
     for name, value in {"pp": pp, "microbatches": microbatches, **given}.items():
         is_single = name == "layers" or (name == "links" and not isinstance(value, list))
-        if not is_single and type(value) not in _SINGLE and isinstance(plain(value), list | tuple | range):
-            raise CostError(name, plain(value), "must be one value", "ppmodel.compare takes several")
+        if not is_single and type(value) not in _SINGLE and isinstance(to_builtin(value), list | tuple | range):
+            raise CostError(name, to_builtin(value), "must be one value", "ppmodel.compare takes several")
     points = resolve(as_case(schedule), pp, microbatches, **given).points()
     if len(points) > 1:
         raise CostError("layers", given["layers"], "must be one value", "ppmodel.compare takes several")
@@ -308,7 +308,7 @@ def _seconds_and_layout(given, cases):
             remedy = did_you_mean(name, (*SECONDS, *arguments, *specs.layout_keywords()))
             for case in cases:
                 if name in case.known_options:
-                    remedy = f'write ("{case.name}", {{"{name}": {plain(value)!r}}})'
+                    remedy = f'write ("{case.name}", {{"{name}": {to_builtin(value)!r}}})'
                     break
             remedy = remedy or f"give {', '.join(SECONDS)}, or model and system"
             raise CostError(name, value, "is not known here", remedy)

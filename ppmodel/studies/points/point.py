@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from ppmodel.caches import cached_property
 from ppmodel.clusters.costs import check_layout, model_costs
 from ppmodel.errors import CostError
-from ppmodel.given import listed
+from ppmodel.given import as_list
 from ppmodel.schedules.cases import Case, built
 from ppmodel.schedules.options import option_text
 from ppmodel.simulation import graph_of, run_graph, uniform_costs
@@ -201,7 +201,7 @@ def require_seconds(seconds):
     CostError
     """
     for name, value in seconds.items():
-        for entry in listed(value):
+        for entry in as_list(value):
             if isinstance(entry, bool) or not isinstance(entry, Real):
                 raise CostError(name, repr(entry), "must be a number of seconds", "write, for example, 0.1")
     halves = seconds.keys() & _HALVES

@@ -12,7 +12,7 @@ from ppmodel.clusters import specs
 from ppmodel.clusters.specs.document import Form, list_text, place_in, read_document
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.files import read_text
-from ppmodel.given import listed
+from ppmodel.given import as_list
 from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.studies.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
@@ -65,8 +65,8 @@ class _NoiseForm(Form):
     slowdown: float = Field(1.0, ge=1, le=MAX_SLOWDOWN)
 
 
-_List = BeforeValidator(listed)
-_ListOrPair = BeforeValidator(lambda value: [value] if _is_pair(value) else listed(value))
+_List = BeforeValidator(as_list)
+_ListOrPair = BeforeValidator(lambda value: [value] if _is_pair(value) else as_list(value))
 _SeedOrRange = BeforeValidator(lambda entry: entry if isinstance(entry, dict) else {"from": entry, "to": entry})
 
 
@@ -227,7 +227,7 @@ def _with_options(path, location, case, given):
         takes_numbers = option and isinstance(option.default or (*option.examples, None)[0], tuple)
         is_single = isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
         parsed = []
-        for entry in [value] if takes_numbers and is_single else listed(value):
+        for entry in [value] if takes_numbers and is_single else as_list(value):
             text = ":".join(map(str, entry)) if isinstance(entry, list) else str(entry)
             with _located(path, *place, value=text):
                 parsed.append(dict(case.with_options({key: text}).options)[key])
