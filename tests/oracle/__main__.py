@@ -3,8 +3,8 @@
 python -m tests.oracle record [PART ...] [--book FOLDER]
 python -m tests.oracle compare [PART ...] [--book FOLDER] [--tolerance 1e-12]
 
-Parts are points, plans, commands, claims and book: the CSV and JSON files that the book's notebooks record, from FOLDER
-(by default ``book/_build/html/results``, if it is there). The exit code is 1 if anything differs.
+Parts are points, timelines, plans, commands, claims and book: the CSV and JSON files that the book's notebooks record,
+from FOLDER (by default ``book/_build/html/results``, if it is there). The exit code is 1 if anything differs.
 """
 
 import argparse

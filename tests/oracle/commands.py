@@ -87,12 +87,16 @@ COPIES = {
 
 SECONDS = "--forward 1 --backward 2 --comm 0.1"
 DENSE = "--model llama3_70b --system h100 --pp 4 --tp 8 --dp 2 --zero 1 --sequence-parallel --global-batch 1024"
+HELPED = (
+    "simulate", "compare", "plan", "table", "check", "predict", "calibrate", "measure", "replay", "sweep", "run",
+    "reproduce", "smoke", "claims", "pdf", "schedules", "columns",
+)  # fmt: skip
 COMMANDS = {
     "help": "--help",
     "version": "--version",
     "nothing": "",
     "unknown": "simulat",
-    **{f"help of {name}": f"{name} --help" for name in ("simulate", "compare", "plan", "table", "predict")},
+    **{f"help of {name}": f"{name} --help" for name in HELPED},
     **{f"list of {name}": name for name in ("schedules", "models", "systems", "frameworks", "layouts")},
     "list of launchers": "launchers",
     "list of columns": "columns",
@@ -160,6 +164,7 @@ COMMANDS = {
     "sweep of a generator": "sweep noisy.yaml --schedule-file forwards.py --out rows.parquet",
     "sweep with a typo": "sweep bad.yaml --out rows.parquet",
     "sweep of a wrong name": "sweep sweep.yaml --out rows.csv",
+    "claim": "claims --row fig3_equal_1f1b",
     "no such notebook": "run no-such-notebook",
 }  # fmt: skip
 """The arguments of each command, by its name."""

@@ -1,4 +1,7 @@
-"""Some 2,000 points: every schedule, size, semantics, and models on systems under layouts, as frames of `compare`."""
+"""Some 2,000 points: every schedule, size, semantics, and models on systems under layouts, as frames of `compare`.
+
+And timelines: of every schedule, all operations of one run.
+"""
 
 import warnings
 from functools import cache
@@ -101,6 +104,7 @@ CHANGES = (
 def questions():
     """Return the keyword arguments of `compare` by the name of each question, in order."""
     asked = {f"sizes {case}": _asked(case, [2, 3, 4, 8], [4, 7, 16], **TIMES) for case in CASES}
+    asked["squares"] = _asked(SQUARE, [2, 8], [2, 8], **TIMES)
     asked["one rank"] = _asked(CASES, 1, [1, 3], **TIMES)
     asked["large"] = _asked(FEW, 16, 48, **TIMES, p2p=["overlapped", "streams"])
     costs = TIMES | {"latency": 0.07, "reduction": 0.7, "optimizer": 0.2}
@@ -151,6 +155,15 @@ def _changes():
     return {" ".join(f"{key} {value}" for key, value in change.items()) or "none": change for change in CHANGES}
 
 
+def timeline(case):
+    """Return the operations of a run of a schedule, by a frame and what is said, as `answer` does."""
+    microbatches = 4 if case in SQUARE else 16 if "doubling" in case else 12
+    costs = TIMES | {"latency": 0.07, "p2p": "streams"}
+    if case in COPIED:
+        costs |= {"reduction": 0.7, "allreduce": "overlapped"}
+    return _heard(lambda: pp.simulate(case, 4, microbatches, **costs).to_frame())
+
+
 def answer(name):
     """Ask one question.
 
@@ -159,21 +172,25 @@ def answer(name):
     frame : DataFrame
         What `compare` returns; empty if it refuses.
     said : dict
-        Names and types of the columns, warnings, and the error.
+        Texts: names and types of the columns, warnings, and the error.
     """
     asked = {key: list(value) if isinstance(value, tuple) else value for key, value in questions()[name].items()}
     if isinstance(asked.get("changes"), dict):
         asked["changes"] = pp.Change(**asked["changes"])
+    return _heard(lambda: pp.compare(**{key: value for key, value in asked.items() if value is not None}))
+
+
+def _heard(ask):
     frame, error = pd.DataFrame(), ""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
-            frame = pp.compare(**{key: value for key, value in asked.items() if value is not None})
+            frame = ask()
         except pp.PPModelError as refused:
             error = f"{type(refused).__name__}: {refused}"
     said = {
-        "columns": {column: str(kind) for column, kind in frame.dtypes.items()},
-        "warnings": sorted(without_paths(str(one.message)) for one in heard),
+        "columns": " ".join(f"{column}:{kind}" for column, kind in frame.dtypes.items()),
+        "warnings": without_paths("\n".join(sorted(str(one.message) for one in heard))),
         "error": without_paths(error),
     }
     return frame, said

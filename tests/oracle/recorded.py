@@ -18,7 +18,10 @@ from .texts import are_equal, first_difference
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "recorded"
-PARTS = "points", "plans", "commands", "claims", "book"
+FRAMES = {"points": (points.questions, points.answer), "timelines": (lambda: points.CASES, points.timeline)}
+"""Parts that are frames: their questions, and what answers one."""
+
+PARTS = *FRAMES, "plans", "commands", "claims", "book"
 OF_THE_MACHINE = "digests", "provenance", "speed", "versions"
 """How the names of files in the book's results begin that tell of the machine and the commit that built it."""
 
@@ -52,15 +55,15 @@ def computed(parts, book=None, workers=None):
     dict
         From part to a dict from key to a dict from column to value; the book is left out where it is not built.
     """
-    jobs = [("points", name) for name in points.questions() if "points" in parts]
+    jobs = [(part, name) for part in FRAMES if part in parts for name in FRAMES[part][0]()]
     jobs += [(part, name) for part in commands.PARTS if part in parts for name in commands.PARTS[part]]
-    jobs.sort(key=lambda job: job[0] == "points")  # the long ones first
+    jobs.sort(key=lambda job: job[0] in FRAMES)  # the long ones first
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers or os.cpu_count(), context) as pool:
         answers = dict(zip(jobs, pool.map(_answer, jobs), strict=True))
     values = {part: {} for part in parts}
     for (part, name), answer in answers.items():
-        values[part] |= answer if part == "points" else {name: answer}
+        values[part] |= answer if part in FRAMES else {name: answer}
     if "book" in parts:
         values["book"] = _book(Path(book))
         if not values["book"]:
@@ -70,18 +73,17 @@ def computed(parts, book=None, workers=None):
 
 def _answer(job):
     part, name = job
-    return point_values(name) if part == "points" else commands.result(part, name)
+    return frame_values(part, name) if part in FRAMES else commands.result(part, name)
 
 
-def point_values(name):
+def frame_values(part, name):
     """Return the rows of a question, and what is said of all of them, by key and column."""
-    frame, said = points.answer(name)
+    frame, said = FRAMES[part][1](name)
     rows = {
         f"{name} [{place}]": {column: points.cell(frame[column].iloc[place]) for column in frame}
         for place in range(len(frame))
     }
-    columns = " ".join(f"{column}:{kind}" for column, kind in said["columns"].items())
-    return rows | {name: {"columns": columns, "warnings": "\n".join(said["warnings"]), "error": said["error"]}}
+    return rows | {name: said}
 
 
 def _book(folder):
@@ -96,16 +98,16 @@ def write(values):
     """Write values of some parts; the others stay."""
     FOLDER.mkdir(exist_ok=True)
     for part, of_part in values.items():
-        if part == "points":
+        if part in FRAMES:
             rows = {key: row for key, row in of_part.items() if key.endswith("]")}
             said = {key: row for key, row in of_part.items() if not key.endswith("]")}
             columns = dict.fromkeys(column for row in rows.values() for column in row)
             cells = {column: points.typed([row.get(column) for row in rows.values()]) for column in columns}
             frame = pd.DataFrame({"key": list(rows)} | cells)
-            frame.to_parquet(FOLDER / "points.parquet", compression="zstd", compression_level=19, index=False)
+            frame.to_parquet(FOLDER / f"{part}.parquet", compression="zstd", compression_level=19, index=False)
             lists = list(dict.fromkeys(of_all["columns"] for of_all in said.values()))
             said = {key: of_all | {"columns": lists.index(of_all["columns"])} for key, of_all in said.items()}
-            _write_json("frames", {"columns": lists, "questions": said})
+            _write_json(part, {"columns": lists, "questions": said})
         elif part == "book":
             _write_tar(of_part)
         else:
@@ -132,9 +134,9 @@ def read(parts=PARTS):
 
 
 def _read(part):
-    if part == "points":
-        frame = pd.read_parquet(FOLDER / "points.parquet")
-        frames = json.loads((FOLDER / "frames.json").read_text("utf-8"))
+    if part in FRAMES:
+        frame = pd.read_parquet(FOLDER / f"{part}.parquet")
+        frames = json.loads((FOLDER / f"{part}.json").read_text("utf-8"))
         lists, said = frames["columns"], frames["questions"]
         said = {key: of_all | {"columns": lists[of_all["columns"]]} for key, of_all in said.items()}
         columns = {key: [one.rpartition(":")[0] for one in of_all["columns"].split()] for key, of_all in said.items()}

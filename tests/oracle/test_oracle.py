@@ -5,7 +5,7 @@ import pytest
 import ppmodel as pp
 
 from . import commands, points
-from .recorded import differences, point_values, read
+from .recorded import differences, frame_values, read
 
 SAMPLED = (
     "sizes gpipe", "sizes interleaved-1f1b:chunks=3", "sizes zb-2p:delays=1:2:1", "one rank", "large",
@@ -27,7 +27,7 @@ PLANS = "one schedule", "of experts"
 @pytest.fixture(scope="module")
 def before():
     """What was recorded."""
-    return read(("points", "commands", "plans"))
+    return read(("points", "timelines", "commands", "plans"))
 
 
 def test_all_schedules_are_among_the_points():
@@ -35,12 +35,14 @@ def test_all_schedules_are_among_the_points():
     assert {case.partition(":")[0] for case in points.CASES} == set(pp.names())
 
 
-@pytest.mark.parametrize("name", SAMPLED)
-def test_points(name, before):
+@pytest.mark.parametrize(
+    ("part", "name"), [*(("points", name) for name in SAMPLED), *(("timelines", case) for case in points.CASES)]
+)
+def test_frames(part, name, before):
     """Numbers, columns, refusals and warnings are those recorded."""
-    now = point_values(name)
-    then = {key: row for key, row in before["points"].items() if key == name or key.startswith(f"{name} [")}
-    _require_equal("points", then, now)
+    now = frame_values(part, name)
+    then = {key: row for key, row in before[part].items() if key == name or key.startswith(f"{name} [")}
+    _require_equal(part, then, now)
 
 
 @pytest.mark.parametrize(
