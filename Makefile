@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 HTML := book/_build/html/index.html
-SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py ppmodel/*/*/*.py book/ppbook/*.* book/ppbook/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/* data/*/*/*)
+SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py ppmodel/*/*/*.py book/ppbook/*.* book/ppbook/*/*.* book/ppbook/*/*/*.* notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/* data/*/*/*)
 
 # Values given on the command line reach the shell through the environment, exactly as written: neither make nor the
 # shell interprets them. A variable of the surrounding shell with the same name is ignored.

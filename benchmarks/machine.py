@@ -17,7 +17,7 @@ def machine():
     dict
         Texts and numbers; packages that are not installed are left out.
     """
-    from ppbook.provenance import commit_of
+    from ppbook.build.provenance import commit_of
 
     commit, state = commit_of()
     return {

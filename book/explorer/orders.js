@@ -13,7 +13,7 @@
   }
 
   // A table from its bytes: one for each operation, rank by rank, then how far each microbatch is from the next of its
-  // kind where they do not simply follow one another. See book/ppbook/explorer_data.py.
+  // kind where they do not simply follow one another. See book/ppbook/pages/explorer_data.py.
   async function unpack(packed, about) {
     const bytes = await inflate(packed.codes), ranks = packed.lengths.length, homes = stagesOf(about.placement, ranks);
     let op = 0;

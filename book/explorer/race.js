@@ -1,4 +1,4 @@
-// A race of schedules within a page (book/ppbook/race.py has written it): a slider for the transfer time. The
+// A race of schedules within a page (book/ppbook/pages/race.py has written it): a slider for the transfer time. The
 // engine is the explorer's, and so are the orders; what is drawn is moved.
 (() => {
   "use strict";

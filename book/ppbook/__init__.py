@@ -1,4 +1,6 @@
-"""The book apart from the library: claims, parameters of notebooks, records, builds and provenance.
+"""The book's workshop: it judges claims, makes what pages show, and builds the book. It comes with a clone alone."""
 
-The library never imports this; the command line loads it when a command of the book is asked for.
-"""
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+"""The clone, which has the notebooks and the book's sources next to the library."""

@@ -7,7 +7,7 @@ cell ends with have four digits.
 import pandas as pd
 
 from ppbook.parameters import check_cell
-from ppbook.published import define_magic
+from ppbook.parameters.published import define_magic
 
 
 def load_ipython_extension(shell):

@@ -7,9 +7,8 @@ from contextlib import suppress
 
 import nbformat
 
-from ppbook.parameters import check, declared
-from ppbook.run import notebook_names
-from ppbook.setting import setting_names
+from ppbook.build.run import notebook_names
+from ppbook.parameters import check, declared, setting_names
 from ppmodel import names, schedules
 from ppmodel.clusters.specs import load_system, model_names, system_names
 from ppmodel.errors import PPModelError

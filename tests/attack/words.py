@@ -91,8 +91,8 @@ def parameters(each=2):
     """Every parameter of every notebook with values that are none; where a value is one, its folder is somebody's."""
     import nbformat
 
+    from ppbook.build.run import notebook_names
     from ppbook.parameters import declared
-    from ppbook.run import notebook_names
 
     chance = random.Random(_SEED)
     for notebook, path in notebook_names().items():

@@ -34,7 +34,7 @@ _CONTENTS = "{format: jb-book, root: index, chapters: [{file: nb/small}]}"
 def tiny_book(folder, value):
     """Sources of a book of two pages and one notebook; the value appears on both pages."""
     folder.mkdir()
-    record = f"from ppbook.report import record\nrecord('small', results, value={value!r})\nprint({value!r})"
+    record = f"from ppbook.pages.report import record\nrecord('small', results, value={value!r})\nprint({value!r})"
     path = notebook(folder, record)
     whole = nbformat.read(path, as_version=4)
     whole.cells.insert(0, new_markdown_cell("# Small"))

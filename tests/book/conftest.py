@@ -31,7 +31,7 @@ def recorded(request, tmp_path_factory):
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, or a skip that says what is missing."""
-    from ppbook.browser import chromium, chromium_path
+    from ppbook.build.browser import chromium, chromium_path
 
     if not chromium_path().exists():
         pytest.skip(f"no browser at {chromium_path()}: install Debian's chromium, or name one in CHROMIUM")

@@ -7,7 +7,7 @@ import pandas as pd
 import papermill
 import pytest
 
-from ppbook.forked import ForkedKernels
+from ppbook.build.forked import ForkedKernels
 from ppmodel import build, names
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.specs import load_model, load_system

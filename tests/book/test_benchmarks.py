@@ -29,7 +29,7 @@ from benchmarks.stages import (
 )
 from benchmarks.tables import cases_table, growth_text, headline_table, load_speed, ratio_table, slope_table, speed_text
 from benchmarks.timing import measure
-from ppbook.provenance import git
+from ppbook.build.provenance import git
 from ppmodel import build, names
 from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
 

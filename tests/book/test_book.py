@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup, SoupStrainer
 
 import ppmodel
 from ppbook.claims import UNKNOWNS
-from ppbook.setting import load_setting
+from ppbook.parameters import load_setting
 from ppmodel.cli.process import cli
 
 NOTEBOOK_PAGES = sorted(path.relative_to(HTML).as_posix() for path in (HTML / "nb").glob("*.html"))

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from commands import ROOT, run
 
-from ppbook.commands.reference import write_reference
+from ppbook.build.reference import write_reference
 from ppmodel.cli.process import cli
 
 REFUSED = {

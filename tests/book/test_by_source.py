@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from refusals import refused
 
-from ppbook import by_source
-from ppbook.against import fitted_rows
-from ppbook.by_source import (
+from ppbook.measured import by_source
+from ppbook.measured.against import fitted_rows
+from ppbook.measured.by_source import (
     AIM,
     anchors,
     anchors_by_source,
@@ -21,9 +21,9 @@ from ppbook.by_source import (
     errors_by_source,
     kept_aside,
 )
-from ppbook.fitted_errors import chosen_over_best
-from ppbook.ranges import KINDS, covered_when_left_out, ends, ratios
-from ppbook.unfitted import FILES, MEASURED, RULE_OF_THUMB, unfitted_by_source
+from ppbook.measured.fitted_errors import chosen_over_best
+from ppbook.measured.ranges import KINDS, covered_when_left_out, ends, ratios
+from ppbook.measured.unfitted import FILES, MEASURED, RULE_OF_THUMB, unfitted_by_source
 from ppmodel.clusters.costs import model_flops
 from ppmodel.clusters.specs import DATA, load_framework, load_model, load_system
 from ppmodel.errors import ScheduleError

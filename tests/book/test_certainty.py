@@ -4,9 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppbook.against import timed_rows
-from ppbook.certainty import CLEAR, LIKELY, SIZE, TIE, WITHIN, certainty_of, measured_pairs, savings, similar_pairs
-from ppbook.unfitted import unfitted_runs
+from ppbook.measured.against import timed_rows
+from ppbook.measured.certainty import (
+    CLEAR,
+    LIKELY,
+    SIZE,
+    TIE,
+    WITHIN,
+    certainty_of,
+    measured_pairs,
+    savings,
+    similar_pairs,
+)
+from ppbook.measured.unfitted import unfitted_runs
 from ppmodel.clusters.specs import load_system
 from ppmodel.studies.measured import predicted
 

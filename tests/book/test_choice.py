@@ -5,8 +5,8 @@ import pytest
 
 import ppmodel
 from ppbook.claims import judge, load_claims
-from ppbook.field import FASTEST, LEAST, WITHIN, taken_of
-from ppbook.setting import load_setting
+from ppbook.pages.field import FASTEST, LEAST, WITHIN, taken_of
+from ppbook.parameters import load_setting
 from ppmodel.cli import main
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory

@@ -12,8 +12,7 @@ import pytest
 from filelock import FileLock
 
 import ppmodel as pp
-from ppbook import claims, megatron, pipemorph, schedules_measured, zero_bubble
-from ppbook.against import ordered_wrongly
+from ppbook import claims
 from ppbook.claims import (
     NINE,
     Bench,
@@ -29,7 +28,9 @@ from ppbook.claims import (
 from ppbook.claims.judge import ANCHORS
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
-from ppbook.setting import load_setting, setting_names
+from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
+from ppbook.measured.against import ordered_wrongly
+from ppbook.parameters import load_setting, setting_names
 from ppmodel import build, replay
 from ppmodel.cli import main
 from ppmodel.clusters.costs import model_costs

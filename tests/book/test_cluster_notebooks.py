@@ -7,7 +7,7 @@ import pytest
 from executed import of
 
 from ppbook.claims import load_claims, rows_of
-from ppbook.stp import load_throughputs, run_of
+from ppbook.measured.stp import load_throughputs, run_of
 from ppmodel import build, names, simulate
 from ppmodel.clusters.specs import DATA, load_model
 from ppmodel.schedules.cases import legal_cases

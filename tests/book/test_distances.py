@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from refusals import refused
 
-from ppbook.distances import STEPS, distances
+from ppbook.pages.distances import STEPS, distances
 from ppmodel import build
 from ppmodel.errors import ScheduleError
 from ppmodel.studies.optimum import problem_of, solve, solver, time_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ppbook.edges import block_collectives, edge_labels, edges, size, stage_ranks
+from ppbook.pages.edges import block_collectives, edge_labels, edges, size, stage_ranks
 from ppmodel import build
 from ppmodel.clusters.costs import message_bytes, model_costs, parameters, persistent_bytes, stages
 from ppmodel.clusters.specs import LayoutSpec, load_model, load_system

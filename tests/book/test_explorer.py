@@ -14,8 +14,8 @@ import pytest
 from books import HTML
 
 import ppmodel as pp
-from ppbook.explorer import MOST_MICROBATCHES, PAGE, RANKS, link, sizes, written
-from ppbook.explorer_data import packed, variants
+from ppbook.pages.explorer import MOST_MICROBATCHES, PAGE, RANKS, link, sizes, written
+from ppbook.pages.explorer_data import packed, variants
 from ppmodel import metrics
 from ppmodel.clusters.specs import as_links
 from ppmodel.errors import PPModelError, SizeError, TableError

@@ -13,10 +13,11 @@ from books import notebook, tiny_book
 from jupyter_client import AsyncKernelManager
 from nbformat.v4 import new_code_cell
 
-from ppbook.build import reproduce
+from ppbook import ROOT
+from ppbook.build.notebooks import execute
+from ppbook.build.reproduce import reproduce
+from ppbook.build.run import run
 from ppbook.errors import ReproduceError
-from ppbook.notebooks import execute
-from ppbook.run import ROOT, run
 from ppmodel.cli import main
 
 _WORKER = "import os, signal; worker = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])"
@@ -83,7 +84,7 @@ def test_a_kernel_that_does_not_start_is_one_line(tmp_path, monkeypatch, start, 
         f"import os, sys, time\nif 'ipykernel_launcher' in sys.orig_argv: {start}\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), os.pathsep)
-    monkeypatch.setattr("ppbook.notebooks._START_S", 1)
+    monkeypatch.setattr("ppbook.build.notebooks._START_S", 1)
     with pytest.raises(ReproduceError, match=f"cannot be run: Kernel {said}.* before its first cell; nothing was"):
         execute(notebook(tmp_path), tmp_path, {}, kernels=AsyncKernelManager)
 
@@ -103,7 +104,7 @@ def test_a_kernel_that_dies_at_its_start_is_started_again(tmp_path, monkeypatch)
 
 def test_a_cell_that_takes_long_is_named(tmp_path, capfd, monkeypatch):
     """Which cell of which notebook, and for how long."""
-    monkeypatch.setattr("ppbook.notebooks._SAY_S", 1)
+    monkeypatch.setattr("ppbook.build.notebooks._SAY_S", 1)
     assert main(["run", str(notebook(tmp_path, "import time; time.sleep(4)")), "--out", str(tmp_path / "out")]) == 0
     said = re.findall(r"small.ipynb: cell 1 has been running for (\d+) s\n", capfd.readouterr().err)
     assert len(said) > 1
@@ -175,7 +176,7 @@ def test_text_from_data_is_text_on_pages(tmp_path, monkeypatch):
     (tmp_path / "tiny" / "book" / "index.md").write_text("# Tiny\n\n{{ small.value }}\n")
     path = tmp_path / "tiny" / "notebooks" / "small.ipynb"
     whole = nbformat.read(path, as_version=4)
-    code = "from ppbook.report import show\nimport pandas as pd\n"
+    code = "from ppbook.pages.report import show\nimport pandas as pd\n"
     code += f"show(pd.DataFrame({{{_HOSTILE!r}: [{_HOSTILE!r}]}}))"
     whole.cells.append(new_code_cell(code, metadata={"tags": ["remove-input"]}))
     nbformat.write(whole, path)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ppbook.kernel_timings import attained, sustained, timed, with_timings
+from ppbook.measured.kernel_timings import attained, sustained, timed, with_timings
 from ppmodel.clusters.specs import load_system
 from ppmodel.errors import PPModelError
 from ppmodel.studies.measured.constants import with_values

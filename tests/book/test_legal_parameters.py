@@ -8,9 +8,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 from sizes import PARAMETERS
 from test_published import CHECK, KERNEL
 
-from ppbook.notebooks import execute, read
+from ppbook.build.notebooks import execute, read
+from ppbook.build.run import notebook_names, run
 from ppbook.parameters import check, declared
-from ppbook.run import notebook_names, run
 from ppmodel.errors import PPModelError
 
 CHEAP = ["hanayo", "memory", "nodes", "runtime", "table", "timeline"]

@@ -8,7 +8,7 @@ import pytest
 from refusals import refused
 from strategies import is_legal
 
-from ppbook.levels import advantages, agreement, fronts, levels
+from ppbook.pages.levels import advantages, agreement, fronts, levels
 from ppmodel import build, names
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.specs import load_model, load_system

@@ -8,8 +8,8 @@ from executed import NOTEBOOKS, executed, labels_at, of, t_sim
 from sizes import PARAMETERS
 
 from benchmarks.tables import load_speed
+from ppbook import ROOT
 from ppbook.claims import TARGETS, UNKNOWNS, load_claims, rows_of
-from ppbook.run import ROOT
 from ppmodel import build, formulas, read_table, simulate
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.specs import load_model, load_system, template_path

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pandas as pd
 import pytest
 
-from ppbook.asymmetric import orders
+from ppbook.pages.asymmetric import orders
 from ppmodel.studies.optimum import bounds
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import ppmodel as pp
 from benchmarks import own_run as recorder
-from ppbook import own_run
+from ppbook.measured import own_run
 from ppmodel.simulation import BUFFERED, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import NO_OPERATION
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ppbook.files import bring
-from ppbook.kinds import KINDS
-from ppbook.parameters import Parameter, check
+from ppbook.parameters import KINDS, Parameter, check
+from ppbook.parameters.files import bring
 from ppmodel.clusters.specs import DATA, template_path
 from ppmodel.errors import PPModelError
 

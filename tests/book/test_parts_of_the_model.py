@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_calibrate import rows_of
 
-from ppbook.against import left_out, others
-from ppbook.baseline import constant_utilization, ideal_s, scaled_to_others
-from ppbook.refits import PARTS, Part, ablated
+from ppbook.measured.against import left_out, others
+from ppbook.measured.baseline import constant_utilization, ideal_s, scaled_to_others
+from ppbook.measured.refits import PARTS, Part, ablated
 from ppmodel.clusters.specs import DATA, load_system
 from ppmodel.studies.measured.batch import Batch
 from ppmodel.studies.measured.constants import with_values

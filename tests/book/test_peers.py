@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppbook.peers import peer_predictions, peers_by_source, with_peers
-from ppbook.unfitted import MEASURED
+from ppbook.measured.peers import peer_predictions, peers_by_source, with_peers
+from ppbook.measured.unfitted import MEASURED
 
 KNOWN = [[53741.017859, 1139216.8762], [47571.710555, 829276.3765]]
 """Sums of seconds and GiB, of Calculon and SimuMax."""

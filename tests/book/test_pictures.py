@@ -10,8 +10,8 @@ from matplotlib import image
 from matplotlib import pyplot as plt
 
 import ppmodel as pp
-from ppbook import explorer, pictures
-from ppbook.report import record
+from ppbook.pages import explorer, pictures
+from ppbook.pages.report import record
 from ppmodel.plot import plot_table
 
 
@@ -56,9 +56,9 @@ def test_versions_go_from_a_notebook_to_its_page(figure, tmp_path):
     html = tmp_path / "html"
     (html / "_images").mkdir(parents=True)
     (html / "_images" / f"{name}.png").write_bytes(figure.versions[""])
-    (html / "page.html").write_text(f'<p><img alt="a" src="_images/{name}.png" /><img src="_images/other.png" /></p>')
-    pictures.choose(html, tmp_path / "versions")
-    page = (html / "page.html").read_text()
+    built = f'<p><img alt="a" src="_images/{name}.png" /><img src="_images/other.png" /></p>'
+    files = {path.stem: path for path in (tmp_path / "versions").glob("*.png")}
+    page = pictures.choose(built, html / "_images", files)
     assert page.count("<picture") == 2
     assert page.count('alt="a"') == 2
     assert '<img src="_images/other.png" />' in page
@@ -78,7 +78,6 @@ def test_a_figure_narrower_than_the_text_is_not_stretched(tmp_path):
         (versions / f"{name}.dark.png").write_bytes(b"")
     plt.close("all")
     shown = (f'<img alt="a" src="_images/{name}.png" style="width: 100%;" />' for name in ("half", "full"))
-    (html / "page.html").write_text("".join(shown))
-    pictures.choose(html, versions)
-    page = (html / "page.html").read_text()
+    files = {path.stem: path for path in versions.glob("*.png")}
+    page = pictures.choose("".join(shown), html / "_images", files)
     assert page.count("width: min(100%, 21.5rem);") == page.count("width: 100%;") == 2

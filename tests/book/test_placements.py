@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppbook.asymmetric import peaks, placements
-from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN
+from ppbook.pages.asymmetric import peaks, placements
+from ppbook.pages.asymmetric.peaks import EVEN, FRONT_BACK, OWN
 from ppmodel import build
 from ppmodel.clusters.costs import model_costs, stage_blocks
 from ppmodel.clusters.specs import load_model, load_system

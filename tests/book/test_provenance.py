@@ -4,7 +4,7 @@ import subprocess
 import tarfile
 from importlib.metadata import version
 
-from ppbook.provenance import commit_of, version_table, write_archive
+from ppbook.build.provenance import commit_of, version_table, write_archive
 
 
 def git(folder, *arguments):

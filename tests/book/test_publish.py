@@ -19,8 +19,8 @@ from jsonschema.validators import validator_for
 from ruamel.yaml import YAML
 
 import ppmodel
-from ppbook import smoke
-from ppbook.pages import add_buttons, mended, repository
+from ppbook.build import smoke
+from ppbook.pages.theme import add_buttons, mended, repository
 from ppmodel.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -237,7 +237,7 @@ def some_pages(tmp_path_factory):
     (out / "html" / "_sources" / "_toc.yml").write_text(
         f"{{format: jb-book, root: index, parts: [{{caption: A part, chapters: [{chapters}]}}]}}"
     )
-    from ppbook.folders import mark
+    from ppbook.build.folders import mark
 
     mark(out / "html")
     return out
@@ -246,7 +246,7 @@ def some_pages(tmp_path_factory):
 @pytest.fixture(scope="module")
 def printed(some_pages, tmp_path_factory):
     """Their single page, ready to be printed."""
-    from ppbook.pdf import single_page
+    from ppbook.build.pdf import single_page
 
     return single_page(some_pages / "html", tmp_path_factory.mktemp("printed"))
 
@@ -272,7 +272,7 @@ def test_the_book_prints_as_one_pdf(some_pages, browser):
     """Numbered chapters, links, maths and pictures are in it, nothing is cut at the right, and the pages link it."""
     from pypdf import PdfReader
 
-    from ppbook import pdf
+    from ppbook.build import pdf
 
     assert browser.is_connected()  # a skip where there is none; playwright wants a process for each
     command = [sys.executable, "-m", "ppmodel", "pdf", "--out", str(some_pages)]
@@ -300,7 +300,7 @@ def test_the_book_prints_as_one_pdf(some_pages, browser):
 
 def test_nothing_is_cut_on_paper(printed, browser):
     """At the width of the paper nothing of the document reaches beyond it, and every picture fits a page."""
-    from ppbook import pdf
+    from ppbook.build import pdf
 
     page = browser.new_page(viewport=pdf.PAPER)
     page.emulate_media(media="print")

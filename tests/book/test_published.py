@@ -6,9 +6,10 @@ import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from ppbook.build import reproduce
-from ppbook.notebooks import execute, read
-from ppbook.run import ROOT, run
+from ppbook import ROOT
+from ppbook.build.notebooks import execute, read
+from ppbook.build.reproduce import reproduce
+from ppbook.build.run import run
 
 PARAMETERS = """
 pp = 8  # count: ranks
@@ -18,7 +19,7 @@ results = "results"  # folder: of what is recorded
 """
 CHECK = "%reload_ext ppbook.check"
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-RECORD = "from ppbook.report import record\n\nrecord('small', results, gain=0.25)"
+RECORD = "from ppbook.pages.report import record\n\nrecord('small', results, gain=0.25)"
 FINDING = "GPipe wins by {{ small.gain }}, *as* $B$ grows; see {doc}`small`."
 LATER = "**Take GPipe.** A second paragraph `{a}`.\n\n- with a list"
 

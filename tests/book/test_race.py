@@ -8,8 +8,8 @@ import pytest
 from books import HTML
 
 import ppmodel as pp
-from ppbook.explorer import link, offer, times_of
-from ppbook.race import Race
+from ppbook.pages.explorer import link, offer, times_of
+from ppbook.pages.race import Race
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import as_case
 

@@ -16,9 +16,9 @@ import test_stp_measured as stp
 from test_calibrate import FILES, errors, rows_of, stated
 from test_pairs import _at_once as at_once
 
-from ppbook import megatron, zero_bubble
 from ppbook.claims import load_claims
 from ppbook.claims import rows_of as claims_of
+from ppbook.measured import megatron, zero_bubble
 from ppmodel import build
 from ppmodel.clusters.specs import DATA, FrameworkSpec, load_model, load_system
 from ppmodel.errors import PPModelError

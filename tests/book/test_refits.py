@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ppbook.refits import unseen
+from ppbook.measured.refits import unseen
 from ppmodel.clusters.specs import load_system
 from tests.studies.measured.test_calibrate import STARTS, rows_of, write
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppbook.against import fitted_rows
-from ppbook.refits import fitted_values
-from ppbook.regret import CELL, FITTING, choices, layouts_of, of_other_models, with_one_run
+from ppbook.measured.against import fitted_rows
+from ppbook.measured.refits import fitted_values
+from ppbook.measured.regret import CELL, FITTING, choices, layouts_of, of_other_models, with_one_run
 from ppmodel.clusters.specs import DATA, load_system
 from ppmodel.errors import PPModelError
 from ppmodel.studies.measured import read_rows

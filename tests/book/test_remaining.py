@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppbook.against import fitted_together
-from ppbook.remaining import FAR, remaining
+from ppbook.measured.against import fitted_together
+from ppbook.measured.remaining import FAR, remaining
 from ppmodel.clusters.specs import DATA, load_system
 from ppmodel.studies.measured import COLUMNS, read_rows
 

@@ -8,9 +8,9 @@ from markdown_it import MarkdownIt
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import ppmodel as pp
-from ppbook.answer import answer, resolved
-from ppbook.report import MyST, list_table, literal, record, show
-from ppbook.run import notebook_names
+from ppbook.build.answer import answer, resolved
+from ppbook.build.run import notebook_names
+from ppbook.pages.report import MyST, list_table, literal, record, show
 from ppmodel.plot import plot_lines
 
 

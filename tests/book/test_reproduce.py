@@ -21,12 +21,13 @@ from filelock import FileLock
 from refusals import refused
 from sizes import PARAMETERS
 
-from ppbook import build, parameters
-from ppbook.build import LONGEST, _quoted, reproduce
+from ppbook import ROOT, parameters
+from ppbook.build import reproduce as build
+from ppbook.build.folders import LOCK, MARK, copy_sources, mark, publish, remove_leftovers, require_ours, workspace
+from ppbook.build.notebooks import execute, read
+from ppbook.build.reproduce import LONGEST, _quoted, reproduce
+from ppbook.build.run import run
 from ppbook.errors import ReproduceError
-from ppbook.folders import LOCK, MARK, copy_sources, mark, publish, remove_leftovers, require_ours, workspace
-from ppbook.notebooks import execute, read
-from ppbook.run import ROOT, run
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 
@@ -124,7 +125,7 @@ def test_of_two_runs_into_one_folder_the_second_to_end_is_refused(tmp_path, earl
     if earlier:
         run(notebook(tmp_path, "1"), out=out)
     publishes = f"""from pathlib import Path
-from ppbook.folders import publish, require_ours
+from ppbook.build.folders import publish, require_ours
 out, other = Path({str(out)!r}), Path({str(other)!r})
 other.mkdir()
 (other / "small.ipynb").touch()
@@ -375,7 +376,7 @@ def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path, built):
 def started(**arguments):
     """A process of its own, and session, that builds a book."""
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # as in a terminal
-    code = f"{hears}\nfrom ppbook.build import reproduce; reproduce(**{arguments!r})"
+    code = f"{hears}\nfrom ppbook.build.reproduce import reproduce; reproduce(**{arguments!r})"
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
 
 

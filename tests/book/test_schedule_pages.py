@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ppmodel as pp
-from ppbook.drawings import drawing
-from ppbook.schedule_pages import OVERVIEW, PAGES, SECTIONS, exercises, section, write
+from ppbook.pages.drawings import drawing
+from ppbook.pages.schedule_pages import OVERVIEW, PAGES, SECTIONS, exercises, section, write
 from ppmodel import schedules
 from ppmodel.schedules.registry import schedule
 

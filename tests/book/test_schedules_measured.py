@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ppbook import pipemorph, schedules_measured
+from ppbook.measured import pipemorph, schedules_measured
 
 
 def test_runs_under_a_delay_are_met():

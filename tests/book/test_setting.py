@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ppbook.setting import load_setting
+from ppbook.parameters import load_setting
 from ppmodel.clusters.specs import DATA
 from ppmodel.errors import SpecificationError
 from ppmodel.schedules.chimera import CONCATENATIONS

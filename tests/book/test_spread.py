@@ -7,7 +7,7 @@ import pytest
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from ppbook.spread import EDGE_COLOURS, plot_layout
+from ppbook.pages.spread import EDGE_COLOURS, plot_layout
 from ppmodel.clusters.specs import LayoutSpec
 from ppmodel.plot import narrow
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import ppmodel
-from ppbook.stp import as_run, load_throughputs, run_of
+from ppbook.measured.stp import as_run, load_throughputs, run_of
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.specs import DATA, LayoutSpec
 

@@ -219,6 +219,6 @@ def test_rows_are_written_in_one_place():
             if writers := {call.rpartition(".")[2] for call in calls} & {"writer", "DictWriter", "to_csv"}:
                 places[path.relative_to(ROOT).as_posix()] = writers
     assert places == {
-        "ppmodel/export/files.py": {"writer"}, "book/ppbook/report.py": {"to_csv"},
-        "book/ppbook/asymmetric/orders.py": {"to_csv"},  # our own results
+        "ppmodel/export/files.py": {"writer"}, "book/ppbook/pages/report.py": {"to_csv"},
+        "book/ppbook/pages/asymmetric/orders.py": {"to_csv"},  # our own results
     }  # fmt: skip

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from ppbook.setting import SettingSpec
+from ppbook.parameters import SettingSpec
 from ppmodel.clusters.specs import ModelSpec, load_system
 from ppmodel.errors import PPModelError
 from ppmodel.schedules import get
@@ -38,7 +38,7 @@ def change_of(setting):
 
     Examples
     --------
-    >>> from ppbook.setting import load_setting
+    >>> from ppbook.parameters import load_setting
     >>> change_of(load_setting("default"))
     Change()
     """
@@ -75,7 +75,7 @@ class Bench:
 
     Examples
     --------
-    >>> from ppbook.setting import load_setting
+    >>> from ppbook.parameters import load_setting
     >>> from ppmodel.clusters.specs import load_model
     >>> bench = Bench.of(load_model("paper"), load_setting("default"))
     >>> bench.times("1f1b", 4, 8).makespan_s.shape

@@ -14,7 +14,7 @@ from ppbook.claims.bench import Bench
 from ppbook.claims.file import rows_of
 from ppbook.claims.quantities import measure
 from ppbook.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
-from ppbook.setting import load_setting
+from ppbook.parameters import load_setting
 from ppmodel.errors import CostError, ScheduleError
 from ppmodel.loops.compiled import LARGE, prepare
 from ppmodel.schedules.chimera import CONCATENATIONS
@@ -90,7 +90,7 @@ def assumptions(bench):
 
     Examples
     --------
-    >>> from ppbook.setting import load_setting
+    >>> from ppbook.parameters import load_setting
     >>> from ppmodel.clusters.specs import load_model
     >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
     58

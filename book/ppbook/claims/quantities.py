@@ -13,9 +13,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from ppbook import megatron, pipemorph, schedules_measured, zero_bubble
-from ppbook.asymmetric.orders import gains
-from ppbook.asymmetric.peaks import FRONT_BACK, lowest_peak
+from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
+from ppbook.pages.asymmetric.orders import gains
+from ppbook.pages.asymmetric.peaks import FRONT_BACK, lowest_peak
 from ppmodel import formulas
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory

@@ -10,7 +10,7 @@ from inspect import isfunction
 
 import pandas as pd
 
-from ppbook import stp
+from ppbook.measured import stp
 from ppmodel.clusters.specs import CollectiveSpec, load_model, load_system
 from ppmodel.metrics import exposed_passes, peak_activations
 from ppmodel.studies.points.change import WITHOUT_NETWORK

@@ -4,7 +4,7 @@ import pandas as pd
 
 from ppbook.claims.file import EXACT, load_figures
 from ppbook.claims.judge import VERDICTS
-from ppbook.report import TEMPLATES
+from ppbook.pages.report import TEMPLATES
 from ppmodel.simulation import BUFFERED
 
 MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hold": "✗", "no case": "", "no number": "○"}

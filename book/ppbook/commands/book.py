@@ -39,7 +39,7 @@ def run_command(notebook, given, out, cell_limit):
 
     "ppmodel notebooks" lists them.
     """
-    from ppbook.run import run
+    from ppbook.build.run import run
 
     answer, folder = run(notebook, given, out, cell_limit)
     say(f"{answer}\n\nnotebook and results are in {folder}")
@@ -48,7 +48,8 @@ def run_command(notebook, given, out, cell_limit):
 @command("notebooks")
 def notebooks_command():
     """List the notebooks that "ppmodel run" can run."""
-    from ppbook.run import ROOT, notebook_names
+    from ppbook import ROOT
+    from ppbook.build.run import notebook_names
 
     cells = {name: json.loads(path.read_text("utf-8"))["cells"] for name, path in sorted(notebook_names().items())}
     titles = {name: first["source"][0].removeprefix("# ").strip() for name, (first, *_) in cells.items()}
@@ -65,7 +66,7 @@ def smoke_command(out):
 
     Exit code 1 if any is off by too much.
     """
-    from ppbook.smoke import smoke
+    from ppbook.build.smoke import smoke
 
     lines, passed = smoke(out)
     say("\n".join(lines))
@@ -83,7 +84,7 @@ def smoke_command(out):
 @cell_limit
 def reproduce_command(out, jobs, cell_limit, **given):
     """Run every notebook and build the book; for your own system or model, a separate book."""
-    from ppbook.build import reproduce
+    from ppbook.build.reproduce import reproduce
 
     page = reproduce(out=out, jobs=jobs, time_limit=cell_limit, **given)
     say(f"the book is {page}")
@@ -93,7 +94,7 @@ def reproduce_command(out, jobs, cell_limit, **given):
 @out_folder("Folder of the built book (default book/_build).")
 def pdf_command(out):
     """Print the built book as one PDF, next to its pages and linked from them; needs Chromium."""
-    from ppbook.pdf import pdf
+    from ppbook.build.pdf import pdf
 
     count, path = pdf(out)
     say(f"{count} pages; the PDF is {path}")

@@ -33,9 +33,8 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     commands that judge it where its answer turns.
     """
     from ppbook import claims as judging
-    from ppbook.files import same_name
-    from ppbook.parameters import Parameter, parse
-    from ppbook.setting import load_setting, setting_names
+    from ppbook.parameters import Parameter, load_setting, parse, setting_names
+    from ppbook.parameters.files import same_name
     from ppmodel.clusters.specs import load_model, load_system
 
     if setting not in setting_names() and Path(setting).stem in setting_names():

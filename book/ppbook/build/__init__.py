@@ -1,0 +1,1 @@
+"""Runs notebooks, and builds, prints and packs the book."""

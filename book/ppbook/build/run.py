@@ -1,0 +1,98 @@
+"""Run one of the project's or the user's notebooks, with the user's parameters."""
+
+import os
+import sys
+from pathlib import Path
+
+import nbformat
+from tqdm import tqdm
+
+from ppbook import ROOT, parameters
+from ppbook.build.answer import answer, resolved
+from ppbook.build.folders import publish, require_ours, workspace
+from ppbook.build.notebooks import execute_all, named, read
+from ppbook.errors import ReproduceError
+from ppbook.parameters.files import bring, files_of, given_paths, require_names
+from ppmodel.errors import did_you_mean
+
+
+def notebook_names():
+    """List the notebooks that come with the project.
+
+    Returns
+    -------
+    dict of str to Path
+        Name to file, sorted.
+
+    Examples
+    --------
+    >>> "table" in notebook_names()
+    True
+    """
+    return {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+
+
+def run(notebook, given=(), out=None, time_limit=None):
+    """Execute one notebook with the user's parameters, after checking them all.
+
+    Parameters
+    ----------
+    notebook : str or Path
+        Name of one of the project's notebooks, or a file.
+    given : iterable of (str, str)
+        Names and texts; see `parameters.parse`.
+    out : str or Path, optional
+        Folder for the executed notebook and its results, written completely or not at all; by default, one named after
+        the notebook, in the current folder. Only a folder written by an earlier run of it is replaced.
+    time_limit : float, optional
+        Time limit per cell in seconds.
+
+    Returns
+    -------
+    answer : str
+        The page's; see `answer.answer`.
+    out : Path
+        The folder.
+
+    Raises
+    ------
+    PPModelError
+        If the notebook, a parameter or the folder is refused, or a cell fails; the folder is then unchanged.
+    """
+    source = _find(notebook)
+    with named(source.name):
+        declared = parameters.declared(read(source))
+        values = parameters.parse(given, declared)
+        parameters.check({name: parameter.value for name, parameter in declared.items()} | values, declared)
+        require_names(files_of(values, declared))
+    out = Path(os.path.realpath(out or source.stem))
+    before = require_ours(out)  # and of this very notebook
+    if out.is_dir() and any(out.iterdir()) and not (out / source.name).is_file():
+        names = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
+        raise ReproduceError("out", out, f"contains {names[0]}, not {source.name}", "choose a new folder")
+    if out.is_dir() and Path.cwd().is_relative_to(out):
+        raise ReproduceError("out", out, "is the current folder", "choose a new folder")
+    with workspace(out.parent) as work:
+        folder = work / "run"
+        folder.mkdir()
+        brought = bring(values, declared, folder)
+        with tqdm(total=1, desc="notebook", file=sys.stderr, disable=None) as bar, given_paths(values, brought):
+            execute_all({source: brought}, folder, folder, 1, bar, time_limit, partly=True)
+        results = values.get("results", declared["results"].value if "results" in declared else "results")
+        page = resolved(read(folder / source.name), folder / results)
+        nbformat.write(page, folder / source.name)
+        publish(folder, out, before)
+    return answer(page), out
+
+
+def _find(notebook):
+    """The file of a notebook, by its name in the project or by its path."""
+    names = notebook_names()
+    if str(notebook) in names:
+        return names[str(notebook)]
+    if Path(notebook).is_file():
+        return Path(notebook)
+    remedy = did_you_mean(notebook, names) or f"choose one of {', '.join(names)}, or a file"
+    if not names:
+        remedy = "run from a clone of the project, or pass a file: an installed package has no notebooks"
+    raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)

@@ -1,0 +1,1 @@
+"""Predictions beside what others measured: runs, kernels, throughputs and published tables."""

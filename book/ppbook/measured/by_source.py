@@ -1,0 +1,234 @@
+"""Predictions of all measured runs by systems that nobody fitted, source by source, and who had seen which rows."""
+
+from dataclasses import replace
+from functools import cache
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from ppbook.measured.baseline import scaled_to_others
+from ppbook.measured.fitted_errors import with_errors
+from ppbook.measured.unfitted import MEASURED
+from ppmodel.clusters.costs import model_flops
+from ppmodel.clusters.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
+from ppmodel.schedules.cases import case_of_data
+from ppmodel.studies.points import simulate
+
+AIM = 0.08
+"""The error of a published anchor that is aimed at."""
+
+_LOOKED_AT = "fitted", "inferred"
+
+
+def kept_aside():
+    """Errors on rows that no choice was made after.
+
+    Returns
+    -------
+    DataFrame
+        One row per source: ``runs, title, system, rows, mean_error`` and, where it is known, ``fits_right``.
+
+    Examples
+    --------
+    >>> len(kept_aside())
+    6
+    """
+    document = YAML(typ="safe").load(DATA / "reference" / "kept_aside.yaml")
+    entries = [
+        {"runs": name} | {key: value["value"] if isinstance(value, dict) else value for key, value in entry.items()}
+        for name, entry in document["sources"].items()
+    ]
+    return pd.DataFrame(entries)
+
+
+def beside_unfitted(fitted, unfitted):
+    """Times of the runs of fitted systems as nobody fitted them.
+
+    Parameters
+    ----------
+    fitted : DataFrame
+        From `against.runs_of`.
+    unfitted : DataFrame
+        From `unfitted_by_source`.
+
+    Returns
+    -------
+    DataFrame
+        The runs with a time, with ``unfitted_s``, and ``scaled_s``, that times one factor for each file, as in
+        `scaled_to_others`.
+    """
+    times = unfitted.rename(columns={"predicted_s": "unfitted_s"})[["runs", "id", "unfitted_s"]]
+    runs = fitted[fitted.iteration_s.notna()].merge(times, on=["runs", "id"], validate="1:1")
+    for _, group in runs.groupby("runs"):
+        rows = group.astype(str).fillna("").to_dict("records")
+        runs.loc[group.index, "scaled_s"] = scaled_to_others(group.unfitted_s.to_numpy(), rows)
+    return runs
+
+
+def errors_by_source(runs):
+    """Errors of time by source, device, precision, framework and system.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        From `unfitted_by_source`.
+
+    Returns
+    -------
+    DataFrame
+        ``runs, source, device, precision, framework, system, rows``; of predicted over measured minus 1, ``mean`` and
+        ``median`` (both of its magnitude) and ``bias``; ``covered``, the share of runs within the stated range, NaN
+        where none is stated; mean errors of the baselines, ``constant`` and ``six_n_d``; and ``seen``, how many
+        constants of system and framework were fitted to rows of the file.
+    """
+    inside = runs.iteration_s.between(runs.fastest_s, runs.slowest_s).astype(float).where(runs.fastest_s.notna())
+    rows = with_errors(runs, "predicted", "constant", "six_n_d")
+    rows = rows.assign(error=runs.predicted_s / runs.iteration_s - 1, inside=inside)
+    table = rows.groupby(["runs", "source", "device", "precision", "framework", "system"], sort=False).agg(
+        rows=("error", "size"), mean=("predicted", "mean"), median=("predicted", "median"), bias=("error", "mean"),
+        covered=("inside", "mean"), constant=("constant", "mean"), six_n_d=("six_n_d", "mean"),
+    ).reset_index()  # fmt: skip
+    seen = constants_seen()
+    table["seen"] = [
+        int(seen[seen.spec.isin([row.system, row.framework]) & (seen.runs == row.runs)].constant.nunique())
+        for row in table.itertuples()
+    ]
+    return table
+
+
+@cache
+def constants_seen():
+    """Which constants of packaged systems and frameworks were fitted to, or inferred from, which files of runs.
+
+    Returns
+    -------
+    DataFrame
+        One row per constant and file: ``spec, constant, runs``.
+
+    Examples
+    --------
+    >>> seen = constants_seen()
+    >>> seen[seen.spec == "nemo"].constant.unique().tolist()
+    ['fastest', 'slowest']
+    """
+    stems = [path.stem for path in sorted(MEASURED.glob("*.csv"))]
+    specs = [load_system(name) for name in system_names()] + [load_framework(name) for name in framework_names()]
+    rows = [
+        (spec.name, value.field, stem)
+        for spec in specs for value in spec.provenance
+        if value.kind in _LOOKED_AT and not value.field.startswith("errors.")
+        for stem in stems if stem in value.source.lower().replace("-", "_")
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["spec", "constant", "runs"])
+
+
+def sharing_rows():
+    """`constants_seen` with one row per system or framework and files: ``spec, runs, constants``, as words."""
+    seen = constants_seen().assign(constant=lambda rows: rows.constant.str.rpartition(".")[2])
+    files = seen.groupby(["spec", "constant"], sort=False).runs.agg(", ".join).reset_index()
+    return files.groupby(["spec", "runs"], sort=False).constant.agg(", ".join).rename("constants").reset_index()
+
+
+def facts_of(runs, errors):
+    """What a page says of runs that nobody fitted to, in numbers.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        From `unfitted_by_source`.
+    errors : DataFrame
+        From `errors_by_source` of these.
+
+    Returns
+    -------
+    dict of str to float
+        Of runs under NVIDIA's recipes, the ``best`` and ``worst`` mean error of a group, their number, ``nvidia``, and
+        the share ``covered``; of all, ``groups``, and of how many the baselines have the larger error.
+    """
+    nvidia, means = runs[runs.framework == "nemo"], errors[errors.framework == "nemo"]["mean"]
+    return {
+        "best": means.min(), "worst": means.max(), "nvidia": len(nvidia), "groups": len(errors),
+        "covered": nvidia.iteration_s.between(nvidia.fastest_s, nvidia.slowest_s).mean(),
+        "constant_behind": int((errors.constant > errors["mean"]).sum()),
+        "rule_behind": int((errors.six_n_d > errors["mean"]).sum()),
+    }  # fmt: skip
+
+
+def anchors():
+    """Published speeds of single large runs beside what is predicted of their layouts.
+
+    Returns
+    -------
+    DataFrame
+        One row per run of ``data/reference/anchors.csv``: its columns, with ``layout`` as text; ``gpus`` and
+        ``sequence``; ``published_s``, the time of an iteration from what is published, ``predicted_s``, its ``error``,
+        and ``fastest_s`` and ``slowest_s``, the ends of the stated range; ``memory_gib`` and ``fits``.
+
+    Raises
+    ------
+    PPModelError
+        If a layout is refused.
+
+    Notes
+    -----
+    TFLOP/s per GPU and MFU count only the scores that a causal mask leaves: with all of them, neither Llama 3 nor
+    Mixtral 8x22B would agree at 131,072 tokens. Those of Narayanan et al. count all, and recomputed forwards.
+    """
+    rows = []
+    for run in pd.read_csv(DATA / "reference" / "anchors.csv").to_dict("records"):
+        given = {"layout": run["layout"]} if "=" not in run["layout"] else _values(run["layout"])
+        name, _, changes = run["model"].partition(" ")  # a packaged model, with the values that follow its name
+        model = replace(load_model(name), name=run["model"], **_values(changes)) if changes else load_model(name)
+        name, _, changes = run["framework"].partition(" ")
+        framework = replace(load_framework(name), **_values(changes))
+        given |= {"model": model, "system": run["system"], "framework": framework}
+        row = simulate(case_of_data(run["schedule"]), **given).to_dict()
+        sequence = row["sequence"] or model.sequence
+        published_s = _published_s(run, row, replace(model, sequence=sequence))
+        rows.append(run | {
+            "gpus": row["gpus"], "sequence": sequence, "published_s": published_s, "predicted_s": row["iteration_s"],
+            "error": row["iteration_s"] / published_s - 1, "fastest_s": row["fastest_s"],
+            "slowest_s": row["slowest_s"], "memory_gib": row["peak_memory_bytes"] / 2**30, "fits": row["fits"],
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _values(text):
+    """The values of a layout, each as YAML reads it."""
+    yaml = YAML(typ="safe")
+    return {name: yaml.load(value) for name, value in (pair.split("=") for pair in text.split())}
+
+
+def _published_s(run, row, model):
+    """The seconds of an iteration that a published time, TFLOP/s per GPU or MFU in per cent stands for."""
+    if run["quantity"] == "iteration_s":
+        return run["published"]
+    again = run["quantity"].endswith("recomputed")
+    counted = {"recompute": "full"} if again else {"causal": True}
+    flops = model_flops(model, sequences=row["global_batch"], **counted)
+    unit = load_system(run["system"]).peak_compute_flops / 100 if run["quantity"].startswith("mfu") else 1e12
+    return flops / (row["gpus"] * run["published"] * unit)
+
+
+def anchors_by_source(table):
+    """Errors of `anchors` by the publication.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `anchors`.
+
+    Returns
+    -------
+    DataFrame
+        One row per paper: ``publication``, ``rows``, ``mean`` and ``largest`` magnitude of the error, ``within``, how
+        many are within `AIM`, ``covered``, how many within the stated range, and ``fit``, how many fit.
+    """
+    off = table.assign(
+        publication=table.source.str.split(", 20").str[0], off=table.error.abs(), within=table.error.abs() <= AIM,
+        covered=table.published_s.between(table.fastest_s, table.slowest_s),
+    )  # fmt: skip
+    return off.groupby("publication", sort=False).agg(
+        rows=("off", "size"), mean=("off", "mean"), largest=("off", "max"), within=("within", "sum"),
+        covered=("covered", "sum"), fit=("fits", "sum"),
+    ).reset_index()  # fmt: skip

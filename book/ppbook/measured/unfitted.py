@@ -1,0 +1,109 @@
+"""Every measured run, predicted by the packaged system of its device that is not fitted to any run."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from ruamel.yaml import YAML
+
+from ppbook.measured.baseline import constant_utilization
+from ppbook.measured.certainty import SIZE
+from ppmodel.clusters.costs import parameters
+from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.studies.measured import read_rows
+from ppmodel.studies.measured.predict import predicted
+from ppmodel.studies.measured.rows import is_healthy, run_of, system_of
+
+MEASURED = DATA / "reference" / "measured"
+_SOURCES = YAML(typ="safe").load(MEASURED / "sources.yaml")
+SYSTEMS, FILES, KINDS, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "kinds", "networks"))
+"""The system of each device, the files of each framework, kinds of frameworks, and files with their own network."""
+
+RULE_OF_THUMB = 0.4
+"""The utilization at which many estimate 6 N D."""
+_FRAMEWORKS = {name: framework for framework, names in FILES.items() for name in names}
+_MFU = (0, 10, 20, 100), ("below 10 % MFU", "10 to 20 % MFU", "20 % MFU and more")
+
+
+@cache
+def unfitted_system(file, device):
+    """The packaged system of a device that is not fitted to any run, with the network that the source of a file states.
+
+    Parameters
+    ----------
+    file : str
+        The stem of a file of runs.
+    device : str
+        As its rows name it.
+
+    Returns
+    -------
+    SystemSpec
+
+    Examples
+    --------
+    >>> systems = [unfitted_system(file, "A100-80GB") for file in ("layouts_a100", "bigscience_a100")]
+    >>> [system.network_bandwidth_bytes_per_s for system in systems]
+    [25000000000.0, 6250000000.0]
+    """
+    system = load_system(SYSTEMS[device])
+    if file not in NETWORKS:
+        return system
+    return replace(system, network_bandwidth_bytes_per_s=load_system(NETWORKS[file]).network_bandwidth_bytes_per_s)
+
+
+@cache
+def unfitted_runs(file):
+    """The runs of a file that were measured; all of them can be predicted.
+
+    Parameters
+    ----------
+    file : str
+        Its stem.
+
+    Returns
+    -------
+    DataFrame
+        One row per run: ``id, runs`` (the file), ``source`` (the same, with a range of utilization where some runs
+        hardly reach any), ``device, precision, framework, system``, those of `SIZE`, ``iteration_s, predicted_s,
+        error, fastest_s, slowest_s, is_healthy``, and the baselines ``constant_s``, as in `constant_utilization` for
+        all runs of a source on a device in a precision, and ``six_n_d_s``, 6 N D at `RULE_OF_THUMB` of the bf16 peak.
+
+    Examples
+    --------
+    >>> runs = unfitted_runs("mlperf_h100")
+    >>> len(runs), bool(runs.error.abs().mean() < 0.05)
+    (12, True)
+    """
+    records = []
+    for row in [row for row in read_rows(MEASURED / f"{file}.csv")[1] if row["iteration_s"]]:
+        system = system_of(row | {"framework": _FRAMEWORKS[file]}, unfitted_system(file, row["device"]))
+        if (seconds := predicted(row, system)["predicted_iteration_s"]) is None:
+            continue  # refused; `ppmodel predict` says why
+        fastest, slowest = system.range or (np.nan, np.nan)
+        run = run_of(row, system.framework)
+        batch, gpus = run.layout.global_batch * run.flushes, run.layout.replica_gpus * run.layout.dp
+        size = dict(zip(SIZE, (run.model.hidden, run.model.blocks, gpus, run.model.sequence, batch), strict=True))
+        flops = 6 * parameters(run.model).total * run.model.sequence * batch
+        records.append({
+            "row": row, "id": row.get("id", ""), "runs": file, "device": row["device"], **size,
+            "framework": system.framework.name, "system": system.name,
+            "precision": row.get("precision") or system.framework.precision,
+            "iteration_s": float(row["iteration_s"]), "predicted_s": seconds,
+            "fastest_s": fastest * seconds, "slowest_s": slowest * seconds,
+            "six_n_d_s": flops / (gpus * RULE_OF_THUMB * system.peak_compute_flops),
+            "mfu": float(row.get("mfu_percent") or np.nan), "is_healthy": is_healthy(row),
+        })  # fmt: skip
+    frame = pd.DataFrame(records).assign(source=file, error=lambda runs: runs.predicted_s / runs.iteration_s - 1)
+    if not frame.is_healthy.all():
+        bins, names = _MFU
+        frame["source"] = f"{file}, " + pd.cut(frame.mfu, bins, labels=names, right=False).astype(str)
+    for (system, *_), group in frame.groupby(["system", "source", "device", "precision"]):
+        frame.loc[group.index, "constant_s"] = constant_utilization(list(group.row), load_system(system))
+    return frame.drop(columns=["row", "mfu"])
+
+
+def unfitted_by_source():
+    """`unfitted_runs` of all files, one after another."""
+    return pd.concat(map(unfitted_runs, sorted(_FRAMEWORKS)), ignore_index=True)

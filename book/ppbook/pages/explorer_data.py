@@ -1,0 +1,144 @@
+"""The orders of all registered schedules as scripts that the explorer loads: on ``file://`` a page cannot fetch data.
+
+Each schedule has a script that registers its tables: those of each variant by ranks and microbatches. An operation is a
+byte, ``joined * 64 + kind * 16 + replica * 8 + chunk``, rank by rank in program order; its stage follows from the
+placement. Its microbatch is one more than that of the preceding operation of the same kind, copy and chunk. If that
+does not hold throughout a table, as many bytes follow, each saying how far off its operation is, modulo 256. The bytes
+are compressed with zlib and written in base 64. Reductions are left out.
+"""
+
+import json
+import zlib
+from base64 import b64encode
+from math import isnan
+
+import numpy as np
+
+from ppbook.errors import ReproduceError
+from ppbook.pages.explorer import RANKS, sizes, variants, written
+from ppmodel import schedules
+from ppmodel.errors import SizeError
+from ppmodel.ops import OpKind
+from ppmodel.plot import palette
+from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR
+from ppmodel.schedules.cases import as_case, generated
+from ppmodel.schedules.ratios import formula_bubble_ratio
+from ppmodel.simulation import P2P
+
+_MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256
+_LEVEL = 9
+
+
+def write_explorer(folder):
+    """Write what the explorer loads: ``index.js``, and a script for each schedule.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if missing; the same orders give the same bytes.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = []
+    for name in schedules.names():
+        entry, tables = schedules.get(name), {written(case): tables_of(case) for case in variants(name)}
+        _write(folder / f"{name}.js", "orders", name, tables)
+        shown = []
+        for key, by_ranks in tables.items():  # for each number of ranks a bit for each of its sizes, lowest first
+            legal = {pp: by_ranks[pp]["tables"] if pp in by_ranks else () for pp in RANKS}
+            masks = [sum(1 << bit for bit, size in enumerate(sizes(pp)) if size in legal[pp]) for pp in RANKS]
+            shown.append({"key": key, "label": as_case(key).label, "sizes": masks})
+        listed.append({"name": name, "title": entry.title, "legal": entry.legal, "variants": shown})
+    _write(folder / "index.js", "index", {
+        "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": P2P,
+        "colours": {kind.name: KIND_COLOURS[kind] for kind in OpKind if kind < OpKind.R},
+        "path": PATH_COLOUR, "pair": [palette.BLUE, palette.VERMILION],
+    })  # fmt: skip
+
+
+def tables_of(case):
+    """The packed tables of a case, by ranks; ranks for which it is not defined are left out.
+
+    Parameters
+    ----------
+    case : Case
+
+    Returns
+    -------
+    dict of int to dict
+        For each number of ranks, the placement of the stages, their shares if these differ, and ``tables`` by
+        microbatches; see `packed`.
+
+    Raises
+    ------
+    ReproduceError
+        If a table has more chunks, replicas or microbatches than a byte can hold.
+    """
+    by_ranks = {}
+    for pp in RANKS:
+        for microbatches in sizes(pp):
+            try:
+                table = generated(case, pp, microbatches)
+            except SizeError:
+                continue
+            if table.table_microbatches > _MOST_MICROBATCHES:  # one that halves its microbatches
+                continue
+            shares = {"shares": table.stage_shares.tolist()} if np.ptp(table.stage_shares) else {}
+            entry = by_ranks.setdefault(pp, {"placement": table.placement.tolist(), **shares, "tables": {}})
+            ratio = float(formula_bubble_ratio(case, pp, microbatches))
+            entry["tables"][microbatches] = packed(table) | ({} if isnan(ratio) else {"formula": ratio})
+    return by_ranks
+
+
+def packed(table):
+    """A table in the form that the explorer reads.
+
+    Parameters
+    ----------
+    table : Schedule
+
+    Returns
+    -------
+    dict
+        ``microbatches``; ``lengths``, the number of operations of each rank; ``codes``, as described at the top of this
+        module; ``jumps`` if microbatches do not follow one another; ``parts`` and ``held`` if they are not 1.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> packed(pp.build("1f1b", 2, 2))
+    {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYBAQYABCAAD4AEE='}
+    """
+    kept = np.flatnonzero(table.kind < OpKind.R)
+    same_rank = table.placement[:, :, None] == table.placement[:, None, :]
+    chunks = np.tril(same_rank, -1).sum(axis=2)  # the index of each stage among those of its rank and replica
+    if not (
+        chunks.max() < _MOST_CHUNKS
+        and table.num_replicas <= _MOST_REPLICAS
+        and table.table_microbatches <= _MOST_MICROBATCHES
+        and (table.rank[kept] == table.placement[table.replica[kept], table.stage[kept]]).all()
+    ):
+        rule = f"has more than {_MOST_CHUNKS} chunks, {_MOST_REPLICAS} replicas or {_MOST_MICROBATCHES} microbatches"
+        raise ReproduceError("explorer", table.name, rule, "leave its size out of the explorer")
+    kinds = table.kind[kept] * 16 + table.replica[kept] * 8 + chunks[table.replica[kept], table.stage[kept]]
+    stream = table.rank[kept] * 64 + kinds
+    order = np.argsort(stream, kind="stable")
+    microbatch, first = table.microbatch[kept][order], np.diff(stream[order], prepend=-1) != 0
+    jumps = np.empty(len(kept), dtype=np.uint8)  # from the microbatch expected after the last operation of its kind
+    jumps[order] = (microbatch - np.where(first, 0, np.roll(microbatch, 1) + 1)) % _MOST_MICROBATCHES
+    codes = (kinds + 64 * table.joined[kept]).astype(np.uint8)
+    jumping = {"jumps": True} if jumps.any() else {}
+    content = np.append(codes, jumps) if jumping else codes
+    exceptions = {"parts": table.microbatch_parts, "held": float(table.held_for_weight_grad)}
+    return {
+        "microbatches": table.num_microbatches,
+        "lengths": np.bincount(table.rank[kept], minlength=table.num_ranks).tolist(),
+        "codes": b64encode(zlib.compress(content.tobytes(), _LEVEL)).decode(),
+        **jumping,
+        **{key: value for key, value in exceptions.items() if value != 1},
+    }
+
+
+def _write(path, function, *arguments):
+    """Write a classic script that hands data to the page."""
+    data = ",\n".join(json.dumps(argument, separators=(",", ":"), ensure_ascii=False) for argument in arguments)
+    path.write_text(f"ppmodelExplorer.{function}({data});\n", encoding="utf-8")
