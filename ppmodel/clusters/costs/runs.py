@@ -15,6 +15,7 @@ from ppmodel.clusters.costs.layers import NOTHING, LayerCosts, layer_bytes, laye
 from ppmodel.clusters.costs.partition import check_layout, stage_layers
 from ppmodel.clusters.costs.stages import StageWork, compute_seconds, stage_work
 from ppmodel.clusters.costs.work import PARTS, Phase
+from ppmodel.simulation.transfers import link_kinds, link_values, over_links, receivers
 
 
 class Runs:
@@ -74,7 +75,7 @@ class Runs:
         between = inside = transfers.hockney_s(self.message_bytes, system, bandwidths=bandwidths)
         if system.nodes is not None:
             inside = transfers.hockney_s(self.message_bytes, system, inside=True, bandwidths=bandwidths)
-        occupancy, latency = transfers.over_links(self.leaves, self.within, between, inside)
+        occupancy, latency = over_links(self.leaves, self.within, between, inside)
         latency = latency + np.where(self.leaves, self.delay_s, 0.0)
         return np.array([compute_seconds(parts_s.sum(axis=2).T, step_s), occupancy, latency])
 
@@ -99,8 +100,8 @@ def _work(schedule, model, layout, system, without):
     layers, cut = layer_work(model, layout.microbatch_size, layout), stage_layers(schedule, model, layout)
     nodes = transfers.pipeline_links(schedule, model, system, layout).nodes
     apart = np.arange(schedule.num_ranks) if nodes is None else nodes
-    leaves, within = (mask[:, 0] for mask in transfers.link_kinds(schedule, apart))
-    links = np.array(transfers.link_values(system.links, schedule.placement, transfers.receivers(schedule)))[:, :, 0]
+    leaves, within = (mask[:, 0] for mask in link_kinds(schedule, apart))
+    links = np.array(link_values(system.links, schedule.placement, receivers(schedule)))[:, :, 0]
     return (
         layers, stage_work(layers, schedule, model, layout, cut, nodes),
         transfers.sent_bytes(schedule, model, system, layout), transfers.buffer_bytes(schedule, model, layout),
