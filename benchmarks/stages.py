@@ -320,7 +320,7 @@ def events(plan):
     cases = [
         ("latency", compile_graph(schedule, "latency"), 1),
         ("overlapped", compile_graph(schedule), 2),
-        ("a NIC for 8 ranks", compile_graph(schedule).on(nics_of_eight), 2),
+        ("a NIC for 8 ranks", compile_graph(schedule).with_nics(nics_of_eight), 2),
     ]
     for words, graph, of_message in cases:
         count = len(graph.group_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_nics(graph)

@@ -1,7 +1,4 @@
-"""Copies to the host and back, as parts of the loops that simulate a run; see `simulation.copies`.
-
-After a change here, also touch the files of these loops: Numba keeps a compiled loop until its own file changes.
-"""
+"""Copies to the host and back, as parts of the loops that simulate a run; see `simulation.copies`."""
 
 from ppmodel.loops.compiled import inlined
 

@@ -23,7 +23,7 @@ def durations(graph, costs, factors=None):
 
 def shares_of(graph, costs):
     """The fraction of its cell after which each result can be sent, in the graph's order; None if that is its end."""
-    return costs.handed_shares(graph.schedule)[graph.index] if costs.handed else None
+    return costs.ready_shares(graph.schedule)[graph.index] if costs.ready else None
 
 
 def group_lengths(graph, costs, compute):

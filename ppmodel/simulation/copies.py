@@ -41,7 +41,7 @@ class Copies(NamedTuple):
         The forwards whose copies back may start when the rank reaches an operation: those from its entry in
         `fetch_start` to the next.
     share : ndarray of float, shape (num_operations,)
-        Fraction of its activations that is copied; 0 if they stay. The loops in `kernels` need all others.
+        Fraction of its activations that is copied; 0 if they stay. The loops in `loops` need all others.
     """
 
     seconds: np.ndarray

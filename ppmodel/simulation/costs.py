@@ -41,7 +41,7 @@ class OpCosts:
     pairs : dict, optional
         Further factors for cells of two operations, multiplied with `overlap_factor`: maps kind and stage of the
         forward and kind and stage of the other operation to a factor; missing pairs have 1.
-    handed : dict, optional
+    ready : dict, optional
         By the same keys: after which shares of the cell its two results can be sent; 1 without.
     offload : Offload, optional
         What is copied to the host meanwhile.
@@ -65,7 +65,7 @@ class OpCosts:
     overlap_factor: float = 1.0
     nics: tuple | None = None
     pairs: dict | None = None
-    handed: dict | None = None
+    ready: dict | None = None
     offload: object = None
     stages: object = None
     delay_s: np.ndarray | None = None
@@ -96,9 +96,9 @@ class OpCosts:
         for pair, factor in (self.pairs or {}).items():
             if not 0 < factor < np.inf:
                 raise CostError(f"pairs {pair}", factor, "must be a finite number above 0", "write 1 for their sum")
-        for pair, shares in (self.handed or {}).items():
+        for pair, shares in (self.ready or {}).items():
             if not all(0 <= share <= 1 for share in shares):
-                raise CostError(f"handed {pair}", shares, "must be from 0 to 1", "write 1 for the end of the cell")
+                raise CostError(f"ready {pair}", shares, "must be from 0 to 1", "write 1 for the end of the cell")
 
     @property
     def num_stages(self):
@@ -132,7 +132,7 @@ class OpCosts:
         """
         return np.append(self.pair_factors(schedule), 1.0)[schedule.pairs.of]  # of none, the last
 
-    def handed_shares(self, schedule):
+    def ready_shares(self, schedule):
         """Return the fraction of its cell after which the result of each operation can be sent.
 
         Parameters
@@ -143,7 +143,7 @@ class OpCosts:
         -------
         ndarray of float, shape (num_operations,)
         """
-        of_pairs = [self.handed.get(key, (1.0, 1.0)) for key in schedule.pairs.keys]
+        of_pairs = [self.ready.get(key, (1.0, 1.0)) for key in schedule.pairs.keys]
         shares = np.array([*of_pairs, (1.0, 1.0)])[schedule.pairs.of]
         return np.where(schedule.kind == OpKind.F, shares[:, 0], shares[:, 1])
 

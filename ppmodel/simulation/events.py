@@ -41,12 +41,12 @@ def run_events(graph, costs, factors=None):
     >>> costs = uniform_costs(schedule, forward=1, backward=2, comm=1)
     >>> run_events(compile_graph(schedule), costs).makespan_s
     39.0
-    >>> run_events(compile_graph(schedule).on((0, 0, 1, 1)), costs).makespan_s
+    >>> run_events(compile_graph(schedule).with_nics((0, 0, 1, 1)), costs).makespan_s
     39.0
     """
-    graph = graph.on(costs.nics)
+    graph = graph.with_nics(costs.nics)
     check_fit(graph, costs, factors)
-    if graph.meets:
+    if graph.needs_handshake:
         timeline = posted_timeline(graph, costs, factors)
     else:
         compute, *transfers = durations(graph, costs, factors)

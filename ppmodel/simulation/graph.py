@@ -97,7 +97,7 @@ class ExecutionGraph:
         self.__dict__["_used"] = True
         return first
 
-    def on(self, nics):
+    def with_nics(self, nics):
         """Return this graph with shared NICs, which messages occupy under ``overlapped`` and ``overlapped_nic``.
 
         Parameters
@@ -117,7 +117,7 @@ class ExecutionGraph:
         """
         if nics is None and self.nics is None and self.p2p == "overlapped_nic":
             nics = tuple(range(self.schedule.num_ranks))
-        if nics is None or not self.queues or nics == self.nics:
+        if nics is None or not self.links_queue or nics == self.nics:
             return self
         if len(nics) != self.schedule.num_ranks:
             rule = f"must be {self.schedule.num_ranks} whole numbers, one for each rank"
@@ -147,9 +147,9 @@ class ExecutionGraph:
         return routes
 
     @property
-    def holds(self):
+    def reductions_hold_links(self):
         """Whether reductions occupy the links or NICs on which their ranks send."""
-        return self.allreduce == "overlapped_links" and self.queues and self.schedule.reduces
+        return self.allreduce == "overlapped_links" and self.links_queue and self.schedule.reduces
 
     @cached_property
     def gates(self):
@@ -196,9 +196,9 @@ class ExecutionGraph:
         return flags
 
     @cached_property
-    def dynamic(self):
+    def order_depends_on_costs(self):
         """Whether messages share a side of a NIC, or a link with reductions, so that their order depends on costs."""
-        if self.holds:
+        if self.reductions_hold_links:
             return True
         if self.nics is None:
             return False
@@ -207,7 +207,7 @@ class ExecutionGraph:
 
     @cached_property
     def instructions(self):
-        """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.paths`."""
+        """Rows for the compiled engine, with the numbers of registers, streams and links; `loops.paths`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.reduces)
         of_groups, beside = (self.group_start, self.overlaps), _REDUCTIONS[self.allreduce] == 2
         rows = np.empty((self.num_operations, len(COLUMNS)), np.uint32)  # numpy asks for large pages
@@ -250,20 +250,20 @@ class ExecutionGraph:
 
     @cached_property
     def for_events(self):
-        """The arrays that the compiled event queue reads; see `kernels.events`."""
+        """The arrays that the compiled event queue reads; see `loops.events`."""
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
-        gates = self.gates if self.holds else np.zeros((2, 0))
+        gates = self.gates if self.reductions_hold_links else np.zeros((2, 0))
         gates = (*(column.astype(np.int32) for column in gates), self.schedule.num_ranks)
         programs, routes = (self.group, *self.programs), self.routes.astype(np.int32)
         return self.link, programs, self.consumers, routes, gates, num_places
 
     @property
-    def queues(self):
+    def links_queue(self):
         """Whether messages queue at links or NICs."""
         return self.occupied[2]
 
     @property
-    def meets(self):
+    def needs_handshake(self):
         """Whether a transfer waits until sender and receiver have both posted it."""
         return self.p2p in ("rendezvous", "streams")
 
@@ -274,7 +274,7 @@ class ExecutionGraph:
 
     @cached_property
     def for_streams(self):
-        """The arrays that compiled engines read under ``streams``; see `kernels.streams`."""
+        """The arrays that compiled engines read under ``streams``; see `loops.streams`."""
         issued, pair, num_pairs = issue_order(self)
         sizes = num_pairs, 2 * self.schedule.num_ranks
         return issued.astype(np.int32), self.consumers[0], pair.astype(np.int32), sizes

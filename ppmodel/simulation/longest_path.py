@@ -6,13 +6,13 @@ import numpy as np
 
 from ppmodel.loops.longest_path import longest_path
 from ppmodel.loops.paths import longest_paths
-from ppmodel.loops.sweep import sweep
+from ppmodel.loops.single_pass import single_pass
 from ppmodel.ops import OpKind
 from ppmodel.simulation import OpCosts, are_seconds, checks, side_by_side, with_pairs
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.streams import posted_timeline
 from ppmodel.simulation.timeline import Timeline
-from ppmodel.tables.slots import sweep_of
+from ppmodel.tables.slots import single_pass_of
 from ppmodel.tables.steps import step_times
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
@@ -54,11 +54,11 @@ def run_graph(graph, costs, factors=None):
     >>> run_graph(compile_graph(schedule), uniform_costs(schedule, forward=1, backward=2)).makespan_s
     33.0
     """
-    graph = graph.on(costs.nics)
-    if graph.dynamic:
+    graph = graph.with_nics(costs.nics)
+    if graph.order_depends_on_costs:
         return run_events(graph, costs, factors)
     checks.check_fit(graph, costs, factors)
-    if graph.meets:
+    if graph.needs_handshake:
         timeline = posted_timeline(graph, costs, factors)
     else:
         timeline = _swept(graph, costs, factors) or _timeline(graph, costs, factors)
@@ -68,13 +68,13 @@ def run_graph(graph, costs, factors=None):
 
 def _swept(graph, costs, factors):
     """The timeline directly from the table, for the first run of a graph; None if its arrays are needed."""
-    table, served = graph.schedule, factors is None and graph.nics is None and not (costs.handed or costs.offload)
-    compiled = served and graph.take_first_use() and sweep.compiled(table.num_operations)
+    table, served = graph.schedule, factors is None and graph.nics is None and not (costs.ready or costs.offload)
+    compiled = served and graph.take_first_use() and single_pass.compiled(table.num_operations)
     if not compiled:
         return None
     times, tables, reduces = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas), graph.allreduce
     how = float(costs.overlap_factor), graph.occupied, reduces != "excluded", times
-    spans = sweep_of(table, compiled, tables, *how, shares=costs.pair_shares(table) if costs.pairs else None)
+    spans = single_pass_of(table, compiled, tables, *how, shares=costs.pair_shares(table) if costs.pairs else None)
     if spans[0] < 0:
         return None
     steps_s = checks.step_lengths(table, costs)
@@ -184,8 +184,8 @@ def iterations(graph, costs, spans=True):
             for column, times in zip(parts, iterations(graph, [costs[at] for at in some], spans), strict=True):
                 column[some] = times
         return parts
-    if len(costs) > 1 and not any(system.handed or system.offload for system in costs):
-        placed = graph.on(costs[0].nics)
+    if len(costs) > 1 and not any(system.ready or system.offload for system in costs):
+        placed = graph.with_nics(costs[0].nics)
         if compiled := _for_many(placed, len(costs)):
             return _side_by_side(placed, compiled, costs, spans)
     for place, system in enumerate(costs):  # one after another, so that they take the same memory
@@ -198,7 +198,7 @@ def iterations(graph, costs, spans=True):
 
 def _for_many(graph, count):
     """The compiled loop that takes many systems at once; None where it is not worth its loading, or has no path."""
-    has_path = not (graph.meets or graph.dynamic)
+    has_path = not (graph.needs_handshake or graph.order_depends_on_costs)
     return longest_paths.compiled(graph.schedule.num_operations * count) if has_path else None
 
 

@@ -552,7 +552,7 @@ def test_a_way_may_drop_a_part_of_what_another_drops(llama, monkeypatch):
     assert dropped["activations"] == llama.sequence * llama.mlp_hidden * llama.element_bytes
     assert dropped["none"] == 0 < dropped["activations"] < dropped["light"] < dropped["full"] == kept["none"]
     assert all(kept[way] + dropped[way] == kept["none"] for way in of_ways)
-    again = {way: np.sum(work.kernels.slot % len(Phase) == Phase.AGAIN) for way, work in of_ways.items()}
+    again = {way: np.sum(work.kernels.slot % len(Phase) == Phase.RECOMPUTE) for way, work in of_ways.items()}
     assert again["none"] == 0 < again["activations"] == 1 < again["light"] < again["full"]
 
 

@@ -177,7 +177,7 @@ def test_events_are_the_same_to_the_last_bit(case, p2p, allreduce, seed):
         costs = replace(
             costs, **{name: np.round(getattr(costs, name)) for name in ("compute_s", "occupancy_s", "latency_s")}
         )
-    graph = compile_graph(schedule, p2p, allreduce).on(nics)
+    graph = compile_graph(schedule, p2p, allreduce).with_nics(nics)
     np.testing.assert_array_equal(*both(lambda: all_times(run_events(graph, costs))))
 
 

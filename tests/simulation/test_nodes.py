@@ -217,7 +217,7 @@ def test_a_nic_with_one_pair_in_each_direction_is_a_link(name):
     schedule = build(name, 6, 9)
     random = np.random.default_rng(3)
     costs = OpCosts(*(random.uniform(0.1, 2, (6, 6)) for _ in range(3)))
-    ours = run_graph(compile_graph(schedule).on((0, 0, 0, 1, 1, 1)), costs)
+    ours = run_graph(compile_graph(schedule).with_nics((0, 0, 0, 1, 1, 1)), costs)
     np.testing.assert_allclose(ours.end_s, run_graph(compile_graph(schedule), costs).end_s, atol=1e-9)
 
 

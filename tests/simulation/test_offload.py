@@ -37,7 +37,7 @@ def offloading(schedule, costs, random, most_s=3.0):
 def handing_on(schedule, costs, random):
     """Costs with results of pairs that are there early, most of them."""
     shares = {key: tuple(random.choice([1.0, 0.0, random.random()], 2)) for key in schedule.pairs.keys}
-    return replace(costs, handed={key: one for key, one in shares.items() if random.random() < 0.9})
+    return replace(costs, ready={key: one for key, one in shares.items() if random.random() < 0.9})
 
 
 def with_both(schedule, costs, seed):
@@ -225,7 +225,7 @@ def test_results_leave_when_they_are_there_by_hand():
     seconds = np.zeros((6, 2))
     seconds[OpKind.F], seconds[OpKind.B] = 1.0, 2.0
     costs = OpCosts(seconds, *np.zeros((2, 6, 2)))
-    early = replace(costs, handed={(OpKind.F, 1, OpKind.B, 1): (1 / 3, 2 / 3)})
+    early = replace(costs, ready={(OpKind.F, 1, OpKind.B, 1): (1 / 3, 2 / 3)})
     ends = [run_graph(compile_graph(table), one).end_s.tolist() for one in (costs, early)]
     assert ends == [[1, 2, 7, 9, 2, 5, 5, 7], [1, 2, 6, 9, 2, 5, 5, 7]]
     sent = run_graph(compile_graph(table), early).sent_s
@@ -240,15 +240,15 @@ def test_what_leaves_earlier_is_never_late(case, p2p, seed):
     plain = run_graph(graph, costs)
     early = run_graph(graph, handing_on(schedule, costs, np.random.default_rng(seed)))
     assert np.nanmax(early.start_s - plain.start_s) <= 1e-9
-    ones = replace(costs, handed=dict.fromkeys(schedule.pairs.keys, (1.0, 1.0)))
+    ones = replace(costs, ready=dict.fromkeys(schedule.pairs.keys, (1.0, 1.0)))
     np.testing.assert_allclose(all_times(run_graph(graph, ones)), all_times(plain), rtol=1e-12)
 
 
 @pytest.mark.parametrize("shares", [(-0.1, 1.0), (0.5, 1.1), (float("nan"), 1.0)])
 def test_a_result_leaves_within_its_cell(shares):
     """From its begin to its end."""
-    with refused(CostError, "handed (0, 0, 1, 0)", "must be from 0"):
-        OpCosts(*np.ones((3, 6, 1)), handed={(0, 0, 1, 0): shares})
+    with refused(CostError, "ready (0, 0, 1, 0)", "must be from 0"):
+        OpCosts(*np.ones((3, 6, 1)), ready={(0, 0, 1, 0): shares})
 
 
 # ---- a model on a system -------------------------------------------------------------------------

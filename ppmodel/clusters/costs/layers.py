@@ -217,7 +217,7 @@ def _halves(operations, recompute):
     backward = []
     for index in reversed(range(len(operations))):
         if index in again[-1:]:
-            backward += [(Phase.AGAIN, other) for other in again]
+            backward += [(Phase.RECOMPUTE, other) for other in again]
         backward += [(phase, index) for phase in (Phase.WEIGHT_GRAD, Phase.INPUT_GRAD) if does[index][phase]]
     return [(Phase.FORWARD, index) for index in forward], backward
 
@@ -266,7 +266,7 @@ def _sizes(layers, operations, share):
         parameters.append([sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)])
         if part in _BLOCKS:
             added = sum(op.count for op in kernels) - plain if dense else 0
-            launches[layer, : len(Phase) if None in again else Phase.AGAIN] = 1.0, tp > 1, refused, piped, added
+            launches[layer, : len(Phase) if None in again else Phase.RECOMPUTE] = 1.0, tp > 1, refused, piped, added
     columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
     return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
 
@@ -319,12 +319,12 @@ class LayerCosts:
         self.exposed_s = np.maximum(alone_s - beside_s, 0.0)
         by_phase = np.bincount(exchanges.slot, self.exposed_s, np.prod(shape)).reshape(shape).astype(float)
         by_phase[..., 0] += np.bincount(work.kernels.slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
-        self.seconds = seconds = by_phase[:, : Phase.AGAIN]
+        self.seconds = seconds = by_phase[:, : Phase.RECOMPUTE]
         if work.layout.overlap_backward:
             seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)
         if system.kernels:  # after the overlaps above, so that nothing is hidden twice
             _wait_for_host(by_phase, work.sizes, system)
-        seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.AGAIN]
+        seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
         if work.sharing is not None and np.max(work.sharing.zero) > 1:
             busy_s, parameters = seconds[..., BUSY].sum(axis=2).T, work.sizes.parameters.T
             data_s = microbatch_data_s(parameters, busy_s, work.sharing, self.lines)

@@ -194,17 +194,17 @@ def pair_costs(schedule, counts, seconds, times, early):
     -------
     factors : dict or None
         As `OpCosts.pairs`; None if there is nothing to hide.
-    handed : dict or None
-        As `OpCosts.handed`.
+    ready : dict or None
+        As `OpCosts.ready`.
     """
     if not (times.exposes or early):
         return None, None
-    factors, handed = {}, {}
+    factors, ready = {}, {}
     for key in schedule.pairs.keys:
         _, first, kind, second = key
         alone = seconds[OpKind.F][first] + seconds[kind][second]
         if times.exposes:
             factors[key] = times.seconds(counts[first], kind, counts[second]) / alone if alone else 1.0
         if early:
-            handed[key] = times.handed_on(counts[first], kind, counts[second])
-    return factors or None, handed or None
+            ready[key] = times.handed_on(counts[first], kind, counts[second])
+    return factors or None, ready or None

@@ -391,15 +391,15 @@ def model_costs(schedule, model, system, layout=None):
         volumes = 2 * others / schedule.num_replicas * of_stages.parameters * model.gradient_bytes
         compute[OpKind.R] += ring_s(volumes, schedule, system, links.nodes)
     transfers = transfer_costs(schedule, links)
-    pairs = handed = offload = None
+    pairs = ready = offload = None
     if layout is not None:
         offload = offload_of(schedule, of_stages.activation_bytes, layout, system)
         if schedule.joined.any() and schedule.pairs.keys:
             times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
             early = layout.hand_on == "when_ready"
-            pairs, handed = pair_costs(schedule, of_stages.counts, compute.tolist(), times, early)
+            pairs, ready = pair_costs(schedule, of_stages.counts, compute.tolist(), times, early)
     return OpCosts(
-        compute, *transfers, nics=links.nics, pairs=pairs, handed=handed, offload=offload, stages=of_stages,
+        compute, *transfers, nics=links.nics, pairs=pairs, ready=ready, offload=offload, stages=of_stages,
         delay_s=links.delay_s,
     )  # fmt: skip
 

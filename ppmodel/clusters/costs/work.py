@@ -35,7 +35,7 @@ class Phase(IntEnum):
     FORWARD = 0
     INPUT_GRAD = 1
     WEIGHT_GRAD = 2
-    AGAIN = 3
+    RECOMPUTE = 3
 
 
 PARTS = ("computing", *STAGE_GROUPS.values(), "expert", "data")

@@ -117,7 +117,7 @@ def evaluate(graph, many_costs, ends=None, busy_s=None):
     rows = [dict(zip(columns, row, strict=True)) for row in values]
     for numbers, costs in zip(rows, many_costs, strict=True):
         numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
-        numbers["nics_shared"] = costs.nics is not None and graph.queues
+        numbers["nics_shared"] = costs.nics is not None and graph.links_queue
     return rows
 
 

@@ -1,6 +1,6 @@
 """From a table straight to times, for one system, without building a graph that a single simulation would use once.
 
-Each rank runs on until it must wait for a message, and that message wakes it, as in `kernels.tables._levels`. Every
+Each rank runs on until it must wait for a message, and that message wakes it, as in `loops.tables._levels`. Every
 time is a sum and a maximum of the same numbers, in the same order, as on the longest path through the graph.
 """
 
@@ -26,7 +26,7 @@ NOT_SERVED = -1.0, 0.0, 0
 
 
 @loop(price=2**22)
-def sweep(
+def single_pass(
     kind, stage, microbatch, replica, joined, rank_start, placement, num_microbatches, compute, occupancy, latency,
     shares, overlap_factor, sends, receives, queues, reduces, times,
 ):  # fmt: skip
@@ -35,7 +35,7 @@ def sweep(
     The three tables are by class, as `ExecutionGraph.cost_class`; `shares` are factors on the duration of each
     operation, or empty; `sends`, `receives` and `queues` say whether a transfer occupies the sender, the receiver and
     its link, and `reduces` says whether reductions take part. Reductions that do not take part are NaN, and so are
-    optimizer steps, which follow when everything else has ended. A makespan below 0 means that this sweep does not
+    optimizer steps, which follow when everything else has ended. A makespan below 0 means that this pass does not
     serve the table: it has reductions that take part, or a mistake, which the graph reports. The longest span is that
     of `metrics.longest_span_s`.
     """
