@@ -21,7 +21,7 @@ unexport SYSTEM MODEL MEMORY GPUS BATCH
 # Kernels, commands and tests start hundreds of interpreters, which find modules compiled whatever the shell asks for.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env book pdf smoke test test-fast test-library test-lowest attack bench archive lint lock clean
+.PHONY: help env book pdf smoke test test-fast test-library test-lowest bench archive lint lock clean
 
 help:
 	@echo "make env    create the environment in .venv, with ppmodel in it"
@@ -33,7 +33,6 @@ help:
 	@echo "make test-fast      run those of the core, and a sample of the oracle, in two minutes"
 	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
 	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
-	@echo "make attack run all hostile inputs, which takes an hour; the tests run a sample"
 	@echo "make bench  time every stage of the work, and its peers, for the book's page on speed"
 	@echo "make archive pack the commit, the built book and a digest of every file into dist/"
 	@echo "make lint   check style and types"
@@ -80,9 +79,6 @@ test-library: .venv/.ready
 
 test-lowest:
 	.ci/lowest
-
-attack: .venv/.ready
-	$(BIN)/python -m tests.attack
 
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks

@@ -3,7 +3,7 @@
 import pandas as pd
 import papermill
 import pytest
-from attack.legal import REFUSED, legal_sets
+from legal import REFUSED, legal_sets
 from nbformat.v4 import new_code_cell, new_notebook
 from sizes import PARAMETERS
 from test_published import CHECK, KERNEL
@@ -14,7 +14,7 @@ from ppbook.parameters import check, declared
 from ppmodel.errors import PPModelError
 
 CHEAP = ["hanayo", "memory", "nodes", "runtime", "table", "timeline"]
-"""Notebooks of a second each; `make attack` runs all, with more sets."""
+"""Notebooks of a second each."""
 ONCE_BROKEN = [
     ("table", {"schedules": ["stp", "dualpipe"], "pp": 3}),
     ("asymmetric", {"microbatches": [10]}),

@@ -1,6 +1,9 @@
 """Mistakes on the command line: one line each, and exit code 2."""
 
 import re
+import shutil
+from itertools import cycle, product
+from pathlib import Path
 
 import pytest
 from commands import ROOT, SECONDS, SIMULATE, run
@@ -106,3 +109,67 @@ def test_bad_tables_are_refused(capsys, path):
     assert first.startswith(f"error: {path}")
     assert not grid or grid[0].startswith("rank 0")
     assert (path.stem not in MARKED) or ">" in err
+
+
+VALUES = [
+    "", " ", "0", "-1", "8 ", "0x8", "1e3", "1.5", "1_000", "٤", "nan", "inf", "1e309", "9" * 5000, "1000000000",
+    "\x1b[2J", "\u202e", "{{7*7}}", "=1+1", "--", "$(id)", "%s", "a" * 10**4, "1:2:3:4", ".", "/dev/null",
+    "nowhere.csv", "nowhere.py", "nowhere.yaml", "1f1b:=", "1f1b:chunks=2", "null", "[]", "odd.csv", "odd.json", "odd.yaml",
+    "odd.py",
+]  # fmt: skip
+ODD = [
+    b"",
+    b"\0" * 99,
+    b"\xe9\n",
+    b"[" * 10**4,
+    b"0F0," + b"9" * 5000,
+    b"a: &a [*a]",
+    b"!!python/name:os.system",
+    b"x = 1",
+]
+COMMANDS = {
+    f"table hanayo {SIMULATE[14:]}": ["", "--pp", "--waves", "--format"],
+    f"check 1f1b {SIMULATE[14:]}": ["", "--microbatches"],
+    f"{SIMULATE} {SECONDS}": ["", "--pp", "--forward", "--comm", "--p2p", "--allreduce", "--trace", "--schedule-file"],
+    f"{SIMULATE} --model paper --system dgx_h100": ["--model", "--system", "--framework", "--tp", "--link"],
+    f"compare 1f1b --pp 4 --microbatches 8 {SECONDS}": ["", "--csv", "--pair"],
+    "plan --model llama3_8b --system h100 --gpus 4 --global-batch 8 pp=2 --schedules 1f1b": [
+        "--gpus", "--memory-limit", "--fix",
+    ],
+    "predict odd.csv --system h100 --out x.csv": ["", "--system", "--out"],
+    "calibrate odd.csv --system h100 --out x.yaml": ["", "--run", "--prior", "--constants"],
+    "measure --system h100 --out x.yaml": ["--gemm", "--probe", "--trace", "--date"],
+    "replay odd.csv --schedule 1f1b --pp 4 --microbatches 8": ["", "--schedule", "--p2p", "--against"],
+    "sweep odd.yaml --out x.parquet": ["", "--out", "--workers", "--schedule-file"],
+    "claims": ["--system", "--setting"],
+    "run nowhere": ["", "--out"],
+    "reproduce --system nowhere.yaml": ["--memory-limit", "--jobs"],
+}  # fmt: skip
+"""A line for each command, and where a value is tried: as an option's, or in place of the first argument."""
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_any_value_and_any_file_is_an_answer_or_one_line(line, capsys, tmp_path, monkeypatch):
+    """Whatever a value is, and whatever the file that it names holds; a refusal leaves nothing behind."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", None)
+    for (option, value), content in zip(product(COMMANDS[line], VALUES), cycle(ODD)):
+        for name in ("odd.csv", "odd.json", "odd.yaml", "odd.py"):
+            Path(name).write_bytes(content)
+        words = line.split()
+        if option == "":
+            words[1] = value
+        elif option in words:
+            words[words.index(option) + 1] = value
+        else:
+            words += [option, value]
+        before = set(tmp_path.iterdir())
+        code, out, err = run(capsys, words)
+        errors = [text for text in err.splitlines() if not re.match(r"note: |rank +\d+ \||\.\.\.$", text)]
+        assert (code in (0, 1) and not errors and out) or (code == 2 and len(errors) == 1), (words, err)
+        assert len(err) < 4000, words
+        assert "".join(err.split("\n")).isprintable(), words
+        left = set(tmp_path.iterdir()) - before
+        assert not left or code != 2, (words, left)
+        for path in left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

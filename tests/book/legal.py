@@ -1,11 +1,11 @@
 """Random legal parameters of notebooks, drawn from the kinds of their values: the same for the same seed."""
 
-import json
 import random
 import re
 from contextlib import suppress
 
 import nbformat
+from sizes import PARAMETERS
 
 from ppbook.build.run import notebook_names
 from ppbook.parameters import check, declared, setting_names
@@ -13,15 +13,11 @@ from ppmodel import names, schedules
 from ppmodel.clusters.specs import load_system, model_names, system_names
 from ppmodel.errors import PPModelError
 from ppmodel.studies.measured import fitted_systems
-from tests.book.sizes import PARAMETERS
-
-from .attempt import Attack
 
 LARGEST = 12
 """Of a count: legal ones may be too large for a run of minutes, which is no fault of a page."""
 
-FAILED = re.compile(r"failed in cell \d+: ")
-REFUSED = re.compile(FAILED.pattern + "(PPModel|Size|Schedule|Specification|Blocks|Batch)Error: ")
+REFUSED = re.compile(r"failed in cell \d+: (PPModel|Size|Schedule|Specification|Blocks|Batch)Error: ")
 """A cell's refusal, with field, value, rule and remedy: nothing that the page asks is defined."""
 
 KEPT = {"folder", "table", "table-file", "generator", "layout", "setting"}
@@ -93,26 +89,3 @@ _NAMES = {
     "setting": setting_names,
     "size": lambda: ["40 GiB", "1.5 TiB"],
 }
-
-
-def legal_parameters(number=5):
-    """Every notebook with random legal parameters: its page, up to what is not defined, or one line that says so."""
-    for stem in PARAMETERS:
-        for values in legal_sets(stem, number):
-            texts = ((name, value if isinstance(value, str) else json.dumps(value)) for name, value in values.items())
-            words = ["run", stem, *(word for name, text in texts for word in ("-p", name, text)), "--out", "page"]
-            changed = {name: value for name, value in values.items() if PARAMETERS[stem].get(name) != value}
-            yield Attack(
-                "legal parameters",
-                f"{stem}: {changed}",
-                words,
-                codes=(0, 2),
-                seconds=600,
-                writes="page(/.*)?",
-                holds=_no_python,
-            )
-
-
-def _no_python(_, done):
-    """No error of Python's own in a cell."""
-    return [done.err[-300:]] if FAILED.search(done.err) and not REFUSED.search(done.err) else []
