@@ -1,25 +1,8 @@
-"""Caches: recent results of a function, as many as fit into a number of operations, and cached properties."""
+"""Recent results of a function: as many as fit into a number of operations."""
 
-import functools
-import sys
 from collections import OrderedDict
 from functools import wraps
 from threading import Lock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING or sys.version_info >= (3, 12):
-    cached_property = functools.cached_property
-else:
-
-    class cached_property(functools.cached_property):  # noqa: N801
-        """`functools.cached_property` without its lock for the whole class, which a fork can leave locked."""
-
-        def __get__(self, instance, owner=None):
-            if instance is None:
-                return self
-            value = instance.__dict__[self.attrname] = self.func(instance)
-            return value
-
 
 MOST_OPERATIONS, MOST_RESULTS = 2**22, 1024
 """Limits of what is kept of one function. A table takes 21 bytes per operation; with dependencies, graph and

@@ -167,10 +167,6 @@ class BatchError(CostError):
     """A global batch that cannot be divided evenly into the microbatches of a table."""
 
 
-class StoppedError(ScheduleError):
-    """A file whose process did not answer in time, or ended: that says nothing about a schedule at a size."""
-
-
 class NothingFitsError(PPModelError):
     """A question of a plan that no layout answers, since none has enough memory or is defined."""
 
@@ -183,8 +179,7 @@ class SweepError(PPModelError):
 def refusing(*rows):
     """Catch errors within the context, note them in rows, and go on.
 
-    An error that is not about a point ends everything: a slow machine must not decide what a row says, and a file that
-    does not end would be waited for at every size. So does a lack of memory that no row can tell of.
+    An error that is not about a point ends everything; so does a lack of memory that no row can tell of.
 
     Examples
     --------
@@ -197,7 +192,7 @@ def refusing(*rows):
     try:
         yield
     except (PPModelError, MemoryError) as error:
-        if isinstance(error, StoppedError | SweepError) or not (rows or isinstance(error, PPModelError)):
+        if isinstance(error, SweepError) or not (rows or isinstance(error, PPModelError)):
             raise
         for row in rows:
             row["refused"] = str(NO_MEMORY if isinstance(error, MemoryError) else error)

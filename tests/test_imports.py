@@ -87,18 +87,3 @@ def test_small_runs_load_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_other_systems_simulate_and_refuse_generators(tmp_path):
-    """Without fork, resource and fcntl a simulation works, and a generator's file is refused in one line."""
-    (tmp_path / "mine.py").write_text("")
-    code = (
-        "import os, sys; del os.fork; sys.modules |= dict.fromkeys(('resource', 'fcntl')); "
-        "from ppmodel.cli import main; costs = '--pp 4 --microbatches 8 --forward 1 --backward 2'.split(); "
-        "print(main(['simulate', '1f1b', *costs]), main(['simulate', 'mine.py', *costs]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0 2"
-    (line,) = done.stderr.splitlines()
-    assert "mine.py" in line
-    assert "Linux or macOS" in line

@@ -136,11 +136,10 @@ sizes = combined(
 )
 """Decorator: the size of a schedule."""
 
-schedule_file = combined(
-    option("schedule-file file", "FILE", "Your own schedule: a generator (.py) or a table (.csv, ours or PyTorch's)."),
-    option("time-limit", None, "Stop your own generator after this long (default 60).", seconds("above 0")),
+schedule_file = option(
+    "schedule-file file", "FILE", "Your own schedule: a generator (.py) or a table (.csv, ours or PyTorch's)."
 )
-"""Decorator: a file that defines a schedule, and how long it may run."""
+"""Decorator: a file that defines a schedule."""
 
 links = option(
     "link links", "RANKS:delay=TIME,bandwidth=RATE",

@@ -53,7 +53,6 @@ class Command(_Careful, click.Command):
         from ppmodel.cli.arguments import Output
         from ppmodel.files import checked_target, identity, inputs_spared, spare
         from ppmodel.schedules.cases import split_options
-        from ppmodel.schedules.own_files import time_limit
 
         texts, outputs, options = [], {}, {}
         for param in self.params:
@@ -63,10 +62,7 @@ class Command(_Careful, click.Command):
             else:
                 texts += [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
         files = {*texts, *(split_options(text)[0] for text in texts)}  # a schedule's file may have options
-        limit = ctx.params.pop("time_limit", None)
-        if limit is not None and not any(file.endswith(".py") for file in files):
-            raise PPModelError("--time-limit", limit, "has no effect without a generator (.py)", "leave it out")
-        with inputs_spared(), time_limit(limit or 60.0):
+        with inputs_spared():
             for file in files:
                 spare(file)
             for option, target in outputs.items():

@@ -13,7 +13,6 @@ from ppmodel import __version__
 from ppmodel.cli.commands import Commands
 from ppmodel.cli.text import plain, say
 from ppmodel.errors import EXIT_INTERRUPTED, EXIT_REFUSED, LONGEST_LINE, NO_MEMORY, PPModelError, shown
-from ppmodel.schedules.own_files import end_processes
 
 _END_S = 20
 
@@ -70,8 +69,6 @@ def main(argv=None):
         return _refused(f"output = {place}: cannot be written ({why}); free some space, or write elsewhere")
     except (click.Abort, KeyboardInterrupt) as stopped:  # a sweep says how far it got
         return _refused(str(stopped) or "interrupted", prefix="", code=EXIT_INTERRUPTED)
-    finally:
-        end_processes()
 
 
 def _refused(message, grid=None, prefix="error: ", code=EXIT_REFUSED):

@@ -15,11 +15,9 @@ from ppmodel.errors import EXIT_ALL_REFUSED, counted
     "schedule-file files", "FILE", "Your own schedule, in addition to those in SPEC: a generator (.py) or a table "
     "(.csv); may be repeated.", multiple=True,
 )  # fmt: skip
-@arguments.option("time-limit seconds", None, "Stop your own generator after this long for one table (default 60).",
-                  arguments.seconds("above 0"), default=60)  # fmt: skip
 @arguments.links
 @click.option("--force", is_flag=True, help="Replace the output, or the unfinished parts, of another sweep.")
-def sweep_command(specification, out, workers, scheduler, files, seconds, links, force):
+def sweep_command(specification, out, workers, scheduler, files, links, force):
     """Compute a grid of points, one row each; the same command resumes an interrupted sweep.
 
     SPEC is a YAML file; copy data/templates/sweep.yaml, which explains the keys.
@@ -30,9 +28,8 @@ def sweep_command(specification, out, workers, scheduler, files, seconds, links,
     from ppmodel.studies.sweep import run_sweep
 
     summary = run_sweep(
-        specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, time_limit=seconds,
-        links=links,
-    )  # fmt: skip
+        specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, links=links
+    )
     refused, alike, example = summary.refused, summary.alike, summary.example
     line = f"{summary.out}: {counted(summary.rows, 'row')}, "
     line += "already complete, nothing to do" if summary.computed is None else f"{summary.computed} computed now"

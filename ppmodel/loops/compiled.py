@@ -9,14 +9,13 @@ import os
 import sys
 import warnings
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
 from types import FunctionType
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.errors import PPModelError
 
 LARGE = 2**18

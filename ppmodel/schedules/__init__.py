@@ -1,7 +1,7 @@
 """The schedules: every module in this folder registers its own; they are named nowhere else.
 
 Shared modules register nothing: `registry` itself and `options`; `rounds`, `phases` and `building_block`, three ways to
-write an order; `loops`, for several stages per rank; `own_files` and `host`, for users' files; and `cases`.
+write an order; `loops`, for several stages per rank; `own_files`, for users' files; and `cases`.
 """
 
 from importlib import import_module

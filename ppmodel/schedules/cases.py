@@ -217,7 +217,7 @@ def require_one_each(first, cases):
 
 def _identity(entry):
     """What a copy of a generator shares with it."""
-    code = entry.generate.code if entry.file is not None else getattr(entry.generate, "__code__", entry.generate)
+    code = entry.code if entry.file is not None else getattr(entry.generate, "__code__", entry.generate)
     return entry.label, entry.title, code
 
 
@@ -231,7 +231,7 @@ def cases_of_file(path):
     Parameters
     ----------
     path : str or Path
-        A generator ending in ``.py``, which runs in a process of its own; or a table, in our format or PyTorch's.
+        A generator ending in ``.py``, which is run; or a table, in our format or PyTorch's.
 
     Returns
     -------

@@ -3,8 +3,9 @@
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
-from inspect import Parameter, signature
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from inspect import Parameter, signature, unwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from ppmodel.tables import Schedule
 
 _MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
 _SMALL = ((4, 8), (4, 4), (4, 12), (4, 16), *((ranks, count) for ranks in range(1, 9) for count in range(1, 25)))
-_registry = {}
+_registry, _collected = {}, ContextVar("where entries are listed instead", default=None)
 _ZERO_BUBBLE = "zb-h1, zb-h2, zb-1p, zb-2p or zb-v"
 ALSO_CALLED = {
     "vpp": "interleaved-1f1b", "virtual-pipeline": "interleaved-1f1b", "interleaved-pipeline": "interleaved-1f1b",
@@ -58,7 +59,9 @@ class Entry(NamedTuple):
     source : str
         The publication, as a key in the book's bibliography; empty if unpublished.
     file : str or None
-        The user's file that registered it; its functions are called in the process that runs the file.
+        The user's file that registered it.
+    code : str
+        The text of that file.
     """
 
     name: str
@@ -73,6 +76,18 @@ class Entry(NamedTuple):
     when: str = ""
     source: str = ""
     file: str | None = None
+    code: str = ""
+
+
+@contextmanager
+def collected():
+    """Within the context, list the entries that are made instead of registering them."""
+    made = []
+    before = _collected.set(made)
+    try:
+        yield made
+    finally:
+        _collected.reset(before)
 
 
 def schedule(
@@ -93,24 +108,19 @@ def schedule(
         require(is_plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
 
     def register(generate):
-        registered = _registry.get(name)
-        if registered and _origins(registered.file, registered.generate).isdisjoint(_origins(None, generate)):
-            _refuse_name_of(registered, place_of(generate))
         authors = published if callable(published) else bubble_ratio if published else None
         for function in (generate, bubble_ratio, authors):
             if function is not None:
                 _require_parameters(function, options, "the generator" if function is generate else "the closed form")
         settings = (label, title, legal, tuple(options), bubble_ratio, authors, searched, when, source)
-        _registry[name] = Entry(name, generate, *settings)
+        entry = Entry(name, generate, *settings)
+        if (made := _collected.get()) is None:
+            add([entry])
+        else:
+            made.append(entry)
         return generate
 
     return register
-
-
-def _refuse_name_of(entry, where):
-    owner = f"in {entry.file}" if entry.file else "that comes with the project"
-    rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
-    raise ScheduleError("schedule", entry.name, rule, remedy, where=where)
 
 
 def _require_parameters(function, options, which):
@@ -128,20 +138,20 @@ def _require_parameters(function, options, which):
 
 def place_of(generate):
     """File and line of a generator, with its decorator; None if it has no code of its own."""
-    code = getattr(generate, "__code__", None)
+    code = getattr(unwrap(generate), "__code__", None)
     return code and f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _origins(file, generate):
-    """What a generator shares with itself after a change, or with a copy: its place in its file, or its code."""
-    if file:
-        return {Path(file).name, generate.code}
-    code = getattr(generate, "__code__", None)
-    return {(Path(code.co_filename).name, code.co_name), code} if code else {id(generate)}
+def _origins(entry):
+    """What the entry of a generator has in common with that of its changed version, or of a copy of its file."""
+    if entry.file:
+        return {Path(entry.file).name, entry.code}
+    code = getattr(entry.generate, "__code__", None)
+    return {(Path(code.co_filename).name, code.co_name), code} if code else {id(entry.generate)}
 
 
 def add(entries):
-    """Make the entries of a user's file known by name; an earlier version or a copy of the file is replaced.
+    """Make entries known by name; an earlier version of a generator, or of its file or a copy of it, is replaced.
 
     Raises
     ------
@@ -150,8 +160,10 @@ def add(entries):
     """
     for entry in entries:
         other = _registry.get(entry.name, entry)
-        if _origins(other.file, other.generate).isdisjoint(_origins(entry.file, entry.generate)):
-            _refuse_name_of(other, entry.generate.where)
+        if _origins(other).isdisjoint(_origins(entry)):
+            owner = f"in {other.file}" if other.file else "that comes with the project"
+            rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
+            raise ScheduleError("schedule", entry.name, rule, remedy, where=place_of(entry.generate))
     _registry.update({entry.name: entry for entry in entries})
 
 

@@ -6,10 +6,11 @@ the graph; the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; a 
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from ppmodel.caches import cached, cached_property
+from ppmodel.caches import cached
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.loops.tables import renumbered

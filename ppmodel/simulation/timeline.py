@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.simulation.graph import ExecutionGraph
 from ppmodel.tables.steps import step_times
 

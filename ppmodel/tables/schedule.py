@@ -3,12 +3,12 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.errors import TableError
 from ppmodel.files import write_whole
 from ppmodel.ops import Op, OpKind

@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from strategies import schedules
 from twin import needs
 
 from ppmodel import Op, OpKind, Schedule, build
-from ppmodel.caches import cached_property
 from ppmodel.errors import PPModelError, ScheduleError, TableError
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.dependencies import dependencies_of

@@ -7,12 +7,11 @@ calibration, or a sweep over systems, computes the work only once, and the layer
 
 from collections import defaultdict
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.clusters.costs import transformer
 from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of

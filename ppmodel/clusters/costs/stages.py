@@ -1,12 +1,11 @@
 """Costs of a model on a system: the seconds, bytes and parameters of every stage as columns, and the cost table."""
 
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.clusters.costs.layers import BUSY, layers_of
 from ppmodel.clusters.costs.pairs import pair_costs

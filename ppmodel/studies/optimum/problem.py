@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.errors import ScheduleError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind

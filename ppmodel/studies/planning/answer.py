@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.clusters.specs.layout import ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed

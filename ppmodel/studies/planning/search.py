@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import chain, islice
 
 import numpy as np
 
-from ppmodel.caches import cached_property
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import ORDERS

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from ppmodel.caches import cached_property
 from ppmodel.clusters.costs import check_layout, model_costs
 from ppmodel.errors import CostError
 from ppmodel.given import as_list

@@ -2,12 +2,12 @@
 
 from __future__ import annotations  # help() shows types by their names
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.caches import cached_property
 from ppmodel.clusters.costs import cell_streams_of
 from ppmodel.clusters.memory import Memory, memory
 from ppmodel.simulation import Iterations

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ppmodel.errors import EXIT_INTERRUPTED, SweepError, counted
 from ppmodel.files import checked_target, inputs_spared
-from ppmodel.schedules.own_files import time_limit as limited
 from ppmodel.studies.points import NoEffectWarning, without_effect
 from ppmodel.studies.sweep.grid import chunk_bounds
 from ppmodel.studies.sweep.rows import compute_rows
@@ -55,7 +54,7 @@ class SweepStopped(KeyboardInterrupt):
 
 def run_sweep(
     specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=(),
-    time_limit=60.0, links=None,
+    links=None,
 ):  # fmt: skip
     """Compute a sweep, or the part of it that is missing, and write it.
 
@@ -79,8 +78,6 @@ def run_sweep(
         anything that does not stop within 20 seconds, such as a hanging connection, is abandoned; all parts are intact.
     schedule_files : sequence of str or Path
         Your own generators and tables, in addition to the schedules in the specification.
-    time_limit : float
-        Seconds that a generator of yours may take to load, and for each table.
     links : dict or str, optional
         The links of all rows, as in `simulate`, if the specification has none.
 
@@ -100,8 +97,8 @@ def run_sweep(
     out = Path(out)
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
-    with limited(time_limit), inputs_spared():
-        sweep = replace(load_sweep(specification, schedule_files, links), time_limit=time_limit)
+    with inputs_spared():
+        sweep = load_sweep(specification, schedule_files, links)
         checked_target(out, "--out")
         idle = without_effect(sweep.spread_points(), sweep.asked) if sweep.asked else []
     sweep = replace(sweep, without_effect=tuple(idle))

@@ -35,8 +35,6 @@ class Sweep(Grid):
         Consecutive ranges.
     files : tuple of (str, str)
         Name and text of each file with users' schedules.
-    time_limit : float
-        Seconds that a user's generator may take for a table.
     asked : tuple of str
         The values of layouts, and the semantics, that its file gives.
     without_effect : tuple of (str, object)
@@ -46,7 +44,6 @@ class Sweep(Grid):
     noises: tuple = ()
     seeds: tuple = ()
     files: tuple = ()
-    time_limit: float = 60.0
     asked: tuple = ()
     without_effect: tuple = ()
 
@@ -83,7 +80,7 @@ class Sweep(Grid):
         -------
         dict
         """
-        omitted = {"seconds", "changes", "time_limit", "asked"}  # none, or its rows are the same
+        omitted = {"seconds", "changes", "asked"}  # none, or its rows are the same
         if not self.without_effect:
             omitted.add("without_effect")
 

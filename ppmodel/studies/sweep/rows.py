@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ppmodel.errors import PPModelError, StoppedError, SweepError, cause
+from ppmodel.errors import PPModelError, SweepError, cause
 from ppmodel.loops.compiled import prepare
 from ppmodel.schedules.cases import generated
-from ppmodel.schedules.own_files import time_limit
 from ppmodel.simulation import Iterations, compile_graph
 from ppmodel.studies.noise import noisy_runs
 from ppmodel.studies.points import COLUMNS, NUMBERS, rows_of
@@ -64,14 +63,12 @@ def compute_rows(sweep, first, last):
     (['GPipe', 'GPipe'], ['dgx_a100', 'dgx_h100'])
     """
     try:
-        with time_limit(sweep.time_limit), np.errstate(over="ignore"):  # a makespan that overflows refuses its row
+        with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
             cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
             prepare(2 * round(cells) * sweep.num_rows)
             table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
             blocks = _blocks(first, last, sweep.rows_per_graph)
             rows = [row for block in blocks for row in _graph_rows(sweep, *block, table_of)]
-    except StoppedError:
-        raise
     except Exception as error:
         full = isinstance(error, MemoryError)
         remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"

@@ -14,11 +14,10 @@ from refusals import refused
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
-from ppmodel.clusters.specs import DATA, ORDERS, LayoutSpec, layout_options, load_framework, load_system
+from ppmodel.clusters.specs import ORDERS, LayoutSpec, layout_options, load_framework, load_system
 from ppmodel.clusters.specs.layout import layout_keywords
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.files import inputs_spared
-from ppmodel.schedules.own_files import time_limit
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
 from ppmodel.studies.planning.available import error_of_differences
@@ -336,16 +335,6 @@ def test_orders_that_never_end_are_left_out():
     assert set(rows.schedule) == {"1f1b"}
     with pytest.raises(TableError, match="deadlock"):
         pp.plan(**waiting, schedules="zb-v")
-
-
-def test_a_generator_without_end_ends_the_plan(tmp_path):
-    """The first time that it takes too long; not once for every size."""
-    mine = tmp_path / "mine.py"
-    template = (DATA / "templates" / "my_schedule.py").read_text()
-    head, body = template.rsplit("def ", 1)
-    mine.write_text(f"{head}def {body.partition(chr(10))[0]}\n    while True:\n        pass\n")
-    with time_limit(2), pytest.raises(PPModelError, match="has not finished after 2 s"):
-        planned(**SMALL | {"gpus": 2, "schedules": [str(mine)], "fix": {"pp": 2}})
 
 
 def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):

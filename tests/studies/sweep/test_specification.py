@@ -193,16 +193,6 @@ def test_workers_run_nothing_from_the_current_folder(file, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("more", [(), ("--workers", 1)])
-def test_a_generator_without_end_ends_the_sweep(file, tmp_path, capsys, more):
-    """A limit of time decides no row: on a faster machine, or with more time, the same command goes on."""
-    file(GENERATOR.replace('raise IndexError("no five")', "while True: pass"), "mine.py")
-    path = file("schedules: {file: mine.py}\npp: [4, 5]\nmicrobatches: 8\nsystems: dgx_h100\nmodels: paper\n")
-    code, _, said = run(capsys, path, "--out", tmp_path / "r.parquet", "--time-limit", 0.3, *more)
-    assert (code, said.count("has not finished after 0.3 s; fix its loop")) == (2, 1)
-    assert not (tmp_path / "r.parquet").exists()
-
-
 def test_an_edited_generator_is_another_sweep(own, tmp_path, capsys):
     """Its rows are not those of the file as it was."""
     assert run(capsys, own, "--out", tmp_path / "r.parquet")[0] == 0
