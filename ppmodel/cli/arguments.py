@@ -4,18 +4,18 @@ import json
 import math
 import sys
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import click
 
 from ppmodel import schedules
 from ppmodel.clusters import specs
-from ppmodel.clusters.specs.layout import LARGEST
+from ppmodel.clusters.specs.layout import LARGEST, layout_options
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import as_case, cases_of_file
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.studies.points import COLUMNS, SECONDS
+from ppmodel.studies.points import SECONDS
 
 
 class Value(click.ParamType):
@@ -93,9 +93,27 @@ def choice(words):
     return Value(f"[{'|'.join(words)}]", str, words.__contains__, f"must be one of {', '.join(words)}")
 
 
+class Option(click.Option):
+    """An option, and the section of its command's help in which it stands."""
+
+    def __init__(self, *names, section=None, **settings):
+        super().__init__(*names, **settings)
+        self.section = section
+
+
 def option(name, metavar, help, type=None, **settings):
     """An option of a command: its name without dashes, the parameter's behind it if that differs, and its help."""
-    return click.option(*f"--{name}".split(), metavar=metavar, help=help, type=type, **settings)
+    return click.option(*f"--{name}".split(), cls=Option, metavar=metavar, help=help, type=type, **settings)
+
+
+def sectioned(section):
+    """Make `option` for options that stand in one section of a command's help."""
+    return partial(option, section=section)
+
+
+_in_size, _in_costs = sectioned("Schedule and size"), sectioned("Costs in seconds")
+_in_semantics, in_cluster = sectioned("Communication semantics"), sectioned("Model and system")
+in_output, in_computing = sectioned("Output"), sectioned("Computing")
 
 
 def combined(*options):
@@ -115,8 +133,8 @@ def written(text):
     return text
 
 
-def _layout_option(name, declared):
-    """The command line's option for a value of a layout, which itself refuses what is illegal."""
+def layout_option(name, declared, help):
+    """Make the option for a value of a layout, which itself refuses what is illegal."""
     dashed = name.replace("_", "-")
 
     def kind(text):
@@ -125,64 +143,82 @@ def _layout_option(name, declared):
             return (value,) if isinstance(value, int) else value
         return text if isinstance(value, tuple) else value
 
+    section = {"section": declared.section}
     if declared.type is bool:
-        return option(f"{dashed}/--no-{dashed}", None, declared.help, default=None)
-    return option(dashed, declared.form, declared.help, kind)
+        return option(f"{dashed}/--no-{dashed}", None, help, default=None, **section)
+    return option(dashed, declared.form, help, kind, **section)
 
 
 sizes = combined(
-    option("pp", "S", "Ranks of the pipeline.", count()),
-    option("microbatches", "B", "Microbatches per iteration.", count()),
+    _in_size("pp", "S", "Ranks of the pipeline.", count()),
+    _in_size("microbatches", "B", "Microbatches per iteration.", count()),
 )
 """Decorator: the size of a schedule."""
 
-schedule_file = option(
+schedule_file = _in_size(
     "schedule-file file", "FILE", "Your own schedule: a generator (.py) or a table (.csv, ours or PyTorch's)."
 )
 """Decorator: a file that defines a schedule."""
 
-links = option(
+links = in_cluster(
     "link links", "RANKS:delay=TIME,bandwidth=RATE",
-    "A link that differs, as in 0-1:delay=60ms (0>1: one direction); may be repeated. A delay is added, a bandwidth "
-    "replaces the network's. For a slower network as a whole, change it in a copy of the system's file.",
+    "A link unlike the others: 0-1:delay=60ms, or 0>1:... for one direction. May be repeated. A delay is added; a "
+    "bandwidth replaces the network's. If the whole network is slower, change a copy of the system's file.",
     multiple=True, callback=lambda *given: " ".join(given[-1]) if given[-1] else None,
 )  # fmt: skip
 """Decorator: links that differ from the others."""
 
-framework = option("framework", "NAME|FILE", "The training framework (default: the system's own, or megatron).")
+framework = in_cluster("framework", "NAME|FILE", "The training framework (default: the system's own, or megatron).")
 """Decorator: the training framework."""
 
-csv_file = option("csv csv_file", "FILE", "Also write the rows to a CSV file.", Output())
+csv_file = in_output("csv csv_file", "FILE", "Also write the rows to a CSV file.", Output())
 """Decorator: the rows as a file."""
 
 workers = combined(
-    option("workers", "N", "Compute in N processes on this machine.", count(1024)),
-    option("scheduler", "ADDRESS", "Compute on a Dask cluster instead, such as tcp://host:8786."),
+    in_computing("workers", "N", "Compute in N processes on this machine.", count(1024)),
+    in_computing("scheduler", "ADDRESS", "Compute on a Dask cluster instead, such as tcp://host:8786."),
 )
 """Decorator: who computes."""
 
-_p2p = option("p2p", None, "What a transfer occupies (default: as the framework; else its link).", choice(P2P))
-_docs = {column.name: column.doc for column in COLUMNS}
+_p2p = _in_semantics(
+    "p2p",
+    "WORD",
+    f"What a transfer occupies: {', '.join(P2P)} (default: the framework's, or else overlapped).",
+    choice(P2P),
+)
+_SECONDS = {
+    "forward": "Forward of one microbatch on 1/S of the model.",
+    "backward": "Its backward; input and weight gradients take half of it each.",
+    "input_grad": "Input-gradient time; with --weight-grad, replaces --backward.",
+    "weight_grad": "Weight-gradient time; with --input-grad, replaces --backward.",
+    "pair": "A forward and a backward in one cell, F&B (default: their sum).",
+    "comm": "One transfer (default: 0); not divided among chunks.",
+    "latency": "What a transfer takes beyond the time it occupies its link.",
+    "reduction": "Gradient all-reduce of 1/S of the model.",
+    "optimizer": "Optimizer step of 1/S of the model.",
+}
 _ABOVE_0 = "forward", "backward", "input_grad", "pair"
 
-transfers = combined(_p2p, option("comm", None, "One transfer (default 0).", seconds(), default=0.0), links)
+transfers = combined(_p2p, _in_semantics("comm", None, "One transfer (default: 0).", seconds(), default=0.0), links)
 """Decorator: what transfers occupy and take, where operations are measured."""
 
 run = combined(
-    _p2p,
-    option(
-        "allreduce", None, "What the gradient all-reduce of replicated stages does.", choice(ALLREDUCE),
+    *(_in_costs(name.replace("_", "-"), None, help, seconds("above 0" if name in _ABOVE_0 else "0 or more"))
+      for name, help in _SECONDS.items()),
+    in_cluster("model", "NAME|FILE", "The model; with --system, instead of seconds."),
+    in_cluster("system", "NAME|FILE", "The cluster; with --model, instead of seconds."),
+    framework, links, _p2p,
+    _in_semantics(
+        "allreduce", "WORD", f"Gradient all-reduce of replicated stages: {', '.join(ALLREDUCE)}.", choice(ALLREDUCE),
         default="excluded", show_default=True,
     ),
-    *(option(name.replace("_", "-"), None, f"{_docs[name][0].upper()}{_docs[name][1:]}.",
-             seconds("above 0" if name in _ABOVE_0 else "0 or more")) for name in SECONDS),
-    option("model", "NAME|FILE", "The model; with --system, instead of seconds."),
-    option("system", "NAME|FILE", "The cluster; with --model, instead of seconds."),
-    framework, links,
-    option("layout", "NAME|FILE", "How the run is spread over GPUs; the options below override its values."),
-    *(_layout_option(*entry) for entry in specs.layout_options(of_schedule=False)),
+    option(
+        "layout", "NAME|FILE", "How the run is spread over GPUs; the options below override its values.",
+        section="Layout",
+    ),
+    *(layout_option(name, declared, declared.described) for name, declared in layout_options(of_schedule=False)),
 )  # fmt: skip
-"""Decorator: communication semantics; costs, in seconds or from a model and a system; and how the run is spread."""
+"""Decorator: costs, in seconds or from a model and a system; communication semantics; and how the run is spread."""
 
 
 def schedule_options(command):
@@ -194,11 +230,11 @@ def schedule_options(command):
     for written, owners in reversed(declared.items()):
         forms = dict.fromkeys(form for form, _ in owners)
         lines = (f"{', '.join(names)}: {help}" for (_, help), names in owners.items())
-        command = option(written, "|".join(forms), "\n\n".join(lines))(command)
+        command = _in_size(written, "|".join(forms), "\n\n".join(lines))(command)
     return command
 
 
-launch_option = option(
+launch_option = in_output(
     "launch", "NAME|FILE", "Also print what to paste to run it with megatron, nemo, ...: see ppmodel launchers."
 )
 """Decorator: print what to write to run it."""
@@ -206,7 +242,7 @@ launch_option = option(
 
 def json_option(text):
     """Decorator: print JSON."""
-    return click.option("--json", "as_json", is_flag=True, help=text)
+    return in_output("json as_json", None, text, is_flag=True)
 
 
 def given(arguments):

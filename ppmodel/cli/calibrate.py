@@ -32,7 +32,14 @@ about = combined(
 @option("framework", "NAME|FILE", "The training framework of all rows (default: see below).")
 @option("constants", "NAME,...", "Constants to fit, by their keys in the system's file.")
 @option("only", None, "Fit and judge only times, or only memory.", choice(["time", "memory"]))
-@option("prior", None, "How far constants are expected to move.", number(0.001, 10), default=0.5, show_default=True)
+@option(
+    "prior",
+    None,
+    "How far constants are expected to move, as a standard deviation.",
+    number(0.001, 10),
+    default=0.5,
+    show_default=True,
+)
 @about
 def calibrate_command(rows_files, runs, system, out, framework, constants, only, prior, title, date):
     """Fit the constants of a system to measured training runs.
@@ -42,17 +49,18 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     collectives and memory are fitted, except those whose kind in the system's file is stated; constants that the rows
     do not determine keep their values. The prior is the standard deviation of a constant's logarithm around its
     starting value. With fewer than five configurations, one constant is fitted: kernels.sustained_clock,
-    compute_efficiency or, where devices wait for it, a time of the host; time_factor is what times are then still off.
+    compute_efficiency or, if devices wait for the host, one of its times; time_factor is how far off times then still
+    are.
 
-    A single run is enough to start, and is met to the digit: --run "llama3_70b tp=8 pp=4 dp=4 zero=1
-    sequence_parallel=true global_batch=1024 iteration_s=74", with the name or the file of a model (or its sizes, as in
-    hidden=5120) and the columns of ROWS.csv, or a YAML file of these keys. What is left out is as simulate has it;
-    mfu=0.43, counted as simulate does, stands for iteration_s.
+    A single run is enough, and its time is then met exactly: --run "llama3_70b tp=8 pp=4 dp=4 zero=1
+    sequence_parallel=true global_batch=1024 iteration_s=74". It names a model or its file (or gives the model's sizes,
+    as in hidden=5120) and values of the columns of ROWS.csv; a YAML file of these keys does as well. What you leave out
+    is as in ppmodel simulate; mfu=0.43, counted as simulate counts it, may stand for iteration_s.
 
-    gradient_bytes, if all rows state the same, becomes the framework's; flushes are for predict alone.
+    If all rows state the same gradient_bytes, these become the framework's; flushes are for predict alone.
 
-    FILE.yaml is a system file like any other. It carries the framework: --framework, or the one in the column framework
-    of all rows, or that of the system's file if it has one, or the one that all sources name, or megatron.
+    FILE.yaml is a system file like any other. It carries a framework: --framework; else the one in the column framework
+    of all rows; else that of the system's file; else the one that all sources name; else megatron.
     """
     from ppmodel.clusters.specs import load_framework, load_system
     from ppmodel.export import write_whole

@@ -7,17 +7,19 @@ from importlib.util import find_spec
 
 import click
 
-from ppmodel.clusters.specs.layout import layout_options
 from ppmodel.errors import PPModelError, did_you_mean, shown
 
-_COMMANDS = {
-    "ppmodel.cli.listing": ("schedules", "models", "systems", "frameworks", "layouts", "launchers", "columns"),
-    "ppmodel.cli.{}": (
-        "table", "check", "simulate", "compare", "plan", "predict", "calibrate", "measure", "replay", "sweep",
-    ),
-    "ppbook.commands.book": ("notebooks", "run", "reproduce", "smoke", "pdf"), "ppbook.commands.{}": ("claims",),
-}  # fmt: skip
-_MODULES = {name: module.format(name) for module, names in _COMMANDS.items() for name in names}
+_COMMANDS = (
+    ("Schedules", "ppmodel.cli.{}", ("table", "check", "simulate", "compare", "sweep")),
+    ("Clusters", "ppmodel.cli.{}", ("plan", "predict", "replay", "calibrate", "measure")),
+    ("Data", "ppmodel.cli.listing",
+     ("schedules", "models", "systems", "frameworks", "layouts", "launchers", "columns")),
+    ("Book", "ppbook.commands.book", ("notebooks", "run", "reproduce", "smoke", "pdf")),
+    ("Book", "ppbook.commands.{}", ("claims",)),
+)  # fmt: skip
+_FEW = 20  # options that need no sections
+_MODULES = {name: module.format(name) for _, module, names in _COMMANDS for name in names}
+_SECTIONS = {name: section for section, _, names in _COMMANDS for name in names}
 
 
 class _Careful:
@@ -34,9 +36,7 @@ class _Careful:
             keys = {option.lstrip("-").replace("-", "_"): option for option in options}
             meant = meant_key(name, keys).removeprefix("did you mean ").removesuffix("?")
             hint = f"did you mean {keys[meant]}?" if meant in keys else did_you_mean(given, options)
-            if "--fix" in options and name in dict(layout_options()):
-                hint = f"write --fix {name}=..."
-            elif file:
+            if file:
                 hint = f"{hint} An option of your own schedule is written after its file: {file}:{name}=...".strip()
             remedy = hint or f"see {ctx.command_path} --help"
             raise click.ClickException(f"{given} is not an option of {ctx.command_path}; {remedy}") from None
@@ -46,8 +46,24 @@ class _Careful:
         return super().parse_args(ctx, args)
 
 
+def _write_sections(formatter, entries):
+    """Write a list for each section, in the order in which they begin; entries without one join the last."""
+    sections = {}
+    for section, name, text in entries:
+        sections.setdefault(section or next(reversed(sections), "Options"), []).append((name, text))
+    for section, lines in sections.items():
+        with formatter.section(section):
+            formatter.write_dl(lines)
+
+
 class Command(_Careful, click.Command):
-    """A command whose errors name options as the user types them."""
+    """A command whose errors name options as the user types them, and whose help lists many of them by section."""
+
+    def format_options(self, ctx, formatter):
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        sections = [getattr(option, "section", None) if len(options) > _FEW else None for option in options]
+        records = [option.get_help_record(ctx) for option in options]
+        _write_sections(formatter, [(section, *record) for section, record in zip(sections, records, strict=True)])
 
     def invoke(self, ctx):
         from ppmodel.cli.arguments import Output
@@ -105,6 +121,10 @@ class Commands(_Careful, click.Group):
     def list_commands(self, ctx):
         has_book = find_spec("ppbook") is not None
         return [name for name, module in _MODULES.items() if has_book or not module.startswith("ppbook.")]
+
+    def format_commands(self, ctx, formatter):
+        shown = {name: self.get_command(ctx, name).get_short_help_str(limit=1000) for name in self.list_commands(ctx)}
+        _write_sections(formatter, [(_SECTIONS[name], name, text) for name, text in shown.items()])
 
     def get_command(self, ctx, name):
         if name not in _MODULES:

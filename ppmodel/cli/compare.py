@@ -19,10 +19,9 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     """Simulate schedules side by side, and rank them by time.
 
     A NAME may have options, as in interleaved-1f1b:chunks=4; a FILE is a generator (.py) or a table (.csv). zb-1p and
-    zb-2p search for an order that suits the times given. If a schedule is a table and no size is given, the table's
-    size applies. All schedules run under one layout (--tp, --dp, ... or --layout); in Python, pp.compare also takes
-    lists of layouts. For each schedule you see its time, the idle share of that time, and the memory of its most
-    loaded rank.
+    zb-2p search for an order that suits the times given. Without --pp and --microbatches, a table's size applies to
+    all. All schedules run under one layout (--layout, or --tp, --dp and so on); in Python, pp.compare also takes lists
+    of layouts. For each schedule you see its time, the idle share of that time, and the memory of its most loaded rank.
 
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is refused.
     """

@@ -8,12 +8,12 @@ from ppmodel.clusters import specs
 
 @command("schedules")
 def schedules_command():
-    """List the schedules, their options and the sizes at which each is legal."""
+    """List the schedules, their options, and the sizes at which each is legal."""
     for name in schedules.names():
         entry = schedules.get(name)
         text.say(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
         for option in entry.options:
-            usual = "" if option.default is None else f" (default {option.example})"
+            usual = "" if option.default is None else f" (default: {option.example})"
             text.say(f"    --{option.written} {option.form}  {option.help}{usual}")
 
 
@@ -34,7 +34,7 @@ layouts_command = listing("layouts", "run layouts", specs.layout_names, specs.lo
 
 @command("launchers")
 def launchers_command():
-    """List the frameworks whose arguments --launch prints, and the version of each."""
+    """List the frameworks whose arguments --launch prints, with their versions."""
     launchers = {name: specs.load_launcher(name) for name in specs.launcher_names()}
     say_titles({name: f"{launcher.title} {launcher.version}" for name, launcher in launchers.items()})
 
@@ -43,7 +43,7 @@ def launchers_command():
 def columns_command():
     """List the columns of frames, sweeps and JSON, with their units.
 
-    A row has the columns of what it depends on: seconds or a model on a system, a change, a layout, noise.
+    A row has the columns of all it depends on: seconds, or a model and a system; a change, a layout, noise.
     """
     from ppmodel.studies.points import COLUMNS
 

@@ -14,24 +14,24 @@ from ppmodel.files import write_whole
 
 _FILES = {
     "gemm": ("FILE.csv", "Matrix products: columns m, n, k, latency_us or tflops, and optionally precision."),
-    "collectives": ("FILE|OP=FILE", "Output of nccl-tests, and of which test if it does not say so."),
+    "collectives": ("FILE|OP=FILE", "Output of nccl-tests; name the test (OP) if the file does not."),
     "attention": ("FILE.csv", "Fused attention: columns sequence, pass (forward or backward) and tflops."),
     "trace": ("FILE.json[.gz]", "Trace of one step by PyTorch's profiler with record_shapes=True."),
-    "probe": ("FILE.json", "What data/templates/probe.py wrote on the machine."),
+    "probe": ("FILE.json", "What probe.py wrote on the machine."),
 }
 
 
 @command("measure")
-@option("system", "NAME|FILE", "The system to start from: peaks, and what is not measured.")
+@option("system", "NAME|FILE", "The system to start from; gives peaks, and what is not measured.")
 @option("out", "FILE.yaml", "Where to write the result.", FILE)
 @combined(*(option(name, form, f"{text} May be repeated.", multiple=True) for name, (form, text) in _FILES.items()))
 @about
-@option("write-probe", "FILE.py", "Write the script probe.py, and nothing else.", Output())
+@option("write-probe", "FILE.py", "Only write the script probe.py.", Output())
 def measure_command(system, out, title, date, write_probe, **files):
     """Write a system file for your own machine.
 
-    Fits compute efficiency, half-widths of products, attention, memory bandwidth, links and host time to timings that
-    you have, or that the script probe.py takes in about two minutes:
+    Fits compute efficiency, half-widths of products, attention, memory bandwidth, links and host time to timings: your
+    own, or those that the script probe.py takes in about two minutes:
 
         ppmodel measure --write-probe probe.py
 
@@ -39,7 +39,7 @@ def measure_command(system, out, title, date, write_probe, **files):
 
         ppmodel measure --system h100 --probe probe.json --out mine.yaml
 
-    Peaks come from the system to start from, and so does everything that is not measured, with its kind and source.
+    Peaks come from the system to start from, as does all that is not measured, with kind and source.
     """
     from ppmodel.studies.measured import timings
     from ppmodel.studies.measured.measure import measured_system

@@ -7,56 +7,64 @@ import click
 
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.clusters.specs.layout import STAGE_GROUPS
+from ppmodel.clusters.specs.layout import SEARCHED_FOR, STAGE_GROUPS, layout_options
 from ppmodel.errors import PPModelError
 
 _PICTURE = arguments.Output(".svg", ".png", ".pdf")
 _LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
+_FIXED = {name: declared for name, declared in layout_options() if name not in SEARCHED_FOR}
+_in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
 
 
 @command("plan")
 @click.argument("words", metavar="[SCHEDULE|NAME=VALUE]...", nargs=-1)
-@arguments.option("model", "NAME|FILE", "The model: see ppmodel models.", required=True)
-@arguments.option("system", "NAME|FILE", "The cluster: see ppmodel systems.", required=True)
-@arguments.option("gpus", "N", "GPUs of the run.", arguments.count(2**20), required=True)
-@arguments.option("global-batch", "N", "Sequences per iteration.", arguments.count(2**24), required=True)
-@arguments.option("sequence", "N", "Tokens of a sequence (default: the model's).", arguments.count(2**24))
+@arguments.in_cluster("model", "NAME|FILE", "The model: see ppmodel models.", required=True)
+@arguments.in_cluster("system", "NAME|FILE", "The cluster: see ppmodel systems.", required=True)
 @arguments.framework
 @arguments.links
-@arguments.option("memory-limit", "SIZE", "Memory of a GPU, such as '64 GiB' (default: all of it).")
-@arguments.option("schedules", "SCHEDULE...", "Schedules to try (default: all).", multiple=True)
-@arguments.option("fix", "NAME=VALUE...", "Values that every layout has, such as tp=8.", multiple=True)
+@arguments.in_cluster("memory-limit", "SIZE", "Memory of a GPU to use, such as '64 GiB' (default: all of it).")
+@_in_run("gpus", "N", "GPUs of the run.", arguments.count(2**20), required=True)
+@_in_run("global-batch", "N", "Sequences per iteration.", arguments.count(2**24), required=True)
+@_in_run("sequence", "N", "Tokens of a sequence (default: the model's).", arguments.count(2**24))
+@_in_search("schedules", "SCHEDULE...", "Schedules to try (default: all).", multiple=True)
 @arguments.combined(*(
-    arguments.option(f"max-{name}", "N", f"The largest {name} to try{' (default: a node)' * (name == 'tp')}.",
-                     arguments.count()) for name in _LIMITED
+    _in_search(f"max-{name}", "N", f"The largest {name} to try{' (default: a node)' * (name == 'tp')}.",
+               arguments.count()) for name in _LIMITED
 ))  # fmt: skip
-@arguments.option(
+@_in_search(
     "within", None, "List answers that take at most this share longer than the best.", arguments.number(0, 1),
     default=0.05, show_default=True,
 )  # fmt: skip
-@arguments.option("rows", None, "Answers to list.", arguments.count(1000), default=10, show_default=True)
-@arguments.option("explain", "ROW", "Row of the answer to explain (default: 1).", arguments.count(1000), default=1)
-@arguments.option("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", _PICTURE)
-@arguments.workers
 @arguments.option(
-    "resume", "FILE", "Keep what is computed in FILE, for --pareto also in FILE.1, FILE.2 and so on; the same command "
-    "goes on.", arguments.Output(),
+    "fix", "NAME=VALUE...", "Values that all layouts have, as in tp=8 zero=1; --tp 8 --zero 1 says the same.",
+    multiple=True, section="Layout",
 )  # fmt: skip
+@arguments.combined(*(arguments.layout_option(name, declared, declared.help) for name, declared in _FIXED.items()))
+@arguments.workers
+@arguments.in_computing(
+    "resume", "FILE", "Keep what is computed in FILE (with --pareto also in FILE.1, FILE.2, ...); the same command "
+    "goes on from there.", arguments.Output(),
+)  # fmt: skip
+@arguments.in_output("rows", None, "Answers to list.", arguments.count(1000), default=10, show_default=True)
+@arguments.in_output(
+    "explain", "ROW", "Row of the answer to explain.", arguments.count(1000), default=1, show_default=True
+)
+@arguments.in_output("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", _PICTURE)
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
 @arguments.csv_file
 def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file, pareto, **given):
     """Find the fastest layout and schedule for a model on some GPUs.
 
-    Tries all dimensions of parallelism (tensor with sequence parallelism), ZeRO, microbatches of 1 to 8,
-    recomputation, the division of layers, and every schedule with its options; prunes by exact lower bounds, and
-    simulates the rest. You see the best with its range, answers about as good that differ in what matters, where the
-    time goes, and what one step in each dimension would cost. What the framework does not run as modelled, or not as in
-    any measured run, is listed apart.
+    Tries all sizes of tensor (with sequence parallelism), context, expert, pipeline and data parallelism, ZeRO,
+    microbatches of 1 to 8 sequences, recomputation, ways to divide the layers, and every schedule with its options. It
+    prunes by exact lower bounds and simulates the rest. You see the best answer with its range, answers that are about
+    as good but differ in what matters, where the time goes, and what one step in each dimension would cost. Answers
+    that the framework does not run as modelled, or that no measured run resembles, are listed apart.
 
-    SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is microbatch
-    size, ep 8 x 2 has etp 2; recompute is as in ppmodel simulate --help. If your runs take longer than predicted, plan
-    for the system that ppmodel calibrate writes.
+    SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is the
+    microbatch size, and ep 8 x 2 means an etp of 2. If your runs take longer than predicted, plan for the system that
+    ppmodel calibrate writes.
 
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
@@ -70,7 +78,8 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         load_launcher(launch)  # refused before the search
     if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", given["links"] or ""):
         raise PPModelError("--link", unitless[0], "needs a unit of time", f"write {unitless[0]}ms or {unitless[0]}s")
-    fixed, named = _separated(fix, words, schedules)
+    options = arguments.given({name: given.pop(name) for name in _FIXED})
+    fixed, named = _separated(fix, words, schedules, options)
     most = {name: given.pop(f"max_{name}") for name in _LIMITED}
 
     with passing("searching ...") as show:
@@ -103,7 +112,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     text.say_json(result) if as_json else text.say(answer)
 
 
-def _separated(fix, words, schedules):
+def _separated(fix, words, schedules, options):
     """Values of the layout, and schedules: ``--fix tp=8 pp=4`` and ``--schedules 1f1b zb-v`` leave words behind."""
     fixed = {}
     named = [name for text in schedules for name in (text.split(",") if ":" not in text else [text])]
@@ -118,4 +127,8 @@ def _separated(fix, words, schedules):
         if name in fixed:
             raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
         fixed[name] = arguments.written(value)
+    for name, value in options.items():
+        if fixed.setdefault(name, value) != value:
+            rule = f"contradicts --fix {name}={fixed[name]}".lower()
+            raise PPModelError(f"--{name.replace('_', '-')}", str(value).lower(), rule, "leave out one of the two")
     return fixed, [name for name in named if name]

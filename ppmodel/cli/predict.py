@@ -19,24 +19,25 @@ from ppmodel.errors import EXIT_ALL_REFUSED, counted
 def predict_command(rows_file, system, framework, links, out):
     """Predict iteration time, memory and utilization of training runs.
 
-    ROWS.csv has one row for each run and must have all of these columns: hidden, heads, kv_heads, layers,
-    mlp_hidden, gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel,
-    zero, recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is
-    unfused, unfused-fused-softmax or flash; recompute is a word that ppmodel simulate --help lists; chunks is 1 if the
-    schedule has no such option. These columns are optional: model, the name of a packaged model, where the columns of
-    the model are empty, and beside it etp, the GPUs that share each expert; flushes, how many times an iteration
-    runs the whole pipeline; precision, bf16 or fp8; gradient_bytes, what a GPU keeps for the gradient of a parameter;
-    gpus, which must be those of the layout; and framework, the name of a training framework. What no column says is as
-    in that framework. Without one, it is that of the system's file if it was fitted, or else one that the column
-    source names (NeMo, Megatron-Bridge, dgxc and MLPerf: nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and
-    the Playbook: nanotron; Megatron-DeepSpeed and vTrain: megatron_deepspeed; BigScience: bigscience; DeepSpeed:
-    deepspeed; InternEvo: eager; Hagemann: scaling), or else megatron. Other columns are notes and copied, unless
-    their names are nearly those of columns that are read.
+    ROWS.csv has a row for each run. It must have these columns: hidden, heads, kv_heads, layers, mlp_hidden, gated_mlp,
+    vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero, recompute,
+    microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
+    unfused-fused-softmax or flash; recompute is a word that ppmodel simulate --help lists; chunks is 1 if the schedule
+    has no such option.
 
-    FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
-    GPU), predicted_fits, predicted_mfu, refused, the reason if a row has no prediction, and predicted_fit: fits, tight,
-    may not fit or does not fit, where nine of ten predictions of memory are off by less than the margin between these.
-    predicted_fits is false above the capacity, where that word is one of the last two.
+    It may have these: model, the name of a packaged model, with the model's own columns left empty; with it, etp, the
+    GPUs that share each expert; flushes, how often an iteration runs the whole pipeline; precision, bf16 or fp8;
+    gradient_bytes, what a GPU keeps for the gradient of a parameter; gpus, which must be those of the layout; and
+    framework, the name of a training framework, which decides what no column says. Without framework, it is that of the
+    system's file if it was fitted; else the one that the column source names (NeMo, Megatron-Bridge, dgxc and MLPerf:
+    nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and the Playbook: nanotron; Megatron-DeepSpeed and vTrain:
+    megatron_deepspeed; BigScience: bigscience; DeepSpeed: deepspeed; InternEvo: eager; Hagemann: scaling); else
+    megatron. Other columns are copied as notes, unless their names nearly match one that is read.
+
+    FILE.csv has the same rows and, behind them, predicted_iteration_s; predicted_memory_gb (1e9 bytes, on the most
+    loaded GPU); predicted_fits, whether that is within the capacity; predicted_mfu; refused, why a row has no
+    prediction; and predicted_fit: fits, tight, may not fit or does not fit. The margin on either side of the capacity
+    covers the errors of nine of ten predictions of memory.
 
     Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is refused.
     """

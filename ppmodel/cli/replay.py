@@ -15,22 +15,25 @@ _CAUSES = {
 
 @command("replay")
 @click.argument("files", metavar="FILE...", nargs=-1)
-@arguments.option("schedule", "NAME|FILE", "What ran; options as in interleaved-1f1b:chunks=4.")
+@arguments.option("schedule", "NAME|FILE", "The schedule that ran, with options as in interleaved-1f1b:chunks=4.")
 @arguments.sizes
 @arguments.transfers
-@arguments.option("against", "NAME|FILE", "Another schedule; may be repeated.", multiple=True)
-@arguments.option("iteration", None, "The measured iteration (default: from FILE).", arguments.seconds("above 0"))
+@arguments.option("against", "NAME|FILE", "Another schedule to compare with; may be repeated.", multiple=True)
+@arguments.option(
+    "iteration", None, "Measured time of the iteration (default: from FILE).", arguments.seconds("above 0")
+)
 @arguments.csv_file
 @arguments.json_option("Print one JSON array with an object for each schedule.")
 def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, as_json, **transfers):
-    """Replay the measured operations of one iteration, and tell where its time went.
+    """Replay the measured operations of one iteration, and show where its time went.
 
     FILE is a CSV file with the columns rank, operation (1F3, F3, or F for the mean of a rank's forwards) and either
-    start_s and end_s, or seconds, time_ms or time_us (in a cell of two operations, each one's own); or a trace of all
-    ranks, or one for each, whose slices are named so, as PyTorch's pipelining names them (PP:1F3, Forward 3). Idle time
-    is divided by cause: the bubble, what the table costs on equal ranks; slower ranks, what their differences add;
-    transfers, what these add by arriving later; head of line, what they add by what they occupy under --p2p. Other
-    schedules take the means of the same operations.
+    start_s and end_s, or seconds, time_ms or time_us (of each operation alone, if two share a cell). Or it is a trace
+    of all ranks, or one for each rank, whose slices are named as PyTorch's pipelining names them (PP:1F3, Forward 3).
+
+    Idle time is divided by cause: bubble, what the table costs on equal ranks; slower ranks, what differences between
+    ranks add; transfers, what late arrivals add; head of line, what transfers add by what they occupy (--p2p). Other
+    schedules are simulated with the mean times of the same operations.
     """
     from ppmodel.export import write_rows
     from ppmodel.schedules.cases import cases_of_text

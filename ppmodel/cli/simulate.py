@@ -18,14 +18,13 @@ from ppmodel.cli.commands import command
 def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch, as_json, **options):
     """Simulate one iteration of a schedule with communication.
 
-    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file. With a layout (--tp, --dp, ...
-    or --layout), the whole iteration is timed, including collectives, gradient reduction and the optimizer step. The
-    sequence length is in the model's file.
+    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file. With a layout (--layout, or
+    --tp, --dp and so on), the whole iteration is timed: collectives, gradient reduction and optimizer step included.
 
-    Idle ratio: the ranks' idle time over their total time. Over the ideal time: idle time over computing time
-    (Megatron). Over the longest span: idle time over the longest time from a rank's first operation to its last (Zero
-    Bubble). zb-1p and zb-2p search for an order that suits the times given (or those of --times) and the share of
-    activations that the model keeps for weight gradients (or that of --held).
+    Idle time is printed as a share of the ranks' total time, of their computing time (as Megatron-LM's authors do) and
+    of the longest span from a rank's first operation to its last (as Zero Bubble's do). zb-1p and zb-2p search for an
+    order that suits the times given (or --times) and the share of activations that the model keeps for weight gradients
+    (or --held).
     """
     from ppmodel.cli.simulated import simulated_lines
     from ppmodel.studies.points import simulate

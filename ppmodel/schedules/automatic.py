@@ -65,7 +65,7 @@ def _number(text):
 
 _TIMES = Option(
     "times", _times, (1, 1, 1, 0), "F:I:W:C", "must be four numbers, the first three above 0, as F:I:W:C",
-    "times of forward, input gradient, weight gradient and transfer to search an order for",
+    "times of forward, input gradient, weight gradient and transfer for which to search an order",
     _is_times, ((1, 1, 1, 0), (18.5, 18, 9.3, 0.6)),
 )  # fmt: skip
 _LIMIT_1P, _LIMIT_2P = (
@@ -74,12 +74,12 @@ _LIMIT_1P, _LIMIT_2P = (
 )
 _HELD = Option(
     "held", _number, 1, "SHARE", "must be a number of at least 0",
-    "activations held between I and W over those between F and I; above 1 with recomputation", _is_share, (1, 0.5),
+    "activations kept from I to W over those kept from F to I; above 1 with recomputation", _is_share, (1, 0.5),
 )  # fmt: skip
 _DELAYS = Option(
     "delays", _times, None, "D:D:...",
     "must be a time of at least 0, or one for each link between neighbouring ranks, as D:D:D",
-    "times of a message over each link, in the unit of the option times; the order is then PipeMorph's, for slow links",
+    "time of a message over each link, in the unit of the option times; gives PipeMorph's order for slow links",
     lambda times: isinstance(times, tuple) and len(times) > 0 and all(map(_is_share, times)), (None, (0,), (2.5,)),
 )  # fmt: skip
 

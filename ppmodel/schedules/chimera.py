@@ -21,7 +21,7 @@ _CONCAT = Option.words("concat", CONCATENATIONS, "how units are concatenated if 
 _SPLIT = Option(
     "split", lambda text: tuple(map(int, text.split(":"))), (1, 2), "A:B",
     f"must be two whole numbers from 1 to {_MAX_SHARE}, as A:B",
-    "ratio of blocks in the front half to blocks in the back half of the pipeline",
+    "blocks in the front half of the pipeline to blocks in its back half",
     lambda split: isinstance(split, tuple | list) and len(split) == 2
     and all(type(share) is int and 1 <= share <= _MAX_SHARE for share in split), ((1, 1), (1, 2), (3, 2)),
 )  # fmt: skip

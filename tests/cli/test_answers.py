@@ -322,10 +322,22 @@ def test_closed_streams_are_no_error(redirection):
 def test_help_names_every_command(capsys):
     """The list of commands, and of each its options; a bare call shows it and exits with 2."""
     assert run(capsys, "")[:2] == (2, run(capsys, "--help")[1])
-    listed = re.findall(r"^  (\w+) {2,}\S", run(capsys, "--help")[1].split("Commands:")[1], re.MULTILINE)
+    text = run(capsys, "--help")[1].split("Schedules:")[1]
+    listed = re.findall(r"^  (\w+) {2,}\S", text, re.MULTILINE)
     for command in listed:
         assert run(capsys, f"{command} --help")[:1] == (0,)
     assert {"compare", "models", "systems", "sweep"} <= set(listed)
+    assert "..." not in text
+
+
+@pytest.mark.parametrize("command", ["compare", "simulate", "plan"])
+def test_long_help_has_sections(command, capsys):
+    """Every option is in one of them, and what all options share has one place."""
+    text = run(capsys, f"{command} --help")[1]
+    sections = re.findall(r"^(\w[\w :]+):$", text, re.MULTILINE)
+    assert {"Model and system", "Layout", "Layout: experts", "Output"} <= set(sections)
+    assert "Options" not in sections
+    assert len(sections) == len(set(sections))
 
 
 def test_help_has_every_declaration_of_an_option():

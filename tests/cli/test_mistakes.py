@@ -55,7 +55,7 @@ REFUSED = {
     f"simulate chimera --pp 4 --microbatches 8 {SECONDS} --allreduce blocking": "--reduction = nothing: is missing",
     f"{SIMULATE} --model paper --system {'a' * 300}.yaml": "is not a file",
     "simulate nowhere.py --pp 4 --microbatches 8": "error: file = nowhere.py: is not a file; check the path",
-    "frobnicate": "frobnicate is not a command of ppmodel; choose one of schedules, .*claims",
+    "frobnicate": "frobnicate is not a command of ppmodel; choose one of table, .*claims",
     "simulte": "simulte is not a command of ppmodel; did you mean simulate",
     f"{SIMULATE} {SECONDS} --tp 4": "--tp = 4: needs a model and a system; give --model and --system",
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",

@@ -25,6 +25,19 @@ def test_json_has_every_digit_whether_the_framework_runs_an_answer_or_not(schedu
     assert len(written["risk"]) == frame.is_run.sum() == ("1f1b" in schedules)
 
 
+def test_a_value_is_fixed_by_its_option_or_by_fix(capsys):
+    """Both forms give the same answer, also together; a switch is a value, too."""
+    answers = []
+    for fixed in (
+        ["--fix", "pp=2", "tp=2", "sequence_parallel=true"],
+        ["--pp", "2", "--tp", "2", "--sequence-parallel"],
+        ["--tp", "2", "--fix", "tp=2", "pp=2", "sequence_parallel=true"],
+    ):
+        assert main([*QUESTION, *fixed, "--schedules", "1f1b"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1] == answers[2]
+
+
 def test_answers_that_the_framework_does_not_run_are_no_error(capsys):
     """With a schedule alone that the framework lacks, the text says so above the only table, and counts from 1."""
     assert main([*QUESTION, *PLACE, "--schedules", "zb-v"]) == 0

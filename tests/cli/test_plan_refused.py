@@ -42,7 +42,8 @@ BAD = [
     {"--memory-limit": "81 GiB"}, {"--max-ep": "4"}, {"--link": "0-1:delay=5"}, {"--link": "0-1:delay=5e-3"},
     {"--link": "0-1:delay=5min"}, {"--link": "0-1:bandwidth=25Gbps"}, {"--launch": "nemo", "": "--launch=megatron"},
     # what is written as elsewhere
-    {"--tp": "8"}, {"--microbatch-size": "2"}, {"--fix": "tp:8"}, {"--fix": "tp=\u0668"}, {"--fix": "tp=8,8"},
+    {"--tp": "3"}, {"--tp": "8", "--fix": "tp=4"}, {"--tensor-parallel": "8"},
+    {"--fix": "tp:8"}, {"--fix": "tp=\u0668"}, {"--fix": "tp=8,8"},
     {"--memory-limit": "80gb"}, {"--memory-limit": "64 GB/s"}, {"--gpus": "1,024"}, {"--system": "H100"},
     # what no candidate has
     {"--fix": "recompute=99"}, {"--fix": "layers=15,16"}, {"--fix": "layers=Et*2|t*2L"}, {"--fix": "layers=[16,15]"},
@@ -68,7 +69,8 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("change", "reason"), [
     ({"--fix": "recompute=99"}, "recompute = 99: is more than any stage has"),
     ({"--fix": "layers=Et*2|t*2L"}, "layers = Et*2|t*2L: must be"),
-    ({"--tp": "8"}, "write --fix tp=..."), ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"),
+    ({"--tp": "8", "--fix": "tp=4"}, "--tp = 8: contradicts --fix tp=4"),
+    ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"),
     ({"--memory-limit": "81 GiB"}, "no more than a GPU has (80 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),
 ], ids=str)  # fmt: skip
 def test_the_line_names_the_reason(change, reason, capsys):

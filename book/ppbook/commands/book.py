@@ -32,7 +32,7 @@ def parameters(text):
 @command("run")
 @click.argument("notebook")
 @parameters("Set a parameter; may be repeated.")
-@out_folder("Where to put notebook and results (default: the notebook's name).")
+@out_folder("Folder for notebook and results (default: the notebook's name).")
 @cell_limit
 def run_command(notebook, given, out, cell_limit):
     """Run one notebook, by name or file, with your own parameters.
@@ -60,11 +60,11 @@ def notebooks_command():
 
 
 @command("smoke")
-@out_folder("Where to put numbers and picture (default results/smoke).")
+@out_folder("Folder for numbers and picture (default: results/smoke).")
 def smoke_command(out):
-    """Reproduce a figure of the paper (number 3) in half a minute and compare its numbers.
+    """Reproduce Figure 3 of the paper in half a minute, and compare its numbers.
 
-    Exit code 1 if any is off by too much.
+    The exit code is 1 if one of them is off by too much.
     """
     from ppbook.build.smoke import smoke
 
@@ -77,13 +77,13 @@ def smoke_command(out):
 @arguments.option("system", "NAME|FILE", "Your system, in addition to the paper's.")
 @arguments.option("model", "NAME|FILE", "Your model, instead of the paper's.")
 @arguments.option("memory-limit", "SIZE", 'Memory that a rank may use, such as "64 GiB" (default: all).')
-@arguments.option("gpus", "N", "GPUs of the plan that your book begins with.", arguments.count(2**20))
-@arguments.option("global-batch", "N", "Sequences of its iterations.", arguments.count(2**24))
-@out_folder("Where to put the built book (default book/_build, or a folder in it).")
-@arguments.option("jobs", "N", "Number of notebooks to run at once (default 2).", arguments.count(), default=2)
+@arguments.option("gpus", "N", "GPUs of the plan with which your book begins.", arguments.count(2**20))
+@arguments.option("global-batch", "N", "Sequences per iteration of that plan.", arguments.count(2**24))
+@out_folder("Folder for the built book (default: book/_build, or a folder in it).")
+@arguments.option("jobs", "N", "Notebooks to run at once (default: 2).", arguments.count(), default=2)
 @cell_limit
 def reproduce_command(out, jobs, cell_limit, **given):
-    """Run every notebook and build the book; for your own system or model, a separate book."""
+    """Run every notebook and build the book, or a separate book for your own system or model."""
     from ppbook.build.reproduce import reproduce
 
     page = reproduce(out=out, jobs=jobs, time_limit=cell_limit, **given)
@@ -91,7 +91,7 @@ def reproduce_command(out, jobs, cell_limit, **given):
 
 
 @command("pdf")
-@out_folder("Folder of the built book (default book/_build).")
+@out_folder("Folder of the built book (default: book/_build).")
 def pdf_command(out):
     """Print the built book as one PDF, next to its pages and linked from them; needs Chromium."""
     from ppbook.build.pdf import pdf

@@ -16,21 +16,23 @@ _DEFAULT = "default", ()  # the anchor and the changes of the assumption that is
 
 
 @command("claims")
-@arguments.option("of", None, "Whose claims.", arguments.choice(("paper", "stp")), default="paper", show_default=True)
+@arguments.option(
+    "of", None, "The claims to judge.", arguments.choice(("paper", "stp")), default="paper", show_default=True
+)
 @click.option("--rows", is_flag=True, help="Print every row behind the verdicts.")
-@arguments.option("row only", "ID", "Print this row alone, by its name in the book's verdicts.")
+@arguments.option("row only", "ID", "Print this row alone; the book's verdicts name them.")
 @parameters("Change a value of the setting.")
 @arguments.option("system", "NAME|FILE", "Judge on this system instead of the paper's nine.")
-@arguments.option("model", "NAME|FILE", "Model.", default="paper", show_default=True)
+@arguments.option("model", "NAME|FILE", "Judge for this model.", default="paper", show_default=True)
 @arguments.option("setting", "NAME|FILE", "Choices that the paper leaves open.", default="default", show_default=True)
 @arguments.json_option("Print one JSON array with an object for each row.")
 def claims_command(of, rows, only, given, system, model, setting, as_json):
-    """Judge the paper's claims, or STP's on its own runs; exit code 1 if a verdict is not as expected.
+    """Judge the claims of the paper, or those about STP; exit with 1 if a verdict is not as expected.
 
     Prints each figure and claim with its verdict, the weakest number behind it beside the claimed one, and the
-    assumption that turns it. In --rows, "here" is whether a row holds under the setting itself, "default" whether it
-    does under the default one, and the margin is how far the number is inside what is claimed here; --row adds the
-    commands that judge it where its answer turns.
+    assumption that decides. With --rows, "here" says whether a row holds under the setting given, "default" whether it
+    holds under the default one, and the margin is how far the number lies within the claim. With --row, the commands
+    under which the row's answer turns are printed, too.
     """
     from ppbook import claims as judging
     from ppbook.parameters import Parameter, load_setting, parse, setting_names

@@ -37,6 +37,9 @@ _OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_par
 ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
 """Orders of the dimensions over the GPUs, from the innermost; Megatron-LM has both."""
 
+SEARCHED_FOR = "gpus", "global_batch", "sequence"
+"""What a plan is asked for, and does not search."""
+
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
 
@@ -62,6 +65,10 @@ class Declared(NamedTuple):
         Whether rows of measured runs state it.
     most : str
         The size that it must not exceed, if any; candidates of `plan` with a smaller one have as much as that.
+    usual : str
+        What applies without it, for the command line.
+    section : str
+        The section of the command line's help in which it stands.
     """
 
     type: type
@@ -73,6 +80,13 @@ class Declared(NamedTuple):
     of_schedule: bool = False
     of_runs: bool = False
     most: str = ""
+    usual: str = ""
+    section: str = "Layout"
+
+    @property
+    def described(self):
+        """What the value is, and what applies without it."""
+        return f"{self.help.removesuffix('.')} (default: {self.usual})." if self.usual else self.help
 
     @property
     def texts(self):
@@ -108,9 +122,14 @@ class Declared(NamedTuple):
 
 
 def declared(default, type, help, *arguments, **keywords):
-    if isinstance(default, str):
-        help = f"{help.removesuffix('.')} (default {default})."
+    if default is not None and type is not bool:
+        keywords.setdefault("usual", str(default) if isinstance(default, str) else f"{default:g}")
     return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
+
+
+_OF_MEMORY, _OF_EXPERTS, _OF_TRANSFERS = (
+    f"Layout: {part}" for part in ("computing and memory", "experts", "communication")
+)
 
 
 def product_text(factors):
@@ -253,50 +272,83 @@ class LayoutSpec(Groups):
     chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
     tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True, of_runs=True)
     cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True, of_runs=True)
-    ep: int = declared(1, int, "Expert parallelism, over the GPUs of tp, cp and dp.", column=True, of_runs=True)
-    etp: int | None = declared(None, int, "GPUs that share each expert (default tp).", column=True)
+    ep: int = declared(
+        1, int, "Expert parallelism, over the GPUs of tp, cp and dp.", column=True, of_runs=True, section=_OF_EXPERTS
+    )
+    etp: int | None = declared(None, int, "GPUs that share each expert.", column=True, usual="tp", section=_OF_EXPERTS)
     dp: int = declared(1, int, "Data parallelism: replicas that train side by side.", column=True, of_runs=True)
     gpus: int | None = declared(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
-    microbatch_size: int = declared(1, int, "Sequences per microbatch (default 1).", column=True, of_runs=True)
+    microbatch_size: int = declared(1, int, "Sequences per microbatch.", column=True, of_runs=True)
     global_batch: int | None = declared(
         None, int, "Sequences per iteration: dp x microbatch size x B.", column=True, of_runs=True
     )
-    sequence: int | None = declared(None, int, "Tokens of a sequence (default: the model's).", column=True)
+    sequence: int | None = declared(None, int, "Tokens of a sequence.", column=True, usual="the model's")
     sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True)
     zero: int = declared(
-        0, int, "What replicas shard: 1 optimizer state, 2 and gradients, 3 and weights (default 0).", 0, 3,
-        column=True, of_runs=True,
+        0, int, "What replicas shard: 1 optimizer state, 2 also gradients, 3 also weights.", 0, 3, column=True,
+        of_runs=True,
     )  # fmt: skip
     recompute: str | int | None = declared(
-        None, int, f"What to recompute: {_RECOMPUTED}, or so many layers of each stage in full (default: as the model "
-        "says).", low=0, words=RECOMPUTE, column=True, of_runs=True,
+        None, int, f"What the backward recomputes: {_RECOMPUTED}, or that many layers of each stage in full.", low=0,
+        words=RECOMPUTE, column=True, of_runs=True, usual="as the model says", section=_OF_MEMORY,
     )  # fmt: skip
     precision: str | None = declared(
-        None, str, "Precision of GEMMs (default: as the framework).", words=("bf16", "fp8"), column=True
+        None, str, "Precision of GEMMs.", words=("bf16", "fp8"), column=True, usual="as the framework",
+        section=_OF_MEMORY,
+    )  # fmt: skip
+    expert_imbalance: float = declared(
+        1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep", section=_OF_EXPERTS
     )
-    expert_imbalance: float = declared(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep")
-    expert_nodes: int | None = declared(None, int, "Nodes of a token's experts: it is sent to each of them once.")
-    dispatch_precision: str = declared("bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"))
+    expert_nodes: int | None = declared(
+        None, int, "Most nodes that hold a token's experts; the token is sent once to each.", section=_OF_EXPERTS
+    )
+    dispatch_precision: str = declared(
+        "bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"), section=_OF_EXPERTS
+    )
     kept_precision: str | None = declared(
-        None, str, "Precision of inputs kept for weight gradients (default: that of GEMMs).", words=("bf16", "fp8")
+        None, str, "Precision of inputs kept for weight gradients.", words=("bf16", "fp8"), usual="that of GEMMs",
+        section=_OF_MEMORY,
+    )  # fmt: skip
+    causal: bool = declared(
+        True, bool, "Skip the masked half of the scores in fused attention.", usual="yes", section=_OF_MEMORY
     )
-    causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
-    context_exchange: str = declared("ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"))
-    overlap_tensor: bool | None = declared(None, bool, "Hide tensor-parallel collectives under GEMMs.")
-    overlap_backward: bool | None = declared(None, bool, "Hide those of input gradients under weight gradients.")
-    overlap_gradients: bool | None = declared(None, bool, "Hide gradient reduction under the backward.")
-    overlap_parameters: bool | None = declared(None, bool, "Hide gathering of parameters under the forward.")
-    pairing: str = declared("alternating", str, "Order of the units of a cell.", words=("alternating", "best"))
-    hand_on: str = declared("at_end", str, "When a cell sends its two results.", words=("at_end", "when_ready"))
+    context_exchange: str = declared(
+        "ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"), section=_OF_TRANSFERS
+    )
+    overlap_tensor: bool | None = declared(
+        None, bool, "Hide tensor-parallel collectives under GEMMs.", section=_OF_TRANSFERS
+    )
+    overlap_backward: bool | None = declared(
+        None, bool, "Hide tensor-parallel collectives of input gradients under weight gradients.", section=_OF_TRANSFERS
+    )
+    overlap_gradients: bool | None = declared(
+        None, bool, "Hide gradient reduction under the backward.", section=_OF_TRANSFERS
+    )
+    overlap_parameters: bool | None = declared(
+        None, bool, "Hide gathering of parameters under the forward.", section=_OF_TRANSFERS
+    )
+    pairing: str = declared(
+        "alternating", str, "Order of the units of two operations in a cell.", words=("alternating", "best"),
+        section=_OF_TRANSFERS,
+    )  # fmt: skip
+    hand_on: str = declared(
+        "at_end", str, "When two operations in a cell send their results.", words=("at_end", "when_ready"),
+        section=_OF_TRANSFERS,
+    )  # fmt: skip
     offload: float = declared(
-        0.0, float, "Fraction of activations to copy to host memory and back (default 0).", 0, 1, column=True
+        0.0, float, "Fraction of activations to copy to host memory and back.", 0, 1, column=True, section=_OF_MEMORY
     )
-    offload_warm_up: float | None = declared(None, float, "The same for forwards before a rank's first backward.", 0, 1)
-    offload_chunks: str = declared("first", str, "Which: of each rank's first chunk, or all.", words=("first", "all"))
+    offload_warm_up: float | None = declared(
+        None, float, "The same before a rank's first backward.", 0, 1, usual="as --offload", section=_OF_MEMORY
+    )
+    offload_chunks: str = declared(
+        "first", str, "Chunks whose activations are copied: each rank's first, or all.", words=("first", "all"),
+        section=_OF_MEMORY,
+    )  # fmt: skip
     layers: str | tuple[int, ...] = declared(
         "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L'."
     )
-    order: str = declared(ORDERS[0], str, "Order of the dimensions over GPUs.", words=ORDERS)
+    order: str = declared(ORDERS[0], str, "Order of the dimensions over the GPUs, innermost first.", words=ORDERS)
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):

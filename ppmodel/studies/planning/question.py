@@ -16,7 +16,7 @@ from ppmodel.clusters.specs import (
     parse_size,
     with_framework,
 )
-from ppmodel.clusters.specs.layout import DIMENSIONS, MULTIPLIED, Groups, layout_bounds, layout_options
+from ppmodel.clusters.specs.layout import DIMENSIONS, MULTIPLIED, SEARCHED_FOR, Groups, layout_bounds, layout_options
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, to_builtin
 from ppmodel.schedules import names
@@ -26,7 +26,6 @@ from ppmodel.studies.points import Point
 SEARCHED = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
 
-_NOT_FIXED = "gpus", "global_batch", "sequence"
 _MOST_GPUS, _MOST_BATCH = 2**20, 2**24
 
 
@@ -176,7 +175,7 @@ def _cases(schedules):
 
 def _fixed(fix, gpus, batch, model):
     """The fixed values, checked."""
-    known = [name for name, _ in layout_options() if name not in _NOT_FIXED]
+    known = [name for name, _ in layout_options() if name not in SEARCHED_FOR]
     for name in fix:
         if name not in known:
             remedy = did_you_mean(name, known) or f"fix any of {', '.join(known)}"

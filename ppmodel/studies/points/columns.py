@@ -44,7 +44,7 @@ def _columns():
         for row in csv.DictReader(file):
             yield Column(**row | {"type": types[row["type"]]})
             for name, option in layout_options(column=True) if row["name"] == "layout" else ():
-                yield Column(name, str if option.words else option.type, "", name, option.help, "layout")
+                yield Column(name, str if option.words else option.type, "", name, option.described, "layout")
 
 
 COLUMNS = tuple(_columns())
