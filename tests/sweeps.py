@@ -1,7 +1,5 @@
 """Specifications of sweeps, the command that computes them, and a stand-in that counts what is computed."""
 
-import signal
-
 from ppmodel.cli import main
 from ppmodel.studies.sweep import compute_rows
 
@@ -40,13 +38,13 @@ def run(capsys, *words):
 
 
 class Counted:
-    """`compute_rows` that notes what it is asked for, and stops its sweep after some calls."""
+    """`compute_rows` that notes what it is asked for; after some calls, it stops its sweep as Ctrl-C does."""
 
     def __init__(self, stop_after=None):
         self.calls, self.stop_after = [], stop_after
 
     def __call__(self, sweep, first, last):
-        self.calls.append((first, last))
         if len(self.calls) == self.stop_after:
-            signal.raise_signal(signal.SIGINT)
+            raise KeyboardInterrupt
+        self.calls.append((first, last))
         return compute_rows(sweep, first, last)

@@ -30,7 +30,7 @@ HEAVY = {
     "papermill": set(),
     "numba": {"loops"},
     "ortools": {"studies.optimum"},
-    "pyarrow": {"studies.sweep"},
+    "pyarrow": {"studies.sweep", "studies.workers"},
     "dask": {"studies.workers"},
     "distributed": {"studies.workers"},
     "tqdm": {"studies.workers"},

@@ -42,8 +42,8 @@ _in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
 @arguments.combined(*(arguments.layout_option(name, declared, declared.help) for name, declared in _FIXED.items()))
 @arguments.workers
 @arguments.in_computing(
-    "resume", "FILE", "Keep what is computed in FILE (with --pareto also in FILE.1, FILE.2, ...); the same command "
-    "goes on from there.", arguments.Output(),
+    "resume", "FOLDER", "Keep what is computed in FOLDER (with --pareto also in FOLDER.1, FOLDER.2, ...); the same "
+    "command goes on from there.",
 )  # fmt: skip
 @arguments.in_output("rows", None, "Answers to list.", arguments.count(1000), default=10, show_default=True)
 @arguments.in_output(

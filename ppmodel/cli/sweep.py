@@ -27,9 +27,7 @@ def sweep_command(specification, out, workers, scheduler, files, links, force):
     """
     from ppmodel.studies.sweep import run_sweep
 
-    summary = run_sweep(
-        specification, out, workers, scheduler, force, process_ends=True, schedule_files=files, links=links
-    )
+    summary = run_sweep(specification, out, workers, scheduler, force, schedule_files=files, links=links)
     refused, alike, example = summary.refused, summary.alike, summary.example
     line = f"{summary.out}: {counted(summary.rows, 'row')}, "
     line += "already complete, nothing to do" if summary.computed is None else f"{summary.computed} computed now"

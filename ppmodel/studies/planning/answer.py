@@ -276,7 +276,7 @@ def plan(
     scheduler : str, optional
         Address of a Dask scheduler, whose workers compute.
     resume : str or Path, optional
-        A file that keeps what is computed: asked again, the same question goes on from there.
+        A folder that keeps what is computed: asked again, the same question goes on from there.
 
     Returns
     -------

@@ -15,7 +15,7 @@ def front(question, workers=None, scheduler=None, resume=None):
     ----------
     question : Question
     workers, scheduler, resume : optional
-        As in `search`; each search has a file of its own, numbered behind the name.
+        As in `search`; each search has a folder of its own, numbered behind the name.
 
     Returns
     -------

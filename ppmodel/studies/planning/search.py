@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import chain, islice
@@ -20,11 +20,12 @@ from ppmodel.simulation import graph_of, makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.studies.planning.bounds import CandidateBounds, busy_bound
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
-from ppmodel.studies.planning.resumed import ResumedSearch
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
 from ppmodel.studies.points.order import open_options
-from ppmodel.studies.workers.runners import require_runner, run_tasks
+from ppmodel.studies.workers.runners import require_installed, require_runner, run_tasks
+from ppmodel.studies.workers.store import open_store
+from ppmodel.studies.workers.versions import versions
 
 _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
@@ -37,6 +38,10 @@ memory goes on there, several times slower.
 """
 
 _LONG = 10**7  # operations, for which compiled code is worth loading
+_COLUMNS = {
+    "entry": int, "is_run": bool, "zero": int, "recompute": str, "layers": str, "order": str, "peak_bytes": float,
+    "iteration_s": float,
+}  # fmt: skip
 
 
 class Limits:
@@ -240,6 +245,7 @@ class _Search:
 
     def __init__(self, question):
         self.question, self.limits, self.entries = question, Limits(question), entries_of(question)
+        self.num_chunks = -(-len(self.entries) // _ENTRIES)
 
     def chunk(self, first, last):
         """The candidates of some entries."""
@@ -257,6 +263,22 @@ class _Search:
             last = min(first + _ENTRIES, len(self.entries))
             if any(map(self._is_wanted, self.entries[first:last])):
                 yield number, first, last
+
+    @cached_property
+    def places(self):
+        """The place of each entry, by its schedule and sizes."""
+        return {entry[:2]: place for place, entry in enumerate(self.entries)}
+
+    def columns(self, candidates):
+        """Candidates as the columns of a part."""
+        rows = [(self.places[one[:2]], *one[2:4], str(one.recompute), *one[5:]) for one in candidates]
+        return {name: [row[column] for row in rows] for column, name in enumerate(_COLUMNS)}
+
+    def candidates(self, columns):
+        """The candidates of a part."""
+        columns["recompute"] = [int(text) if text.isdecimal() else text for text in columns["recompute"]]
+        rows = zip(*columns.values(), strict=True)
+        return [Candidate(*self.entries[place][:2], *values) for place, *values in rows]
 
 
 _latest = []
@@ -280,7 +302,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     workers, scheduler : optional
         As in `sweep.run_sweep`. Who computes changes nothing but the time.
     resume : str or Path, optional
-        A file that keeps what is computed; the same question goes on from there.
+        A folder that keeps what is computed; the same question goes on from there.
 
     Returns
     -------
@@ -290,30 +312,50 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     Raises
     ------
     PPModelError
-        If none fits, or workers cannot be had.
+        If none fits, workers cannot be had, or the folder cannot.
     """
     require_runner(workers, scheduler)
     prepare(_LONG)
-    here = _Search(question)
-    limits, kept = here.limits, ResumedSearch(resume, question, here.entries)
+    here, chunks = _Search(question), {}
+    limits, tasks = here.limits, (task for task in here.tasks() if task[0] not in chunks)
+    alone = workers is None and scheduler is None
+    first = islice(tasks, None if alone else 1)  # in this process: the others then know the limits
 
-    def take(chunks):
-        for number, candidates in chunks:
-            kept.put(number, candidates)
-            limits.add(candidates)
-            if on_progress and limits.best:
-                on_progress(limits.best)
+    def take(number, candidates):
+        chunks[number] = candidates
+        limits.add(candidates)
+        if on_progress and limits.best:
+            on_progress(limits.best)
 
-    limits.add([candidate for candidates in kept.chunks.values() for candidate in candidates])
-    tasks = (task for task in here.tasks() if task[0] not in kept.chunks)
-    first = None if workers is None and scheduler is None else 1  # in this process: the others then know the limits
-    take((number, here.chunk(*rows)) for number, *rows in islice(tasks, first))
-    if first is not None:
-        take(run_tasks(candidates_of, question, tasks, [], workers, scheduler))
-    candidates = [candidate for number in sorted(kept.chunks) for candidate in kept.chunks[number]]
+    try:
+        with nullcontext() if resume is None else _resumed(resume, question) as store:
+            for number in range(here.num_chunks) if store else ():
+                if number in store:
+                    take(number, here.candidates(store.read(number)))
+            for results in (
+                run_tasks(lambda _, *rows: here.chunk(*rows), question, first),
+                run_tasks(candidates_of, question, tasks, workers, scheduler),
+            ):
+                with closing(results):
+                    for number, candidates in results:
+                        if store:
+                            store.put(number, here.columns(candidates))
+                        take(number, candidates)
+    except KeyboardInterrupt:
+        how_far = f"{len(chunks)} of at most {here.num_chunks} parts searched"
+        raise KeyboardInterrupt(how_far + "; the same command goes on" * (resume is not None)) from None
+    candidates = [candidate for number in sorted(chunks) for candidate in chunks[number]]
     if not candidates:
         _refuse(question, here.entries)
     return list(filter(limits.accepts, candidates))
+
+
+def _resumed(folder, question):
+    """The parts of a search in a folder."""
+    require_installed(pyarrow="sweep", filelock="sweep")
+    cases = [(case.name, case.options, case.source, case.own and case.own.code) for case in question.cases]
+    about = f"{versions()}\n{replace(question, cases=cases)}\n"
+    return open_store(folder, about, _COLUMNS, "--resume")
 
 
 def _refuse(question, entries):

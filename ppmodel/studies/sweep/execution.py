@@ -1,26 +1,27 @@
 """The execution of a sweep: missing rows are computed, stored in parts, and joined at the end."""
 
-import os
-import signal
-import threading
+import json
+import re
 import warnings
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from ppmodel.errors import EXIT_INTERRUPTED, SweepError, counted
+from ppmodel.errors import SweepError, counted
 from ppmodel.files import checked_target, inputs_spared
 from ppmodel.studies.points import NoEffectWarning, without_effect
 from ppmodel.studies.sweep.grid import chunk_bounds
-from ppmodel.studies.sweep.rows import compute_rows
+from ppmodel.studies.sweep.rows import columns_of, compute_rows
 from ppmodel.studies.sweep.specification import load_sweep
-from ppmodel.studies.sweep.store import Store
-from ppmodel.studies.workers.progress import progress, say
+from ppmodel.studies.workers.progress import progress
 from ppmodel.studies.workers.runners import require_installed, require_runner, run_tasks
+from ppmodel.studies.workers.store import open_store
+from ppmodel.studies.workers.versions import versions
 
-_STOP = signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGQUIT", signal.SIGTERM)
-_LOOK_S, _STOP_S = 0.2, 20
+_RECORD = b"ppmodel_sweep"
 
 
 class Summary(NamedTuple):
@@ -52,10 +53,7 @@ class SweepStopped(KeyboardInterrupt):
     """A sweep stopped by its user; the text says how far it got."""
 
 
-def run_sweep(
-    specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=(),
-    links=None,
-):  # fmt: skip
+def run_sweep(specification, out, workers=None, scheduler=None, force=False, schedule_files=(), links=None):
     """Compute a sweep, or the part of it that is missing, and write it.
 
     Parameters
@@ -73,9 +71,6 @@ def run_sweep(
         Address of a Dask scheduler; its workers compute.
     force : bool
         Whether to replace the output, or parts, of another sweep.
-    process_ends : bool
-        Whether the process ends after the sweep is stopped: further signals then have no effect, and
-        anything that does not stop within 20 seconds, such as a hanging connection, is abandoned; all parts are intact.
     schedule_files : sequence of str or Path
         Your own generators and tables, in addition to the schedules in the specification.
     links : dict or str, optional
@@ -90,7 +85,7 @@ def run_sweep(
     PPModelError
         If the specification, the output or the cluster is refused, or rows cannot be computed.
     SweepStopped
-        On Ctrl-C, SIGTERM or SIGQUIT, with the progress so far.
+        On Ctrl-C, with the progress so far.
     """
     require_runner(workers, scheduler)
     require_installed(pyarrow="sweep", tqdm="sweep", filelock="sweep")
@@ -104,64 +99,59 @@ def run_sweep(
     sweep = replace(sweep, without_effect=tuple(idle))
     for name, value in idle:
         warnings.warn(NoEffectWarning(name, value), stacklevel=2)
-    store = Store(out, sweep, chunk_bounds(sweep))
-    with store.locked():
-        computed = None
-        if out.exists():
-            store.require_ours(force)
-        if force or not out.exists():
-            store.begin(force)
-            computed = _complete(store, sweep, workers, scheduler, process_ends)
-        return Summary(out, sweep.num_rows, computed, *store.refused())
+    record, computed = json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1), None
+    with open_store(out.with_name(f"{out.name}.parts"), record, columns_of(sweep), "parts", force) as store:
+        if not _is_complete(out, record, force):
+            computed = _compute_missing(store, sweep, workers, scheduler)
+            store.join(out, {_RECORD: record})
+        store.discard()
+    return Summary(out, sweep.num_rows, computed, *_refused(out))
 
 
-def _complete(store, sweep, workers, scheduler, process_ends):
-    """Compute what is missing and write the output; return the number of rows computed."""
-    tasks = [(chunk, int(store.bounds[chunk]), int(store.bounds[chunk + 1])) for chunk in store.missing()]
+def _is_complete(out, record, force):
+    """Whether the output is there and stays; refuse to replace what something else has written."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_metadata
+
+    if not out.exists():
+        return False
+    try:
+        written = read_metadata(out).metadata[_RECORD].decode()
+    except (ArrowException, LookupError, TypeError):
+        rule = "exists already, from another program"
+        raise SweepError("--out", out, rule, "choose another name") from None
+    if written != record and not force:
+        rule = "exists already, from another specification or version of ppmodel"
+        raise SweepError("--out", out, rule, "choose another name, or pass --force to replace it")
+    return not force
+
+
+def _compute_missing(store, sweep, workers, scheduler):
+    """Compute and store the chunks without a part; return the number of their rows."""
+    chunks = enumerate(pairwise(chunk_bounds(sweep).tolist()))
+    tasks = [(chunk, *rows) for chunk, rows in chunks if chunk not in store]
     computed = sum(last - first for _, first, last in tasks)
     done = sweep.num_rows - computed
-
-    def how_far():
-        return f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on"
-
-    with _stop_signals(process_ends, how_far) as signals:
-        runner = workers and min(workers, len(tasks)), scheduler if tasks else None
-        parts = run_tasks(compute_rows, sweep, tasks, signals, *runner)
+    try:
+        parts = run_tasks(compute_rows, sweep, tasks, workers, scheduler if tasks else None)
         with closing(parts), progress(sweep.num_rows, done) as advance:
             for chunk, columns in parts:
                 store.put(chunk, columns)
                 rows = len(columns["refused"])
                 done += rows
                 advance(rows)
-        if signals:
-            raise SweepStopped(how_far())
-        store.finish()
+    except KeyboardInterrupt:
+        raise SweepStopped(f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on") from None
     return computed
 
 
-@contextmanager
-def _stop_signals(process_ends, how_far):
-    """Collect signals that stop: nothing is interrupted, and whoever computes looks at the list now and then."""
-    signals, over = [], threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield signals
-        return
+def _refused(out):
+    """The last fields of a `Summary`; of equally common reasons, the first."""
+    from pyarrow.dataset import dataset
 
-    def give_up():
-        """End the process some seconds after it was asked to stop, whatever it is waiting for."""
-        while not signals and not over.wait(_LOOK_S):
-            pass
-        if not over.wait(_STOP_S):
-            say(how_far())
-            os._exit(EXIT_INTERRUPTED)
-
-    handlers = {number: signal.signal(number, lambda number, _: signals.append(number)) for number in _STOP}
-    if process_ends:
-        threading.Thread(target=give_up, daemon=True).start()
-    try:
-        yield signals
-    finally:
-        over.set()
-        if not (signals and process_ends):
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+    kinds = {}
+    for batch in dataset(out).to_batches(columns=["refused"]):
+        for entry in batch["refused"].drop_null().value_counts().to_pylist():
+            kind = kinds.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
+            kind[0] += entry["counts"]
+    return sum(rows for rows, _ in kinds.values()), *max(kinds.values(), key=itemgetter(0), default=(0, None))

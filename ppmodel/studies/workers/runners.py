@@ -1,28 +1,21 @@
-"""Who computes the chunks of a job: this process, worker processes of this machine, or the workers of a Dask cluster.
+"""Who computes the chunks of a job: this process, processes of this machine, or the workers of a Dask cluster."""
 
-Each runner is a generator that takes the same tasks and yields the same results; only the order of chunks may differ.
-It ends early once `signals`, those that ask the job to stop, is no longer empty.
-"""
-
-import asyncio
 import logging
 import os
 import signal
-from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from itertools import islice, takewhile
-from multiprocessing import get_context, parent_process, resource_tracker
+from itertools import islice
+from multiprocessing import get_context, parent_process
 from threading import Thread
-from time import monotonic
 
 from ppmodel.errors import PPModelError, SweepError, cause, shown
 from ppmodel.studies.workers.progress import say
 from ppmodel.studies.workers.versions import versions
 
 _CONNECT_S, _CLOSE_S = 10, 2
-_LOOK_S, _NOTICE_S = 0.5, 30
 _CHUNKS_PER_THREAD = 2
 _GO_ON = "the same command then goes on"
 
@@ -50,8 +43,10 @@ def require_runner(workers, scheduler):
         require_installed(distributed="cluster", tqdm="sweep")
 
 
-def run_tasks(compute, job, tasks, signals, workers=None, scheduler=None):
+def run_tasks(compute, job, tasks, workers=None, scheduler=None):
     """Compute chunks in processes of this machine, on a Dask cluster, or in this process if neither is given.
+
+    Close it when it is interrupted, so that its workers end; `contextlib.closing` does.
 
     Parameters
     ----------
@@ -61,137 +56,46 @@ def run_tasks(compute, job, tasks, signals, workers=None, scheduler=None):
     job : object
         A `Sweep`, or a plan's `Question`.
     tasks : iterable of (int, int, int)
-        Chunks, each with its first entry and the one after its last.
-    signals : list of int
-        Empty until the job is to stop.
+        Chunks, each with its first entry and the one after its last. They are taken when somebody is free to compute.
     workers : int, optional
     scheduler : str, optional
-        Address of a Dask scheduler.
+        Address of a Dask scheduler. Workers may come and go; only tasks and results are sent, so no shared files are
+        needed.
 
     Yields
     ------
     chunk : int
     result : object
-        What `compute` returns.
+        What `compute` returns. Only the order of chunks depends on who computes.
+
+    Raises
+    ------
+    SweepError
+        If a worker dies or has other versions than this machine, or a scheduler cannot be reached or is lost.
     """
-    if scheduler is not None:
-        yield from run_with_scheduler(compute, job, tasks, signals, scheduler)
-    elif workers is not None:
-        yield from run_on_workers(compute, job, tasks, signals, workers)
-    else:
-        for chunk, first, last in takewhile(lambda _: not signals, tasks):
+    if workers is None and scheduler is None:
+        for chunk, first, last in tasks:
             yield chunk, compute(job, first, last)
-
-
-def run_on_workers(compute, job, tasks, signals, workers):
-    """Compute chunks in processes on this machine; see `run_tasks`.
-
-    Parameters
-    ----------
-    compute, job, tasks, signals
-        As in `run_tasks`.
-    workers : int
-        Number of processes. If one dies, all are restarted, as long as that completes further chunks.
-
-    Raises
-    ------
-    SweepError
-        If the processes cannot be started, or die without completing a chunk.
-    """
-    missing = {chunk: (chunk, *rows) for chunk, *rows in tasks}
-    while missing and not signals:
-        before = len(missing)
-        try:
-            with _starting():
-                resource_tracker.ensure_running()  # starting it later would unblock the signal
-            with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
-                for chunk, result in _completed(pool, lambda: workers, compute, job, list(missing.values()), signals):
-                    del missing[chunk]
-                    yield chunk, result
-                if signals:
-                    say("stopping the workers...")  # explains why the prompt does not return at once
-        except BrokenProcessPool as error:
-            if len(missing) == before and not signals:
-                _, first, last = next(iter(missing.values()))
-                raise _no_rows(first, last, error) from error
-        except OSError as error:
-            rule = f"cannot be started ({error})"
-            raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
-
-
-def run_with_scheduler(compute, job, tasks, signals, address):
-    """Compute chunks on the workers of a Dask cluster; see `run_tasks`.
-
-    Parameters
-    ----------
-    compute, job, tasks, signals
-        As in `run_tasks`.
-    address : str
-        Address of the scheduler, such as ``tcp://host:8786``. Workers may come and go; only tasks and results are sent,
-        so no shared files are needed.
-
-    Raises
-    ------
-    SweepError
-        If the scheduler cannot be reached, or its workers have other versions than this machine.
-    """
-    from distributed.utils import silence_logging_cmgr
-
-    say(f"connecting to {shown(address)}")
-    client, noticed = connect(address), float("-inf")
-
-    def threads():
-        nonlocal noticed
-        number = sum(client.nthreads().values())
-        if number:
-            noticed = float("-inf")
-        elif monotonic() - noticed > _NOTICE_S:
-            noticed = monotonic()
-            say(f"waiting for workers; start some with: dask worker {address} --nthreads 1")
-        return max(1, number)
-
-    with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
-        try:
-            yield from _completed(client.get_executor(pure=False), threads, compute, job, tasks, signals)
-        except (OSError, CancelledError) as error:
-            raise SweepError("--scheduler", address, "is gone", f"restart it; {_GO_ON}") from error
-        finally:
-            with suppress(OSError):  # it is gone, as intended
-                client.close(timeout=_CLOSE_S)
-
-
-def _completed(executor, threads, compute, job, tasks, signals):
-    """Keep a few chunks per thread under way, and yield each as soon as it is done."""
+        return
     waiting, under_way = iter(tasks), {}
-    while not signals:
-        room = max(0, _CHUNKS_PER_THREAD * threads() - len(under_way))
-        with _starting():
-            for chunk, *rows in islice(waiting, room):
+    with _processes(workers) if scheduler is None else _cluster(scheduler) as (executor, threads):
+        while True:
+            free = max(0, _CHUNKS_PER_THREAD * threads() - len(under_way))
+            for chunk, *rows in islice(waiting, free):
                 under_way[executor.submit(_of_version, versions(), compute, job, *rows)] = chunk, *rows
-        if not under_way:
-            return
-        for future in wait(under_way, _LOOK_S, FIRST_COMPLETED).done:
-            chunk, first, last = under_way.pop(future)
-            try:
-                result = future.result()
-            except (PPModelError, CancelledError, BrokenProcessPool):
-                raise
-            except Exception as error:
-                raise _no_rows(first, last, error) from error
-            yield chunk, result
-
-
-@contextmanager
-def _starting():
-    """Let processes started here import nothing from the current folder, and never see Ctrl-C, which all are sent."""
-    name = "PYTHONSAFEPATH"
-    before, unblocked = os.environ.get(name), signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(name) if before is None else os.environ.update({name: before})
-        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+            if not under_way:
+                return
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                chunk, first, last = under_way.pop(future)
+                try:
+                    result = future.result()
+                except (PPModelError, CancelledError, BrokenProcessPool):
+                    raise
+                except Exception as error:
+                    rule = f"cannot be computed ({cause(error)})"
+                    remedy = f"check the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
+                    raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
+                yield chunk, result
 
 
 def _of_version(expected, compute, *arguments):
@@ -201,57 +105,51 @@ def _of_version(expected, compute, *arguments):
     return compute(*arguments)
 
 
-def _no_rows(first, last, error):
-    rule = f"cannot be computed ({cause(error)})"
-    remedy = f"check the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
-    return SweepError("rows", f"{first} to {last - 1}", rule, remedy)
+@contextmanager
+def _processes(workers):
+    """Worker processes of this machine, which import nothing from the current folder."""
+    name = "PYTHONSAFEPATH"
+    before, os.environ[name] = os.environ.get(name), "1"
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker)
+    try:
+        yield pool, lambda: workers
+    except BrokenProcessPool as error:
+        remedy = f"check the memory of this machine, or pass fewer; {_GO_ON}"
+        raise SweepError("--workers", workers, "have lost one, which was killed or failed", remedy) from error
+    except OSError as error:
+        rule = f"cannot be started ({error})"
+        raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
+        pool.shutdown(cancel_futures=True)
 
 
-def _end_with_parent():
-    """Let a worker end when the process that started it is killed, which its executor does not do."""
+def _begin_worker():
+    """Leave Ctrl-C, which all processes are sent, to the one that started this; end when it has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 
-def connect(address):
-    """Connect to a scheduler, once something at its address says that it is one: a client would wait forever.
-
-    Parameters
-    ----------
-    address : str
-
-    Returns
-    -------
-    distributed.Client
-
-    Raises
-    ------
-    SweepError
-        If nothing answers, or something else.
-    """
+@contextmanager
+def _cluster(address):
+    """The workers of a Dask scheduler, of which there may be none yet."""
     from distributed import Client
+    from distributed.utils import silence_logging_cmgr
 
-    try:
-        with ThreadPoolExecutor(1) as thread:  # a notebook's thread already runs an event loop
-            answer = thread.submit(asyncio.run, asyncio.wait_for(_identity(address), _CONNECT_S)).result()
-        if answer.get("type") != "Scheduler":
-            raise ValueError("what answers is not a Dask scheduler")
-        return Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except Exception as error:  # anything that a bad address, network, protocol or version may cause
-        why = f"no answer within {_CONNECT_S} s" if isinstance(error, TimeoutError) else str(error) or cause(error)
-        remedy = "check that 'dask scheduler' runs there, and write, for example, tcp://host:8786"
-        raise SweepError("--scheduler", address, f"cannot be reached ({why})", remedy) from error
-
-
-async def _identity(address):
-    """What a server says it is; nothing if it speaks another protocol."""
-    from distributed.core import rpc
-    from distributed.security import Security
-
-    certificates = Security().get_connection_args("client")
-    async with rpc(address, timeout=_CONNECT_S, connection_args=certificates) as server:
+    say(f"connecting to {shown(address)}")
+    with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
         try:
-            return await server.identity()
-        except (OSError, TypeError):  # nobody there, or TLS without certificates
-            raise
-        except Exception:
-            return {}
+            client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+        except Exception as error:  # anything that a bad address, network, protocol or version may cause
+            rule = f"cannot be reached ({str(error) or cause(error)})"
+            remedy = "check that 'dask scheduler' runs there, and write, for example, tcp://host:8786"
+            raise SweepError("--scheduler", address, rule, remedy) from error
+        try:
+            if not client.nthreads():
+                say(f"waiting for workers; start some with: dask worker {address} --nthreads 1")
+            yield client.get_executor(pure=False), lambda: max(1, sum(client.nthreads().values()))
+        except (OSError, CancelledError) as error:
+            raise SweepError("--scheduler", address, "is gone", f"restart it; {_GO_ON}") from error
+        finally:
+            with suppress(OSError):  # it is gone, as intended
+                client.close(timeout=_CLOSE_S)

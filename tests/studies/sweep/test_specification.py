@@ -197,7 +197,7 @@ def test_an_edited_generator_is_another_sweep(own, tmp_path, capsys):
     """Its rows are not those of the file as it was."""
     assert run(capsys, own, "--out", tmp_path / "r.parquet")[0] == 0
     (tmp_path / "mine.py").write_text(GENERATOR + "# edited\n")
-    assert "changed: files of schedules" in run(capsys, own, "--out", tmp_path / "r.parquet")[2]
+    assert "exists already, from another specification" in run(capsys, own, "--out", tmp_path / "r.parquet")[2]
 
 
 @pytest.mark.parametrize("name", framework_names())
