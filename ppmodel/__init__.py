@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ppmodel.studies.points.run import Run
     from ppmodel.tables import Schedule, read_table
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model",
     "load_system", "names", "plan", "read_table", "replay", "simulate",

@@ -1,6 +1,7 @@
 """The files around the package agree with one another."""
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -60,12 +61,14 @@ def test_the_lock_has_a_hash_for_everything():
 
 
 def test_versions_agree():
-    """The package, the project file and the citation name one version."""
+    """The package, the project file, the citation, the archive and the changelog name one version."""
     import ppmodel
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = YAML(typ="safe").load(ROOT / "CITATION.cff")
-    assert ppmodel.__version__ == project["version"] == citation["version"]
+    archive = json.loads((ROOT / ".zenodo.json").read_text())
+    released = re.search(r"^## ([\d.]+), [\d-]+$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert ppmodel.__version__ == project["version"] == citation["version"] == archive["version"] == released
 
 
 def test_commit_subjects_are_short():
@@ -138,18 +141,37 @@ def test_nodes_come_from_between_the_markers_of_the_system_template(tmp_path):
 
 
 def test_the_output_in_the_readme_is_that_of_its_command(capsys):
-    """What the first comparison and the layout's example say, line by line."""
+    """What the first comparison says, line by line."""
     from ppmodel.cli import main
 
     text = (ROOT / "README.md").read_text()
-    command, shown = re.search(
-        r"^\.venv/bin/ppmodel ([^\n]*)\n```\n\nsays[^\n]*\n\n```text\n(.*?)```", text, re.M | re.S
-    ).groups()
-    assert main(shlex.split(command)) == 0
-    assert shown in capsys.readouterr().out
     first = re.search(r"^\.venv/bin/ppmodel (compare [^\n]*)$", text, re.M)[1]
     assert main(shlex.split(first)) == 0
     assert textwrap.indent(capsys.readouterr().out, "   ") in text
+
+
+def test_python_in_the_readme_runs():
+    """Every block runs as it stands."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize(("guide", "most"), [("README.md", 1500), ("CONTRIBUTING.md", 1800)])
+def test_guides_are_short_and_name_what_exists(guide, most):
+    """Every path, test and target of make in a guide is there; NAME stands for one of yours."""
+    text = (ROOT / guide).read_text()
+    assert len(text.split()) <= most
+    quoted = [word for code in re.findall(r"`([^`\n]+)`", text) for word in code.split()]
+    tests = [path for line in re.findall(r"pytest ([^\n`]+)", text) for path in line.split()]
+    paths = [word for word in quoted if re.fullmatch(r"[\w.-]+(/[\w.*-]+)+/?|[\w-]+\.(py|md|toml|cff|lock)|\w+/", word)]
+    named = [path for path in {*paths, *tests} if not re.search(r"NAME|_build|\.venv|^/|mine", path)]
+    assert len(named) > 12
+    roots = ROOT, ROOT / "ppmodel", ROOT / "book" / "ppbook"
+    assert [path for path in named if not any([*root.glob(path)] for root in roots)] == []
+    made = re.findall(r"^([\w.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"\bmake ([a-z][\w-]*)`", text)) <= set(made)
 
 
 @pytest.mark.parametrize("name", ["bob's.yaml", "x'; touch f; '", "$(shell touch f)x", "`touch f`", "a  b", "$$HOME"])

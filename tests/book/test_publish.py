@@ -142,14 +142,9 @@ def test_the_book_has_buttons_where_an_address_is_configured():
 # ---- contributing --------------------------------------------------------------------------------
 
 
-def test_the_guide_names_files_and_tests_that_exist():
-    """Every path and test of CONTRIBUTING.md is there, and its example schedule registers and runs."""
+def test_the_schedule_in_the_guide_registers_and_runs():
+    """The example of CONTRIBUTING.md."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    paths = re.findall(r"`((?:ppmodel|data|book|notebooks|tests|\.github)/[\w./-]+)`", text)
-    paths += [path for line in re.findall(r"pytest ([^\n`|]+)", text) for path in line.split()]
-    named = [path for path in paths if "NAME" not in path]
-    assert len(named) > 15
-    assert [path for path in named if not (ROOT / path).exists()] == []
     code = re.search(r"   ```python\n(.*?)   ```", text, re.DOTALL)[1]
     names = {}
     exec(compile(re.sub(r"^   ", "", code, flags=re.MULTILINE), "CONTRIBUTING.md", "exec"), names)
