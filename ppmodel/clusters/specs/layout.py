@@ -17,6 +17,8 @@ from ppmodel.errors import SpecificationError
 from ppmodel.given import to_builtin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ppmodel.clusters.specs.framework import FrameworkSpec
 
 LARGEST = 10**9
@@ -67,6 +69,9 @@ class Declared(NamedTuple):
         The size that it must not exceed, if any; candidates of `plan` with a smaller one have as much as that.
     usual : str
         What applies without it, for the command line.
+    needs : callable, optional
+        Whether a value other than the default has an effect, from a run's ``layout``, ``model``, ``system`` and
+        ``table``; without it, always. Where it is false, no number of the run depends on the value.
     section : str
         The section of the command line's help in which it stands.
     """
@@ -81,6 +86,7 @@ class Declared(NamedTuple):
     of_runs: bool = False
     most: str = ""
     usual: str = ""
+    needs: Callable[[Any], Any] | None = None
     section: str = "Layout"
 
     @property
@@ -130,6 +136,30 @@ def declared(default, type, help, *arguments, **keywords):
 _OF_MEMORY, _OF_EXPERTS, _OF_TRANSFERS = (
     f"Layout: {part}" for part in ("computing and memory", "experts", "communication")
 )
+
+
+def _shares(run):
+    """Whether several GPUs hold the same parameters."""
+    return run.layout.data_gpus > 1 or (run.model.experts and run.layout.expert_replicas > 1)
+
+
+def _reduces(run):
+    """Whether gradients are summed while a rank may compute: of replicas, or of an embedding that two stages share."""
+    is_tied = run.model.tied_embeddings and run.table.num_stages > run.table.num_ranks > 1
+    return _shares(run) or is_tied or run.table.num_replicas > 1
+
+
+def _on_nodes(run):
+    """GPUs per node of a run on several nodes; 0 if it has only one."""
+    per_node = run.system.nodes.devices_per_node if run.system.nodes else 1
+    return per_node if run.layout.gpus > per_node else 0
+
+
+def _recomputes(run):
+    """Whether other modules run again than the model says."""
+    keeps_none = ("0", "none", "selective") if run.model.attention == "fused" else ("0", "none")
+    ways = ("none" if str(way) in keeps_none else way for way in (run.layout.recompute, run.model.recompute))
+    return len({*ways}) > 1
 
 
 def product_text(factors):
@@ -283,14 +313,18 @@ class LayoutSpec(Groups):
         None, int, "Sequences per iteration: dp x microbatch size x B.", column=True, of_runs=True
     )
     sequence: int | None = declared(None, int, "Tokens of a sequence.", column=True, usual="the model's")
-    sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True)
+    sequence_parallel: bool = declared(
+        False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True,
+        needs=lambda run: run.layout.tp > 1,
+    )  # fmt: skip
     zero: int = declared(
         0, int, "What replicas shard: 1 optimizer state, 2 also gradients, 3 also weights.", 0, 3, column=True,
-        of_runs=True,
+        of_runs=True, needs=_shares,
     )  # fmt: skip
     recompute: str | int | None = declared(
         None, int, f"What the backward recomputes: {_RECOMPUTED}, or that many layers of each stage in full.", low=0,
         words=RECOMPUTE, column=True, of_runs=True, usual="as the model says", section=_OF_MEMORY,
+        needs=_recomputes,
     )  # fmt: skip
     precision: str | None = declared(
         None, str, "Precision of GEMMs.", words=("bf16", "fp8"), column=True, usual="as the framework",
@@ -300,55 +334,66 @@ class LayoutSpec(Groups):
         1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep", section=_OF_EXPERTS
     )
     expert_nodes: int | None = declared(
-        None, int, "Most nodes that hold a token's experts; the token is sent once to each.", section=_OF_EXPERTS
-    )
+        None, int, "Most nodes that hold a token's experts; the token is sent once to each.", section=_OF_EXPERTS,
+        needs=lambda run: run.layout.ep > 1 and _on_nodes(run) % (run.layout.ep * run.layout.expert_tp) > 0,
+    )  # fmt: skip
     dispatch_precision: str = declared(
-        "bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"), section=_OF_EXPERTS
-    )
+        "bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"), section=_OF_EXPERTS,
+        needs=lambda run: run.layout.ep > 1,
+    )  # fmt: skip
     kept_precision: str | None = declared(
         None, str, "Precision of inputs kept for weight gradients.", words=("bf16", "fp8"), usual="that of GEMMs",
-        section=_OF_MEMORY,
+        section=_OF_MEMORY, needs=lambda run: "fp8" in (run.layout.kept_precision, run.layout.precision),
     )  # fmt: skip
     causal: bool = declared(
-        True, bool, "Skip the masked half of the scores in fused attention.", usual="yes", section=_OF_MEMORY
-    )
+        True, bool, "Skip the masked half of the scores in fused attention.", usual="yes", section=_OF_MEMORY,
+        needs=lambda run: run.model.attention == "fused",
+    )  # fmt: skip
     context_exchange: str = declared(
-        "ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"), section=_OF_TRANSFERS
-    )
+        "ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"), section=_OF_TRANSFERS,
+        needs=lambda run: run.layout.cp > 1,
+    )  # fmt: skip
     overlap_tensor: bool | None = declared(
-        None, bool, "Hide tensor-parallel collectives under GEMMs.", section=_OF_TRANSFERS
-    )
+        None, bool, "Hide tensor-parallel collectives under GEMMs.", section=_OF_TRANSFERS,
+        needs=lambda run: run.layout.tp > 1,
+    )  # fmt: skip
     overlap_backward: bool | None = declared(
-        None, bool, "Hide tensor-parallel collectives of input gradients under weight gradients.", section=_OF_TRANSFERS
-    )
+        None, bool, "Hide tensor-parallel collectives of input gradients under weight gradients.",
+        section=_OF_TRANSFERS, needs=lambda run: run.layout.tp > 1,
+    )  # fmt: skip
     overlap_gradients: bool | None = declared(
-        None, bool, "Hide gradient reduction under the backward.", section=_OF_TRANSFERS
+        None, bool, "Hide gradient reduction under the backward.", section=_OF_TRANSFERS, needs=_reduces
     )
     overlap_parameters: bool | None = declared(
-        None, bool, "Hide gathering of parameters under the forward.", section=_OF_TRANSFERS
-    )
+        None, bool, "Hide gathering of parameters under the forward.", section=_OF_TRANSFERS,
+        needs=lambda run: run.layout.zero and _shares(run),
+    )  # fmt: skip
     pairing: str = declared(
         "alternating", str, "Order of the units of two operations in a cell.", words=("alternating", "best"),
-        section=_OF_TRANSFERS,
+        section=_OF_TRANSFERS, needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys,
     )  # fmt: skip
     hand_on: str = declared(
         "at_end", str, "When two operations in a cell send their results.", words=("at_end", "when_ready"),
-        section=_OF_TRANSFERS,
+        section=_OF_TRANSFERS, needs=lambda run: run.table.num_ranks > 1 and run.table.pairs.keys,
     )  # fmt: skip
     offload: float = declared(
         0.0, float, "Fraction of activations to copy to host memory and back.", 0, 1, column=True, section=_OF_MEMORY
     )
     offload_warm_up: float | None = declared(
-        None, float, "The same before a rank's first backward.", 0, 1, usual="as --offload", section=_OF_MEMORY
-    )
+        None, float, "The same before a rank's first backward.", 0, 1, usual="as --offload", section=_OF_MEMORY,
+        needs=lambda run: run.layout.offload_warm_up != run.layout.offload,
+    )  # fmt: skip
     offload_chunks: str = declared(
         "first", str, "Chunks whose activations are copied: each rank's first, or all.", words=("first", "all"),
-        section=_OF_MEMORY,
+        section=_OF_MEMORY, needs=lambda run: run.layout.offloads and run.table.num_stages > run.table.num_ranks,
     )  # fmt: skip
     layers: str | tuple[int, ...] = declared(
         "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L'."
     )
-    order: str = declared(ORDERS[0], str, "Order of the dimensions over the GPUs, innermost first.", words=ORDERS)
+    order: str = declared(
+        ORDERS[0], str, "Order of the dimensions over the GPUs, innermost first.", words=ORDERS,
+        needs=lambda run: min(run.layout.dp, run.layout.pp) > 1 and run.layout.stage_gpus % (_on_nodes(run) or 1) > 0,
+    )  # fmt: skip
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     LayoutLike: TypeAlias = LayoutSpec | str | os.PathLike[str] | Mapping[str, Any]
 
 
+_TYPES = {column.name: column.type for column in COLUMNS}
+
+
 def simulate(
     schedule: ScheduleLike, pp: int | None = None, microbatches: int | None = None, *, model: ModelLike | None = None,
     system: SystemLike | None = None, layout: LayoutLike | None = None, framework: FrameworkLike | None = None,
@@ -186,14 +189,17 @@ def frame_of(columns, rows):
     import numpy as np
     import pandas as pd
 
-    types, counts = {str: pd.Series([""]).dtype, bool: object}, layout_keywords()
-    frame = pd.DataFrame({name: [row.get(name, np.nan) for row in rows] for name in columns})
-    for name, kind in ((entry.name, entry.type) for entry in COLUMNS if entry.name in frame):
-        if frame[name].isna().all():
-            frame[name] = pd.Series(np.nan, frame.index, types.get(kind, float))
-        elif kind is int and name in counts and frame[name].dtype == float:
-            frame[name] = pd.Series([row.get(name) for row in rows], dtype=object)
-    return frame
+    types, counts, data = {str: pd.Series([""]).dtype, bool: object}, layout_keywords(), {}
+    for name in columns:
+        values, kind = [row.get(name, np.nan) for row in rows], _TYPES.get(name)
+        is_empty = [value is None or value != value for value in values]
+        if all(is_empty) and kind is not None:
+            data[name] = pd.Series(np.nan, range(len(rows)), types.get(kind, float)).array
+        elif any(is_empty) and kind is int and name in counts:
+            data[name] = pd.Series([row.get(name) for row in rows], dtype=object).array
+        else:
+            data[name] = values
+    return pd.DataFrame(data)
 
 
 def compared(*arguments, **given):

@@ -1,33 +1,57 @@
-"""Options that change nothing: found by computing points again without them, and named in a warning.
-
-Links that no message of a pipeline crosses are named, too.
-"""
+"""Warnings of options that change nothing, by the conditions declared beside them, and of links that carry nothing."""
 
 from __future__ import annotations
 
 import warnings
+from collections import namedtuple
 from contextlib import suppress
 from dataclasses import replace
 from math import isclose
 
 import numpy as np
 
-from ppmodel.clusters.specs.layout import DIMENSIONS, LayoutSpec, layout_keywords
+from ppmodel.clusters.costs import stages
+from ppmodel.clusters.memory import memory
+from ppmodel.clusters.specs.layout import DIMENSIONS, LayoutSpec, layout_options
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import receivers
-from ppmodel.studies.points.columns import NUMBERS, column_names
-from ppmodel.studies.points.rows import rows_of
+from ppmodel.studies.points.iteration import memory_of
+from ppmodel.studies.points.rows import table_columns
 
 _SIZES = {*DIMENSIONS, "gpus", "microbatch_size", "global_batch", "sequence"}
 """Values that change every answer, or are checked."""
 
-_DEFAULTS = {"p2p": "overlapped", "allreduce": "excluded"} | {
-    name: getattr(LayoutSpec, name) for name in layout_keywords() if name not in _SIZES
-}
-_ANSWER = (*NUMBERS, *column_names("iteration"))
 _OF_MEMORY = ("offload", "offload_warm_up", "offload_chunks")
-_FEWEST, _MOST = 1, 64
+_HANDSHAKES = {"rendezvous", "streams"}
+
+Resolved = namedtuple("Resolved", "layout model system table costs semantics")
+"""A point with all that its options leave open: what conditions are asked of."""
+
+
+def _has_transfers(run):
+    """Whether messages take time, or wait for both of their ranks."""
+    takes_time = run.costs.occupancy_s.any() or run.costs.latency_s.any()
+    return table_columns(run.table)["messages"] and (takes_time or run.semantics[0] in _HANDSHAKES)
+
+
+def _has_reductions(run):
+    """Whether all-reduces over the replicas of a table take time."""
+    return (run.table.num_replicas > 1 or run.table.reduces) and run.costs.compute_s[OpKind.R].any()
+
+
+def _is_uneven(run):
+    """Whether any stage has other layers than a balanced one."""
+    balanced = stages(run.table, run.model, run.system, layout=replace(run.layout, layers="balanced"))
+    return run.costs.stages.text != balanced.text
+
+
+_OPTIONS = {name: option for name, option in layout_options(of_schedule=False) if name not in _SIZES}
+_DEFAULTS = {"allreduce": "excluded", "p2p": "overlapped"} | {name: getattr(LayoutSpec, name) for name in _OPTIONS}
+_NEEDS = {name: option.needs for name, option in _OPTIONS.items() if option.needs} | {
+    "p2p": _has_transfers, "allreduce": _has_reductions, "layers": _is_uneven,
+}  # fmt: skip
+"""When options have an effect, as `specs.layout.Declared.needs`; others always have one."""
 
 
 class NoEffectWarning(UserWarning):
@@ -88,12 +112,11 @@ def warn_without_effect(points, given, rows=None, level=3):
 
 
 def without_effect(points, names, rows=None):
-    """Find the options without which all rows would be the same.
+    """Find the options that change no number of any row.
 
     Parameters
     ----------
     points : sequence of Point
-        Of many, 64 are tried, from the whole grid.
     names : iterable of str
         What the caller gave. An option that has several values is passed over: its rows can be compared.
     rows : sequence of dict, optional
@@ -104,30 +127,52 @@ def without_effect(points, names, rows=None):
     list of (str, object)
         Their names and values.
     """
-    defined = [place for place in range(len(points)) if rows is None or rows[place]["refused"] is None]
-    links = idle_links([points[place] for place in defined]) if "links" in names else []
-    idle, was_tried = {}, False  # options with the same value everywhere, other than the default
-    for name in sorted(_DEFAULTS.keys() & set(names)):
-        values = {_semantics(point).get(name) or getattr(point.layout, name) for point in points}
-        if len(values) == 1 and any(_default(point, name) not in values for point in points):
-            idle[name] = values.pop()
-    for count in (_FEWEST, _MOST) if idle and defined else ():  # nearly every option shows at once what it does
-        places = sorted({defined[max(place * len(defined) // count, 1) - 1] for place in range(1, count + 1)})
-        tried = [points[place] for place in places]
-        before = rows_of(tried) if rows is None else [rows[place] for place in places]
-        pairs = [(point, row) for point, row in zip(tried, before, strict=True) if row["refused"] is None]
-        was_tried |= bool(pairs)
-        if any(row["messages"] and row["comm_over_forward"] for _, row in pairs):
-            idle.pop("p2p", None)  # transfers take time, so the choice had a meaning
-        trials = [(name, *pair) for name in idle for pair in pairs]
-        without = rows_of([_without(point, name) for name, point, _ in trials])
-        for (name, _, row), trial in zip(trials, without, strict=True):
-            columns = ("peak_memory_bytes",) if name in _OF_MEMORY else _ANSWER
-            for number, tried_number in ((row.get(column), trial.get(column)) for column in columns):
-                are_numbers = isinstance(number, float) and isinstance(tried_number, float)
-                if number != tried_number and not (are_numbers and isclose(number, tried_number)):
-                    idle.pop(name, None)
-    return [("links", link) for link in links] + ([*idle.items()] if was_tried else [])
+    pairs = [pair for pair in zip(points, rows or [None] * len(points), strict=True) if _is_defined(*pair)]
+    found = [("links", link) for link in (idle_links([point for point, _ in pairs]) if "links" in names else [])]
+    for name in sorted(_DEFAULTS.keys() & set(names)) if pairs else ():
+        values = {_value(point, name) for point in points}
+        is_default = all(_default(point, name) in values for point in points)
+        if len(values) == 1 and not is_default and not any(has_effect(name, *pair) for pair in pairs):
+            found.append((name, values.pop()))
+    return found
+
+
+def has_effect(name, point, row=None):
+    """Determine whether the value of an option can change a number of a point.
+
+    Parameters
+    ----------
+    name : str
+    point : Point
+    row : dict, optional
+        Of the point, if it is known.
+
+    Returns
+    -------
+    bool
+    """
+    layout, system = point.complete_layout, point.changed_system
+    run = Resolved(layout, point.model, system, point.table, point.costs, point.semantics)
+    if name in _NEEDS and not _NEEDS[name](run):
+        return False
+    if name in _OF_MEMORY:
+        resident_bytes = memory(run.table, run.model, run.costs.stages, layout, system).total.max()
+        return not isclose(resident_bytes, row["peak_memory_bytes"] if row else memory_of(point).total.max())
+    if _DEFAULTS[name] is not None:
+        return _value(point, name) != _default(point, name)
+    with suppress(PPModelError):  # what another value needs
+        open_layout = replace(point.layout, **{name: None}).under(point.system.framework, point.size[0])
+        return getattr(replace(point, layout=open_layout).layout_of(run.table), name) != getattr(layout, name)
+    return True
+
+
+def _is_defined(point, row):
+    """Whether a point has numbers."""
+    if row is not None:
+        return row["refused"] is None
+    with suppress(PPModelError):
+        return point.costs is not None
+    return False
 
 
 def idle_links(points):
@@ -154,18 +199,12 @@ def warn_of_links(points):
         warnings.warn(NoEffectWarning("links", link), stacklevel=4)
 
 
+def _value(point, name):
+    """The value of an option at a point."""
+    semantics = dict(zip(("p2p", "allreduce"), point.semantics, strict=True))
+    return semantics.get(name) or getattr(point.layout, name)
+
+
 def _default(point, name):
-    """What holds if an option is not given."""
+    """The value that holds if an option is not given."""
     return point.system.framework.p2p if name == "p2p" and point.system else _DEFAULTS[name]
-
-
-def _semantics(point):
-    """What a point's transfers and all-reduces occupy, by the names of the options."""
-    return dict(zip(("p2p", "allreduce"), point.semantics, strict=True))
-
-
-def _without(point, name):
-    default, semantics = _default(point, name), _semantics(point)
-    if name in semantics:
-        return replace(point, semantics=(*(semantics | {name: default}).values(),))
-    return replace(point, layout=replace(point.layout, **{name: default}).under(point.system.framework, point.size[0]))
