@@ -235,7 +235,7 @@ def schedule_options(command):
 
 
 launch_option = in_output(
-    "launch", "NAME|FILE", "Also print what to paste to run it with megatron, nemo, ...: see ppmodel launchers."
+    "launch", "NAME|FILE", "Also print the arguments for a framework, such as megatron; see ppmodel launchers."
 )
 """Decorator: print what to write to run it."""
 

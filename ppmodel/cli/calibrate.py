@@ -29,7 +29,7 @@ about = combined(
 @option("run runs", "WORDS|FILE.yaml", "One run, without a CSV; may be repeated.", multiple=True)
 @option("system", "NAME|FILE", "The system to start from.", required=True)
 @option("out", "FILE.yaml", "Where to write the result.", FILE, required=True)
-@option("framework", "NAME|FILE", "The training framework of all rows (default: see below).")
+@option("framework", "NAME|FILE", "The training framework of all rows (default: see above).")
 @option("constants", "NAME,...", "Constants to fit, by their keys in the system's file.")
 @option("only", None, "Fit and judge only times, or only memory.", choice(["time", "memory"]))
 @option(

@@ -13,7 +13,7 @@ from ppmodel.errors import EXIT_ALL_REFUSED, counted
 @command("predict")
 @click.argument("rows_file", metavar="ROWS.csv")
 @option("system", "NAME|FILE", "The system to predict for.", required=True)
-@option("framework", "NAME|FILE", "The training framework of all rows (default: see below).")
+@option("framework", "NAME|FILE", "The training framework of all rows (default: see above).")
 @links
 @option("out", "FILE.csv", "Where to write the predictions.", Output(), required=True)
 def predict_command(rows_file, system, framework, links, out):

@@ -12,7 +12,7 @@ from ppmodel.cli.commands import command
 @arguments.sizes
 @arguments.schedule_options
 @arguments.run
-@arguments.option("trace", "FILE", "Also write a trace for Perfetto or chrome://tracing.", arguments.Output())
+@arguments.in_output("trace", "FILE", "Also write a trace for Perfetto or chrome://tracing.", arguments.Output())
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
 def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch, as_json, **options):

@@ -323,11 +323,11 @@ class LayoutSpec(Groups):
     )  # fmt: skip
     recompute: str | int | None = declared(
         None, int, f"What the backward recomputes: {_RECOMPUTED}, or that many layers of each stage in full.", low=0,
-        words=RECOMPUTE, column=True, of_runs=True, usual="as the model says", section=_OF_MEMORY,
+        words=RECOMPUTE, column=True, of_runs=True, usual="the model's", section=_OF_MEMORY,
         needs=_recomputes,
     )  # fmt: skip
     precision: str | None = declared(
-        None, str, "Precision of GEMMs.", words=("bf16", "fp8"), column=True, usual="as the framework",
+        None, str, "Precision of GEMMs.", words=("bf16", "fp8"), column=True, usual="the framework's",
         section=_OF_MEMORY,
     )  # fmt: skip
     expert_imbalance: float = declared(
