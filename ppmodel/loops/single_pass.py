@@ -23,6 +23,31 @@ NEEDS, NEEDED, GIVEN, LINK = range(4)
 """What is known of a class: what it needs, how far from its own place that and its own result stand, and its link."""
 
 NOT_SERVED = -1.0, 0.0, 0
+_NO_SHARES = np.empty(0)
+
+
+def pass_over(
+    schedule, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, shares=_NO_SHARES, times=None,
+):  # fmt: skip
+    """Run a compiled `single_pass` over a schedule.
+
+    This is what the idealised slots and the first simulation of a table begin with; where it returns None, they derive
+    its dependencies, which also say what is wrong with it.
+
+    Returns
+    -------
+    (float, float, int) or None
+        Makespan, longest span and messages; None if compiling does not pay, or this loop does not serve the table.
+    """
+    compiled = single_pass.compiled(schedule.num_operations)
+    if not compiled:
+        return None
+    result = compiled(
+        schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.joined, schedule.rank_start,
+        schedule.placement, schedule.table_microbatches, *tables, shares, overlap_factor, *occupied, reduces,
+        np.empty((2, schedule.num_operations)) if times is None else times,
+    )  # fmt: skip
+    return None if result[0] < 0 else result
 
 
 @loop(price=2**22)

@@ -1,5 +1,6 @@
 """Shared by both simulators: durations of operations and optimizer steps, and checks that costs fit the graph."""
 
+from functools import lru_cache
 from math import isfinite
 
 import numpy as np
@@ -41,13 +42,12 @@ def group_lengths(graph, costs, compute):
 
 def plan_of(graph, costs):
     """The `Copies` of a run, planned from durations without noise; None if nothing is offloaded."""
-    if not costs.offload:
-        return None
-    kept = graph.__dict__.get("_plan", (None, None))
-    if kept[0] is not costs:
-        lengths = group_lengths(graph, costs, durations(graph, costs)[0])
-        kept = graph.__dict__["_plan"] = costs, plan_copies(graph, costs, lengths)
-    return kept[1]
+    return _kept_plan(graph, costs) if costs.offload else None
+
+
+@lru_cache(maxsize=1)  # noisy runs of the same costs share it
+def _kept_plan(graph, costs):
+    return plan_copies(graph, costs, group_lengths(graph, costs, durations(graph, costs)[0]))
 
 
 def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):

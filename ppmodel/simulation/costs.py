@@ -9,7 +9,7 @@ from ppmodel.given import is_number, to_builtin
 from ppmodel.ops import OpKind
 from ppmodel.simulation.transfers import Links, link_values, receivers, transfer_costs
 
-_TABLES = ("compute_s", "occupancy_s", "latency_s")
+TABLES = ("compute_s", "occupancy_s", "latency_s")
 _NUM_KINDS = len(OpKind)
 
 SHORTEST_S, LONGEST_S = 1e-30, 1e30
@@ -72,7 +72,7 @@ class OpCosts:
 
     def __post_init__(self):
         num_stages = np.shape(self.compute_s)[-1:]
-        for name in _TABLES:
+        for name in TABLES:
             table = np.array(getattr(self, name), dtype=float, order="C")  # as compiled code takes them
             if table.ndim not in (2, 3) or len(table) != _NUM_KINDS or table.shape[-1:] != num_stages:
                 rule = f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), stages as in compute_s"
@@ -82,7 +82,7 @@ class OpCosts:
                 remedy = "check the durations, rates and sizes from which it is computed"
                 raise CostError(name, illegal, f"must be from 0 to {_MOST_S:g} seconds", remedy)
             table.setflags(write=False)
-            self.__dict__[name] = table
+            object.__setattr__(self, name, table)
         if not (np.ndim(self.overlap_factor) == 0 and 0 < self.overlap_factor < np.inf):
             rule = "must be a finite number above 0"
             raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 if overlap gains nothing")
@@ -276,82 +276,6 @@ def are_seconds(numbers):
     """
     flat = numbers.reshape(-1)
     return not flat.size or bool(flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S)  # NaN is either
-
-
-def side_by_side(many_costs, num_replicas, names=_TABLES):
-    """Combine the tables of many systems, flattened in the order of `ExecutionGraph.cost_class`.
-
-    Parameters
-    ----------
-    many_costs : sequence of OpCosts
-        All for the same number of stages.
-    num_replicas : int
-        Copies of the pipeline.
-    names : sequence of str
-        The tables to combine.
-
-    Returns
-    -------
-    ndarray of float, shape (len(names), 6 * num_replicas * num_stages, len(many_costs))
-        In seconds.
-
-    Examples
-    --------
-    >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)))
-    >>> side_by_side([costs, costs, costs], 2).shape
-    (3, 48, 3)
-    """
-    if not many_costs:
-        return np.empty((len(names), 0, 0))
-    columns = []
-    for name in names:
-        tables = [getattr(costs, name) for costs in many_costs]
-        if num_replicas == 1:
-            tables = np.array([table.reshape(-1) for table in tables])
-        elif all(table.ndim == 2 for table in tables):  # without a replica axis, replicas are alike
-            tables = np.repeat(np.array(tables)[:, :, None], num_replicas, axis=2)
-        else:
-            tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
-        columns.append(np.reshape(tables, (len(many_costs), -1)).T)
-    return np.array(columns)
-
-
-def with_pairs(tables, schedule, many_costs, names=_TABLES):
-    """Append the cost classes of a table's pairs to tables of cost classes.
-
-    Parameters
-    ----------
-    tables : sequence of ndarray of float, shape (num_classes, ...)
-        By name, from `OpCosts.by_class` or `side_by_side`.
-    schedule : Schedule
-    many_costs : sequence of OpCosts
-        What the last axis of `side_by_side` stands for.
-    names : sequence of str
-        The tables.
-
-    Returns
-    -------
-    ndarray of float, shape (len(names), num_all_classes, ...)
-        In seconds; `Schedule.pairs` numbers the classes.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> table = build("combined-1f1b", 2, 4)
-    >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)), pairs={(0, 0, 1, 2): 0.75})
-    >>> (compute_s,) = with_pairs(side_by_side([costs], 1, ["compute_s"]), table, [costs], ["compute_s"])
-    >>> compute_s[24:30, 0].tolist()
-    [0.75, 0.75, 1.0, 1.0, 1.0, 1.0]
-    """
-    pairs = schedule.pairs
-    factors = np.stack([costs.pair_factors(schedule) for costs in many_costs], axis=-1)
-    extended = []
-    for table, name in zip(tables, names, strict=True):
-        of_pairs = table[pairs.base]
-        if name == "compute_s":
-            of_pairs = of_pairs * factors[pairs.pair].reshape(of_pairs.shape)
-        extended.append(np.concatenate([table, of_pairs]))
-    return np.stack(extended)
 
 
 def comm_over_forward(costs, num_ranks):

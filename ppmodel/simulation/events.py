@@ -1,5 +1,7 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
+import numpy as np
+
 from ppmodel.loops.events import events
 from ppmodel.simulation.checks import check_fit, durations, filled_timeline, group_lengths, refuse_overflow, shares_of
 from ppmodel.simulation.streams import posted_timeline
@@ -50,7 +52,12 @@ def run_events(graph, costs, factors=None):
         timeline = posted_timeline(graph, costs, factors)
     else:
         compute, *transfers = durations(graph, costs, factors)
+        gates = graph.gates if graph.reductions_hold_links else np.zeros((2, 0))
+        gates = *(column.astype(np.int32) for column in gates), graph.schedule.num_ranks
+        num_places = graph.num_links + (2 * max(graph.nics) + 2 if graph.nics else 0)
+        queues = graph.consumers, graph.routes.astype(np.int32), gates, num_places
         how = (group_lengths(graph, costs, compute), *transfers), graph.occupied, shares_of(graph, costs)
-        timeline = filled_timeline(graph, costs, factors, events, 5, *graph.for_events, *how)
+        programs = graph.group, *graph.programs
+        timeline = filled_timeline(graph, costs, factors, events, 5, graph.link, programs, *queues, *how)
     refuse_overflow(timeline.makespan_s)
     return timeline

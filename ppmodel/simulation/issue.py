@@ -61,4 +61,4 @@ def issue_order(graph):
     pair = np.full(count, NO_OPERATION)
     ends = np.sort((graph.stream[makers], graph.stream[takers]), axis=0)
     used, pair[makers] = np.unique(ends[0] * graph.schedule.num_ranks + ends[1], return_inverse=True)
-    return issued[np.lexsort(keys)], pair, len(used)
+    return issued[np.lexsort(keys)].astype(np.int32), pair.astype(np.int32), len(used)

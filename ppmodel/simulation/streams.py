@@ -47,4 +47,7 @@ def posted_timeline(graph, costs, factors=None):
         return timeline
     delay = np.zeros(len(compute)) if costs.delay_s is None else costs.delay_s.ravel()[graph.cost_class]
     seconds = lengths, occupancy + (latency - delay), delay
-    return filled_timeline(graph, costs, factors, streams, 2, *graph.for_streams, seconds)
+    issued, pair, num_pairs = graph.issued
+    sizes = num_pairs, 2 * graph.schedule.num_ranks
+    arrays = issued, graph.consumers[0], pair, sizes, seconds
+    return filled_timeline(graph, costs, factors, streams, 2, *arrays)

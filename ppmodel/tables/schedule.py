@@ -91,15 +91,13 @@ class Schedule:
     held_for_weight_grad: float = 1.0
 
     def __post_init__(self) -> None:
-        values = self.__dict__
         for name, dtype in _COLUMNS:
-            values[name] = frozen(np.ascontiguousarray(values[name], dtype))
-        values["placement"] = frozen(np.array(self.placement))
-        shapes = {values[name].shape for name in PER_OPERATION}
-        if len(shapes) > 1 or self.kind.ndim != 1:
+            object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name), dtype)))
+        object.__setattr__(self, "placement", frozen(np.array(self.placement)))
+        if self.kind.ndim != 1 or len({getattr(self, name).shape for name in PER_OPERATION}) > 1:
             refuse_uneven(self)
         if self.stage_shares is None:
-            values["stage_shares"] = frozen(np.ones(self.placement.shape[1]))
+            object.__setattr__(self, "stage_shares", frozen(np.ones(self.placement.shape[1])))
             return
         shares = np.array(self.stage_shares, dtype=float)
         with np.errstate(all="ignore"):
@@ -107,7 +105,7 @@ class Schedule:
         if not (0 < mean < np.inf and shares.min() > mean / _LARGEST_RATIO):
             rule = f"must be numbers above 0, none {_LARGEST_RATIO:g} times smaller than their mean"
             raise TableError("stage_shares", shares.tolist(), rule, "fix or delete them")
-        values["stage_shares"] = frozen(shares / mean if abs(mean - 1) > _ROUNDING else shares)
+        object.__setattr__(self, "stage_shares", frozen(shares / mean if abs(mean - 1) > _ROUNDING else shares))
 
     def __reduce__(self):
         """Make copies, also those sent to other processes, as the table was made: their arrays are read-only, too."""

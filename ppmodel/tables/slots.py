@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ppmodel.errors import ScheduleError
-from ppmodel.loops.single_pass import single_pass
+from ppmodel.loops.single_pass import pass_over
 from ppmodel.loops.tables import group_slots
 from ppmodel.ops import OpKind
 from ppmodel.tables.dependencies import frozen, shares_groups
@@ -22,7 +22,6 @@ IDLE, CONTINUED = ".", "~"
 """An idle cell, and a cell of an operation that started in an earlier slot."""
 
 _MAX_CELLS = 2**22
-_NO_SHARES = np.empty(0)
 _MAX_SLOTS = 10**9
 
 
@@ -103,28 +102,15 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     durations = np.array((forward, backward, input_grad, weight_grad, 0, 0))
     of_class = np.repeat(durations, schedule.placement.size)
     busy = int((schedule.class_counts.sum(axis=0) * of_class).sum())
-    fast = single_pass.compiled(schedule.num_operations)
     legal = durations.dtype.kind == "i" and durations.min() >= 0 and durations.max() <= _MAX_SLOTS
-    length = -1
-    if fast and legal and not (reduction or optimizer):
-        seconds = of_class.astype(float)
-        length, _, messages = single_pass_of(schedule, fast, (seconds, 0 * seconds, 0 * seconds))
-    if length < 0:
+    seconds = of_class.astype(float)
+    passed = legal and not (reduction or optimizer) and pass_over(schedule, (seconds, 0 * seconds, 0 * seconds))
+    if passed:
+        length, _, messages = passed
+    else:
         length = slots(schedule, forward, backward, input_grad, weight_grad, reduction, optimizer)[1].max()
         messages = int(schedule.dependencies.remote.sum())
     return Brief(int(length), busy, messages, 1 - busy / (schedule.num_ranks * int(length)))
-
-
-def single_pass_of(
-    schedule, loop, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None, shares=None
-):
-    """Makespan, longest span and messages by a compiled `single_pass`; below 0 if it does not serve the table."""
-    shares = _NO_SHARES if shares is None else shares
-    times = np.empty((2, schedule.num_operations)) if times is None else times
-    return loop(
-        schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.joined, schedule.rank_start,
-        schedule.placement, schedule.table_microbatches, *tables, shares, overlap_factor, *occupied, reduces, times,
-    )  # fmt: skip
 
 
 def _require_drawable(cells, about=""):

@@ -18,7 +18,7 @@ from ppmodel.cli import main
 from ppmodel.cli.simulate import simulate_command
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.costs.runs import Runs
-from ppmodel.clusters.specs import LayoutSpec, Link, as_links, load_model, load_system
+from ppmodel.clusters.specs import DATA, LayoutSpec, Link, as_links, load_model, load_system
 from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.loops.compiled import using
 from ppmodel.ops import OpKind
@@ -222,7 +222,7 @@ def test_sweeps_predictions_and_replays_name_it_too(tmp_path, capsys):
     sweep = {"schedules": "1f1b", "pp": 2, "microbatches": 4, "systems": "mid_cp_mid_nw", "models": "paper"}
     (tmp_path / "sweep.yaml").write_text("\n".join(f"{key}: {value}" for key, value in sweep.items()))
     pp.simulate("1f1b", 2, 4, **SECONDS).to_frame().to_csv(tmp_path / "run.csv", index=False)
-    rows = (pp.specs.DATA / "reference" / "measured" / "nemo.csv").read_text().splitlines()
+    rows = (DATA / "reference" / "measured" / "nemo.csv").read_text().splitlines()
     (tmp_path / "rows.csv").write_text("\n".join(rows[:2]))
     for command in (
         f"sweep {tmp_path}/sweep.yaml --out {tmp_path}/out.parquet",
@@ -246,7 +246,7 @@ SHORT, FULL = "links: {0-1: {delay: 60 ms}}", "links: {value: {0-1: {delay: 60 m
 
 def test_every_way_of_writing_a_link_is_the_same(tmp_path, capsys):
     """A system's file, short or with its source, Python, the command line and a sweep."""
-    text = (pp.specs.DATA / "systems" / "mid_cp_mid_nw.yaml").read_text()
+    text = (DATA / "systems" / "mid_cp_mid_nw.yaml").read_text()
     size, answers = {"pp": 4, "microbatches": 8, "model": "paper"}, []
     command = [f"--{name}={value}" for name, value in size.items()] + ["--system=mid_cp_mid_nw", "--json"]
     for name, block in (("short", SHORT), ("full", FULL)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ppmodel.metrics import computing_s, idle_share
 from ppmodel.schedules.cases import as_case
-from ppmodel.simulation.longest_path import iterations
+from ppmodel.simulation import iterations
 from ppmodel.studies.points.change import UNCHANGED
 from ppmodel.studies.points.point import Point
 

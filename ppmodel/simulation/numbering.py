@@ -1,0 +1,142 @@
+"""The arrays of an execution graph: its operations renumbered in topological order, and what engines read of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
+from ppmodel.loops.tables import renumbered
+from ppmodel.ops import OpKind
+from ppmodel.tables import NO_OPERATION, by_keys
+
+ON_RANKS, BESIDE_RANKS = 1, 2
+"""Reductions occupy the ranks, or have streams of their own; 0 if they are left out."""
+
+
+class Arrays(NamedTuple):
+    """The operations of a graph in topological order; all but `group_start` have one entry per operation.
+
+    Attributes
+    ----------
+    index : ndarray of int, shape (num_operations,)
+        The operation's index in the schedule's arrays.
+    cost_class : ndarray of int, shape (num_operations,)
+        ``(kind * num_replicas + replica) * num_stages + stage``: the index of its costs in a flattened cost table.
+    stream : ndarray of int, shape (num_operations,)
+        What executes it: rank d, or num_ranks + d for a collective that overlaps the rank's computation.
+    source : ndarray of int, shape (num_operations,)
+        The operation (in this order) that produces its input, or ``NO_OPERATION``.
+    remote : ndarray of bool, shape (num_operations,)
+        Whether that input is transferred from another rank.
+    link : ndarray of int, shape (num_operations,)
+        The directed link on which its own result leaves, or ``NO_OPERATION`` if it stays.
+    group_start : ndarray of int, shape (num_groups + 1,)
+        Operations between two entries start and end together.
+    num_links : int
+        Number of directed links that carry messages.
+    """
+
+    index: np.ndarray
+    cost_class: np.ndarray
+    stream: np.ndarray
+    source: np.ndarray
+    remote: np.ndarray
+    link: np.ndarray
+    group_start: np.ndarray
+    num_links: int
+
+
+def arrays_of(schedule, reductions):
+    """Compute the `Arrays` of a table's graph, with reductions left out, `ON_RANKS` or `BESIDE_RANKS`."""
+    source, remote, group, order = schedule.dependencies
+    fast = renumbered.compiled(schedule.num_operations // 4)
+    if fast:
+        columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)
+        sizes = (schedule.num_replicas, schedule.num_stages, schedule.num_ranks)
+        return Arrays(*fast(*columns, reductions, sizes))
+    if not reductions:
+        order = order[schedule.kind[order] != OpKind.R]
+    position = np.full(schedule.num_operations, NO_OPERATION)
+    position[order] = np.arange(len(order))
+    source, remote, stream = source[order], remote[order], schedule.rank[order]
+    source = np.where(source == NO_OPERATION, NO_OPERATION, position[source])
+    if reductions == BESIDE_RANKS:
+        stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_ranks, stream)
+    link = np.full(len(order), NO_OPERATION)
+    senders, receivers = source[remote], np.flatnonzero(remote)
+    ends = stream[senders] * schedule.num_ranks + stream[receivers]
+    used, first, number = np.unique(ends, return_index=True, return_inverse=True)
+    link[senders] = np.argsort(np.argsort(first))[number]  # as they first carry a message
+    group_start = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
+    columns = (order, schedule.cost_class[order], stream, source, remote, link, group_start)
+    columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
+    return Arrays(*columns, len(used))  # of the same types as compiled
+
+
+def programs_of(graph):
+    """List the groups of each stream in order, where each stream's begin, and each operation's place among them."""
+    order, place = by_keys(graph.stream), np.empty(graph.num_operations, dtype=np.int32)
+    stream, group = graph.stream[order], graph.group[order]
+    # a stream executes a group once
+    begins = (np.diff(stream, prepend=-1) != 0) | (np.diff(group, prepend=-1) != 0)
+    place[order] = np.cumsum(begins) - 1
+    start = np.searchsorted(stream[begins], np.arange(2 * graph.schedule.num_ranks + 1))
+    return group[begins], start.astype(np.int32), place
+
+
+def consumers_of(graph):
+    """Find the stream that receives each result's message, and the other stream of its own rank that needs it.
+
+    ``NO_OPERATION`` where there is none.
+    """
+    receiver, beside = np.full((2, graph.num_operations), NO_OPERATION, dtype=np.int32)
+    receiver[graph.source[graph.remote]] = graph.stream[graph.remote]
+    local = (graph.source != NO_OPERATION) & ~graph.remote & (graph.stream != graph.stream[graph.source])
+    beside[graph.source[local]] = graph.stream[local]
+    return receiver, beside
+
+
+def routes_of(graph):
+    """List the places at which the messages of each link queue, shape (num_links, 2): at the link, or at two NICs.
+
+    Link l is place l; the outgoing side of NIC k is place ``num_links + 2 k``, the incoming side the next.
+    """
+    routes = np.stack((np.arange(graph.num_links), np.full(graph.num_links, NO_OPERATION)), axis=1)
+    if graph.nics is not None:
+        link = graph.link[graph.source[graph.remote]]
+        nics = np.array(graph.nics)
+        ends = np.stack((nics[graph.stream[graph.source[graph.remote]]], nics[graph.stream[graph.remote]]), axis=1)
+        apart = ends[:, 0] != ends[:, 1]
+        routes[link[apart]] = graph.num_links + 2 * ends[apart] + [0, 1]
+    return routes
+
+
+def gates_of(graph):
+    """List the places of `routes_of` at which the messages of each rank leave, and where each rank's begin.
+
+    This includes a rank's links within a node, and its NIC, whether or not it sends messages through it.
+    """
+    sent = graph.source[graph.remote]
+    ranks = np.arange(graph.schedule.num_ranks if graph.nics is not None else 0)
+    rank = np.concatenate((graph.stream[sent], ranks))
+    nics = graph.num_links + 2 * np.array(graph.nics or [], dtype=int)
+    place = np.concatenate((graph.routes[graph.link[sent], 0], nics))
+    rank, place = np.unique(np.stack((rank, place)), axis=1)
+    return place, np.searchsorted(rank, np.arange(graph.schedule.num_ranks + 1))
+
+
+def instructions_of(graph):
+    """Fill in the rows of `loops.paths` for many systems at once; also the numbers of registers, streams and links."""
+    columns = (graph.cost_class, graph.stream, graph.source, graph.remote, graph.link, graph.reduces)
+    of_groups, beside = (graph.group_start, graph.overlaps), graph.reductions == BESIDE_RANKS
+    rows = np.empty((graph.num_operations, len(COLUMNS)), np.uint32)  # NumPy asks for large pages
+    num_registers = fill_instructions.dispatcher(rows, *columns, *of_groups, graph.num_links, beside)
+    return rows, (num_registers, 2 * graph.schedule.num_ranks, graph.num_links)
+
+
+def instructions_by_pair_of(graph):
+    """Give `instructions_of` the cost classes of `Schedule.pairs`."""
+    rows, sizes = graph.instructions
+    rows = rows.copy()
+    rows[:, CLASS] = graph.schedule.pairs.cost_class[graph.index]
+    return rows, sizes
