@@ -82,7 +82,7 @@ class ExecutionGraph:
     )
     programs, consumers = cached_property(numbering.programs_of), cached_property(numbering.consumers_of)
     routes, gates = cached_property(numbering.routes_of), cached_property(numbering.gates_of)
-    instructions = cached_property(numbering.instructions_of)
+    ends, instructions = cached_property(numbering.ends_of), cached_property(numbering.instructions_of)
     instructions_by_pair = cached_property(numbering.instructions_by_pair_of)
     exchanges, issued = cached_property(exchanges_of), cached_property(issue_order)
 
@@ -137,16 +137,6 @@ class ExecutionGraph:
     def reduces(self):
         """Whether each operation is a reduction; shape (num_operations,)."""
         return self.cost_class >= OpKind.R * self.schedule.placement.size
-
-    @cached_property
-    def ends(self):
-        """The first and last operations that each rank computes, without reductions; shape (2, num_ranks)."""
-        schedule = self.schedule
-        computing = np.flatnonzero(schedule.kind < OpKind.R)
-        first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
-        place = np.empty(self.schedule.num_operations, dtype=int)
-        place[self.index] = np.arange(self.num_operations)
-        return place[computing[[first[:-1], first[1:] - 1]]]
 
     @cached_property
     def order_depends_on_costs(self):

@@ -73,6 +73,16 @@ def arrays_of(schedule, reductions):
     return Arrays(*columns, len(used))  # of the same types as compiled
 
 
+def ends_of(graph):
+    """Find the first and last operations that each rank computes, without reductions; shape (2, num_ranks)."""
+    schedule = graph.schedule
+    computing = np.flatnonzero(schedule.kind < OpKind.R)
+    first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
+    place = np.empty(schedule.num_operations, dtype=int)
+    place[graph.index] = np.arange(graph.num_operations)
+    return place[computing[[first[:-1], first[1:] - 1]]]
+
+
 def programs_of(graph):
     """List the groups of each stream in order, where each stream's begin, and each operation's place among them."""
     order, place = by_keys(graph.stream), np.empty(graph.num_operations, dtype=np.int32)

@@ -5,4 +5,5 @@ from ppmodel.tables.html import table_html
 from ppmodel.tables.schedule import Schedule
 from ppmodel.tables.slots import CONTINUED, IDLE, brief
 from ppmodel.tables.structure import FAMILIES, family, layout
-from ppmodel.tables.text import parse_table, read_file, read_table, write_table
+from ppmodel.tables.text import parse_table, read_file, read_table
+from ppmodel.tables.writing import write_table

@@ -6,9 +6,7 @@ import numpy as np
 
 from ppmodel.loops.tables import dependencies
 from ppmodel.ops import OpKind
-
-NO_OPERATION = -1
-"""Stands for no operation."""
+from ppmodel.tables.levels import NO_OPERATION, levels_of
 
 _COMPUTE_KINDS = int(OpKind.R)  # kinds below this belong to a microbatch
 
@@ -62,7 +60,7 @@ def dependencies_of(schedule):
     else:
         source = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
-        level = _levels(schedule, source, group)
+        level = levels_of(schedule, source, group)
         order = by_keys(level + 1, group).astype(np.int32)
         order = order[schedule.kind[order] != OpKind.O]
     return frozen(Dependencies(source, remote, group, order)), level
@@ -102,35 +100,6 @@ def last_gradients(schedule, index=None):
     """The operation that finishes the gradients of each stage: its last backward; shape (replicas, stages)."""
     index = index_of(schedule) if index is None else index
     return np.maximum(index[OpKind.B], index[OpKind.W]).max(axis=2, initial=NO_OPERATION)
-
-
-def _levels(schedule, source, group):
-    """Each operation's level: one above the highest level that it waits for (Kahn's algorithm)."""
-    successors = np.arange(1, schedule.num_operations)
-    successors = successors[schedule.rank[1:] == schedule.rank[:-1]]
-    waiting = np.flatnonzero(source != NO_OPERATION)
-    before = np.concatenate((group[successors - 1], group[source[waiting]]))
-    after = np.concatenate((group[successors], group[waiting]))
-    apart = before != after
-    before, after = before[apart], after[apart]
-    by_before = np.argsort(before, kind="stable")
-    num_groups = group.max() + 1
-    edge_start = np.searchsorted(before[by_before], np.arange(num_groups + 1)).tolist()
-    after = after[by_before].tolist()
-    missing = np.bincount(np.array(after, dtype=np.int64), minlength=num_groups).tolist()
-
-    level = [NO_OPERATION] * num_groups
-    frontier, depth = [n for n in range(num_groups) if not missing[n]], 0
-    while frontier:
-        following = []
-        for current in frontier:
-            level[current] = depth
-            for successor in after[edge_start[current] : edge_start[current + 1]]:
-                missing[successor] -= 1
-                if not missing[successor]:
-                    following.append(successor)
-        frontier, depth = following, depth + 1
-    return np.array(level)[group]
 
 
 def shares_groups(schedule):

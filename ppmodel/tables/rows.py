@@ -12,6 +12,36 @@ from ppmodel.tables.marked import MarkedTable
 _AS_OP = 'write, for example, Op(OpKind.F, 2, 5) or "2F5"'
 
 
+def columns_of(rows, optional):
+    """Turn the rows of `Schedule.from_rows`, and what does not follow from them, into the fields of a `Schedule`.
+
+    Raises
+    ------
+    TableError
+        If a cell is no cell, numbers have gaps, or what is given besides does not fit.
+    """
+    cells = [[as_cell(cell) for cell in row] for row in rows]
+    ops = [[op for cell in row for op in cell] for row in cells]
+    flat = flattened(ops)
+    if not len(flat):
+        raise TableError("table", "empty", "must contain operations", "write one row per rank")
+    joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
+    rank_start = np.cumsum([0] + [len(row) for row in ops])
+    parts, counts = optional.get("microbatch_parts", 1), numbered_without_gap(flat, cells)
+    num_microbatches = optional.get("num_microbatches", max(1, -(-counts["microbatch"] // parts)))
+    if num_microbatches * parts > counts["microbatch"]:
+        field, rule = f"microbatch {counts['microbatch']}", "has no operation in the table"
+        remedy = f"write its operations, or fix the number of microbatches ({num_microbatches})"
+        raise TableError(field, "missing", rule, remedy, grid=MarkedTable(texts(cells)))
+    if optional.get("stage_shares") is not None and len(optional["stage_shares"]) != counts["stage"]:
+        rule = f"must have one share per stage, {counts['stage']}"
+        raise TableError("stage_shares", optional["stage_shares"], rule, "fix or delete them")
+    placement = majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
+    columns = dict(zip(("kind", "stage", "microbatch", "replica"), flat.T.copy(), strict=True))
+    columns |= {"placement": placement, "joined": np.array(joined), "rank_start": rank_start}
+    return columns | optional | {"num_microbatches": num_microbatches}
+
+
 def as_cell(cell):
     """The operations of a cell that is given as one of them, several of them, or text."""
     if isinstance(cell, str):

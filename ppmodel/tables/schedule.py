@@ -16,10 +16,11 @@ from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of, 
 from ppmodel.tables.html import table_html
 from ppmodel.tables.marked import MarkedTable
 from ppmodel.tables.pairs import find_pairs
-from ppmodel.tables.rows import as_cell, flattened, majority_placement, numbered_without_gap, texts
+from ppmodel.tables.rows import columns_of, texts
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.steps import find_steps, with_step
 from ppmodel.tables.validation import PER_OPERATION, refuse_deadlock, refuse_out_of_range, refuse_uneven, validate
+from ppmodel.tables.writing import write_table
 
 if TYPE_CHECKING:
     import os
@@ -179,29 +180,7 @@ class Schedule:
         >>> Schedule.from_rows("one rank", [["0F0", "0F1", "0B0", "0B1"]]).num_microbatches
         2
         """
-        cells = [[as_cell(cell) for cell in row] for row in rows]
-        ops = [[op for cell in row for op in cell] for row in cells]
-        flat = flattened(ops)
-        if not len(flat):
-            raise TableError("table", "empty", "must contain operations", "write one row per rank")
-        joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
-        rank_start = np.cumsum([0] + [len(row) for row in ops])
-        parts = optional.get("microbatch_parts", 1)
-        counts = numbered_without_gap(flat, cells)
-        optional.setdefault("num_microbatches", max(1, -(-counts["microbatch"] // parts)))
-        if optional["num_microbatches"] * parts > counts["microbatch"]:
-            field, rule = f"microbatch {counts['microbatch']}", "has no operation in the table"
-            remedy = f"write its operations, or fix the number of microbatches ({optional['num_microbatches']})"
-            raise TableError(field, "missing", rule, remedy, grid=MarkedTable(texts(cells)))
-        if optional.get("stage_shares") is not None and len(optional["stage_shares"]) != counts["stage"]:
-            rule = f"must have one share per stage, {counts['stage']}"
-            raise TableError("stage_shares", optional["stage_shares"], rule, "fix or delete them")
-        placement = majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
-        kind, stage, microbatch, replica = flat.T.copy()
-        schedule = cls(
-            name=name, placement=placement, kind=kind, stage=stage, microbatch=microbatch, replica=replica,
-            joined=np.array(joined), rank_start=rank_start, **optional,
-        )  # fmt: skip
+        schedule = cls(name, **columns_of(rows, optional))
         schedule.validate()
         return schedule
 
@@ -394,7 +373,7 @@ class Schedule:
         ----------
         path : str or Path
         """
-        self._write(path, "csv")
+        write_whole(path, write_table(self, "csv"), "table")
 
     def to_pytorch(self, path: str | os.PathLike[str]) -> None:
         """Write the order as the CSV that ``torch.distributed.pipelining`` loads.
@@ -408,12 +387,7 @@ class Schedule:
         TableError
             If PyTorch's format cannot express the table.
         """
-        self._write(path, "pytorch")
-
-    def _write(self, path, form):
-        from ppmodel.tables.text import write_table
-
-        write_whole(path, write_table(self, form), "table")
+        write_whole(path, write_table(self, "pytorch"), "table")
 
     def to_frame(self) -> DataFrame:
         """Return every operation with its slots in the idealised table.

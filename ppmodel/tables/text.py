@@ -1,4 +1,4 @@
-"""Table files: text and CSV, written and read.
+"""Reading table files, text or CSV; `writing` writes them.
 
 Our own format begins with comment lines (``# key: value``). With a header row ``rank, 0, 1, 2, ...``, columns are
 slots, and every operation must start after the slots of the operations it needs; without one, rows are ranks and only
@@ -15,15 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import TableError, did_you_mean
-from ppmodel.files import escaped, named, read_text, unescaped
+from ppmodel.files import named, read_text, unescaped
 from ppmodel.ops import OpKind
 from ppmodel.tables import pytorch
 from ppmodel.tables.dependencies import NO_OPERATION
 from ppmodel.tables.letters import MEANINGS, ZERO_BUBBLE, convention
 from ppmodel.tables.schedule import Schedule
 from ppmodel.tables.slots import CONTINUED, IDLE
+from ppmodel.tables.writing import VERSION
 
-_VERSION = "ppmodel table 1"
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
 _MOST_RANKS = 2**17
@@ -33,10 +33,6 @@ _SIZES = {
 }  # fmt: skip
 _KEYS = ("letters", "schedule", *_SIZES)
 _NOTE = re.compile(r"[\s#]*([^:=]+?)\s*([:=])\s*(.*?)\s*")
-_LETTERS = (
-    "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
-    "~ goes on, . idle, & as one"
-)
 _EMPTY = ("", IDLE, "None")
 _RANK = ("rank", "device")  # the second in files of older versions
 
@@ -65,62 +61,6 @@ class Reading(NamedTuple):
         text = f"format: {form}; letters: {self.letters} (B is {MEANINGS[self.letters]['B']})"
         extras = f"; {self.transfers} transfers checked, {self.sharding} sharding actions ignored"
         return text + extras if self.transfers or self.sharding else text
-
-
-def write_table(schedule, form="text", **slots):
-    """Format the idealised table of a schedule as the text of a file.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table to write.
-    form : {"text", "csv", "pytorch"}
-        Our own format with columns aligned by spaces, or separated by commas with idle cells empty; or the format that
-        `torch.distributed.pipelining` loads, which keeps only the order.
-    **slots : int
-        Slots per operation; see `Schedule.table`.
-
-    Returns
-    -------
-    str
-        Comment lines, a header row of slots, and one row per rank; in PyTorch's format, only the rows.
-
-    Raises
-    ------
-    ScheduleError
-        If the table has too many cells to be drawn.
-    TableError
-        If PyTorch's format cannot express it; see `pytorch.write`.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> print(write_table(build("1f1b", 2, 2), "csv", backward=1).splitlines()[-2])
-    0,0F0,0F1,,0B0,,0B1
-    """
-    if form == "pytorch":
-        return pytorch.write(schedule)
-    grid = schedule.table(**slots)
-    letters = _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
-    name = escaped(schedule.name)
-    if form == "csv":  # one cell
-        name = name.replace(",", r"\x2c")
-    lines = [f"# {_VERSION}", f"# letters: {letters}", f"# schedule: {name}"]
-    lines += [f"# microbatches: {schedule.num_microbatches}"]
-    if schedule.microbatch_parts > 1:
-        lines += [f"# microbatch_parts: {schedule.microbatch_parts}"]
-    if np.ptp(schedule.stage_shares):
-        lines += [f"# stage_shares: {' '.join(map(repr, schedule.stage_shares.tolist()))}"]
-    if schedule.held_for_weight_grad != 1:
-        lines += [f"# held_for_weight_grad: {schedule.held_for_weight_grad!r}"]
-    rows = [["rank", *map(str, range(len(grid[0])))]]
-    rows += [[str(rank), *row] for rank, row in enumerate(grid)]
-    if form == "csv":
-        lines += [",".join("" if cell == IDLE else cell for cell in row) for row in rows]
-    else:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join(lines) + "\n"
 
 
 def read_table(path: str | os.PathLike[str]) -> Schedule:
@@ -268,8 +208,8 @@ def _parse(text, name):
 def _read_note(line, number, notes):
     """Add a comment line to the notes if it gives a key; other comments are the reader's own, unless nearly a key."""
     notes["comment"] = text = line.strip("# \t")
-    if text.startswith("ppmodel table") and text != _VERSION:
-        raise TableError("version", text, f"is not {_VERSION!r}", "write the table again", where=number)
+    if text.startswith("ppmodel table") and text != VERSION:
+        raise TableError("version", text, f"is not {VERSION!r}", "write the table again", where=number)
     key, sign, value = match.groups() if (match := _NOTE.fullmatch(line)) else ("", "", "")
     if key in _KEYS and sign == ":":
         if notes.setdefault(key, (number, value))[1] != value:
