@@ -1,8 +1,11 @@
 """Imports go one way, and nothing heavy is loaded that is not used."""
 
 import ast
+import io
+import re
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -87,3 +90,25 @@ def test_small_runs_load_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def code_lines(path):
+    """How many lines of a file have code: no docstring, comment or blank."""
+    text = path.read_text(encoding="utf-8")
+    strings = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr))
+    docs = {
+        line for node in strings if isinstance(node, ast.Constant) for line in range(node.lineno, node.end_lineno + 1)
+    }
+    layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    tokens = (token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in layout)
+    return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - docs)
+
+
+def test_the_core_reads_in_an_hour():
+    """The reading order names twelve files, from one operation to the bubble, of at most 1,000 lines of code."""
+    page = (PACKAGE / "READING.md").read_text()
+    files = re.findall(r"^\| \d+ \| \[`(.+?)`\]\(\1\)", page, re.M)
+    assert (len(files), files[0], files[-1]) == (12, "ops.py", "metrics/bubbles.py")
+    assert all(file.split("/")[0].removesuffix(".py") in CORE for file in files)
+    lines = {file: code_lines(PACKAGE / file) for file in files}
+    assert sum(lines.values()) <= 1000, lines
