@@ -27,7 +27,7 @@ def main(arguments=None):
     given = parser.parse_args(arguments)
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    now = computed(given.parts or PARTS, given.book)
+    now = computed(given.parts or PARTS, given.book, backwards=given.action == "compare")
     if given.action == "record":
         write(now)
         return 0

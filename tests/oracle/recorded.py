@@ -47,8 +47,8 @@ class Difference(NamedTuple):
         return f"{self.part}: {self.key}: {self.column}\n    before {self.before!r}\n    now    {self.now!r}"
 
 
-def computed(parts, book=None, workers=None):
-    """Compute the values of some parts.
+def computed(parts, book=None, backwards=False):
+    """Compute the values of some parts, in an order or the opposite one, on which no value may depend.
 
     Returns
     -------
@@ -57,9 +57,10 @@ def computed(parts, book=None, workers=None):
     """
     jobs = [(part, name) for part in FRAMES if part in parts for name in FRAMES[part][0]()]
     jobs += [(part, name) for part in commands.PARTS if part in parts for name in commands.PARTS[part]]
+    jobs = jobs[:: -1 if backwards else 1]
     jobs.sort(key=lambda job: job[0] in FRAMES)  # the long ones first
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers or os.cpu_count(), context) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), context) as pool:
         answers = dict(zip(jobs, pool.map(_answer, jobs), strict=True))
     values = {part: {} for part in parts}
     for (part, name), answer in answers.items():

@@ -152,10 +152,7 @@ def table_columns(table):
 
 
 def memory_columns(point):
-    """The columns of memory without a layout, and the balance of computing time.
-
-    They are the same on all systems, unless layers are balanced by their times.
-    """
+    """The columns of memory without a layout, and the balance of computing time."""
     table, model, system = point.table, point.model, point.changed_system
 
     def compute():
@@ -169,5 +166,5 @@ def memory_columns(point):
             "slowest_over_mean": slowest_over_mean(table, seconds),
         }
 
-    columns = once(table, ("memory", model, system if model.vocabulary else None), compute)
+    columns = once(table, ("memory", model, system), compute)
     return columns | {"memory_capacity_bytes": system.memory_capacity_bytes}

@@ -34,6 +34,17 @@ def test_a_base_that_is_not_there_is_refused(frame):
         relative_to(frame, "gpipe")
 
 
+def test_memory_is_of_the_system_of_the_row_whatever_came_before():
+    """Also of a model without a vocabulary, whose layers are spread evenly: systems keep more of it, or less."""
+    systems = ["a100_layouts", "h100_mlperf", "h100_playbook"]
+    there, back = (
+        pp.compare("1f1b", 8, 16, model="paper", system=order, p2p="overlapped").activations_bytes.tolist()
+        for order in (systems, systems[::-1])
+    )
+    assert len(set(there)) == 3
+    assert there == back[::-1]
+
+
 def test_changes_are_compared_with_the_base_under_the_same_change():
     """What is changed is part of the point."""
     changes = [Change(bandwidth=factor) for factor in (0.5, 2.0)]
