@@ -63,7 +63,7 @@ _SHORT, _MOST_MEANT = 3, 3
 
 
 def did_you_mean(word, candidates):
-    """What was probably meant by an unknown word, as a remedy: words that begin with it, else the one most alike.
+    """Suggest what an unknown word may mean, as a remedy: words that begin with it, else the one most alike.
 
     >>> did_you_mean("interleaved", ["1f1b", "interleaved-1f1b", "interleaved-zb"])
     'did you mean interleaved-1f1b or interleaved-zb?'
@@ -125,7 +125,7 @@ class PPModelError(ValueError):
                 raise cls(field, value, rule, remedy)
 
     def _render_traceback_(self):
-        """What a notebook shows instead of a traceback: the message, with the grid below it."""
+        """Show the message in a notebook instead of a traceback, with the grid below it."""
         return [f"{type(self).__name__}: {self}", *str(self.grid or "").splitlines()]
 
     def __str__(self) -> str:

@@ -65,7 +65,7 @@ def spare(path):
 
 
 def identity(path):
-    """What a file has under any name: its device and inode, or where it would be made."""
+    """Identify a file under any name: by device and inode, or by where it would be made."""
     try:
         return os.stat(path)[1:3]
     except OSError:
@@ -177,7 +177,7 @@ def checked_target(path, field):
 
 
 def _is_stream(path):
-    """Whether a path leads to a device or pipe of the process, or to the file that its output or errors go to."""
+    """Check if a path leads to a device or pipe of the process, or to the file that its output or errors go to."""
     try:
         status = os.stat(path)
     except OSError:

@@ -33,7 +33,7 @@ def to_builtin(given):
 
 
 def is_number(value):
-    """Whether a value is one of Python's own numbers, of ordinary size: no bool, fraction, text or NaN.
+    """Check that a value is one of Python's own numbers, of ordinary size: no bool, fraction, text or NaN.
 
     >>> is_number(1), is_number(0.5), is_number(True), is_number("1"), is_number(10**400), is_number(float("nan"))
     (True, True, False, False, False, False)

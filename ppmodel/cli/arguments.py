@@ -300,7 +300,7 @@ def asked_case(name, file, options):
     if name is None and file is None:
         remedy = "pass a schedule's name, or --schedule-file FILE"
         raise PPModelError("NAME", None, "must be given unless you name a file", remedy)
-    registered = None if None in (name, file) else {case.name for case in cases_of_file(file) if case.own}
+    registered = None if None in (name, file) else {case.name for case in cases_of_file(file) if case.user_entry}
     case = as_case(Path(file) if name is None else name)
     if registered is not None and case.name not in registered:
         raise PPModelError("NAME", name, f"is not in {file}, which has no effect", "leave out one of the two")

@@ -126,7 +126,7 @@ def launch_values(point):
     return _model_values(point.model) | {name: getattr(layout, name) for name, _ in layout_options()} | {
         "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
-        "schedule": f"{case.label} of a file" if case.is_own else case.name, "p2p": point.semantics[0],
+        "schedule": f"{case.label} of a file" if case.user_defined else case.name, "p2p": point.semantics[0],
         "sequence": point.model.sequence, "recompute": recompute,
         "whole_layers": None in WAYS.get(recompute, WAYS["full"]).again,
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,

@@ -118,7 +118,7 @@ class Loop:
 
     @cached_property
     def is_kept(self):
-        """Whether the folder of compiled loops holds this one."""
+        """True if the folder of compiled loops holds this one."""
         code = self.plain.__code__
         name = f"{Path(code.co_filename).stem}.{self.__name__}-{code.co_firstlineno}.*.nbi"
         return bool(_folder() and any(_folder().glob(f"*/{name}")))

@@ -187,7 +187,7 @@ def single_pass(
 
 @loop
 def _sound(rank_start, placement, joined):
-    """Whether every rank has a place in the table's arrays."""
+    """Check that every rank has a place in the table's arrays."""
     if rank_start[0] != 0 or rank_start[-1] != len(joined) or not (np.diff(rank_start) > 0).all():
         return False
     return not joined[rank_start[:-1]].any() and placement.min() >= 0 and placement.max() < len(rank_start) - 1
@@ -195,7 +195,7 @@ def _sound(rank_start, placement, joined):
 
 @loop
 def _classes(placement, num_ranks, num_microbatches):
-    """What is known of every class, shape (4 * replicas * stages, 4), and the number of links."""
+    """Describe every class of operations, shape (4 * replicas * stages, 4), and count links."""
     num_replicas, num_stages = placement.shape
     num_homes = placement.size
     size = num_homes * num_microbatches

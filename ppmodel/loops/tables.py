@@ -68,7 +68,7 @@ def _sources(kind, stage, microbatch, replica, sizes):
 
 @loop
 def _shared(group, sharing):
-    """Whether each operation is ALONE in its group, its FIRST or a LATER one, and which follows it there, in a circle.
+    """Mark each operation as ALONE in its group, its FIRST or a LATER one, and find the next one there, in a circle.
 
     Also how many operations each group has.
     """

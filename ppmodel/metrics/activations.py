@@ -77,7 +77,7 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
 
 
 def _changes(schedule, stage_weights, held_for_weight_grad):
-    """What an operation allocates, or frees if negative, by kind and stage; and the divisor of sums of these changes.
+    """Change that an operation makes, by kind and stage: allocated, or freed if negative; and a divisor of sums.
 
     Whole stages are summed before dividing, so that units stay exact.
     """
@@ -112,7 +112,7 @@ def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
 
 
 def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
-    """What each rank holds while it offloads, at every moment at which that changes.
+    """Follow what each rank holds while it offloads, at every moment at which that changes.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def critical_path(timeline):
 
 
 def _waited_for(timeline, op):
-    """What an operation waited for longest: its input or the previous operation on its rank; None for the first."""
+    """Find what an operation waited for longest: its input or the previous one on its rank; None for the first."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
     first, kind = schedule.rank_start[schedule.rank[op]], schedule.kind
     reduces, apart = kind[op] == OpKind.R, timeline.graph.allreduce != "blocking"

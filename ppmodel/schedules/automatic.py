@@ -42,7 +42,7 @@ shortest span of all 72 combinations in all but 7 cases, in which the span is le
 
 
 def _is_times(times):
-    """Whether a value is four times, the first three above 0."""
+    """Check that a value is four times, the first three above 0."""
     return isinstance(times, tuple | list) and len(times) == 4 and all(map(_is_share, times)) and min(times[:3]) > 0
 
 

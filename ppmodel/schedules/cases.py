@@ -40,29 +40,29 @@ class Case(NamedTuple):
         Options that differ from the defaults; hashable.
     source : Schedule or callable, optional
         The table, or a function of ranks and microbatches that returns one; by default, the registered generator.
-    own : Entry, optional
+    user_entry : Entry, optional
         The generator of a user's file, whatever its name stands for by now.
     """
 
     name: str
     options: tuple = ()
     source: Schedule | Callable | None = None
-    own: schedules.registry.Entry | None = None
+    user_entry: schedules.registry.Entry | None = None
 
     @property
     def entry(self):
         """The `Entry` of a generator."""
-        return self.own or schedules.get(self.name)
+        return self.user_entry or schedules.get(self.name)
 
     @property
-    def is_own(self):
-        """Whether it is a user's table, function or generator."""
-        return self.own is not None or self.source is not None
+    def user_defined(self):
+        """True for a user's table, function or generator."""
+        return self.user_entry is not None or self.source is not None
 
     @property
     def label(self):
         """The name in figures and tables."""
-        if self.own is None and self.name not in schedules.names():
+        if self.user_entry is None and self.name not in schedules.names():
             return self.name
         forms = {option.name: option.form for option in self.entry.options}
         values = (f"{forms[key]} = {v}" if isinstance(v, int) else option_text(v) for key, v in self.options)
@@ -133,7 +133,7 @@ def as_case(given):
     Examples
     --------
     >>> as_case(["asymmetric-chimera", {"split": [1, 2]}])
-    Case(name='asymmetric-chimera', options=(('split', (1, 2)),), source=None, own=None)
+    Case(name='asymmetric-chimera', options=(('split', (1, 2)),), source=None, user_entry=None)
     """
     cases = _cases_of(given)
     if len(cases) > 1:
@@ -216,7 +216,7 @@ def require_one_each(first, cases):
 
 
 def _identity(entry):
-    """What a copy of a generator shares with it."""
+    """Identify a generator such that a copy of it is the same."""
     code = entry.code if entry.file is not None else getattr(entry.generate, "__code__", entry.generate)
     return entry.label, entry.title, code
 
@@ -250,7 +250,7 @@ def cases_of_file(path):
     [(4, 8)]
     """
     if str(path).endswith(".py"):
-        return [Case(entry.name, own=entry) for entry in schedules.register_file(path)]
+        return [Case(entry.name, user_entry=entry) for entry in schedules.register_file(path)]
     return _cases_of(read_table(path))
 
 
@@ -314,7 +314,7 @@ def split_options(text):
 
 
 def is_file(name):
-    """Whether a text names a user's file rather than a registered schedule.
+    """Check if a text names a user's file rather than a registered schedule.
 
     >>> is_file("mine.csv"), is_file("1f1b")
     (True, False)

@@ -121,7 +121,7 @@ def _digits(text):
 
 
 def is_count(value, least=1):
-    """Whether a value is a whole number of at least `least`.
+    """Check that a value is a whole number of at least `least`.
 
     >>> is_count(1), is_count(True), is_count(0)
     (True, False, False)

@@ -54,7 +54,7 @@ def register_file(path):
 
 @lru_cache
 def _loaded(path, code):
-    """What a file registers; where it is not there, as on another machine, or has changed since, its text is run."""
+    """Return what a file registers; if it is not there, as on another machine, or has changed, run its text."""
     folder = os.path.dirname(os.path.abspath(path))
     with _lock, TemporaryDirectory() as other:  # runpy is not made for several threads
         file = path

@@ -143,7 +143,7 @@ def place_of(generate):
 
 
 def _origins(entry):
-    """What the entry of a generator has in common with that of its changed version, or of a copy of its file."""
+    """Identify a generator, so that its next version, or a copy of its file, may replace it."""
     if entry.file:
         return {Path(entry.file).name, entry.code}
     code = getattr(entry.generate, "__code__", None)

@@ -51,7 +51,7 @@ def _kept_plan(graph, costs):
 
 
 def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):
-    """Return the `Timeline` of the times that a loop fills in, NaN before; an operation is as much work as `work`."""
+    """Run a loop that fills in all times, and return them as a `Timeline`; `work` is its work for each operation."""
     times, plan = np.full((4, graph.num_operations), np.nan) if times is None else times, plan_of(graph, costs)
     copied = plan and np.full_like(times, np.nan)
     loop.run(work * graph.num_operations, graph.columns, *arrays, plan and plan[:-1], times, copied)

@@ -269,7 +269,7 @@ def _require_seconds(name, value):
 
 
 def are_seconds(numbers):
-    """Whether all numbers of an array are legal durations: from 0 to the longest allowed.
+    """Check that all numbers of an array are legal durations: from 0 to the longest allowed.
 
     >>> are_seconds(np.array([0.0, 1.0])), are_seconds(np.array([0.0, np.nan]))
     (True, False)

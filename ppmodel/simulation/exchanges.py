@@ -1,4 +1,4 @@
-"""What each rank exchanges with its peers between two cells, if a transfer occupies both ends at once."""
+"""Exchanges of each rank with its peers between two cells, if a transfer occupies both ends at once."""
 
 import numpy as np
 

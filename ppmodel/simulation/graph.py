@@ -123,24 +123,24 @@ class ExecutionGraph:
 
     @property
     def reductions_hold_links(self):
-        """Whether reductions occupy the links or NICs on which their ranks send."""
+        """True if reductions occupy the links or NICs on which their ranks send."""
         return self.allreduce == "overlapped_links" and self.links_queue and self.schedule.reduces
 
     @cached_property
     def overlaps(self):
-        """Whether each group is a cell with a forward and a backward; shape (num_groups,)."""
+        """Mask of groups that are a cell with a forward and a backward; shape (num_groups,)."""
         if not self.schedule.joined.any():
             return np.zeros(len(self.group_start) - 1, dtype=bool)
         return self.schedule.overlaps[self.index[self.group_start[:-1]]]
 
     @cached_property
     def reduces(self):
-        """Whether each operation is a reduction; shape (num_operations,)."""
+        """Mask of reductions; shape (num_operations,)."""
         return self.cost_class >= OpKind.R * self.schedule.placement.size
 
     @cached_property
     def order_depends_on_costs(self):
-        """Whether messages share a side of a NIC, or a link with reductions, so that their order depends on costs."""
+        """True if messages share a side of a NIC, or a link with reductions: costs decide which goes first."""
         if self.reductions_hold_links:
             return True
         if self.nics is None:
@@ -161,17 +161,17 @@ class ExecutionGraph:
 
     @property
     def links_queue(self):
-        """Whether messages queue at links or NICs."""
+        """True if messages queue at links or NICs."""
         return self.occupied[2]
 
     @property
     def needs_handshake(self):
-        """Whether a transfer waits until sender and receiver have both posted it."""
+        """True if a transfer waits until sender and receiver have both posted it."""
         return self.p2p in ("rendezvous", "streams")
 
     @property
     def occupied(self):
-        """Whether a transfer occupies the sender, the receiver, its link."""
+        """Three flags: a transfer occupies the sender, the receiver, its link."""
         return _OCCUPIED[self.p2p]
 
     @property

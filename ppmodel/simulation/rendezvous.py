@@ -40,7 +40,7 @@ def refuse_endless(timeline):
 
 
 def _place(graph, times, stream):
-    """Where a stream waits: before which group, and for which message, or None; nothing if it has ended."""
+    """Find the group before which a stream waits, and its message, or None; return None if it has ended."""
     phase_start, groups, first_batch, batch_start, message, _ = graph.exchanges
     for phase in range(phase_start[stream], phase_start[stream + 1]):
         group, (first, last) = groups[phase], batch_start[first_batch[phase : phase + 2]]
@@ -53,7 +53,7 @@ def _place(graph, times, stream):
 
 
 def _wait(graph, times, places, stream):
-    """What a stream waits for: its own operation, the reason, and the stream that it waits for."""
+    """Find a waiting stream's own operation, the reason, and the stream that it waits for."""
     schedule, index, (group, op) = graph.schedule, graph.index, places[stream]
     rank = stream % schedule.num_ranks
     if op is not None and graph.stream[op] == stream:

@@ -66,7 +66,7 @@ def transfer_costs(schedule, links):
 
 
 def link_kinds(schedule, nodes):
-    """Whether a transfer leaves its rank, and whether it stays within a node: each (6, num_replicas, num_stages)."""
+    """Masks of transfers that leave their rank, and that stay within a node: each (6, num_replicas, num_stages)."""
     sender, receiver = schedule.placement, receivers(schedule)
     return receiver != sender, np.asarray(nodes)[receiver] == np.asarray(nodes)[sender]
 

@@ -103,7 +103,7 @@ def last_gradients(schedule, index=None):
 
 
 def shares_groups(schedule):
-    """Whether operations may share a group: in a cell, or as replicas of a reduction."""
+    """Check if operations may share a group: in a cell, or as replicas of a reduction."""
     return bool(schedule.joined.any() or schedule.reduces)
 
 

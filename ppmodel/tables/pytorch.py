@@ -53,7 +53,7 @@ class Extra(NamedTuple):
 
     @property
     def is_transfer(self):
-        """Whether this is a SEND or a RECV."""
+        """True for a SEND or a RECV."""
         return self.word in _TRANSFERS
 
 

@@ -225,12 +225,12 @@ class Schedule:
 
     @cached_property
     def reduces(self) -> bool:
-        """Whether the table has gradient reductions."""
+        """True if the table has gradient reductions."""
         return bool((self.kind == int(OpKind.R)).any())  # NumPy takes 2 us to understand the member of an enum
 
     @cached_property
     def overlaps(self) -> NDArray[np.bool_]:
-        """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
+        """Mask of operations in cells with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return frozen(np.zeros(self.num_operations, dtype=bool))
         first = np.flatnonzero(~self.joined)

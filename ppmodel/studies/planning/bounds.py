@@ -62,7 +62,7 @@ class CandidateBounds:
 
     def seconds(self, case, sizes):
         """A lower bound on the seconds of an iteration of a schedule at some sizes."""
-        if case.name not in names() or case.own or "concat" in dict(case.options):  # forwards of two microbatches
+        if case.name not in names() or case.user_entry or "concat" in dict(case.options):  # two microbatches
             return 0.0
         core = self.core(sizes)
         (_, microbatches), microbatch_s = self.question.size(sizes), core.alone_s

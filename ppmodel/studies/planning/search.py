@@ -110,7 +110,8 @@ def entries_of(question):
         if kept_bytes <= capacity:
             alone = sizes.ep > 1 and sizes.stage_gpus == 1
             for case in cases[sizes.pp]:
-                is_run = case.is_own or runs_as_modelled(case.name, question.system.framework.packaged, alone, sizes.pp)
+                framework = question.system.framework.packaged
+                is_run = case.user_defined or runs_as_modelled(case.name, framework, alone, sizes.pp)
                 entries.append(SearchEntry(case, sizes, is_run, bounds.seconds(case, sizes)))
     if not any(cases.values()):
         rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
@@ -353,7 +354,8 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
 def _resumed(folder, question):
     """The parts of a search in a folder."""
     require_installed(pyarrow="sweep", filelock="sweep")
-    cases = [(case.name, case.options, case.source, case.own and case.own.code) for case in question.cases]
+    entries = [(case, case.user_entry) for case in question.cases]
+    cases = [(case.name, case.options, case.source, entry and entry.code) for case, entry in entries]
     about = f"{versions()}\n{replace(question, cases=cases)}\n"
     return open_store(folder, about, _COLUMNS, "--resume")
 

@@ -206,7 +206,7 @@ def _named_cases(path, location, entry, files):
     if not file.is_file():
         _refuse(path, (*location, "file"), entry.file, "is not a file", "check the path")
     cases = cases_of_file(file)
-    text = cases[0].own.code if cases[0].own else read_text(file, _LARGEST_FILE)
+    text = cases[0].user_entry.code if cases[0].user_entry else read_text(file, _LARGEST_FILE)
     if entry.name is not None:
         cases = [case for case in cases if case.name == entry.name]
         if not cases:
