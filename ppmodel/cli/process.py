@@ -1,10 +1,8 @@
 """The command line as a process: commands, exit codes, and one line for every mistake."""
 
-import atexit
 import os
 import signal
 import sys
-import threading
 from contextlib import suppress
 
 import click
@@ -13,8 +11,6 @@ from ppmodel import __version__
 from ppmodel.cli.commands import Commands
 from ppmodel.cli.text import plain, say
 from ppmodel.errors import EXIT_INTERRUPTED, EXIT_REFUSED, LONGEST_LINE, NO_MEMORY, PPModelError, shown
-
-_END_S = 20
 
 
 @click.group(
@@ -99,22 +95,13 @@ def _drop_output():
 
 def run():
     """Run the command line, and end the process."""
-    handler = signal.getsignal(signal.SIGINT)
+    is_heard = signal.getsignal(signal.SIGINT) != signal.SIG_IGN  # not as a background job of a shell
     try:
-        if callable(handler):  # from here on, an interruption may clean up
+        if is_heard:  # from here on, an interruption may clean up
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = main()
     except KeyboardInterrupt:  # before there was anything to clean up
         code = _refused("interrupted", prefix="", code=EXIT_INTERRUPTED)
-    if callable(handler):  # further Ctrl-C have no effect
-        signal.signal(signal.SIGINT, (lambda *_: None) if code == EXIT_INTERRUPTED else signal.SIG_DFL)
-    if code == EXIT_INTERRUPTED:  # do not wait long for remaining threads or connections
-        last = threading.Timer(_END_S, os._exit, [code])
-        last.daemon = True
-        last.start()
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-        os._exit(code)
+    if is_heard:  # nothing more to clean up
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code)
