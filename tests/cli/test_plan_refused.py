@@ -35,7 +35,7 @@ BAD = [
     {"--system": "a100", "--fix": "precision=fp8"}, {"--model": "llama3_405b"}, {"--gpus": "37", "--global-batch": "4"},
     {"--model": "mixtral_8x7b", "--fix": "ep=3"}, {"--explain": "500"}, {"--fix": "pp=8", "": "chunks=10"},
     {"--csv": "missing/folder/out.csv"}, {"--schedules": "hanayo", "--fix": "pp=2"},
-    {"--workers": "2", "--scheduler": "x"}, {"--pareto": "front.txt"}, {"--launch": "megatorn"},
+    {"--workers": "2", "--scheduler": "x"}, {"--scheduler": ""}, {"--pareto": "front.txt"}, {"--launch": "megatorn"},
     {"--model": "mixtral_8x7b", "--fix": "expert_imbalance=0.5"}, {"--fix": "expert_imbalance=1.2"},
     {"--fix": "tp=2.0"}, {"--fix": "offload=1.5"},
     # limits and options that would change nothing, or of which nothing says what they mean

@@ -62,13 +62,6 @@ def test_a_plan_is_the_same_whoever_computes(capsys, cluster):
     assert printed[0] == printed[1] == printed[2]
 
 
-def test_an_empty_address_is_refused(file, tmp_path, capsys):
-    """Plainly, and before anything is begun."""
-    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", "")
-    assert (code, said.count("\n")) == (2, 1)
-    assert said.startswith("error: --scheduler = '': must be an address")
-
-
 def test_a_cluster_that_cannot_serve_is_named(file, tmp_path, capsys, monkeypatch, cluster):
     """Workers of another version: one line, and the same workers compute what they can."""
     address, worker, _ = cluster

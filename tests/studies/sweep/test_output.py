@@ -15,7 +15,7 @@ from ppmodel.clusters.specs import DATA
 from ppmodel.errors import SweepError
 from ppmodel.studies.points.columns import column_names
 from ppmodel.studies.sweep import compute_rows, execution, load_sweep, run_sweep
-from ppmodel.studies.workers import progress, runners, store
+from ppmodel.studies.workers import progress, runners
 
 
 def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plain_rows):
@@ -90,19 +90,6 @@ def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypa
     assert set(parquet.read_table(out)["system"].to_pylist()) == {"dgx_a100"}
 
 
-def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
-    """The same bytes from few large chunks and from many small ones, in groups of a fixed number of rows."""
-    monkeypatch.setattr(store, "_ROWS_PER_GROUP", 40)
-    outputs = []
-    for limit in (10**9, 4 * 10**6):
-        monkeypatch.setattr("ppmodel.studies.sweep.grid._LARGEST_CHUNK_NS", limit)
-        outputs.append(tmp_path / f"{limit}.parquet")
-        run_sweep(file(SHORT), outputs[-1])
-    assert outputs[0].read_bytes() == outputs[1].read_bytes()
-    metadata = parquet.read_metadata(outputs[0])
-    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [40, 40, 16]
-
-
 WRONG_OUTPUTS = {
     "results.csv": "must end in .parquet",
     "nowhere/results.parquet": "nowhere, which is no folder; create it",
@@ -117,12 +104,6 @@ def test_wrong_outputs_are_refused_at_once(file, tmp_path, capsys, name):
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / name)
     assert (code, said.count("\n")) == (2, 1)
     assert WRONG_OUTPUTS[name] in said
-
-
-def test_options_that_exclude_one_another(file, tmp_path, capsys):
-    """Workers of this machine and a scheduler are two ways, and one is chosen."""
-    words = (file(SHORT), "--out", tmp_path / "r.parquet", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1")
-    assert run(capsys, *words)[2].startswith("error: --workers = 2: cannot be combined with --scheduler")
 
 
 @pytest.mark.parametrize(

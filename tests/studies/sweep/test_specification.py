@@ -4,13 +4,12 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 from refusals import refused, require_refused
-from sweeps import NOISY, SHORT, run
+from sweeps import SHORT, run
 
 from ppmodel import build
 from ppmodel.clusters.specs import DATA, framework_names, load_system
@@ -163,14 +162,6 @@ def test_workers_of_this_machine_give_the_same_bytes(own, tmp_path, capsys):
     code, said, waited = run(capsys, own, "--out", tmp_path / "there.parquet", "--workers", 2)
     assert (code, said.count("\n"), waited) == (0, 1, "")
     assert (tmp_path / "here.parquet").read_bytes() == (tmp_path / "there.parquet").read_bytes()
-
-
-def test_many_single_seeds_are_read_at_once(file):
-    """Thousands of them cost as much as there are, and not their square."""
-    text = NOISY.replace("[{from: 3, to: 9}, 1]", f"{list(range(3000))}")
-    began = time.monotonic()
-    assert load_sweep(file(text)).num_runs == 3000
-    assert time.monotonic() - began < 10
 
 
 def test_a_generator_that_ends_its_process_is_one_line(tmp_path, capsys):
