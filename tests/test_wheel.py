@@ -1,5 +1,6 @@
 """The wheel holds the library alone, and works where nothing of the checkout is."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -13,8 +14,13 @@ _MODEL = "--model llama3_70b --system dgx_h100_nodes"
 BOOK_COMMANDS = ["notebooks", "run table", "reproduce", "claims", "smoke", "pdf"]
 
 
+def ran(*command, **options):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # may lead to a clone
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, **options)
+
+
 def succeed(*command, **options):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
+    done = ran(*command, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -72,7 +78,7 @@ def test_an_installed_library_shows_its_commands(installed, tmp_path):
 @pytest.mark.parametrize("line", BOOK_COMMANDS)
 def test_the_books_commands_say_what_they_need(installed, tmp_path, line):
     """Without the book each of its commands is refused in one line, whose remedy is a clone."""
-    done = subprocess.run([installed, *line.split()], cwd=tmp_path, capture_output=True, text=True)
+    done = ran(installed, *line.split(), cwd=tmp_path)
     (said,) = done.stderr.splitlines()
     assert done.returncode == 2
     assert "from a clone" in said

@@ -2,7 +2,9 @@
 
 import re
 import warnings
+from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 import click
@@ -14,12 +16,16 @@ _COMMANDS = (
     ("Clusters", "ppmodel.cli.{}", ("plan", "predict", "replay", "calibrate", "measure")),
     ("Data", "ppmodel.cli.listing",
      ("schedules", "models", "systems", "frameworks", "layouts", "launchers", "columns")),
-    ("Book", "ppbook.commands.book", ("notebooks", "run", "reproduce", "smoke", "pdf")),
-    ("Book", "ppbook.commands.{}", ("claims",)),
 )  # fmt: skip
 _FEW = 20  # options that need no sections
 _MODULES = {name: module.format(name) for _, module, names in _COMMANDS for name in names}
 _SECTIONS = {name: section for section, _, names in _COMMANDS for name in names}
+
+
+@cache
+def _further():
+    """Commands of other packages by name: the entry points of a group."""
+    return {point.name: point for point in entry_points(group="ppmodel.commands")}
 
 
 class _Careful:
@@ -108,38 +114,38 @@ class Command(_Careful, click.Command):
             if str(error.remedy).startswith(("give ", "give, ")):
                 error.remedy = re.sub(r"\w+", lambda word: options.get(word[0], word[0]), error.remedy)
             raise
-        except ModuleNotFoundError as error:
-            if not self.callback.__module__.startswith("ppbook."):
-                raise
-            remedy = "install what the book needs: pip install -e '.[book,pdf]'"
-            raise PPModelError(error.name, None, "is not installed", remedy) from None
 
 
 class Commands(_Careful, click.Group):
     """The commands, each in a module that is imported on demand."""
 
     def list_commands(self, ctx):
-        has_book = find_spec("ppbook") is not None
-        return [name for name, module in _MODULES.items() if has_book or not module.startswith("ppbook.")]
+        present = (name for name, point in _further().items() if find_spec(point.module.partition(".")[0]))
+        return [*_MODULES, *present]
 
     def format_commands(self, ctx, formatter):
-        shown = {name: self.get_command(ctx, name).get_short_help_str(limit=1000) for name in self.list_commands(ctx)}
-        _write_sections(formatter, [(_SECTIONS[name], name, text) for name, text in shown.items()])
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        texts = {name: command.get_short_help_str(limit=1000) for name, command in commands.items()}
+        sections = {name: _SECTIONS.get(name, getattr(command, "section", None)) for name, command in commands.items()}
+        _write_sections(formatter, [(sections[name], name, text) for name, text in texts.items()])
 
     def get_command(self, ctx, name):
-        if name not in _MODULES:
+        if name in _MODULES:
+            return getattr(import_module(_MODULES[name]), f"{name}_command")
+        if name not in _further():
             return None
         try:
-            return getattr(import_module(_MODULES[name]), f"{name}_command")
+            return _further()[name].load()
         except ModuleNotFoundError as error:
-            if error.name != "ppbook":
+            if error.name != _further()[name].module.partition(".")[0]:
                 raise
-            rule, remedy = "belongs to the book, which does not come with the package", "run it from a clone"
+            rule, remedy = "does not come with the package", "run it from a clone of the repository"
             raise PPModelError("command", name, rule, f"{remedy}, after pip install -e .") from None
 
     def resolve_command(self, ctx, args):
-        if args and args[0] not in _MODULES:
-            remedy = did_you_mean(args[0], _MODULES) or f"choose one of {', '.join(_MODULES)}"
+        if args and args[0] not in _MODULES and args[0] not in _further():
+            names = [*_MODULES, *_further()]
+            remedy = did_you_mean(args[0], names) or f"choose one of {', '.join(names)}"
             raise click.ClickException(f"{args[0]} is not a command of ppmodel; {remedy}")
         return super().resolve_command(ctx, args)
 

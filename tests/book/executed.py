@@ -7,7 +7,6 @@ import pandas as pd
 import papermill
 import pytest
 
-from ppbook.build.forked import ForkedKernels
 from ppmodel import build, names
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.specs import load_model, load_system
@@ -30,11 +29,10 @@ def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
 
 
 def executed(name, parameters, folder):
-    """Run a notebook in a kernel of the book's kind; from the name of a file in its results folder to what it holds."""
+    """Run a notebook; from the name of a file in its results folder to what it holds."""
     papermill.execute_notebook(
         str(NOTEBOOKS / f"{name}.ipynb"), str(folder / "out.ipynb"), parameters | {"results": "results"},
         cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
-        kernel_manager_class=ForkedKernels,
     )  # fmt: skip
     return reader(folder / "results")
 

@@ -222,7 +222,7 @@ SOME = ("index.html", "method.html", "nb/bubble.html", "references.html")
 def some_pages(tmp_path_factory):
     """A book of a few chapters of the built one."""
     out = tmp_path_factory.mktemp("book")
-    unused = shutil.ignore_patterns("_downloads", ".ppmodel.json")
+    unused = shutil.ignore_patterns("_downloads")
     shutil.copytree(HTML, out / "html", ignore=unused)
     for page in (out / "html").rglob("*.html"):
         name = page.relative_to(out / "html").as_posix()
@@ -232,9 +232,6 @@ def some_pages(tmp_path_factory):
     (out / "html" / "_sources" / "_toc.yml").write_text(
         f"{{format: jb-book, root: index, parts: [{{caption: A part, chapters: [{chapters}]}}]}}"
     )
-    from ppbook.build.folders import mark
-
-    mark(out / "html")
     return out
 
 

@@ -4,20 +4,18 @@ import logging
 import os
 import re
 import signal
-import sys
-import tempfile
+import threading
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter, time
+from time import perf_counter
 
 import nbformat
 from nbformat.v4 import new_markdown_cell
 
-from ppbook.build.forked import ForkedKernels, end_with_parent, load_nothing
 from ppbook.errors import ReproduceError
 from ppbook.parameters.published import MAGIC, as_markdown
 from ppmodel import errors
@@ -27,10 +25,8 @@ from ppmodel.files import read_text
 KEPT = "nothing was written, and existing files are unchanged"
 """What a failed run says about its output."""
 
-
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _WARNINGS = re.compile(r"\b\w+Warning(?=: )")
-_SAY_S, _LOOK_S, _START_S = 30, 1, 60
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _REFUSED_TAG = "papermill-error-cell-tag"
 _ENDS = "**The page ends here.** What follows is not defined for these parameters. {}"
@@ -99,13 +95,9 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
     jobs : int
         Number of notebooks to run at once.
     bar : tqdm
-        Advances by one for each and names those that are running, with an occasional message about slow cells.
-    limit : float, optional
-        Time limit per cell in seconds.
-    first : str, optional
-        A line that each kernel runs before all cells.
-    partly : bool, optional
-        Whether a page may end where its parameters are refused; see `execute`.
+        Advances by one for each, and names those that are running.
+    limit, first, partly
+        As in `execute`.
 
     Returns
     -------
@@ -118,89 +110,54 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
         If a cell raises or warns, takes too long, or its process dies; the others are stopped.
     """
     into.mkdir(exist_ok=True)
-    seconds, cells = {}, folder.parent
-    temporary = TemporaryDirectory(ignore_cleanup_errors=True)  # of workers, which are killed before they clean up
-    arguments = cells, temporary.name, len(changes)
-    with temporary, ProcessPoolExecutor(jobs, get_context("spawn"), _isolate, arguments) as pool:
-        how = folder, first, partly
-        runs = {pool.submit(_timed, source, values, *how): source for source, values in changes.items()}
+    seconds, waiting, running = {}, list(changes.items()), {}
+    with (
+        TemporaryDirectory() as settings,
+        ProcessPoolExecutor(jobs, get_context("spawn"), _isolate, [settings]) as pool,
+    ):
         try:
-            for run in _as_completed(runs, cells, bar, limit):
-                notebook, seconds[runs[run].stem] = run.result()
-                nbformat.write(notebook, into / runs[run].name)
-                bar.update()
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    source, values = waiting.pop(0)
+                    running[pool.submit(_timed, source, folder, values, limit, first, partly)] = source
+                bar.set_postfix_str(", ".join(source.stem for source in running.values()))
+                for run in wait(running, return_when=FIRST_COMPLETED).done:
+                    notebook, seconds[running[run].stem] = run.result()
+                    nbformat.write(notebook, into / running.pop(run).name)
+                    bar.update()
         except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in active_children():  # their kernels end with them
-                worker.kill()  # reaches even a worker whose kernel has stopped it
+            for worker in active_children():  # papermill ends its kernel
+                worker.terminate()
             if isinstance(error, BrokenProcessPool):
-                places = [f"{source.name}, cell {cell}" for source, cell, _ in _running(runs.values(), cells)]
-                rule = "was running when its process died, or was killed"
-                raise ReproduceError("notebook", " or ".join(places) or "the first", rule, KEPT) from None
+                names = " or ".join(source.name for source in running.values())
+                raise ReproduceError("notebook", names, "was running when its process died", KEPT) from None
             raise
     return seconds
 
 
-def _as_completed(runs, cells, bar, limit):
-    """Yield runs as they end; meanwhile, report slow cells, and refuse one that takes too long."""
-    pending, reported = set(runs), time()
-    while pending:
-        completed, pending = wait(pending, _LOOK_S, FIRST_COMPLETED)
-        yield from completed
-        running = list(_running([runs[run] for run in pending], cells))
-        bar.set_postfix_str(", ".join(f"{source.stem} (cell {cell})" for source, cell, _ in running), False)
-        if sys.stderr.isatty():
-            bar.refresh()
-        for source, cell, since in running:
-            if limit is not None and time() - since > limit:
-                rule = f"has not finished cell {cell} after {limit:g} s"
-                raise ReproduceError("notebook", source.name, rule, f"fix its loop, or allow more time; {KEPT}")
-            if time() - max(since, reported) > _SAY_S:
-                text = f"{source.name}: cell {cell} has been running for {time() - since:.0f} s"
-                bar.write(text, file=sys.stderr)
-        reported = time() if time() - reported > _SAY_S else reported
-
-
-def _running(sources, cells):
-    """Notebooks, the current cell of each, and when it started, in seconds."""
-    for source in sources:
-        path = cells / f"{source.stem}.cell"
-        with suppress(OSError, ValueError):
-            yield source, int(path.read_text()), path.stat().st_mtime
-
-
-def _isolate(folder, temporary, num_notebooks):
-    """Keep a user's own settings of Jupyter and Matplotlib, random hashes and Ctrl-C out of a worker's kernels."""
-    os.environ["TMPDIR"] = tempfile.tempdir = temporary
-    if num_notebooks == 1:
-        load_nothing()
+def _isolate(settings):
+    """Keep a user's settings of Jupyter and Matplotlib, random hashes and Ctrl-C out of a worker and its kernels."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
-    if os.getppid() != parent_process().pid:  # it died before
-        os._exit(1)
+    threading.Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()  # end with the parent
     for stream in (1, 2):  # a cell's output is in the notebook; here it would mix with our messages
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    logging.disable()  # we report errors ourselves, in one line
-    settings = folder / "settings"
-    settings.mkdir(exist_ok=True)
-    os.environ.update(dict.fromkeys(("IPYTHONDIR", "MPLCONFIGDIR"), str(settings)))
-    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1")
+    logging.disable()  # errors are one line
+    os.environ |= {
+        "IPYTHONDIR": settings, "MPLCONFIGDIR": settings, "JUPYTER_PLATFORM_DIRS": "1", "PYTHONHASHSEED": "0",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }  # fmt: skip
     os.environ.pop("SOURCE_DATE_EPOCH", None)
-    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the surrounding shell prefers
 
 
-def _timed(source, values, folder, first, partly):
-    """Run a notebook, with a file that says which of its cells is running."""
-    began, path = perf_counter(), folder.parent / f"{source.stem}.cell"
-    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first, partly=partly)
-    path.unlink(missing_ok=True)
-    return notebook, perf_counter() - began
+def _timed(*arguments):
+    began = perf_counter()
+    return execute(*arguments), perf_counter() - began
 
 
 # ---- one -----------------------------------------------------------------------------------------
 
 
-def execute(source, folder, values, at_cell=str, first=None, kernels=ForkedKernels, partly=False):
+def execute(source, folder, values, limit=None, first=None, partly=False):
     """Run one notebook with papermill in a folder, and remove what differs from run to run.
 
     Parameters
@@ -211,12 +168,10 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=ForkedKerne
         Working directory of its kernel.
     values : dict of str to object
         Parameters that replace the notebook's own; see `parameters.check`.
-    at_cell : callable, optional
-        Called with the number of each cell as it starts.
+    limit : float, optional
+        Time limit per cell in seconds.
     first : str, optional
-        As in `execute_all`.
-    kernels : type, optional
-        Kernel manager that starts the kernel.
+        A line that the kernel runs before all cells.
     partly : bool, optional
         Whether a page that has shown something may end, with one line, at a cell that refuses the given parameters.
 
@@ -227,11 +182,11 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=ForkedKerne
     Raises
     ------
     ReproduceError
-        If a cell raises or warns, or the kernel dies.
+        If a cell raises or warns, takes too long, or the kernel dies.
     """
     with TemporaryDirectory() as work:
         output = Path(work, source.name) if partly and values else None
-        notebook = _run_by_papermill(source, folder, values, at_cell, first, kernels, output)
+        notebook = _run_by_papermill(source, folder, values, limit, first, output)
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", ()):
             rule = None
@@ -248,23 +203,23 @@ def execute(source, folder, values, at_cell=str, first=None, kernels=ForkedKerne
     return notebook
 
 
-def _run_by_papermill(source, folder, values, at_cell, first, kernels, output, starts=3):
+def _run_by_papermill(source, folder, values, limit, first, output, starts=3):
     """A kernel that dies before it answers is started again: another process may have taken a port chosen for it."""
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
 
-    place = before = "before its first cell"
+    running = None
 
     def begun(cell_index, **_):
-        nonlocal place
-        place = f"in cell {cell_index}"
-        at_cell(cell_index)
+        nonlocal running
+        running = cell_index
 
     arguments = ["--IPKernelApp.log_level=50"] + ([f"--IPKernelApp.exec_lines={first}"] if first else [])
     try:
         return execute_notebook(
-            read(source), output, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
-            start_timeout=_START_S, extra_arguments=arguments, on_cell_start=begun, kernel_manager_class=kernels,
+            read(source), output, values, kernel_name="python3", cwd=str(folder), progress_bar=False,
+            execution_timeout=limit, extra_arguments=arguments, on_cell_start=begun,
         )  # fmt: skip
     except PapermillExecutionError as error:
         if output and error.ename in _REFUSALS:  # a page that has shown something ends where it refused
@@ -277,11 +232,14 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels, output, s
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
         grid = "\n".join(error.traceback[1:]) if error.ename == TableError.__name__ else None
         raise ReproduceError("notebook", source.name, rule, KEPT, grid=grid or None) from None
-    except Exception as error:  # anything that may happen to a process running foreign code
-        if place == before and "died" in str(error) and starts > 1:
-            return _run_by_papermill(source, folder, values, at_cell, first, kernels, output, starts - 1)
-        rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
-        raise ReproduceError("notebook", source.name, rule, KEPT) from None
+    except CellTimeoutError:
+        rule = f"has not finished cell {running} after {limit:g} s"
+        raise ReproduceError("notebook", source.name, rule, f"fix its loop, or allow more time; {KEPT}") from None
+    except (RuntimeError, DeadKernelError) as error:
+        if running is None and starts > 1:
+            return _run_by_papermill(source, folder, values, limit, first, output, starts - 1)
+        place = "before its first cell" if running is None else f"in cell {running}"
+        raise ReproduceError("notebook", source.name, f"cannot be run: {error} {place}", KEPT) from None
 
 
 def _normalise(notebook):

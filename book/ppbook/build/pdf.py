@@ -5,13 +5,14 @@ import shutil
 from html import escape
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import gmtime, strftime
 
 from bs4 import BeautifulSoup
 
 from ppbook import ROOT
 from ppbook.build.browser import chromium
-from ppbook.build.folders import copy_sources, publish, require_ours, rewrite, workspace
+from ppbook.build.folders import MARK, copy_sources, publish, rewrite
 from ppbook.build.reproduce import NO_SOURCES, build_pages, commit_time
 from ppbook.errors import ReproduceError
 from ppbook.pages.pictures import choose
@@ -55,15 +56,15 @@ def pdf(out=None):
     """
     out = Path(out or ROOT / "book" / "_build").absolute()
     html = out / "html"
-    if not (html / "_sources" / "_toc.yml").is_file():
+    if not (html / MARK).is_file():
         raise ReproduceError("out", out, "contains no built book", "run make book first")
-    before = require_ours(html)
-    with workspace(out) as work:
+    with TemporaryDirectory(prefix=".ppmodel-", dir=out, ignore_cleanup_errors=True) as work:
+        work = Path(work)
         pages = work / "html"
         shutil.copytree(html, pages)
         count = print_page(single_page(pages, work), pages / NAME)
         rewrite(pages, lambda text, up: linked(text, f"{up}{NAME}"))
-        publish(pages, html, before)
+        publish(pages, html, (html / MARK).read_text(encoding="utf-8").strip())
     return count, html / NAME
 
 

@@ -1,7 +1,6 @@
-"""Run every notebook, build the book, and put it in place at once or not at all.
+"""Run every notebook and build the book in a fresh folder, which then takes the place of the old one.
 
-All work is done in a temporary folder beside the target. A notebook that fails or prints a warning publishes
-nothing, and what was there stays.
+A notebook that fails or prints a warning publishes nothing, and what was there stays.
 """
 
 import json
@@ -12,17 +11,17 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
 from ppbook import ROOT, parameters
-from ppbook.build.folders import copy_sources, publish, require_ours, rewrite, workspace
+from ppbook.build.folders import copy_sources, publish, require_ours, rewrite
 from ppbook.build.notebooks import KEPT, execute_all, named, read
 from ppbook.build.provenance import git, write_archive
 from ppbook.build.reference import write_reference
@@ -36,15 +35,10 @@ from ppbook.parameters import KINDS
 from ppbook.parameters.files import bring, files_of, require_names
 from ppmodel.cli.process import cli
 from ppmodel.clusters.specs import DATA, load_model, load_system
-from ppmodel.files import read_text
 
-_JUPYTER_BOOK = (
-    "from ppbook.build.forked import end_with_parent; end_with_parent(); from jupyter_book.cli.main import main; main()"
-)
 NO_SOURCES = ("_build", "nb", "results", "ppbook")
 """What is in the folder of the book's sources, or may be, and is none of them."""
 
-_RECORDED = re.compile(r'ppmodelRun = \{"id": "[0-9a-f]{16}", .*"notebooks": \{.*\}\};\n')
 _EXPLORER = "explorer"
 OWN_PAGE = "nb/which-layout"
 """The page about the user's own system."""
@@ -103,9 +97,11 @@ def reproduce(
     given = {"system": system, "model": model, "memory_limit": memory_limit}
     size = {name: count for name, count in (("gpus", gpus), ("global_batch", global_batch)) if count is not None}
     name, changes = _asked(sources, {key: str(value) for key, value in given.items() if value is not None}, size)
-    out = _target(out, pages, name)
-    before = require_ours(out / "html")
-    with workspace(out) as work:
+    out, made = Path(out or pages / "_build" / name).absolute(), f"ppmodel reproduce {name}".strip()
+    require_ours(out / "html", made)
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".ppmodel-", dir=out, ignore_cleanup_errors=True) as work:
+        work = Path(work)
         copy = work / "book"
         copy_sources(pages, copy, NO_SOURCES)
         copy_sources(DATA / "templates", copy / "templates")
@@ -133,8 +129,7 @@ def reproduce(
         shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True, ignore=versions)
         record = work / "run.js"
         record.write_text(_run_record(identity, seconds, perf_counter() - began), encoding="utf-8")
-        _require_our_record(out / "run.js")
-        publish(html, out / "html", before)
+        publish(html, out / "html", made)
         record.replace(out / "run.js")
     return out / "html" / "index.html"
 
@@ -165,29 +160,6 @@ def _asked(sources, given, size):
                 changes[source] |= size
             parameters.check(changes[source], declared)
     return "-".join(spec.name for spec in specs.values()), changes
-
-
-def _target(out, pages, name):
-    """The folder for a book: never among the sources, and a book of one's own never where the paper's stands."""
-    built = pages / "_build"
-    out = Path(out or built / name).absolute()
-    place = Path(os.path.realpath(out))
-    if place.is_relative_to(pages.resolve()) and not place.is_relative_to(built.resolve()):
-        raise ReproduceError("out", out, "lies among the book's sources", "choose a folder outside of book")
-    if place.is_relative_to(built.resolve() / "html"):
-        raise ReproduceError("out", out, "lies among the pages of the book", "choose another folder")
-    if name and place == built.resolve():
-        raise ReproduceError("out", out, "is the folder of the paper's book", "choose another, or leave it out")
-    _require_our_record(out / "run.js")
-    return out
-
-
-def _require_our_record(path):
-    """Refuse to replace a file that is not the record of an earlier build."""
-    with suppress(ValueError):  # too large, or no text
-        if not os.path.lexists(path) or _RECORDED.fullmatch(read_text(path)):
-            return
-    raise ReproduceError("out", path, "was not written by an earlier build", "move it away, or choose a new folder")
 
 
 # ---- book ----------------------------------------------------------------------------------------
@@ -248,8 +220,9 @@ def build_pages(book, work, builder="html"):
     ReproduceError
         With the warnings.
     """
-    command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(book), "--path-output", str(work / "site"),
-               "--builder", builder, *(["-W", "-n", "--keep-going"] if builder == "html" else []), "-q"]  # fmt: skip
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(book)]
+    command += ["--path-output", str(work / "site"), "--builder", builder, "-q"]
+    command += ["-W", "-n", "--keep-going"] if builder == "html" else []
     environment = os.environ | {"SOURCE_DATE_EPOCH": commit_time(), "PYTHONHASHSEED": "0"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
     if run.returncode:

@@ -3,13 +3,14 @@
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nbformat
 from tqdm import tqdm
 
 from ppbook import ROOT, parameters
 from ppbook.build.answer import answer, resolved
-from ppbook.build.folders import publish, require_ours, workspace
+from ppbook.build.folders import publish, require_ours
 from ppbook.build.notebooks import execute_all, named, read
 from ppbook.errors import ReproduceError
 from ppbook.parameters.files import bring, files_of, given_paths, require_names
@@ -43,7 +44,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         Names and texts; see `parameters.parse`.
     out : str or Path, optional
         Folder for the executed notebook and its results, written completely or not at all; by default, one named after
-        the notebook, in the current folder. Only a folder written by an earlier run of it is replaced.
+        the notebook, in the current folder. Only the folder of an earlier run of it is replaced.
     time_limit : float, optional
         Time limit per cell in seconds.
 
@@ -65,15 +66,13 @@ def run(notebook, given=(), out=None, time_limit=None):
         values = parameters.parse(given, declared)
         parameters.check({name: parameter.value for name, parameter in declared.items()} | values, declared)
         require_names(files_of(values, declared))
-    out = Path(os.path.realpath(out or source.stem))
-    before = require_ours(out)  # and of this very notebook
-    if out.is_dir() and any(out.iterdir()) and not (out / source.name).is_file():
-        names = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
-        raise ReproduceError("out", out, f"contains {names[0]}, not {source.name}", "choose a new folder")
+    out, made = Path(os.path.realpath(out or source.stem)), f"ppmodel run {source.stem}"
+    require_ours(out, made)
     if out.is_dir() and Path.cwd().is_relative_to(out):
         raise ReproduceError("out", out, "is the current folder", "choose a new folder")
-    with workspace(out.parent) as work:
-        folder = work / "run"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".ppmodel-", dir=out.parent, ignore_cleanup_errors=True) as work:
+        folder = Path(work, "run")
         folder.mkdir()
         brought = bring(values, declared, folder)
         with tqdm(total=1, desc="notebook", file=sys.stderr, disable=None) as bar, given_paths(values, brought):
@@ -81,7 +80,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         results = values.get("results", declared["results"].value if "results" in declared else "results")
         page = resolved(read(folder / source.name), folder / results)
         nbformat.write(page, folder / source.name)
-        publish(folder, out, before)
+        publish(folder, out, made)
     return answer(page), out
 
 

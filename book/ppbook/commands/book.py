@@ -4,8 +4,8 @@ import json
 
 import click
 
+from ppbook.commands import command
 from ppmodel.cli import arguments
-from ppmodel.cli.commands import command
 from ppmodel.cli.listing import say_titles
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError

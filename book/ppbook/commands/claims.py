@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from ppbook.commands import command
 from ppbook.commands.book import parameters
 from ppmodel.cli import arguments
-from ppmodel.cli.commands import command
 from ppmodel.cli.text import aligned, say, say_json
 from ppmodel.errors import PPModelError, did_you_mean
 
