@@ -1,7 +1,7 @@
 """The only way in and out for files that a user names.
 
-What is read is regular, of limited size and in UTF-8. What is written is complete or not there at all, replaces neither
-what a command reads nor what comes with the package, and is added to streams.
+What is read is UTF-8 of limited size. What is written is complete or not there at all, and takes the place of nothing
+that the same command reads.
 """
 
 import csv
@@ -10,7 +10,7 @@ import io
 import json
 import os
 import re
-import stat
+import shutil
 import sys
 import zlib
 from contextlib import contextmanager, suppress
@@ -24,16 +24,15 @@ _PACKAGED = Path(__file__).parent / "data"
 DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1] / "data"
 """The folder of the specifications that come with the package."""
 
-_spared = ContextVar("device and inode of files that are not replaced", default=None)
+LARGEST_BYTES = 2**28
+_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
+_inputs = ContextVar("the real paths of files that are not replaced", default=None)
 
-LARGEST_BYTES = 2**20
-"""Size limit of Python files; real ones have a few thousand bytes."""
 
-
-def named(path, field="file", error=PPModelError):
+def as_path(path, field="file", error=PPModelError):
     """The path of a file that a caller names.
 
-    >>> named(3)
+    >>> as_path(3)
     Traceback (most recent call last):
     ppmodel.errors.PPModelError: file = 3: is not the name of a file; give its path
     """
@@ -48,28 +47,20 @@ def named(path, field="file", error=PPModelError):
 
 
 @contextmanager
-def inputs_spared():
-    """Within the context, no output replaces a file that was read there, or given to `spare`, under any name."""
-    before = _spared.set(set(_spared.get() or ()))
+def protect_inputs():
+    """Within the context, no output replaces a file that was read there, or given to `protect`."""
+    before = _inputs.set(set(_inputs.get() or ()))
     try:
         yield
     finally:
-        _spared.reset(before)
+        _inputs.reset(before)
 
 
-def spare(path):
-    """Let no output replace a file, if there is one at the path; see `inputs_spared`."""
-    if _spared.get() is not None:
+def protect(path):
+    """Let no output replace the file at a path; see `protect_inputs`."""
+    if _inputs.get() is not None:
         with suppress(ValueError):
-            _spared.get().add(identity(path))
-
-
-def identity(path):
-    """Identify a file under any name: by device and inode, or by where it would be made."""
-    try:
-        return os.stat(path)[1:3]
-    except OSError:
-        return os.path.realpath(path)
+            _inputs.get().add(os.path.realpath(path))
 
 
 def read_text(path, most=LARGEST_BYTES, error=PPModelError):
@@ -78,7 +69,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     Parameters
     ----------
     path : str or Path
-        A regular file; devices, pipes and folders are refused unread. One whose name ends in ``.gz`` is unpacked.
+        One whose name ends in ``.gz`` is unpacked.
     most : int
         Size limit in bytes.
     error : type of PPModelError
@@ -92,7 +83,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     Raises
     ------
     PPModelError
-        If it is not named by a path, missing, not a regular file, too large, unreadable or not UTF-8.
+        If it is not named by a path, missing, too large, unreadable or not UTF-8.
 
     Examples
     --------
@@ -100,24 +91,17 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     Traceback (most recent call last):
     ppmodel.errors.PPModelError: file = nowhere.yaml: cannot be read (No such file or directory); check the path
     """
-    named(path, error=error)
-    spare(path)
+    as_path(path, error=error)
+    protect(path)
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise error("file", path, "is not a regular file", "name a text file")
-        if status.st_size > most:
-            rule = f"has {status.st_size} bytes; at most {most} are allowed"
-            raise error("file", path, rule, "shorten it, or split it into several files")
         with gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb") as file:
             raw = file.read(most + 1)
-        if len(raw) > most:
-            raise error("file", path, f"has more than {most} bytes, which is the limit", "shorten it")
     except (OSError, EOFError, ValueError, zlib.error) as problem:
-        if isinstance(problem, PPModelError):
-            raise
         why = getattr(problem, "strerror", None) or problem
         raise error("file", path, f"cannot be read ({why})", "check the path") from None
+    if len(raw) > most:
+        rule = f"has more than {most} bytes, which is the limit"
+        raise error("file", path, rule, "shorten it, or split it into several files")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -127,7 +111,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
 
 
 def checked_target(path, field):
-    """Check the path of a file to be written.
+    """Check the path of a file to be written, as far as that is possible before its content is there.
 
     Parameters
     ----------
@@ -137,61 +121,37 @@ def checked_target(path, field):
     Returns
     -------
     Path
-        With links followed; a stream of a process, such as ``/dev/stdout``, as it is given.
+        With links followed; a device or pipe, such as ``/dev/stdout``, as it is given.
 
     Raises
     ------
     PPModelError
-        If it is not named by a path, its folder does not exist, it is neither a regular file nor a stream, it is
-        write-protected, or it is not to be replaced: see `inputs_spared`, and files that come with the package.
+        If it is not named by a path, its folder does not exist, or it is a folder, write-protected or an input of the
+        same command, see `protect_inputs`.
     """
-    given = named(path, field)
-    path = Path(os.path.abspath(given))
-    if _is_stream(path):
-        return path
+    given = as_path(path, field)
+    path = Path(os.path.realpath(given))
     rule, remedy = None, "name another file"
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        path = Path(os.path.realpath(path))
-        if not os.path.isdir(path.parent):
-            rule, remedy = f"is in {path.parent}, which is no folder", "create it, or name another file"
-        elif path.is_relative_to(os.path.realpath(_PACKAGED)):
-            rule = "is in a folder of the installed package"
-    except OSError as error:
-        rule = f"cannot be written ({error.strerror})"
-    else:
-        if not stat.S_ISREG(status.st_mode):
-            rule = "exists but is not a file"
-        elif identity(path) in (_spared.get() or ()) or _is_same(0, status):
-            rule = "is what this command reads"
-        elif path.is_relative_to("/proc") or path.is_relative_to("/dev/fd"):
-            rule, remedy = "is a file that was redirected", "name the file itself"
-        elif (path := Path(os.path.realpath(path))).is_relative_to(os.path.realpath(DATA)):
-            rule = "comes with the package"
-        elif not os.access(path, os.W_OK):
-            rule = "is write-protected"
+    if _is_stream(given):
+        return given
+    if path in map(Path, _inputs.get() or ()):
+        rule = "is what this command reads"
+    elif os.path.isdir(path):
+        rule = "exists but is not a file"
+    elif not os.path.isdir(path.parent):
+        rule, remedy = f"is in {path.parent}, which is no folder", "create it, or name another file"
+    elif os.path.exists(path) and not os.access(path, os.W_OK):
+        rule = "is write-protected"
     if rule:
         raise PPModelError(field, given, rule, remedy)
     return path
 
 
 def _is_stream(path):
-    """Check if a path leads to a device or pipe of the process, or to the file that its output or errors go to."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return False
-    if stat.S_ISREG(status.st_mode):
-        return _is_same(1, status) or _is_same(2, status)
-    return path.is_relative_to("/dev") or path.is_relative_to("/proc")
-
-
-def _is_same(number, status):
-    try:
-        return os.path.samestat(os.fstat(number), status)
-    except OSError:
-        return False
+    """Check if a path is that of a device, a pipe or a stream, which has no content to replace."""
+    return os.path.abspath(path).startswith(("/dev/", "/proc/")) or (
+        os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)
+    )
 
 
 def write_whole(path, content, field):
@@ -200,7 +160,8 @@ def write_whole(path, content, field):
     Parameters
     ----------
     path : str or Path
-        Its folder must exist; an existing file is replaced, and keeps its mode.
+        Its folder must exist; an existing file is replaced, and keeps its mode. What is written to a device, a pipe or
+        a stream is added.
     content : str or bytes
     field : str
         Name of the file in error messages.
@@ -212,39 +173,24 @@ def write_whole(path, content, field):
     """
     path = checked_target(path, field)
     content = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    temporary = path.with_name(f".ppmodel-{token_hex(8)}.tmp")
     try:
         if _is_stream(path):
-            for stream in filter(None, (sys.stdout, sys.stderr)):
-                stream.flush()
-            status = os.stat(path)  # our own is written to through its own descriptor: nothing is written over
-            ours = [number for number in (1, 2) if _is_same(number, status)]
-            with open(os.dup(ours[0]) if ours else path, "ab") as file:
+            sys.stdout.flush()
+            number = _STREAMS.get(os.fspath(path))  # its own descriptor, so that nothing is written over
+            with open(path if number is None else os.dup(number), "ab") as file:
                 file.write(content)
             return
-    except OSError as error:
-        raise PPModelError(field, path, f"cannot be written ({error.strerror})", "name another file") from None
-    under_way = path.with_name(f".ppmodel-{token_hex(8)}.tmp")
-    try:
-        try:  # a file without a name until it is complete: if a signal ends the process, nothing is left
-            number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
-        except (AttributeError, OSError):  # a system, or a file system, without such files
-            under_way.write_bytes(content)
-            with suppress(FileNotFoundError):
-                os.chmod(under_way, stat.S_IMODE(os.stat(path).st_mode))
-        else:
-            with open(number, "wb") as file:
-                file.write(content)
-                file.flush()
-                with suppress(FileNotFoundError):
-                    os.fchmod(number, stat.S_IMODE(os.stat(path).st_mode))
-                os.link(f"/proc/self/fd/{number}", under_way, src_dir_fd=number, follow_symlinks=True)
-        os.replace(under_way, path)
+        try:
+            temporary.write_bytes(content)
+            if path.exists():
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
         raise PPModelError(field, path, rule, "free some space, or name another file") from None
-    finally:
-        with suppress(OSError):
-            under_way.unlink()
 
 
 _ESCAPED = re.compile(r"\\(\\|[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")

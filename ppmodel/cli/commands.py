@@ -73,7 +73,7 @@ class Command(_Careful, click.Command):
 
     def invoke(self, ctx):
         from ppmodel.cli.arguments import Output
-        from ppmodel.files import checked_target, identity, inputs_spared, spare
+        from ppmodel.files import checked_target, protect, protect_inputs
         from ppmodel.schedules.cases import split_options
 
         texts, outputs, options = [], {}, {}
@@ -84,11 +84,11 @@ class Command(_Careful, click.Command):
             else:
                 texts += [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
         files = {*texts, *(split_options(text)[0] for text in texts)}  # a schedule's file may have options
-        with inputs_spared():
+        with protect_inputs():
             for file in files:
-                spare(file)
+                protect(file)
             for option, target in outputs.items():
-                other = options.setdefault(identity(checked_target(target, option)), option)
+                other = options.setdefault(checked_target(target, option), option)
                 if other != option:
                     raise PPModelError(option, target, f"is the file of {other}, too", "name another file")
             return self._run(ctx)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import TableError, did_you_mean
-from ppmodel.files import named, read_text, unescaped
+from ppmodel.files import as_path, read_text, unescaped
 from ppmodel.ops import OpKind
 from ppmodel.tables import pytorch
 from ppmodel.tables.dependencies import NO_OPERATION
@@ -121,7 +121,7 @@ def read_file(path):
     ...     print(read_file(path))
     format: PyTorch's CSV; letters: zero-bubble (B is input gradient)
     """
-    path = named(path, error=TableError)
+    path = as_path(path, error=TableError)
     if path.suffix == ".py":
         raise TableError("table", path, "is a generator, not a table", "pass it to ppmodel.build")
     text = read_text(path, LARGEST_BYTES, TableError)

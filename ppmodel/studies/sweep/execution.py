@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError, counted
-from ppmodel.files import checked_target, inputs_spared
+from ppmodel.files import checked_target, protect_inputs
 from ppmodel.studies.points import NoEffectWarning, without_effect
 from ppmodel.studies.sweep.grid import chunk_bounds
 from ppmodel.studies.sweep.rows import columns_of, compute_rows
@@ -92,7 +92,7 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
     out = Path(out)
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
-    with inputs_spared():
+    with protect_inputs():
         sweep = load_sweep(specification, schedule_files, links)
         checked_target(out, "--out")
         idle = without_effect(sweep.spread_points(), sweep.asked) if sweep.asked else []

@@ -4,7 +4,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from ppmodel.errors import SweepError
-from ppmodel.files import named
+from ppmodel.files import as_path
 
 _ABOUT, _LOCK, _UNDER_WAY, _PARTS = "about", "lock", "under-way", "part-*.parquet"
 _ROWS_PER_GROUP = 2**16
@@ -42,7 +42,7 @@ def open_store(folder, about, columns, field, force=None):
         if not condition:
             raise SweepError(field, folder, rule, remedy)
 
-    folder, another = named(folder, field), "choose another name"
+    folder, another = as_path(folder, field), "choose another name"
     store, record = Store(folder, columns), folder / _ABOUT
     try:
         if folder.exists() and not record.is_file():
