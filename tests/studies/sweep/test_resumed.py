@@ -180,7 +180,7 @@ def test_force_replaces_nothing_but_a_sweep(file, tmp_path, capsys):
     table.write_text("0F0,0B0")
     theirs = tmp_path / "theirs.parquet"
     theirs.write_text("theirs")
-    (tmp_path / "link.parquet").hardlink_to(path)
+    (tmp_path / "link.parquet").symlink_to(path)
     for name, rule in (("theirs", "from another program"), ("link", "is what this"), ("table", "is what this")):
         out = tmp_path / f"{name}.parquet"
         before = out.read_bytes()
