@@ -14,6 +14,7 @@ from ppmodel.studies.measured.predict import GB, point_of, predictions
 from ppmodel.studies.measured.rows import kernels_named, run_of, system_of
 from ppmodel.studies.points.iteration import step_graph
 from ppmodel.studies.points.order import open_options
+from ppmodel.studies.points.point import places_of
 
 
 class Batch:
@@ -101,14 +102,13 @@ class RowGroup:
     """
 
     def __init__(self, runs, tables, system, without=()):
-        self.tables, self.waits, graphs = tables, "bubble" not in without, {}
+        self.tables, self.waits, keys = tables, "bubble" not in without, []
         models, layouts = [run.model for run in runs], [run.layout for run in runs]
         self.runs, p2p = Runs(tables, models, layouts, system, without), system.framework.p2p
-        for place, (run, table) in enumerate(zip(runs, tables, strict=True)):
+        for run, table in zip(runs, tables, strict=True):
             pipeline = graph_of(table, p2p, "excluded")
-            graph = step_graph(pipeline, run.layout.overlap_gradients)
-            graphs.setdefault((id(graph), run.flushes), (pipeline, graph, run.flushes, []))[-1].append(place)
-        self.graphs = list(graphs.values())
+            keys.append((pipeline, step_graph(pipeline, run.layout.overlap_gradients), run.flushes))
+        self.graphs = [(*key, places) for key, places in places_of(keys).items()]
         """Rows that run the same graph equally often."""
         ranks = [table.num_ranks for table in tables]
         self.first_rank = np.cumsum([0, *ranks[:-1]])

@@ -1,6 +1,6 @@
 """Whether a ranking survives noise: noisy runs compared with the noiseless one, and verdicts on the first place."""
 
-from itertools import chain, groupby, product
+from itertools import chain, product
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ppmodel.simulation import makespans
 from ppmodel.studies.noise.comparison import Comparison, probability_faster
 from ppmodel.studies.noise.draw import TIE, all_seeds, noisy_runs
 from ppmodel.studies.points import Point
+from ppmodel.studies.points.point import places_of
 
 VERDICTS = ("holds", "open", "tie decided", "reversed")
 """Verdicts on a first place; see `first_places`."""
@@ -97,16 +98,15 @@ def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
     evaluated = {}
     for case, _ in legal_cases(schedules, *size):
         points = [Point(case, size, (p2p, allreduce), model=model, system=system) for system in systems]
-        runs = []
+        noiseless, noisy = np.empty(len(points)), np.empty((len(points), len(seeds)))
         try:
-            for _, group in groupby(points, key=lambda point: point.ordered_case):
-                alike = list(group)
-                graph, costs = alike[0].graph, [point.costs for point in alike]
-                noisy = noisy_runs(graph, costs, noise, seeds).makespans_s
-                runs += zip(makespans(graph, costs).tolist(), noisy, strict=True)
+            for places in places_of(point.graph_key for point in points).values():
+                graph, costs = points[places[0]].graph, [points[place].costs for place in places]
+                noiseless[places] = makespans(graph, costs)
+                noisy[places] = noisy_runs(graph, costs, noise, seeds).makespans_s
         except BlocksError:
             continue
-        evaluated[case.label] = tuple(zip(*runs, strict=True))
+        evaluated[case.label] = noiseless.tolist(), noisy
     return evaluated
 
 

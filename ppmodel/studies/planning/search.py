@@ -16,13 +16,14 @@ from ppmodel.clusters.specs import ORDERS
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
 from ppmodel.schedules.cases import built
-from ppmodel.simulation import graph_of, makespans
+from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.studies.planning.bounds import CandidateBounds, busy_bound
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
 from ppmodel.studies.points.order import open_options
+from ppmodel.studies.points.point import places_of
 from ppmodel.studies.workers.runners import require_installed, require_runner, run_tasks
 from ppmodel.studies.workers.store import open_store
 from ppmodel.studies.workers.versions import versions
@@ -140,19 +141,15 @@ def simulated(question, entries, limits):
     -------
     list of Candidate
     """
-    groups = {}
-    for entry in entries:
-        for candidate, point in _fitting(question, entry, limits):
-            key = entry.case, point.ordered_case.options, point.size, point.layout.overlap_gradients
-            groups.setdefault(key, []).append((candidate, point))
-    candidates = []
-    for (*_, overlaps), members in groups.items():
-        points = [point for _, point in members]
-        graph = step_graph(graph_of(points[0].table, *points[0].semantics), overlaps)
+    fitting, candidates = [pair for entry in entries for pair in _fitting(question, entry, limits)], []
+    groups = places_of((point.graph_key, point.layout.overlap_gradients) for _, point in fitting)
+    for (_, overlaps), places in groups.items():
+        points = [fitting[place][1] for place in places]
+        graph = step_graph(points[0].graph, overlaps)
         with suppress(TableError):  # ranks may wait for each other forever
             seconds = makespans(graph, [point.costs for point in points]).tolist()
             candidates += [
-                candidate._replace(iteration_s=time_s) for (candidate, _), time_s in zip(members, seconds, strict=True)
+                fitting[place][0]._replace(iteration_s=time_s) for place, time_s in zip(places, seconds, strict=True)
             ]
     return list(filter(limits.accepts, candidates))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from numbers import Real
@@ -83,6 +84,11 @@ class Point:
     def graph(self):
         """The table's execution graph."""
         return graph_of(self.table, *self.semantics)
+
+    @property
+    def graph_key(self):
+        """What points that share a graph have in common, known before there is a table."""
+        return id(self.case), self.ordered_case.options, self.size, self.semantics
 
     @property
     def changed_system(self) -> SystemSpec | None:
@@ -218,6 +224,18 @@ def require_seconds(seconds):
 def _changed(system, change):
     """A system under a change, cached: equal systems share it."""
     return change.system(system)
+
+
+def places_of(keys):
+    """Indices of each key, in the order in which keys occur first.
+
+    >>> places_of("abca")
+    {'a': [0, 3], 'b': [1], 'c': [2]}
+    """
+    places = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[key].append(place)
+    return dict(places)
 
 
 _results_of = WeakKeyDictionary()  # what was computed of each table, forgotten with the table

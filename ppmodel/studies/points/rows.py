@@ -7,7 +7,7 @@ from ppmodel.errors import PPModelError, refusing
 from ppmodel.simulation import comm_over_forward, iterations
 from ppmodel.studies.points.iteration import iteration_columns, iterations_of
 from ppmodel.studies.points.order import ordered_for, prepare_search
-from ppmodel.studies.points.point import once
+from ppmodel.studies.points.point import once, places_of
 from ppmodel.tables import brief
 
 
@@ -35,14 +35,13 @@ def rows_of(points, graph_of=None):
     """
     prepare_search(points)
     rows = [point.coordinates | {"ordered_for": None, "refused": None} for point in points]
-    groups = {}
-    for place, (point, row) in enumerate(zip(points, rows, strict=True)):
+    ordered = []
+    for point, row in zip(points, rows, strict=True):
         with refusing(row):
             row["ordered_for"] = ordered_for(point)
-            key = id(point.case), point.ordered_case.options, *point.size, *point.semantics
-            groups.setdefault(key, []).append(place)
-    for places in groups.values():
-        _fill([points[place] for place in places], [rows[place] for place in places], graph_of)
+            ordered.append((point, row))
+    for places in places_of(point.graph_key for point, _ in ordered).values():
+        _fill(*zip(*(ordered[place] for place in places), strict=True), graph_of)
     return rows
 
 

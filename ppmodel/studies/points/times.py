@@ -10,7 +10,7 @@ from ppmodel.metrics import computing_s, idle_share
 from ppmodel.schedules.cases import as_case
 from ppmodel.simulation import iterations
 from ppmodel.studies.points.change import UNCHANGED
-from ppmodel.studies.points.point import Point
+from ppmodel.studies.points.point import Point, places_of
 
 
 class Times(NamedTuple):
@@ -67,14 +67,14 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
     >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
     ((2, 2), True)
     """
-    columns, groups = np.empty((2, len(changes) * len(systems))), {}
-    for place, (change, system) in enumerate(product(changes, systems)):
-        size = num_ranks, num_microbatches
-        point = Point(as_case(case), size, (p2p, allreduce), model=model, system=system, change=change)
-        groups.setdefault(point.graph, []).append((place, point.costs))
-    for graph, priced in groups.items():
-        places, costs = zip(*priced, strict=True)
+    case, size, columns = as_case(case), (num_ranks, num_microbatches), np.empty((2, len(changes) * len(systems)))
+    points = [
+        Point(case, size, (p2p, allreduce), model=model, system=system, change=change)
+        for change, system in product(changes, systems)
+    ]
+    for places in places_of(point.graph_key for point in points).values():
+        graph, costs = points[places[0]].graph, [points[place].costs for place in places]
         ends, computed_s = iterations(graph, costs, spans=False), computing_s(graph.schedule, costs)
-        columns[:, list(places)] = ends.makespan_s, idle_share(num_ranks, computed_s, ends.reduced_s)
+        columns[:, places] = ends.makespan_s, idle_share(num_ranks, computed_s, ends.reduced_s)
     columns.flags.writeable = False
     return Times(*columns.reshape(2, len(changes), len(systems)))
