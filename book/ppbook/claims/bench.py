@@ -7,7 +7,7 @@ from ppbook.parameters import SettingSpec
 from ppmodel.clusters.specs import ModelSpec, load_system
 from ppmodel.errors import PPModelError
 from ppmodel.schedules import get
-from ppmodel.schedules.cases import built, case_of_data
+from ppmodel.schedules.cases import Case, built, case_of_data
 from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.studies.points.times import times
 
@@ -152,7 +152,7 @@ class Bench:
         -------
         Case
         """
-        case = case_of_data(schedule)
+        case = schedule if isinstance(schedule, Case) else case_of_data(schedule)
         options = {
             option.name: getattr(self.setting, option.name)
             for option in get(case.name).options

@@ -11,6 +11,7 @@ from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
 from ppmodel.clusters.specs import DATA, Kind, read_document
 from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.schedules.cases import case_of_data
 
 TAKES = ("max", "min", "median", "sum", "largest")
 
@@ -189,6 +190,7 @@ def load_claims(path=None, about="paper"):
             raise SpecificationError("id", row.id, "is given twice", "rename one of the rows", where=str(path))
         ids.add(row.id)
         _check_criterion(row, path)
+        _resolve_schedules(row, path)
     return document.claims if about == "paper" else document.stp
 
 
@@ -205,6 +207,22 @@ def _check_criterion(row, path):
         if key not in allowed or (key == "take" and value not in TAKES):
             remedy = f"its parts: {', '.join(sorted(allowed))}; take is one of {', '.join(TAKES)}"
             raise SpecificationError(f"{row.id}.{key}", value, f"is not a part of {name}", remedy, where=str(path))
+
+
+def _resolve_schedules(row, path):
+    """Replace the schedules of a criterion by their cases, once for all sizes and settings at which it is measured."""
+    name, criterion = row.criterion["quantity"], row.criterion
+    if name not in QUANTITIES or "size" not in inspect.signature(QUANTITIES[name]).parameters:
+        return
+    for key in ("of", "over"):
+        if key in criterion:
+            try:
+                are_several = name == "reversals"
+                cases = [case_of_data(given) for given in (criterion[key] if are_several else [criterion[key]])]
+            except PPModelError as error:
+                error.where = str(path)
+                raise
+            criterion[key] = cases if are_several else cases[0]
 
 
 def rows_of(claims):
