@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -77,6 +77,13 @@ def did_you_mean(word, candidates):
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
+class _Names(dict):
+    """What fields are called; those that are not in it keep their names."""
+
+    def __missing__(self, name):
+        return name
+
+
 class PPModelError(ValueError):
     """Input that breaks a rule.
 
@@ -96,18 +103,24 @@ class PPModelError(ValueError):
         The reason for the rule, printed after it.
     grid : MarkedTable or str, optional
         Printed below the message: the cells of a table, with the faulty ones marked.
+    names_fields : bool
+        Whether the remedy names fields, in braces; ``{field}`` is the one that was set.
 
     Examples
     --------
     >>> print(PPModelError("microbatches", 0, "must be at least 1", "pass --microbatches 1 or more"))
     microbatches = 0: must be at least 1; pass --microbatches 1 or more
+    >>> print(PPModelError("pp", None, "is missing", "give {field} or {layout}", names_fields=True))
+    pp is missing; give pp or layout
     """
 
     def __init__(
         self, field: str | None, value: object, rule: str | None, remedy: str | None, *, where: str | None = None,
-        why: str | None = None, grid: MarkedTable | str | None = None,
+        why: str | None = None, grid: MarkedTable | str | None = None, names_fields: bool = False,
     ) -> None:  # fmt: skip
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
+        self._template = remedy if names_fields else None
+        self.write_fields({})
         self.where, self.why, self.grid = where, why, grid
         super().__init__(field, value, rule, remedy)
 
@@ -124,15 +137,34 @@ class PPModelError(ValueError):
             if not holds:
                 raise cls(field, value, rule, remedy)
 
+    def write_fields(self, names: Mapping[str, str]) -> None:
+        """Write the field, and those that the remedy names, as a command line or a file does.
+
+        Parameters
+        ----------
+        names : mapping of str to str
+            By the names of arguments; others stay as they are.
+
+        Examples
+        --------
+        >>> error = PPModelError("pp", 0, "must be at least 1", "leave out {field} or {layout}", names_fields=True)
+        >>> error.write_fields({"pp": "--pp"})
+        >>> str(error)
+        '--pp = 0: must be at least 1; leave out --pp or layout'
+        """
+        self.field = names.get(self.field, self.field)
+        if self._template is not None:
+            self.remedy = self._template.format_map(_Names(names, field=self.field))
+
     def _render_traceback_(self):
         """Show the message in a notebook instead of a traceback, with the grid below it."""
         return [f"{type(self).__name__}: {self}", *str(self.grid or "").splitlines()]
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        value = "nothing" if self.value is None else shown(self.value)
+        field = self.field if self.value is None else f"{self.field} = {shown(self.value)}:"
         rule = f"{self.rule}: {self.why}" if self.why else self.rule
-        return shown(f"{place}{self.field} = {value}: {rule}; {self.remedy}", LONGEST_LINE)
+        return shown(f"{place}{field} {rule}; {self.remedy}", LONGEST_LINE)
 
 
 NO_MEMORY = PPModelError("memory", "full", "is not enough for this", "choose a smaller size")

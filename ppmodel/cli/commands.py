@@ -1,6 +1,5 @@
 """Finds commands and parses their arguments: modules load on demand, options are given once, errors come with hints."""
 
-import re
 import warnings
 from functools import cache
 from importlib import import_module
@@ -98,9 +97,9 @@ class Command(_Careful, click.Command):
 
         def note(warning, *_):
             """Print a warning as a line on standard error."""
-            field = getattr(warning, "field", None)
-            text = str(warning) if field is None else str(warning).replace(field, options.get(field, field), 1)
-            click.echo(f"note: {shown(text)}", err=True)
+            if hasattr(warning, "field"):
+                warning.field = options.get(warning.field, warning.field)
+            click.echo(f"note: {shown(warning)}", err=True)
 
         try:
             with warnings.catch_warnings():
@@ -109,10 +108,9 @@ class Command(_Careful, click.Command):
                 return super().invoke(ctx)
         except PPModelError as error:
             typed = error.value is None or ctx.params.get(error.field) is not None or error.field == "out"
-            if error.where is None and error.field != "file" and typed:  # a file may be given without its option
-                error.field = options.get(error.field, error.field)
-            if str(error.remedy).startswith(("give ", "give, ")):
-                error.remedy = re.sub(r"\w+", lambda word: options.get(word[0], word[0]), error.remedy)
+            if error.where is not None or error.field == "file" or not typed:  # a file may be given without its option
+                options.pop(error.field, None)
+            error.write_fields(options)
             raise
 
 

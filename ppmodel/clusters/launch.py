@@ -59,7 +59,8 @@ def launch(point, launcher):
     (['train_batch_size=16', 'train_micro_batch_size_per_gpu=1'], 3)
     """
     if point.layout is None:
-        raise CostError("launch", launcher.title, "needs a layout", "give values of one, such as tp and dp")
+        remedy = "give values of one, such as {tp} and {dp}"
+        raise CostError("launch", launcher.title, "needs a layout", remedy, names_fields=True)
     values, arguments, without = launch_values(point), [], {}
     usual = {name: getattr(LayoutSpec, name) for name, _ in layout_options()} | {"p2p": point.system.framework.p2p}
     for field, rules in launcher.fields.items():

@@ -394,8 +394,8 @@ def size_of(case, pp=None, microbatches=None, beside=()):
         counts = sorted({table.size[place] for table in tables}) if count is None else [count]
         if len(counts) != 1:
             differ = f", and the tables differ: {' and '.join(map(str, counts))}" if counts else ""
-            remedy = f"give, for example, {field}={counts[0] if counts else 8}"
-            raise ScheduleError(field, None, f"is missing{differ}", remedy)
+            remedy = f"give, for example, {{field}}={counts[0] if counts else 8}"
+            raise ScheduleError(field, None, f"is missing{differ}", remedy, names_fields=True)
         size += counts
     return tuple(size)
 

@@ -226,7 +226,8 @@ def uniform_costs(
     array([0.1, 0.5, 0.1, 0. ])
     """
     if backward is None and (input_grad is None or weight_grad is None):
-        raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
+        remedy = "give {field}, or {input_grad} and {weight_grad}"
+        raise CostError("backward", None, "is missing", remedy, names_fields=True)
     durations = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "optimizer": optimizer, "node_comm": node_comm,
@@ -240,7 +241,8 @@ def uniform_costs(
     weight_grad = backward - input_grad if weight_grad is None else weight_grad
     _require_seconds("weight_grad", weight_grad)
     if pair is not None and forward + backward == 0:
-        raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
+        rule = "is longer than its parts, which take no time"
+        raise CostError("pair", pair, rule, "give {forward} or {backward}", names_fields=True)
     factor = 1.0 if pair is None else float(pair / (forward + backward))
     of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0), float)
     compute_s = of_kinds[:, None] * schedule.unit_shares
@@ -255,7 +257,7 @@ def uniform_costs(
     for link in links:
         if link.bandwidth_bytes_per_s is not None:
             rule = "has a bandwidth, which needs a model and a system"
-            raise CostError("links", link, rule, "give model and system, or a delay alone")
+            raise CostError("links", link, rule, "give {model} and {system}, or a delay alone", names_fields=True)
     delay_s = link_values(links, schedule.placement, receivers(schedule))[0] if links else None
     nics = tuple(nodes) if shared_nic and nodes is not None else None
     transfers = transfer_costs(schedule, Links(nodes, between, inside, nics, delay_s))

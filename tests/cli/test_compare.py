@@ -78,7 +78,7 @@ def test_tables_of_several_sizes_are_not_ranked(capsys, names):
     for costs in (SECONDS, layout):
         code, out, err = run(capsys, f"compare {names} {costs}")
         assert (code, out) == (2, "")
-        assert "--microbatches = nothing: is missing, and the tables differ: 8 and 16;" in err
+        assert "--microbatches is missing, and the tables differ: 8 and 16;" in err
     assert run(capsys, f"compare {names} --microbatches 8 {SECONDS}")[1].startswith("4 ranks, 8 microbatches;")
 
 

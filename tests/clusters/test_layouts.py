@@ -264,7 +264,7 @@ def test_few_key_value_heads_are_held_several_times():
 
 LINE = "simulate 1f1b --model llama3_70b --system dgx_h100"
 LINES = {
-    "--tp 8": "pp = nothing: is missing",
+    "--tp 8": "pp is missing",
     "--layout bloom_176b": r"layers = Et\*5.*: must be 12 stages with 80 blocks, but has 12 with 70",
     "--layout bloom_176b --pp 4": r"layers = Et\*5.*: must be 4 stages",
     "--layout nowhere --pp 4": "--layout = nowhere: is neither a known name nor a path",

@@ -262,7 +262,7 @@ def _first_mistake(problems, document, path, file_type, form):
     rule, remedy = rule_and_remedy(problem)[0], form
     match problem["type"]:
         case "missing":
-            value, rule, remedy = "nothing", "is missing", f"add the key {key}"
+            value, rule, remedy = None, "is missing", f"add the key {key}"
         case "model_type":
             block = _form_at(file_type, problem["loc"])
             keys = block.model_fields

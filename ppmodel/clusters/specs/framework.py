@@ -110,7 +110,7 @@ class FrameworkSpec(Checked):
         fastest, slowest = self.fastest, self.slowest
         for name, other in (("fastest", "slowest"), ("slowest", "fastest")):
             is_missing = getattr(self, name) is None and getattr(self, other) is not None
-            yield name, "nothing", not is_missing, f"is missing beside {other}", "give both, or neither"
+            yield name, None, not is_missing, f"is missing beside {other}", "give both, or neither"
         if fastest is not None and slowest is not None:
             yield "fastest", fastest, fastest <= slowest, f"is above slowest ({slowest:g})", "swap the two"
 

@@ -146,7 +146,7 @@ def asked(
 def _whole(field, value, largest=_MOST_GPUS):
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
         rule = f"must be a whole number from 1 to {largest}"
-        raise PPModelError(field, value, rule, f"give, for example, {field}=64")
+        raise PPModelError(field, value, rule, "give, for example, {field}=64", names_fields=True)
     return value
 
 

@@ -209,7 +209,8 @@ def as_changes(changes, in_seconds=False):
         given = change.given() if in_seconds and change is not UNCHANGED else ()
         if without_effect := [name for name in _OF_SYSTEM if name in given]:
             rule = f"changes the system's {without_effect[0]}, which costs in seconds do not depend on"
-            raise CostError("changes", change, rule, "give model and system, or vary the seconds")
+            remedy = "give {model} and {system}, or vary the seconds"
+            raise CostError("changes", change, rule, remedy, names_fields=True)
     return changes
 
 

@@ -70,12 +70,12 @@ class NoEffectWarning(UserWarning):
 
     def __init__(self, field: str, value: object) -> None:
         self.field, self.value = field, value
+        self.effect = "saves no memory" if field in _OF_MEMORY else "changes nothing"
         super().__init__(field, value)
 
     def __str__(self) -> str:
-        lacking = "saves no memory" if self.field in _OF_MEMORY else "changes nothing"
         value = "true" if self.value is True else "false" if self.value is False else self.value
-        return f"{self.field} = {value}: {lacking} here; leave it out"
+        return f"{self.field} = {value}: {self.effect} here; leave it out"
 
 
 def warn_without_effect(points, given, rows=None, level=3):
@@ -153,14 +153,14 @@ def has_effect(name, point, row=None):
     """
     layout, system = point.complete_layout, point.changed_system
     run = Resolved(layout, point.model, system, point.table, point.costs, point.semantics)
-    if name in _NEEDS and not _NEEDS[name](run):
-        return False
-    if name in _OF_MEMORY:
-        resident_bytes = memory(run.table, run.model, run.costs.stages, layout, system).total.max()
-        return not isclose(resident_bytes, row["peak_memory_bytes"] if row else memory_of(point).total.max())
-    if _DEFAULTS[name] is not None:
-        return _value(point, name) != _default(point, name)
-    with suppress(PPModelError):  # what another value needs
+    with suppress(PPModelError):  # another value is refused
+        if name in _NEEDS and not _NEEDS[name](run):
+            return False
+        if name in _OF_MEMORY:
+            resident_bytes = memory(run.table, run.model, run.costs.stages, layout, system).total.max()
+            return not isclose(resident_bytes, row["peak_memory_bytes"] if row else memory_of(point).total.max())
+        if _DEFAULTS[name] is not None:
+            return _value(point, name) != _default(point, name)
         open_layout = replace(point.layout, **{name: None}).under(point.system.framework, point.size[0])
         return getattr(replace(point, layout=open_layout).layout_of(run.table), name) != getattr(layout, name)
     return True

@@ -14,7 +14,7 @@ from ppmodel.studies.points.columns import SECONDS
 from ppmodel.studies.points.point import Point, require_seconds
 
 _SINGLE = (int, float, str, type(None))
-_INSTEAD = "give model and system, or leave it out"
+_INSTEAD = "give {model} and {system}, or leave it out"
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,10 @@ def resolve(
         return Grid(cases, *sizes, *semantics, systems, models, layouts, changes=changes)
     if framework is not None:
         rule = "has no effect: costs in seconds include what software does"
-        raise CostError("framework", framework, rule, _INSTEAD)
+        raise CostError("framework", framework, rule, _INSTEAD, names_fields=True)
     for entry in filter(None, layouts):
         field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
-        raise CostError(field, value or "given", "needs a model and a system", _INSTEAD)
+        raise CostError(field, value or "given", "needs a model and a system", _INSTEAD, names_fields=True)
     combined = _combined(seconds, None if links is None else networks)
     return Grid(cases, *sizes, *semantics, layouts=layouts, seconds=combined, changes=changes)
 
@@ -204,7 +204,8 @@ def _counts(name, given):
     counts = tuple(as_list(given)) if given is not None else ()
     for count in counts:
         if type(count) is not int:
-            raise CostError(name, count, "must be a whole number of at least 1", f"give, for example, {name}=8")
+            rule = "must be a whole number of at least 1"
+            raise CostError(name, count, rule, "give, for example, {field}=8", names_fields=True)
     return counts
 
 
@@ -222,11 +223,11 @@ def _semantics(p2p, allreduce, systems, seconds):
 def _models(model, system, seconds):
     """The models that a caller gives, with a system and without seconds."""
     for name, value in seconds.items():
-        rule, remedy = "cannot be combined with model and system", "give either seconds or model and system"
-        raise CostError(name, value, rule, remedy)
+        rule, remedy = "cannot be combined with model and system", "give either seconds or {model} and {system}"
+        raise CostError(name, value, rule, remedy, names_fields=True)
     for name, value in (("model", model), ("system", system)):
         if value is None:
-            raise CostError(name, None, "is missing", "give model and system, or seconds")
+            raise CostError(name, None, "is missing", "give {model} and {system}, or seconds", names_fields=True)
     return tuple(map(specs.load_model, as_list(model)))
 
 
@@ -265,7 +266,7 @@ def transfers_of(systems):
     words = {system.framework.p2p: system.name for system in systems} or {"overlapped": ""}
     if len(words) > 1:
         rule = f"is not the same for {' and '.join(words.values())}"
-        raise CostError("p2p", ", ".join(words), rule, "give p2p, or compare them one by one")
+        raise CostError("p2p", ", ".join(words), rule, "give {field}, or compare them one by one", names_fields=True)
     return list(words)
 
 

@@ -214,10 +214,11 @@ def require_seconds(seconds):
         rule, remedy = "cannot be combined with its halves", "leave it out: it is their sum"
         raise CostError("backward", seconds["backward"], rule, remedy)
     if "forward" not in seconds:
-        remedy = "give forward and backward (or input_grad and weight_grad), or model and system"
-        raise CostError("forward", None, "is missing", remedy)
+        remedy = "give {forward} and {backward} (or {input_grad} and {weight_grad}), or {model} and {system}"
+        raise CostError("forward", None, "is missing", remedy, names_fields=True)
     if "backward" not in seconds and len(halves) < len(_HALVES):
-        raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
+        remedy = "give {field}, or {input_grad} and {weight_grad}"
+        raise CostError("backward", None, "is missing", remedy, names_fields=True)
 
 
 @lru_cache(2**10)

@@ -196,7 +196,7 @@ def _named_cases(path, location, entry, files):
     """What an entry names: a registered schedule, or all schedules in the user's own file."""
     if entry.file is None:
         if entry.name is None:
-            _refuse(path, (*location, "name"), "nothing", "is missing", "add the key name, or file")
+            _refuse(path, (*location, "name"), None, "is missing", "add the key name, or file")
         if is_file(name := split_options(entry.name)[0]):
             remedy = f"write {{file: {name}}}"
             _refuse(path, (*location, "name"), entry.name, "names a file, not a schedule", remedy)
@@ -261,7 +261,7 @@ def _layouts(path, form):
     for key in ("pp", "microbatches"):
         if not getattr(form, key) and (not layouts or any(getattr(layout, key) is None for layout in layouts)):
             rule = "is missing, also in a layout" if layouts else "is missing"
-            _refuse(path, (key,), "nothing", rule, f"add the key {key}")
+            _refuse(path, (key,), None, rule, f"add the key {key}")
     return layouts
 
 

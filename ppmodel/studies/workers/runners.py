@@ -25,7 +25,7 @@ def require_installed(**extras):
 
     >>> require_installed(numpy="none", nonsuch="sweep")
     Traceback (most recent call last):
-    ppmodel.errors.SweepError: nonsuch = nothing: is not installed; install ppmodel with its extra 'sweep'
+    ppmodel.errors.SweepError: nonsuch is not installed; install ppmodel with its extra 'sweep'
     """
     for library, extra in extras.items():
         if find_spec(library) is None:
