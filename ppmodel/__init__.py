@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ppmodel.studies.measured.replay import replay
     from ppmodel.studies.planning import plan
     from ppmodel.studies.points.change import Change
-    from ppmodel.studies.points.compare import compare, simulate
+    from ppmodel.studies.points.comparison import compare, simulate
     from ppmodel.studies.points.run import Run
     from ppmodel.tables import Schedule, read_table
 
@@ -33,10 +33,10 @@ _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C be
     "Change": "ppmodel.studies.points.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops",
     "PPModelError": "ppmodel.errors",
     "Run": "ppmodel.studies.points.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules.cases",
-    "compare": "ppmodel.studies.points.compare",
+    "compare": "ppmodel.studies.points.comparison",
     "load_model": "ppmodel.clusters.specs", "load_system": "ppmodel.clusters.specs", "names": "ppmodel.schedules",
     "plan": "ppmodel.studies.planning", "read_table": "ppmodel.tables", "replay": "ppmodel.studies.measured.replay",
-    "simulate": "ppmodel.studies.points.compare",
+    "simulate": "ppmodel.studies.points.comparison",
 }  # fmt: skip
 
 _loading = RLock()

@@ -112,3 +112,13 @@ def test_the_core_reads_in_an_hour():
     assert all(file.split("/")[0].removesuffix(".py") in CORE for file in files)
     lines = {file: code_lines(PACKAGE / file) for file in files}
     assert sum(lines.values()) <= 1000, lines
+
+
+@pytest.mark.parametrize(
+    "face", [*Path("ppmodel").rglob("__init__.py"), *Path("book/ppbook").rglob("__init__.py")], ids=str
+)
+def test_no_package_exports_a_name_of_its_modules(face):
+    """Module and function would hide each other."""
+    modules = {path.stem for path in face.parent.iterdir()}
+    nodes = [node for node in ast.walk(ast.parse(face.read_text())) if isinstance(node, ast.ImportFrom)]
+    assert not modules & {alias.asname or alias.name for node in nodes for alias in node.names}

@@ -25,9 +25,9 @@ from ppbook.claims import (
     rows_of,
     turns,
 )
-from ppbook.claims.judge import ANCHORS
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
+from ppbook.claims.verdicts import ANCHORS
 from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.measured.against import ordered_wrongly
 from ppbook.parameters import load_setting, setting_names

@@ -19,7 +19,7 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import OpCosts, compile_graph, makespans, receivers, run_graph, side_by_side, uniform_costs
 from ppmodel.studies.noise import Noise, noisy_makespans
 from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.studies.points.times import times
+from ppmodel.studies.points.simulated_times import times
 from ppmodel.tables import parse_table
 
 SLOW = load_system("mid_cp_slow_nw")

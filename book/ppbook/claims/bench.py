@@ -9,7 +9,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.schedules import get
 from ppmodel.schedules.cases import Case, built, case_of_data
 from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.studies.points.times import times
+from ppmodel.studies.points.simulated_times import times
 
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from ppbook.claims.file import EXACT, load_figures
-from ppbook.claims.judge import VERDICTS
+from ppbook.claims.verdicts import VERDICTS
 from ppbook.pages.report import TEMPLATES
 from ppmodel.simulation import BUFFERED
 

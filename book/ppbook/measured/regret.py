@@ -19,7 +19,7 @@ from ppmodel.studies.measured.constants import with_values
 from ppmodel.studies.measured.predict import GB, predicted
 from ppmodel.studies.measured.rows import system_of
 from ppmodel.studies.measured.start import start_under
-from ppmodel.studies.planning.search import LONGEST
+from ppmodel.studies.planning.candidate_search import LONGEST
 from ppmodel.studies.points.margin import FITS
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"

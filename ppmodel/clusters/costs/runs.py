@@ -13,7 +13,7 @@ from ppmodel.clusters.costs.collectives import DATA_GROUPS, group_of
 from ppmodel.clusters.costs.data_parallel import sharded_bytes
 from ppmodel.clusters.costs.layers import NOTHING, LayerCosts, layer_bytes, layer_work
 from ppmodel.clusters.costs.partition import check_layout, stage_layers
-from ppmodel.clusters.costs.stages import StageWork, compute_seconds, stage_work
+from ppmodel.clusters.costs.stage_costs import StageWork, compute_seconds, stage_work
 from ppmodel.clusters.costs.work import PARTS, Phase
 from ppmodel.simulation.transfers import link_kinds, link_values, over_links, receivers
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ppmodel.errors import PPModelError
 from ppmodel.studies.noise import TIE
-from ppmodel.studies.points.times import times
+from ppmodel.studies.points.simulated_times import times
 
 MOST_PLACEMENTS = 1_000
 """More placements than this are not searched."""

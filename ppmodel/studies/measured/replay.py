@@ -17,7 +17,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case, as_cases
 from ppmodel.simulation import OpCosts, graph_of, run_graph
 from ppmodel.studies.measured.operation_times import read_operation_times
-from ppmodel.studies.points.compare import frame_of
+from ppmodel.studies.points.comparison import frame_of
 from ppmodel.studies.points.effect import warn_of_links
 from ppmodel.studies.points.grid import resolve_point
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ppmodel.schedules.cases import ScheduleLike
-    from ppmodel.studies.points.compare import LinksLike
+    from ppmodel.studies.points.comparison import LinksLike
 
 CAUSES = ("bubble_s", "slower_ranks_s", "transfers_s", "head_of_line_s")
 NAMES = "schedule", "label", "pp", "microbatches", "p2p", "links"

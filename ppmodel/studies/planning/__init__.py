@@ -2,7 +2,7 @@
 
 from ppmodel.studies.planning.answer import Plan, plan, planned
 from ppmodel.studies.planning.available import frameworks_of, runs_as_modelled
+from ppmodel.studies.planning.candidate_search import search
 from ppmodel.studies.planning.candidates import Candidate
-from ppmodel.studies.planning.front import front
+from ppmodel.studies.planning.pareto import front
 from ppmodel.studies.planning.question import Question, asked
-from ppmodel.studies.planning.search import search

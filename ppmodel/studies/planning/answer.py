@@ -12,10 +12,10 @@ import numpy as np
 from ppmodel.clusters.specs.layout import ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
+from ppmodel.studies.planning.candidate_search import Limits, entries_of, search
 from ppmodel.studies.planning.candidates import Candidate, orders
 from ppmodel.studies.planning.question import SEARCHED, Question, asked
 from ppmodel.studies.planning.risk import chances, disturbed_s
-from ppmodel.studies.planning.search import Limits, entries_of, search
 from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of, warn_of_links
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ppmodel.schedules.cases import ScheduleLike
     from ppmodel.studies.points import Point
-    from ppmodel.studies.points.compare import FrameworkLike, LinksLike, ModelLike, OneOrMore, SystemLike
+    from ppmodel.studies.points.comparison import FrameworkLike, LinksLike, ModelLike, OneOrMore, SystemLike
 
 EQUAL = 0.01
 """Times that differ by less are a tie; of a tie, the simplest comes first."""

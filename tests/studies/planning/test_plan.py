@@ -20,9 +20,9 @@ from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
 from ppmodel.studies.planning.available import error_of_differences
+from ppmodel.studies.planning.candidate_search import Limits, _Search
 from ppmodel.studies.planning.candidates import all_sizes, cases_at, divisions
 from ppmodel.studies.planning.risk import chances
-from ppmodel.studies.planning.search import Limits, _Search
 from ppmodel.studies.points import NoEffectWarning, resolve, rows_of
 from ppmodel.studies.points.grid import resolve_point
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ppmodel.errors import NothingFitsError
-from ppmodel.studies.planning.search import search
+from ppmodel.studies.planning.candidate_search import search
 
 _LESS, _MOST = 0.95, 12
 
