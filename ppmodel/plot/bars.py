@@ -18,7 +18,7 @@ _THICK, _SLOT = 0.76, 0.27  # of a row of bars; its inches
 _NAME_LINE = 0.145  # inches
 
 
-@style.redrawn
+@style.redrawable
 def plot_bars(
     frame, x, y, title, context="", *, bar="label", panel=None, labels=None, stacked=False, horizontal=False,
     share=True, colours=None,
@@ -65,12 +65,12 @@ def plot_bars(
     bars["panel"] = frame[panel] if panel else 0
     figure, axes = _draw(bars, colours, stacked, horizontal, share, ("", style.axis_label(y, labels)), panel, labels)
     for axis in axes if style.is_ratio(y) else ():
-        style.percent_axis(axis.xaxis if horizontal or style.on_phone() else axis.yaxis)
+        style.percent_axis(axis.xaxis if horizontal or style.is_narrow() else axis.yaxis)
     style.legend(figure, [Patch(**look, label=name) for name, look in _looks(colours).items()] if x != bar else [])
     return style.titled(figure, title, context)
 
 
-@style.redrawn
+@style.redrawable
 def plot_parts(
     frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False
 ):  # fmt: skip
@@ -128,13 +128,13 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
 
     Bars have a ``group``, a ``bar`` that gives the colour, and a ``size``; `axis_labels` name groups and sizes.
     """
-    horizontal, panels = horizontal or style.on_phone(), style.panels_of(bars, "panel")
+    horizontal, panels = horizontal or style.is_narrow(), style.panels_of(bars, "panel")
     groups = [list(rows.group.unique()) for rows in panels.values()]
     stacked = stacked or (bars.group == bars.bar).all()
     slot = _SLOT if stacked else max(_SLOT, 0.15 * bars.bar.nunique())
     lines = [line for group in bars.group.unique() for line in group.split("\n")]
     most_lines = 1 + max(group.count("\n") for group in bars.group)
-    above = style.on_phone() and max(map(len, lines)) > style.SHORT
+    above = style.is_narrow() and max(map(len, lines)) > style.SHORT
     high = slot + (_NAME_LINE * most_lines if above else 0.12 * (most_lines - 1))
     thick = _THICK * slot / high if above else _THICK
     figure, axes = _axes([len(names) for names in groups], high, horizontal, share)
@@ -165,14 +165,14 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
             letters = int(0.8 * style.page_width() * 72 / style.AXIS_LETTER / sum(map(len, groups)))
             breakable = (name.replace("_", "_ ") for name in names)
             axis.set_xticks(range(len(names)), [fill(name, max(8, letters)).replace("_ ", "_") for name in breakable])
-        elif axis is not axes[0] and not style.on_phone() and names == groups[0]:
+        elif axis is not axes[0] and not style.is_narrow() and names == groups[0]:
             axis.tick_params(labelleft=False)
     return figure, axes
 
 
 def _axes(counts, high, horizontal, share):
-    """Axes side by side, on a phone below each other, with room for their numbers of groups."""
-    below, size = horizontal and style.on_phone(), [style.page_width(), 3.7]
+    """Axes side by side, below each other where it is narrow, with room for their numbers of groups."""
+    below, size = horizontal and style.is_narrow(), [style.page_width(), 3.7]
     shapes = {"sharex" if horizontal else "sharey": share}
     if below:
         size[1] = 1.2 + high * sum(counts) + 0.6 * len(counts)

@@ -17,10 +17,10 @@ _FILLED = 0.86  # of a cell, by the widest number
 _SIZE = 8  # points of a number, at most
 _SIGNED_0 = r"^[+-]+(?=[0.%]*$)"  # the sign of a number that rounds to 0
 _APART = 8  # pixels between names of columns
-_COLUMNS = 7  # that need the room of names beside them on a phone
+_COLUMNS = 7  # that need the room of names beside them in a narrow figure
 
 
-@style.redrawn
+@style.redrawable
 def plot_heatmap(
     frame, x, y, value, title, context="", *, panel=None, form=None, text=None, framed=None, limits=None,
     centre=None, log=False, labels=None, names=None,
@@ -74,8 +74,8 @@ def plot_heatmap(
     panels, bare = style.panels_of(frame, panel), not frame.written.astype(bool).any()
     rows, columns = list(dict.fromkeys(frame[y])), list(dict.fromkeys(frame[x]))
     row_names, column_names = ([str(names.get(key, key)) for key in keys] for keys in (rows, columns))
-    # on a phone, names may stand above their cells, in lines of their own
-    above = style.on_phone() and not bare and (max(map(len, row_names)) > style.SHORT or len(columns) > _COLUMNS)
+    # where it is narrow, names may stand above their cells, in lines of their own
+    above = style.is_narrow() and not bare and (max(map(len, row_names)) > style.SHORT or len(columns) > _COLUMNS)
     step = 1 + above
     lines = [text.split("\n") for text in frame.written]
     row = _BARE_ROW if bare else _ROW + _LINE * (max(map(len, lines)) - 1)
@@ -94,12 +94,12 @@ def plot_heatmap(
         if above:
             style.name_above(axis, row_names, step * np.arange(len(rows)) + 1)
         else:
-            size = {"fontsize": 7 + style.on_phone()} if bare else {}
+            size = {"fontsize": 7 + style.is_narrow()} if bare else {}
             axis.set_yticks(np.arange(len(rows)) + 0.5, row_names, **size)
         axis.set_xlabel(style.axis_label(x, labels))
         axis.set_ylabel("" if above else style.axis_label(y, labels))
         style.panel_title(axis, panel, names.get(name, name), labels)
-        if not style.on_phone():  # there each panel has its own heads
+        if not style.is_narrow():  # there each panel has its own heads
             axis.label_outer()
     titled = style.titled(figure, title, context)
     _fit_text(titled, axes, column_names, above or len(rows) >= _MANY)
@@ -120,7 +120,7 @@ def _draw_cells(axis, numbers, texts, norm, colours):
     FigureCanvasBase(figure)  # seaborn draws the whole figure, to see whether labels overlap: on this canvas, nothing
     sns.heatmap(
         numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap=colours, annot=texts, fmt="",
-        annot_kws={"size": _SIZE + style.on_phone()}, linewidths=0.8, linecolor="white", cbar=False,
+        annot_kws={"size": _SIZE + style.is_narrow()}, linewidths=0.8, linecolor="white", cbar=False,
         xticklabels=False, yticklabels=False, ax=axis,
     )  # fmt: skip
     figure.set_canvas(canvas)
@@ -131,8 +131,8 @@ def _draw_cells(axis, numbers, texts, norm, colours):
 
 
 def _axes(panels, columns, height, across):
-    """A figure with panels side by side, as wide as cells need and the page allows; stacked on a phone."""
-    if style.on_phone():
+    """A figure with panels side by side, as wide as cells need and the page allows; stacked where it is narrow."""
+    if style.is_narrow():
         size = (style.page_width(), panels * (height + 0.9) + 0.6)
         return plt.subplots(panels, 1, figsize=size, squeeze=False)
     size = (min(panels * (across * columns + 0.4) + 2.0, _WIDEST * style.page_width()), height + 1.7)
@@ -146,13 +146,13 @@ def _fit_text(figure, axes, names, at_top):
     cell = axes[0, 0].bbox.width / len(names)
     widest = max((number.get_window_extent().width for number in numbers), default=1)
     for number in numbers:
-        number.set_fontsize((_SIZE + style.on_phone()) * min(1, _FILLED * cell / widest))
+        number.set_fontsize((_SIZE + style.is_narrow()) * min(1, _FILLED * cell / widest))
     places = np.arange(len(names)) + 0.5
     for axis in axes.flat:
         axis.set_xticks(places, names)
-        axis.tick_params(labeltop=at_top, pad=2, **({"labelsize": 8} if style.on_phone() else {}))
+        axis.tick_params(labeltop=at_top, pad=2, **({"labelsize": 8} if style.is_narrow() else {}))
         if max(label.get_window_extent().width for label in axis.get_xticklabels()) > cell - _APART:
-            turned = {"rotation": 60 if style.on_phone() else 40, "rotation_mode": "anchor", "ha": "right"}
+            turned = {"rotation": 60 if style.is_narrow() else 40, "rotation_mode": "anchor", "ha": "right"}
             axis.set_xticks(places, [name.replace("\n", " ") for name in names], **turned)
             for tick in axis.xaxis.get_major_ticks():
                 tick.label2.set_ha("left")

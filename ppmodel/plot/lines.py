@@ -19,7 +19,7 @@ _PATTERNS = ((), (1.1, 1.6), (5, 2), (6, 1.6, 1.2, 1.6))  # points on and off; s
 _LIMITS = [{"color": "black", "lw": 0.9, "dashes": pattern} for pattern in ((), (6, 2), (1, 2))]
 
 
-@style.redrawn
+@style.redrawable
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
     log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
@@ -101,7 +101,7 @@ def plot_lines(
         if style.is_ratio(column) if percent is None else percent:
             style.percent_axis(axis.yaxis)
         axis.set(xlabel=style.wrapped(style.axis_label(x, labels), axis), ylabel=style.axis_label(column, labels))
-        if column == columns[0] or style.on_phone():
+        if column == columns[0] or style.is_narrow():
             style.panel_title(axis, panel, name, labels)
     style.label_edges(axes, style.axis_label(x, labels))
     several = any(rows[line].nunique() > 1 for rows in panels.values())  # otherwise panel titles name them

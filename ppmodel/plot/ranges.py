@@ -8,7 +8,7 @@ from ppmodel.plot.palette import style_of
 _APART = 0.36
 
 
-@style.redrawn
+@style.redrawable
 def plot_ranges(frame, columns, title, context="", *, row="label", beside=None, panel=None, labels=None, percent=False):
     """Draw a marker, a thick line and a thin line per row, such as median, middle half and nearly all of some runs.
 
@@ -45,7 +45,7 @@ def plot_ranges(frame, columns, title, context="", *, row="label", beside=None, 
     panels, looks = style.panels_of(frame, panel), style_of(frame[row])
     names, versions = list(looks), list(style.panels_of(frame, beside))
     low, less, middle, more, high = columns
-    above = style.on_phone() and max(map(len, names)) > style.SHORT
+    above = style.is_narrow() and max(map(len, names)) > style.SHORT
     height = (0.36 if above else 0.3) * len(names) + 0.7
     figure, axes = style.panel_grid(len(panels), 3, height=height, sharex=True, sharey=True)
     for axis, (name, rows) in zip(axes.flat, panels.items(), strict=False):

@@ -10,7 +10,7 @@ _CROWD = 500
 """The most points that are drawn at full size."""
 
 
-@style.redrawn
+@style.redrawable
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, labels=None, log=("x", "y"),
     percent=False, in_row=1, limits=None,

@@ -17,13 +17,11 @@ from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.files import DATA
 from ppmodel.studies.points import COLUMNS, HEADINGS
 
-WIDE, PHONE = 7.8, 3.7
-"""Inches of a figure on a page, and on a phone."""
-
+_NARROW = 5.0  # inches below which panels stand below each other
+_PAGE = ContextVar("inches", default=7.8)
 SHORT = 15
-"""Letters of a row's name that leave room beside it on a phone; longer ones stand above."""
+"""Letters of a row's name that leave room beside it in a narrow figure; longer ones stand above."""
 
-_PAGE = ContextVar("inches", default=WIDE)
 _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, AXIS_LETTER, _LEGEND_LETTER = 6.1, 4.35, 6.0, 5.4, 5.2
 """Points that a letter takes."""
 
@@ -53,18 +51,18 @@ sns.set_theme(
 )  # fmt: skip
 
 
-def on_phone():
-    """Whether figures are drawn for a phone: one panel per row, and shorter lines of text."""
-    return page_width() == PHONE
+def is_narrow():
+    """Whether figures are drawn with one panel per row, and shorter lines of text."""
+    return page_width() < _NARROW
 
 
 def page_width():
-    """The width of a figure in inches: that of the page's text or, within `narrow`, that of a phone."""
+    """The width of a figure in inches: that of a page's text or, within `redrawn`, the one asked for."""
     return _PAGE.get()
 
 
-def redrawn(plot):
-    """Wrap a plot function so that its frame has words for names, and `narrow` can redraw its figures."""
+def redrawable(plot):
+    """Wrap a plot function so that its frame has words for names, and `redrawn` can draw its figures again."""
 
     @wraps(plot)
     def drawn(*args, **options):
@@ -75,20 +73,30 @@ def redrawn(plot):
     return drawn
 
 
-def narrow(figure):
-    """Redraw a figure for a phone; None if it was not drawn by one of our plot functions.
+def redrawn(figure, width):
+    """Draw a figure again at another width; None if it was not drawn by one of our plot functions.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    width : float
+        In inches.
+
+    Returns
+    -------
+    matplotlib Figure or None
 
     Examples
     --------
     >>> import ppmodel as pp
     >>> from ppmodel.plot import plot_table
-    >>> phone = narrow(plot_table({"1F1B": pp.build("1f1b", 2, 4)}, "title"))
-    >>> float(phone.get_figwidth())
+    >>> narrow = redrawn(plot_table({"1F1B": pp.build("1f1b", 2, 4)}, "title"), 3.7)
+    >>> float(narrow.get_figwidth())
     3.7
     """
     if not hasattr(figure, "again"):
         return None
-    token = _PAGE.set(PHONE)
+    token = _PAGE.set(width)
     try:
         return figure.again()
     finally:
@@ -307,7 +315,7 @@ def wrapped(name, axis):
 
 
 def panel_grid(count, in_row, *, width=None, height=None, **shared):
-    """A figure with panels in rows, one per row on a phone; the last row may be incomplete.
+    """A figure with panels in rows, one per row where it is narrow; the last row may be incomplete.
 
     Parameters
     ----------
@@ -323,10 +331,10 @@ def panel_grid(count, in_row, *, width=None, height=None, **shared):
     figure : matplotlib Figure
     axes : ndarray of Axes, shape (rows, columns)
     """
-    columns = 1 if on_phone() else min(in_row, count)
+    columns = 1 if is_narrow() else min(in_row, count)
     rows = -(-count // columns)
-    width = page_width() - 0.4 if on_phone() else width or max(2.5, (page_width() - 0.6) / columns)
-    height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3) - 0.15 * on_phone()
+    width = page_width() - 0.4 if is_narrow() else width or max(2.5, (page_width() - 0.6) / columns)
+    height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3) - 0.15 * is_narrow()
     size = (width * columns + 0.4, height * rows + 0.9)
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
     for axis in axes.flat[count:]:
@@ -345,7 +353,7 @@ def label_edges(axes, name):
     """
     for axis in axes.flat:
         axis.label_outer()
-        if on_phone() or len(axis.get_shared_x_axes().get_siblings(axis)) == 1:
+        if is_narrow() or len(axis.get_shared_x_axes().get_siblings(axis)) == 1:
             axis.tick_params(labelbottom=True)
         if len(axis.get_shared_y_axes().get_siblings(axis)) == 1:
             axis.tick_params(labelleft=True)

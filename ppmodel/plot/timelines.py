@@ -19,7 +19,7 @@ _NAMES = "forward", "backward", "input gradient", "weight gradient", "gradient a
 KIND_NAMES = dict(zip(OpKind, _NAMES, strict=True))
 PATH_COLOUR = "#D0104C"
 _DIGIT, _ROOM = 4.2, 0.8  # points of a digit, and around a number: narrower boxes have none
-_SIZES = {False: 7.5, True: 6.5}  # points of a number, on a phone or not
+_SIZES = {False: 7.5, True: 6.5}  # points of a number, in a narrow figure or not
 _LEAST_EDGED_PT = 4.5  # narrower boxes have no edge: it would cover their colour
 _LEAST_LINKED_PT = 2.0  # the transfers of narrower boxes have no line
 _DARKENED, _DARKENED_NARROW = 0.45, 0.3  # narrow boxes of many colours would look muddy
@@ -113,7 +113,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         axes.add_patch(Rectangle((start[op], bottom), length, height, **look))
         if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least:
             box = {"boxstyle": "round,pad=0.12", "fc": to_rgba(ON_DARK, 0.75), "ec": "none"} if hatch else None
-            look = {"fontsize": _SIZES[style.on_phone()], "color": ink_on("white" if hatch else colour), "bbox": box}
+            look = {"fontsize": _SIZES[style.is_narrow()], "color": ink_on("white" if hatch else colour), "bbox": box}
             axes.text(middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center", **look)
     axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")
     axes.set_yticks(range(schedule.num_ranks))
@@ -125,7 +125,7 @@ def _points(start, end, window):
     return np.nanmedian(end - start) / (window[1] - window[0]) * style.page_width() * 72
 
 
-@style.redrawn
+@style.redrawable
 def plot_table(schedules, title, backward=2, note=""):
     """Draw idealised tables below each other, on a shared axis of slots.
 
@@ -152,13 +152,13 @@ def plot_table(schedules, title, backward=2, note=""):
         axis.set_title(name)
         axis.xaxis.grid(True)
     axes[-1, 0].set_xlabel("slot")
-    axes[-1, 0].xaxis.set_major_locator(MaxNLocator(9 if style.on_phone() else 20, integer=True))
+    axes[-1, 0].xaxis.set_major_locator(MaxNLocator(9 if style.is_narrow() else 20, integer=True))
     operation_legend(figure, schedules.values())
     shown = f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}"
     return style.titled(figure, title, shown)
 
 
-@style.redrawn
+@style.redrawable
 def plot_timelines(timelines, title, context, paths=None, unit="s"):
     """Draw simulated timelines with their transfers below each other, on a shared axis of seconds.
 

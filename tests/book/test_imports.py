@@ -18,8 +18,8 @@ MODULES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def imports(path):
-    """The book's modules that a file imports."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    """The book's modules that a file imports, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "ppbook":
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in MODULES else node.module for name in names)

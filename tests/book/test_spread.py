@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from ppbook.pages.spread import EDGE_COLOURS, plot_layout
 from ppmodel.clusters.specs import LayoutSpec
-from ppmodel.plot import narrow
+from ppmodel.plot import redrawn
 
 
 def boxes(axis):
@@ -36,7 +36,7 @@ def drawn_layout(ranks, tp, dp):
 def test_words_of_a_layout_have_room(size, phone):
     """None lies on another or leaves the figure; each box of a stage or GPU contains its own."""
     figure = drawn_layout(*size)
-    figure = narrow(figure) if phone else figure
+    figure = redrawn(figure, 3.7) if phone else figure
     figure.draw_without_rendering()
     (axis,) = figure.axes
     words = [(text.get_text(), Text.get_window_extent(text)) for text in axis.texts if text.get_text()]

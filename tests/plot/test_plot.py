@@ -22,7 +22,6 @@ from ppmodel.clusters.specs import load_model, load_system, model_names, system_
 from ppmodel.plot import (
     context,
     dark,
-    narrow,
     plot_bars,
     plot_heatmap,
     plot_lines,
@@ -31,6 +30,7 @@ from ppmodel.plot import (
     plot_scatter,
     plot_table,
     plot_timelines,
+    redrawn,
     style_of,
 )
 from ppmodel.plot.names import kept_apart
@@ -501,12 +501,12 @@ def test_names_stand_at_the_ends_of_lines():
 def test_a_phone_gets_one_panel_in_a_row(frame):
     """The same lines, one panel below the other, in a figure less than half as wide; nothing else changes."""
     wide = plot_lines(frame, "microbatches", ["makespan_s", "idle_ratio"], "title", panel="system")
-    phone = narrow(wide)
+    phone = redrawn(wide, 3.7)
     assert phone.get_figwidth() < wide.get_figwidth() / 2
     assert {axis.get_subplotspec().colspan.start for axis in phone.axes} == {0}
     for one, other in zip(wide.axes, phone.axes, strict=True):
         assert [list(line.get_ydata()) for line in one.lines] == [list(line.get_ydata()) for line in other.lines]
-    assert narrow(plt.figure()) is None
+    assert redrawn(plt.figure(), 3.7) is None
 
 
 @pytest.mark.parametrize("shape", ["cells", "parts", "groups", "ranges"])
@@ -515,7 +515,7 @@ def test_long_names_stand_above_their_rows_on_a_phone(shape):
     names = ["a schedule with a long name", "another with a name of many letters"]
     frame = pd.DataFrame({"label": np.repeat(names, 8), "x": [*range(8)] * 2, "value": 0.123, "more": 0.2})
     ends = frame[frame.x < 2].astype({"x": str})
-    phone = narrow(
+    phone = redrawn(
         {
             "cells": lambda: plot_heatmap(frame, "x", "label", "value", "title"),
             "parts": lambda: plot_parts(
@@ -523,7 +523,8 @@ def test_long_names_stand_above_their_rows_on_a_phone(shape):
             ),
             "groups": lambda: plot_bars(ends, "label", "value", "title", bar="x", horizontal=True),
             "ranges": lambda: plot_ranges(frame[frame.x == 0], ["value"] * 5, "title"),
-        }[shape]()
+        }[shape](),
+        3.7,
     )
     (axis,) = phone.axes
     phone.draw_without_rendering()
@@ -545,14 +546,14 @@ def test_each_panel_of_a_heatmap_has_its_heads_on_a_phone():
     """Panels stand below each other there, and each is read alone; letters are those of the axes, 11 px and more."""
     frame = pd.DataFrame(product(["half", "all"], ["1F1B", "ZB-V"], [1, 2]), columns=["memory", "label", "x"])
     wide = plot_heatmap(frame.assign(value=0.25), "x", "label", "value", "title", panel="memory", labels={"x": "B / S"})
-    phone = narrow(wide)
+    phone = redrawn(wide, 3.7)
     assert [axis.get_xlabel() for axis in phone.axes] == ["B / S"] * 2
     assert [[label.get_text() for label in axis.get_xticklabels()] for axis in phone.axes] == [["1", "2"]] * 2
     css_px = 358 / (phone.get_figwidth() * 72)  # of a point, where a page of 390 px shows the picture
     assert min(text.get_fontsize() for axis in phone.axes for text in axis.texts) * css_px > 11
     names = [f"a schedule with a long name, {number}" for number in range(2)]
     rows = pd.DataFrame({"label": np.repeat(names, 3), "x": [1, 2, 4] * 2, "value": 0.5})
-    (axis,) = narrow(plot_heatmap(rows, "x", "label", "value", "title")).axes
+    (axis,) = redrawn(plot_heatmap(rows, "x", "label", "value", "title"), 3.7).axes
     # Each row has its name above it, and the last is far from the first.
     assert all(tick.label2.get_visible() for tick in axis.xaxis.get_major_ticks())
 
@@ -560,7 +561,7 @@ def test_each_panel_of_a_heatmap_has_its_heads_on_a_phone():
 def test_numbers_of_a_heatmap_fit_their_cells_on_a_phone():
     """However many columns there are."""
     frame = pd.DataFrame({"label": np.repeat(["1F1B", "interleaved 1F1B V = 2"], 12), "x": [*range(12)] * 2})
-    phone = narrow(plot_heatmap(frame.assign(value=-0.25), "x", "label", "value", "title", form="{:.0%}"))
+    phone = redrawn(plot_heatmap(frame.assign(value=-0.25), "x", "label", "value", "title", form="{:.0%}"), 3.7)
     phone.draw_without_rendering()
     (axis,) = phone.axes
     widest = max(text.get_window_extent().width for text in axis.texts if text.get_text() == "-25%")
@@ -576,7 +577,7 @@ def test_counts_that_would_touch_are_thinned(phone):
     )
     for frame, whole in ((many, False), (many[many.microbatches < 16], True)):
         figure = plot_lines(frame, "microbatches", "s", "title", panel="place")
-        figure = narrow(figure) if phone else figure
+        figure = redrawn(figure, 3.7) if phone else figure
         figure.draw_without_rendering()
         labels = figure.axes[-1].get_xticklabels()
         boxes = [label.get_window_extent() for label in labels]
@@ -617,7 +618,7 @@ def test_a_dollar_sign_in_a_name_is_only_that(phone):
     """A table's name is no formula, in a figure of its own, in one of its times, and redrawn for a phone."""
     table = replace(build("1f1b", 2, 4), name="$\\frac{1}{2$")
     for figure in (table.plot(), pp.simulate(table, forward=1, backward=2).plot()):
-        figure = narrow(figure) if phone else figure
+        figure = redrawn(figure, 3.7) if phone else figure
         figure.draw_without_rendering()
         assert any(table.name in text.get_text() for text in figure.findobj(Text))
 
@@ -664,5 +665,5 @@ def test_figures_have_words_for_names():
 @pytest.mark.parametrize(("microbatches", "is_numbered"), [(8, True), (64, False)])
 def test_boxes_that_a_number_fits_have_one_on_a_phone(microbatches, is_numbered):
     """Of a few microbatches forwards are numbered, too."""
-    phone = narrow(plot_table({"1F1B": build("1f1b", 4, microbatches)}, "a title"))
+    phone = redrawn(plot_table({"1F1B": build("1f1b", 4, microbatches)}, "a title"), 3.7)
     assert (len(phone.axes[0].texts) == 2 * 4 * microbatches) == is_numbered

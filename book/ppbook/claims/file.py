@@ -1,144 +1,17 @@
-"""``data/claims.yaml``: its format, its rows, and the published numbers in them."""
+"""``data/claims.yaml``, read and checked, and the published numbers in it."""
 
 import inspect
-from typing import Annotated, Literal
 
-import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
 
-from ppbook.claims.quantities import QUANTITIES
+from ppbook.claims.quantities import QUANTITIES, resolve_schedules
+from ppbook.claims.rows import ClaimsFile, rows_of
 from ppbook.claims.stp_quantities import STP_QUANTITIES
-from ppmodel.clusters.specs import DATA, Kind, read_document
+from ppmodel.clusters.specs import DATA, read_document
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.schedules.cases import case_of_data
 
 TAKES = ("max", "min", "median", "sum", "largest")
-
-_DIGITS = 12
-EXACT = 1e-6
-"""A tolerance of at most this leaves room for rounding only."""
-
-By = Literal["paper", "answers", "review", "book"]
-"""Whose claim it is: the paper's, its authors' in answers to reviews, a review's, or a check that this book adds."""
-
 _ALWAYS = ("pp", "microbatches", "systems", "take")
-
-
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Expected(_Form):
-    """The result expected of a row today: its verdict, and its margin under the default setting."""
-
-    verdict: Literal["holds", "depends", "fails"]
-    margin: float
-
-
-class Row(_Form):
-    """One number or statement that can be checked; the head of ``data/claims.yaml`` explains the fields."""
-
-    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
-    title: str = ""
-    statement: str
-    where: str
-    by: By | None = None
-    kind: Kind
-    source: str
-    criterion: dict
-    relation: Literal["equals", "at least", "at most"]
-    value: float
-    tolerance: Annotated[float, Field(gt=0)]
-    unit: Literal["ratio", "count", "TiB", "forward-times", "microbatches", "units"]
-    page: str
-    conclusion: bool = False
-    expected: Expected
-
-    def margin(self, measured):
-        """How far inside the claimed range a number lies; below 0 if it is outside.
-
-        Parameters
-        ----------
-        measured : float or ndarray
-            In the row's unit.
-
-        Returns
-        -------
-        float or ndarray
-            In the row's unit. With `equals`, the tolerance counts as room; `at least` and `at most` have none.
-        """
-        if self.relation == "equals":
-            margin = self.tolerance - abs(measured - self.value)
-        else:
-            margin = (measured - self.value) * (1 if self.relation == "at least" else -1)
-        return np.round(margin, _DIGITS) + 0.0  # turns -0.0 into 0.0
-
-    def number(self, value):
-        """A number in the row's unit, as it is printed.
-
-        Parameters
-        ----------
-        value : float
-            In the row's unit.
-
-        Returns
-        -------
-        str
-            Ratios in percent; NaN as an empty string.
-        """
-        if np.isnan(value):
-            return ""
-        value = 0.0 if abs(value) < EXACT else value
-        if self.unit == "ratio":
-            return f"{100 * value:.3g} %"
-        return f"{value:.3g} {self.unit}" if self.unit == "TiB" else f"{value:.3g}"
-
-    @property
-    def reference(self):
-        """What the row claims about its number, as it is printed."""
-        value = self.number(self.value)
-        if self.relation != "equals":
-            return f"{'≥' if self.relation == 'at least' else '≤'} {value}"
-        return f"{value.removesuffix(' %')} ± {self.number(self.tolerance)}" if self.tolerance > EXACT else value
-
-
-class Claim(_Form):
-    """A conclusion of the paper, or a check requested by someone else, and the rows that it comes down to."""
-
-    number: int
-    title: str
-    statement: str
-    by: By
-    kind: Kind
-    source: str
-    rows: Annotated[list[Row], Field(min_length=1)]
-
-    @property
-    def deciding(self):
-        """The rows that decide the claim's verdict: its conclusions, or all rows if none is a conclusion."""
-        return [row for row in self.rows if row.conclusion] or self.rows
-
-    def by_of(self, row):
-        """Whose claim one of its rows checks; see `By`."""
-        return row.by or self.by
-
-
-class Figure(_Form):
-    """A figure or table of the paper: what it shows, our figure's label and page, and the ids of the rows behind."""
-
-    figure: str
-    title: str
-    statement: str
-    page: str
-    label: str
-    rows: list[str]
-
-
-class _ClaimsFile(_Form):
-    figures: list[Figure] = []
-    claims: list[Claim]
-    stp: list[Claim] = []
 
 
 def load_figures():
@@ -154,7 +27,7 @@ def load_figures():
     >>> [figure.figure for figure in load_figures()][-2:]
     ['Fig. 6', 'Table I']
     """
-    return read_document(DATA / "claims.yaml", _ClaimsFile).figures
+    return read_document(DATA / "claims.yaml", ClaimsFile).figures
 
 
 def load_claims(path=None, about="paper"):
@@ -183,14 +56,14 @@ def load_claims(path=None, about="paper"):
     [1, 2, 3]
     """
     path = path or DATA / "claims.yaml"
-    document = read_document(path, _ClaimsFile)
+    document = read_document(path, ClaimsFile)
     ids = set()
     for row in rows_of([*document.claims, *document.stp]):
         if row.id in ids:
             raise SpecificationError("id", row.id, "is given twice", "rename one of the rows", where=str(path))
         ids.add(row.id)
         _check_criterion(row, path)
-        _resolve_schedules(row, path)
+        resolve_schedules(row, path)
     return document.claims if about == "paper" else document.stp
 
 
@@ -207,42 +80,6 @@ def _check_criterion(row, path):
         if key not in allowed or (key == "take" and value not in TAKES):
             remedy = f"its parts: {', '.join(sorted(allowed))}; take is one of {', '.join(TAKES)}"
             raise SpecificationError(f"{row.id}.{key}", value, f"is not a part of {name}", remedy, where=str(path))
-
-
-def _resolve_schedules(row, path):
-    """Replace the schedules of a criterion by their cases, once for all sizes and settings at which it is measured."""
-    name, criterion = row.criterion["quantity"], row.criterion
-    if name not in QUANTITIES or "size" not in inspect.signature(QUANTITIES[name]).parameters:
-        return
-    for key in ("of", "over"):
-        if key in criterion:
-            try:
-                are_several = name == "reversals"
-                cases = [case_of_data(given) for given in (criterion[key] if are_several else [criterion[key]])]
-            except PPModelError as error:
-                error.where = str(path)
-                raise
-            criterion[key] = cases if are_several else cases[0]
-
-
-def rows_of(claims):
-    """All rows of some claims, in order.
-
-    Parameters
-    ----------
-    claims : iterable of Claim
-        From `load_claims`.
-
-    Returns
-    -------
-    list of Row
-
-    Examples
-    --------
-    >>> rows_of(load_claims())[0].id
-    'levels_agree'
-    """
-    return [row for claim in claims for row in claim.rows]
 
 
 # ---- published numbers ---------------------------------------------------------------------------

@@ -13,14 +13,15 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from ppbook.claims.rows import ClaimsFile, rows_of
 from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.pages.asymmetric.orders import gains
 from ppbook.pages.asymmetric.peaks import FRONT_BACK, lowest_peak
 from ppmodel import formulas
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
-from ppmodel.clusters.specs import DATA
-from ppmodel.errors import BatchError, CostError, ScheduleError
+from ppmodel.clusters.specs import DATA, read_document
+from ppmodel.errors import BatchError, CostError, PPModelError, ScheduleError
 from ppmodel.metrics import bubble_ratios, idle_ratio, peak_activations
 from ppmodel.schedules.cases import as_case, built, case_of_data
 from ppmodel.schedules.ratios import published_bubble_ratio
@@ -234,9 +235,11 @@ def flips(bench, knob, factors, allreduce=None):
 
 @cache
 def _conclusions():
-    from ppbook.claims.file import load_claims, rows_of  # which checks its rows against the quantities here
-
-    return [row for row in rows_of(load_claims()) if row.conclusion]
+    path = DATA / "claims.yaml"
+    rows = [row for row in rows_of(read_document(path, ClaimsFile).claims) if row.conclusion]
+    for row in rows:
+        resolve_schedules(row, path)
+    return rows
 
 
 QUANTITIES = {
@@ -247,6 +250,22 @@ QUANTITIES = {
 
 
 # ---- rows ----------------------------------------------------------------------------------------
+
+
+def resolve_schedules(row, path):
+    """Replace the schedules of a criterion by their cases, once for all sizes and settings at which it is measured."""
+    name, criterion = row.criterion["quantity"], row.criterion
+    if name not in QUANTITIES or "size" not in signature(QUANTITIES[name]).parameters:
+        return
+    for key in ("of", "over"):
+        if key in criterion:
+            try:
+                are_several = name == "reversals"
+                cases = [case_of_data(given) for given in (criterion[key] if are_several else [criterion[key]])]
+            except PPModelError as error:
+                error.where = str(path)
+                raise
+            criterion[key] = cases if are_several else cases[0]
 
 
 def measure(row, bench):

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from ppbook.claims.bench import Bench, change_of
-from ppbook.claims.file import load_claims, rows_of
+from ppbook.claims.file import load_claims
 from ppbook.claims.quantities import measure
+from ppbook.claims.rows import rows_of
 from ppbook.claims.verdicts import STRUCTURE, UNKNOWNS
 from ppbook.parameters import load_setting
 from ppmodel.loops.compiled import LARGE, prepare

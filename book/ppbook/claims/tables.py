@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from ppbook.claims.file import EXACT, load_figures
+from ppbook.claims.file import load_figures
+from ppbook.claims.rows import EXACT
 from ppbook.claims.verdicts import VERDICTS
 from ppbook.pages.report import TEMPLATES
 from ppmodel.simulation import BUFFERED

@@ -11,8 +11,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from ppbook.claims.bench import Bench
-from ppbook.claims.file import rows_of
 from ppbook.claims.quantities import measure
+from ppbook.claims.rows import rows_of
 from ppbook.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
 from ppbook.parameters import load_setting
 from ppmodel.errors import CostError, ScheduleError

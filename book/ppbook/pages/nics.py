@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
-from ppmodel.plot import redrawn, titled
+from ppmodel.plot import redrawable, titled
 from ppmodel.plot.palette import VERMILION
 from ppmodel.plot.style import page_width
 from ppmodel.plot.themes import ON_LIGHT
@@ -49,7 +49,7 @@ def draw_queues(run, title, context=""):
     lanes = list(product(sorted({*messages.node_out, *messages.node_in}), _MOMENTS))
     heights = [0.3 * run.table.num_ranks, 0.42 * len(lanes) or 0.1]
 
-    @redrawn
+    @redrawable
     def draw():
         size = (page_width(), 1.9 + sum(heights))
         figure, (above, below) = plt.subplots(2, sharex=True, height_ratios=heights, figsize=size)

@@ -28,7 +28,7 @@ VERSIONS = (".dark", ".narrow", ".narrow.dark")
 _DPI, _MARGIN = {"": 150, ".narrow": 220}, 0.1
 _STRETCHED = "width: 100%;"  # as notebooks ask for
 _TEXT, _NEARLY_FULL = 43.0, 0.95  # the width of the text in rem; shares of it
-_PHONE = "(max-width: 600px)"
+_PHONE, _NARROW_INCHES = "(max-width: 600px)", 3.7
 _IMAGE = re.compile(r'<img ([^>]*?)src="((?:\.\./)*)_images/([^"/]+)\.png"([^>]*?)/?>')
 
 
@@ -62,9 +62,9 @@ def versions(figure):
     dict of str to bytes
         By file ending: the plain version has an empty one, the others are those of `VERSIONS` that exist.
     """
-    from ppmodel.plot import narrow
+    from ppmodel.plot import redrawn
 
-    phone = narrow(figure)
+    phone = redrawn(figure, _NARROW_INCHES)
     figure.versions = _in_both_themes(figure, "") | ({} if phone is None else _in_both_themes(phone, ".narrow"))
     return figure.versions
 

@@ -27,7 +27,7 @@ _LABELS = {
 }
 
 
-@style.redrawn
+@style.redrawable
 def plot_layout(layout, cuts, edges, captions, title, context="", *, devices_per_node=1):
     """Draw how a model is spread over GPUs, and what passes between them.
 
@@ -68,7 +68,7 @@ def plot_layout(layout, cuts, edges, captions, title, context="", *, devices_per
     below = {group: fill(_UNIT.sub("\u00a0", text), letters) for group, text in captions.items()}
     bottom = page.top + page.height + 0.17
     height = bottom + sum(_LINE * (text.count("\n") + 1) + 0.05 for text in below.values())
-    above = 0.48 if style.on_phone() else 0.32  # for the context
+    above = 0.48 if style.is_narrow() else 0.32  # for the context
     figure = plt.figure(figsize=(style.page_width(), height + above))
     figure.set_layout_engine("none")  # not as an argument: files would then be laid out by the default
     page.axis = figure.add_axes((0, 0, 1, height / (height + above)), xlim=(0, style.page_width()), ylim=(height, 0))
@@ -79,7 +79,7 @@ def plot_layout(layout, cuts, edges, captions, title, context="", *, devices_per
     for number, replica in enumerate(page.replicas):
         left = page.left + number * (page.width + page.between)
         gpus = f"{layout.replica_gpus} GPU{'s' * (layout.replica_gpus != 1)}"
-        heading = f"replica {replica}:{chr(10) if style.on_phone() else ' '}{gpus}"
+        heading = f"replica {replica}:{chr(10) if style.is_narrow() else ' '}{gpus}"
         page.axis.text(left, page.top - 0.06, heading, fontsize=_SMALL, va="bottom", fontweight="bold")
         for rank, top in page.ranks.items():
             page.draw_rank(left, top, rank, page.gpus * (replica + layout.dp * rank), devices_per_node)
@@ -95,7 +95,7 @@ class _Page:
     """Where things are, in inches from the upper left corner, and how they are drawn there."""
 
     def __init__(self, layout, cuts):
-        phone = style.on_phone()
+        phone = style.is_narrow()
         self.gpus = layout.stage_gpus
         self.shown = min(self.gpus, _MOST_GPUS)
         self.columns = min(self.shown, 4 if phone else 8)
