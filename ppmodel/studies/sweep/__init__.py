@@ -5,6 +5,6 @@ format of the specification, the grid and its chunks, the rows of a chunk, where
 """
 
 from ppmodel.studies.sweep.execution import Summary, SweepStopped, run_sweep
-from ppmodel.studies.sweep.grid import Sweep, chunk_bounds
+from ppmodel.studies.sweep.grid import Sweep
 from ppmodel.studies.sweep.rows import columns_of, compute_rows
 from ppmodel.studies.sweep.specification import load_sweep

@@ -4,8 +4,6 @@ import json
 import re
 import warnings
 from contextlib import closing
-from dataclasses import replace
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +11,6 @@ from typing import NamedTuple
 from ppmodel.errors import SweepError, counted
 from ppmodel.files import checked_target, protect_inputs
 from ppmodel.studies.points import NoEffectWarning, without_effect
-from ppmodel.studies.sweep.grid import chunk_bounds
 from ppmodel.studies.sweep.rows import columns_of, compute_rows
 from ppmodel.studies.sweep.specification import load_sweep
 from ppmodel.studies.workers.progress import progress
@@ -96,7 +93,6 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
         sweep = load_sweep(specification, schedule_files, links)
         checked_target(out, "--out")
         idle = without_effect(sweep.spread_points(), sweep.asked) if sweep.asked else []
-    sweep = replace(sweep, without_effect=tuple(idle))
     for name, value in idle:
         warnings.warn(NoEffectWarning(name, value), stacklevel=2)
     record, computed = json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1), None
@@ -128,8 +124,7 @@ def _is_complete(out, record, force):
 
 def _compute_missing(store, sweep, workers, scheduler):
     """Compute and store the chunks without a part; return the number of their rows."""
-    chunks = enumerate(pairwise(chunk_bounds(sweep).tolist()))
-    tasks = [(chunk, *rows) for chunk, rows in chunks if chunk not in store]
+    tasks = [(chunk, *rows) for chunk, rows in enumerate(sweep.chunks()) if chunk not in store]
     computed = sum(last - first for _, first, last in tasks)
     done = sweep.num_rows - computed
     try:

@@ -1,8 +1,7 @@
 """The file of a sweep: its keys, their types, and consistency checks."""
 
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ from ppmodel.clusters.specs.document import Form, list_text, place_in, read_docu
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.files import read_text
 from ppmodel.given import as_list
-from ppmodel.schedules.cases import as_case, cases_of_file, is_file, split_options
+from ppmodel.schedules.cases import case_of_data, cases_of_file, is_file
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.studies.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.studies.points import resolve
@@ -116,222 +115,167 @@ def load_sweep(path, schedule_files=(), links=None):
     (4, 8, 16)
     """
     path = Path(path)
-    form = read_document(path, _SweepFile, _FORM)
-    for key, entries in form:
-        if key in form.model_fields_set and isinstance(entries, list):
-            _require_entries(path, key, entries)
-    cases, files = _cases(path, form, schedule_files)
-    noises, seeds = _noises_and_seeds(path, form)
-    layouts = _layouts(path, form)
-    systems = _specifications(path, "systems", form.systems, specs.load_system, specs.system_names())
-    framework = form.framework
-    if framework is not None:
-        framework = _specification(path, ("framework",), framework, specs.load_framework, specs.framework_names())
-    models = _specifications(path, "models", form.models, specs.load_model, specs.model_names())
-    networks = _networks(path, form, links)
-    with _located(path, with_field=True):
+    folder, form = path.parent, read_document(path, _SweepFile, _FORM)
+    if links is not None and form.links:
+        raise SpecificationError("links", links, "is also a key of the file", f"leave it out, or delete it in {path}")
+    with _placed(path):
+        SpecificationError.require(_rules(form))
+        cases, files = _cases(folder, form, schedule_files)
         grid = resolve(
-            cases, form.pp or None, form.microbatches or None, model=models, system=systems, layout=layouts or None,
-            framework=framework, links=networks, p2p=form.p2p or None, allreduce=form.allreduce,
+            cases, form.pp or None, form.microbatches or None, layout=_layouts(folder, form) or None,
+            system=_specifications(folder, "systems", form.systems, specs.load_system),
+            model=_specifications(folder, "models", form.models, specs.load_model),
+            framework=form.framework and _specification(folder, "framework", form.framework, specs.load_framework),
+            links=form.links or [links], p2p=form.p2p or None, allreduce=form.allreduce,
         )  # fmt: skip
-    asked = _asked(form, layouts, networks)
-    sweep = Sweep(**vars(grid), noises=noises, seeds=seeds, files=files, asked=asked)
-    if sweep.num_rows > _MAX_ROWS:
-        rule = f"must be at most {_MAX_ROWS}"
-        raise SpecificationError("rows", sweep.num_rows, rule, "split the sweep into several files", where=str(path))
+        asked = {key for entry in form.layouts if isinstance(entry, dict) for key in entry}
+        asked |= form.model_fields_set & {"p2p", "allreduce"} | ({"links"} if links or form.links else set())
+        noises = tuple(Noise(**entry.model_dump()) for entry in form.noise)
+        seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
+        sweep = Sweep(**vars(grid), noises=noises, seeds=seeds, files=files, asked=tuple(sorted(asked)))
+        is_small, rule = sweep.num_rows <= _MAX_ROWS, f"must be at most {_MAX_ROWS}"
+        SpecificationError.require([("rows", sweep.num_rows, is_small, rule, "split the sweep into several files")])
     return sweep
 
 
-def _refuse(path, location, value, rule, remedy):
-    if location[0] == _ARGUMENT:
-        raise SpecificationError(_ARGUMENT, value, rule, remedy)
-    raise SpecificationError(".".join(map(str, location)), value, rule, remedy, where=place_in(path, *location))
-
-
 @contextmanager
-def _located(path, *location, value=None, remedy=None, with_field=False):
-    """Give errors that name no file the place of an entry or, with their field, of a value in it."""
+def _placed(path):
+    """Give errors the line of the entry that they name, unless another file is at fault."""
     try:
         yield
     except PPModelError as error:
         if error.where is not None:
             raise
-        place = (*location, error.field) if with_field else location
-        _refuse(path, place, error.value if value is None else value, error.rule, remedy or error.remedy)
+        place = [int(key) if key.isdecimal() else key for key in error.field.split(".")]
+        is_argument, parts = place[0] == _ARGUMENT, (error.value, error.rule, error.remedy)
+        where = None if is_argument else place_in(path, *place)
+        raise SpecificationError(_ARGUMENT if is_argument else error.field, *parts, where=where) from None
 
 
-def _require_entries(path, key, entries):
-    """Refuse empty lists and duplicate entries."""
-    if not entries:
-        _refuse(path, (key,), "[]", *_NO_ENTRY)
-    texts = set()
-    for place, entry in enumerate(entries):
-        if repr(entry) in texts:
-            shown = entry.model_dump(by_alias=True, exclude_none=True) if isinstance(entry, BaseModel) else entry
-            _refuse(path, (key, place), shown, *_TWICE)
-        texts.add(repr(entry))
+@contextmanager
+def _within(place, value=None, remedy=None):
+    """Let errors that name no file name a value, which stands at a place, or a key below that place."""
+    try:
+        yield
+    except PPModelError as error:
+        if error.where is None:
+            error.field = f"{place}.{error.field}" if value is None else place
+            error.value, error.remedy = error.value if value is None else value, remedy or error.remedy
+        raise
 
 
-# ---- schedules -----------------------------------------------------------------------------------
+def _rules(form):
+    """Field, value, whether the rule holds, rule and remedy; the first that does not hold is reported."""
+    for key, entries in form:
+        if key in form.model_fields_set and isinstance(entries, list):
+            yield key, "[]", entries, *_NO_ENTRY
+            texts = set()
+            for place, entry in enumerate(entries):
+                shown = entry.model_dump(by_alias=True, exclude_none=True) if isinstance(entry, BaseModel) else entry
+                yield f"{key}.{place}", shown, repr(entry) not in texts, *_TWICE
+                texts.add(repr(entry))
+    examples = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}
+    for key, missing in (("noise", "seeds"), ("seeds", "noise")):
+        remedy = f"add, for example, {examples[missing]}, or delete {key}"
+        yield key, "given", getattr(form, missing) or not getattr(form, key), f"needs {missing}", remedy
+    rule = "cannot be combined with layouts"
+    yield "noise", "given", not (form.noise and form.layouts), rule, "leave out one of the two"
+    for place, entry in enumerate(form.seeds):
+        rule = f"must be at least from ({entry.first})"
+        yield f"seeds.{place}.to", entry.last, entry.last >= entry.first, rule, "swap the two"
+    ordered = sorted((entry.first, entry.last, place) for place, entry in enumerate(form.seeds))
+    for (_, last, place), (first, _, other) in pairwise(ordered):
+        yield f"seeds.{max(place, other)}", first, first > last, *_TWICE
+    count = sum(last - first + 1 for first, last, _ in ordered)
+    yield "seeds", f"{count} of them", count <= _MAX_ROWS, f"must be at most {_MAX_ROWS}", "list fewer"
+    for place, noise in enumerate(form.noise):
+        rule, remedy = "has no effect: no rank is slow", "add, for example, straggling: 0.02, or delete slowdown"
+        yield f"noise.{place}.slowdown", noise.slowdown, noise.slowdown == 1 or noise.straggling, rule, remedy
+        rule = "has no effect: slow ranks are as fast as the others"
+        remedy = "add, for example, slowdown: 1.5, or delete straggling"
+        yield f"noise.{place}.straggling", noise.straggling, noise.slowdown > 1 or not noise.straggling, rule, remedy
 
 
-def _cases(path, form, schedule_files):
-    """Every schedule with every combination of its options, in file order; and the user's own files."""
-    cases, keys, files = [], set(), {}
-    entries = [*form.schedules, *(_ScheduleForm(file=str(Path(file).absolute())) for file in schedule_files)]
-    for place, entry in enumerate(entries):
-        location = ("schedules", place) if place < len(form.schedules) else (_ARGUMENT,)
-        for named in _named_cases(path, location, entry, files):
-            for case in _with_options(path, location, named, entry.model_extra):
-                defaults = {name: option.default for name, option in case.known_options.items()}
-                key = case.name, frozenset((defaults | dict(case.options)).items())
-                if key in keys:
-                    _refuse(path, location, case.name, "is listed twice with the same options", _TWICE[1])
-                keys.add(key)
-                cases.append(case)
-    return cases, tuple(sorted(files.items()))
+def _cases(folder, form, schedule_files):
+    """Every schedule with every combination of its options, in file order; and name and text of the user's files."""
+    cases, files = {}, set()
+    entries = [(f"schedules.{place}", entry) for place, entry in enumerate(form.schedules)]
+    entries += [(_ARGUMENT, _ScheduleForm(file=str(Path(file).absolute()))) for file in schedule_files]
+    for place, entry in entries:
+        if entry.file is not None:
+            with _within(place):
+                named = cases_of_file(folder / entry.file)
+                files.add((Path(entry.file).name, read_text(folder / entry.file, _LARGEST_FILE)))
+            named = [case for case in named if entry.name in (None, case.name)]
+            if not named:
+                raise SpecificationError(f"{place}.name", entry.name, f"is not in {entry.file}", "leave it out")
+        elif entry.name is None:
+            raise SpecificationError(f"{place}.name", None, "is missing", "add the key name, or file")
+        else:
+            remedy = f"write {{file: {entry.name}}}" if is_file(entry.name) else list_text(entry.name)
+            with _within(place, entry.name, remedy):
+                named = [case_of_data(entry.name)]
+        for case in chain.from_iterable(_with_options(place, case, entry.model_extra) for case in named):
+            defaults = {name: option.default for name, option in case.known_options.items()}
+            key = case.name, frozenset((defaults | dict(case.options)).items())
+            if key in cases:
+                raise SpecificationError(place, case.name, "is listed twice with the same options", _TWICE[1])
+            cases[key] = case
+    return list(cases.values()), tuple(sorted(files))
 
 
-def _named_cases(path, location, entry, files):
-    """What an entry names: a registered schedule, or all schedules in the user's own file."""
-    if entry.file is None:
-        if entry.name is None:
-            _refuse(path, (*location, "name"), None, "is missing", "add the key name, or file")
-        if is_file(name := split_options(entry.name)[0]):
-            remedy = f"write {{file: {name}}}"
-            _refuse(path, (*location, "name"), entry.name, "names a file, not a schedule", remedy)
-        with _located(path, *location, value=entry.name, remedy=list_text(entry.name)):
-            return [as_case(entry.name)]
-    file = path.parent / entry.file
-    if not file.is_file():
-        _refuse(path, (*location, "file"), entry.file, "is not a file", "check the path")
-    cases = cases_of_file(file)
-    text = cases[0].user_entry.code if cases[0].user_entry else read_text(file, _LARGEST_FILE)
-    if entry.name is not None:
-        cases = [case for case in cases if case.name == entry.name]
-        if not cases:
-            _refuse(path, (*location, "name"), entry.name, f"is not in {entry.file}", "leave it out")
-    if files.setdefault(file.name, text) != text:
-        _refuse(path, (*location, "file"), entry.file, "has the same name as another", "rename one of them")
-    return cases
-
-
-def _with_options(path, location, case, given):
+def _with_options(place, case, given):
     """A case with every combination of the values of its options."""
-    values = []
+    several = {}
     for key, value in given.items():
-        option, place = case.known_options.get(key), (*location, key)
         if value == []:
-            _refuse(path, place, value, *_NO_ENTRY)
-        # read as on the command line; a list of numbers is one value of options like ``split``
-        takes_numbers = option and isinstance(option.default or (*option.examples, None)[0], tuple)
+            raise SpecificationError(f"{place}.{key}", value, *_NO_ENTRY)
+        option = case.known_options.get(key)
+        takes_numbers = option and isinstance(option.default or (*option.examples, None)[0], tuple)  # as ``split``
         is_single = isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
-        parsed = []
-        for entry in [value] if takes_numbers and is_single else as_list(value):
-            text = ":".join(map(str, entry)) if isinstance(entry, list) else str(entry)
-            with _located(path, *place, value=text):
-                parsed.append(dict(case.with_options({key: text}).options)[key])
-        if len(set(parsed)) < len(parsed):
-            _refuse(path, place, value, "has an entry twice", _TWICE[1])
-        values.append(parsed)
-    return [case._replace(options=tuple(zip(given, combination, strict=True))) for combination in product(*values)]
+        several[key] = [value] if takes_numbers and is_single else as_list(value)
+    with _within(place):
+        return [case.with_options(dict(zip(several, values, strict=True))) for values in product(*several.values())]
 
 
-# ---- layouts -------------------------------------------------------------------------------------
-
-
-def _layouts(path, form):
+def _layouts(folder, form):
     """Every layout that is named or written out, with each combination of values in lists."""
-    if form.layouts and form.noise:
-        _refuse(path, ("noise",), "given", "cannot be combined with layouts", "leave out one of the two")
     layouts = []
     for place, entry in enumerate(form.layouts):
         written = entry if isinstance(entry, dict) else {"name": entry}
-        name = written.get("name")
-        if isinstance(name, str) and name not in specs.layout_names() and name.endswith((".yaml", ".yml")):
-            name = path.parent / name
         values = {key: value for key, value in written.items() if key not in ("name", "pp")}
-        with _located(path, "layouts", place, with_field=True):
-            base = specs.as_layout(name, {"pp": written["pp"]} if "pp" in written else None)
-            several = [replace(layout, provenance=()) for layout in specs.as_layouts(base, values)]
+        with _within(f"layouts.{place}"):
+            stated = {"pp": written["pp"]} if "pp" in written else None
+            several = specs.as_layouts(specs.as_layout(_beside(folder, written.get("name")), stated), values)
         for layout in several:
             if layout in layouts:
-                _refuse(path, ("layouts", place), entry, *_TWICE)
+                raise SpecificationError(f"layouts.{place}", entry, *_TWICE)
             layouts.append(layout)
     for key in ("pp", "microbatches"):
         if not getattr(form, key) and (not layouts or any(getattr(layout, key) is None for layout in layouts)):
             rule = "is missing, also in a layout" if layouts else "is missing"
-            _refuse(path, (key,), None, rule, f"add the key {key}")
+            raise SpecificationError(key, None, rule, f"add the key {key}")
     return layouts
 
 
-def _asked(form, layouts, networks):
-    """What the file itself says of layouts, once for all of them, of semantics, and of links."""
-    written = {key for entry in form.layouts if isinstance(entry, dict) for key in entry} & {*specs.layout_keywords()}
-    single = {key for key in written if len({getattr(layout, key) for layout in layouts}) == 1}
-    semantics, links = form.model_fields_set & {"p2p", "allreduce"}, {"links"} if any(networks) else set()
-    return tuple(sorted(single | semantics | links))
+def _beside(folder, name):
+    """The path of a YAML file that is named relative to a folder; any other name as it is."""
+    return folder / name if isinstance(name, str) and name.endswith((".yaml", ".yml")) else name
 
 
-# ---- systems, models, runs -----------------------------------------------------------------------
+def _specification(folder, place, name, load):
+    remedy = f"write {name}.yaml" if (folder / f"{name}.yaml").is_file() else list_text(name)
+    with _within(place, name, remedy):
+        return load(_beside(folder, name))
 
 
-def _specification(path, location, name, load, packaged):
-    is_file = name not in packaged and name.endswith((".yaml", ".yml"))
-    remedy = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else list_text(name)
-    with _located(path, *location, value=name, remedy=remedy):
-        return replace(load(path.parent / name if is_file else name), provenance=())
-
-
-def _specifications(path, key, names, load, packaged):
-    """Systems or models, without their sources, which rows do not depend on."""
+def _specifications(folder, key, names, load):
+    """Systems or models, each of another name."""
     loaded = {}
     for place, name in enumerate(names):
-        entry = _specification(path, (key, place), name, load, packaged)
+        entry = _specification(folder, f"{key}.{place}", name, load)
         if entry.name in loaded:
-            rule = f"has the same name as {names[list(loaded).index(entry.name)]}, so rows would be ambiguous"
-            _refuse(path, (key, place), name, rule, "rename the file")
+            rule = "has the same name as another, so rows would be ambiguous"
+            raise SpecificationError(f"{key}.{place}", name, rule, "rename the file")
         loaded[entry.name] = entry
     return list(loaded.values())
-
-
-def _networks(path, form, links):
-    """The links of each network that is asked for; None for the systems' own."""
-    if links is not None:
-        if form.links:
-            remedy = f"leave it out, or delete it in {path}"
-            raise SpecificationError("links", links, "is also a key of the file", remedy)
-        return [specs.as_links(links)]
-    networks = []
-    for place, entry in enumerate(form.links):
-        with _located(path, "links", place):
-            networks.append(None if entry is None else specs.as_links(entry))
-    return networks or [None]
-
-
-def _noises_and_seeds(path, form):
-    """Every `Noise`, and the ranges of seeds; refuses noise without effect, and seeds that overlap."""
-    if bool(form.noise) != bool(form.seeds):
-        key, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
-        example = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}[missing]
-        _refuse(path, (key,), "given", f"needs {missing}", f"add, for example, {example}, or delete {key}")
-    for place, entry in enumerate(form.seeds):
-        if entry.last < entry.first:
-            _refuse(path, ("seeds", place, "to"), entry.last, f"must be at least from ({entry.first})", "swap the two")
-    ordered = sorted((entry.first, entry.last, place) for place, entry in enumerate(form.seeds))
-    for before, after in pairwise(ordered):
-        if after[0] <= before[1]:
-            _refuse(path, ("seeds", max(before[2], after[2])), after[0], *_TWICE)
-    count = sum(entry.last - entry.first + 1 for entry in form.seeds)
-    if count > _MAX_ROWS:
-        _refuse(path, ("seeds",), f"{count} of them", f"must be at most {_MAX_ROWS}", "list fewer")
-    for place, noise in enumerate(form.noise):
-        if noise.slowdown != 1 and not noise.straggling:
-            remedy = "add, for example, straggling: 0.02, or delete slowdown"
-            _refuse(path, ("noise", place, "slowdown"), noise.slowdown, "has no effect: no rank is slow", remedy)
-        if noise.straggling and noise.slowdown == 1:
-            rule = "has no effect: slow ranks are as fast as the others"
-            remedy = "add, for example, slowdown: 1.5, or delete straggling"
-            _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
-    noises = tuple(Noise(**entry.model_dump()) for entry in form.noise)
-    return noises, tuple(range(entry.first, entry.last + 1) for entry in form.seeds)

@@ -1,10 +1,8 @@
 """Options that change nothing: each changes the answer, is refused, or is named."""
 
-import json
 import warnings
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 
 import ppmodel as pp
@@ -14,7 +12,6 @@ from ppmodel.clusters.specs.layout import layout_keywords, layout_options
 from ppmodel.errors import PPModelError
 from ppmodel.studies.points import NUMBERS, NoEffectWarning, compared
 from ppmodel.studies.points.columns import column_names
-from ppmodel.studies.sweep import load_sweep
 
 LLAMA = {"model": "llama3_8b", "system": "dgx_h100"}
 LARGE = {"model": "llama3_70b", "system": "dgx_h100_nodes"}
@@ -132,7 +129,7 @@ def test_the_default_is_the_frameworks():
     pp.simulate("gpipe", 4, p2p="overlapped", **size)
 
 
-def test_a_sweep_names_them_in_its_record_and_once(tmp_path, capsys):
+def test_a_sweep_names_them_once(tmp_path, capsys):
     """Neither an option that matters to one of its points, nor one with several values, nor a value of a named file."""
     specification, out = tmp_path / "sweep.yaml", tmp_path / "out.parquet"
     base = "schedules: [gpipe, 1f1b]\npp: [2, 4]\nmicrobatches: 8\nmodels: llama3_8b\nsystems: dgx_h100\n"
@@ -143,10 +140,6 @@ def test_a_sweep_names_them_in_its_record_and_once(tmp_path, capsys):
     for _ in range(2):
         assert main(["sweep", str(specification), "--out", str(out)]) == 0
         assert [line for line in capsys.readouterr().err.splitlines() if "note" in line] == [note]
-    record = json.loads(pyarrow.parquet.read_schema(out).metadata[b"ppmodel_sweep"])
-    assert record["sweep"]["without_effect"] == [["sequence_parallel", True]]
-    specification.write_text(base + "layouts: [{dp: [1, 2]}]\n")
-    assert "without_effect" not in load_sweep(specification).as_dict()
 
 
 def test_offloading_that_saves_nothing_is_named():

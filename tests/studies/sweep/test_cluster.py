@@ -11,7 +11,7 @@ import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
 from ppmodel.cli import main
-from ppmodel.studies.sweep import chunk_bounds, execution, load_sweep, run_sweep
+from ppmodel.studies.sweep import execution, load_sweep, run_sweep
 from ppmodel.studies.workers import progress, runners
 from ppmodel.studies.workers.store import Store
 
@@ -94,7 +94,7 @@ def test_a_scheduler_that_goes_away_leaves_the_parts(file, tmp_path, capsys, mon
     counted = Counted()
     monkeypatch.setattr(execution, "compute_rows", counted)
     run_sweep(path, out)
-    assert len(counted.calls) == len(chunk_bounds(load_sweep(path))) - 1 - kept
+    assert len(counted.calls) == len(load_sweep(path).chunks()) - kept
     assert out.read_bytes() == expected[PLAIN]
 
 
@@ -122,7 +122,7 @@ def test_workers_are_waited_for(file, tmp_path, capsys, monkeypatch, cluster, ex
     said = re.sub(r".* left\n", "", said)  # progress, on a slow machine
     waiting = f"waiting for workers; start some with: dask worker {address} --nthreads 1\n"
     assert (code, said) == (0, f"connecting to {address}\n{waiting}")
-    assert sorted(stored) == list(range(len(chunk_bounds(load_sweep(path))) - 1))
+    assert sorted(stored) == list(range(len(load_sweep(path).chunks())))
     assert out.read_bytes() == expected[PLAIN]
 
 

@@ -1,6 +1,5 @@
 """Sweeps that are interrupted, however often: the same rows in the same order."""
 
-import itertools
 import os
 import re
 import signal
@@ -12,27 +11,28 @@ from contextlib import contextmanager
 import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
-from ppmodel.studies.sweep import SweepStopped, chunk_bounds, execution, load_sweep, run_sweep
+from ppmodel.studies.sweep import SweepStopped, execution, load_sweep, run_sweep
 
 
 def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
     """Interrupted again and again: no chunk is computed twice, none is left out, the bytes are the same."""
     path, out, seen = file(PLAIN), tmp_path / "results.parquet", []
-    bounds = chunk_bounds(load_sweep(path)).tolist()
-    for chunks in (0, 1, 3, 1, 5):
-        counted = Counted(chunks)
+    chunks = load_sweep(path).chunks()
+    total = chunks[-1][1]
+    for stop_after in (0, 1, 3, 1, 5):
+        counted = Counted(stop_after)
         monkeypatch.setattr(execution, "compute_rows", counted)
         with pytest.raises(SweepStopped) as caught:
             run_sweep(path, out)
         seen += counted.calls
-        done = bounds[len(seen)]
-        assert str(caught.value) == f"{done} of {bounds[-1]} rows done; the same command goes on"
+        done = chunks[len(seen)][0]
+        assert str(caught.value) == f"{done} of {total} rows done; the same command goes on"
         assert not out.exists()
     counted = Counted()
     monkeypatch.setattr(execution, "compute_rows", counted)
     summary = run_sweep(path, out)
-    assert seen + counted.calls == list(itertools.pairwise(bounds))
-    assert summary.computed == bounds[-1] - done
+    assert seen + counted.calls == chunks
+    assert summary.computed == total - done
     assert out.read_bytes() == expected[PLAIN]
 
 
@@ -57,7 +57,7 @@ run()
 def test_a_sweep_may_be_ended_at_any_moment(file, tmp_path, capsys, expected, moment, number):
     """Killed around the renaming of its record, of a part, or of the output: the same command gives the same bytes."""
     path, out = file(SHORT), tmp_path / "results.parquet"
-    number = len(chunk_bounds(load_sweep(path))) + 1 if number == -1 else number
+    number = len(load_sweep(path).chunks()) + 2 if number == -1 else number
     command = [sys.executable, "-c", KILLED, moment, str(number), path, "--out", out]
     assert subprocess.run(command, stderr=subprocess.DEVNULL).returncode == -signal.SIGKILL
     assert out.exists() == (moment == "after")

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.studies.noise import Noise, noisy_makespans
 from ppmodel.studies.noise.draw import operation_factors
 from ppmodel.studies.points import NUMBERS
-from ppmodel.studies.sweep import chunk_bounds, columns_of, compute_rows, load_sweep, run_sweep
+from ppmodel.studies.sweep import columns_of, compute_rows, load_sweep, run_sweep
 
 LARGE = """
 schedules: 1f1b
@@ -145,19 +144,12 @@ def test_one_system_that_overflows_leaves_the_others(file):
         assert (refused is not None) == (system == "slow")
 
 
-def test_chunks_cut_all_rows_and_follow_from_the_file_alone(plain, noisy):
-    """Boundaries rise from the first row to the last; small sweeps have some, large ones bounded work in each."""
-    for sweep in (plain, noisy):
-        bounds = chunk_bounds(sweep)
-        assert (bounds[0], bounds[-1]) == (0, sweep.num_rows)
-        assert (np.diff(bounds) > 0).all()
-        assert (chunk_bounds(sweep) == bounds).all()
-    assert len(chunk_bounds(plain)) > 10
-
-
-def test_many_runs_of_one_graph_are_many_chunks(file):
-    """A case that is too large for a chunk is cut evenly."""
-    text = NOISY.replace("{from: 3, to: 9}, 1", "{from: 1, to: 1000000}").replace("[1f1b, chimera]", "1f1b")
-    sizes = np.diff(chunk_bounds(load_sweep(file(text))))
-    assert sizes.sum() == 8_000_000
-    assert sizes.max() < 1.1 * sizes.min() < 20_000
+def test_chunks_cut_all_rows(file, plain, noisy):
+    """From the first row to the last, in whole graphs where a chunk has several; many seeds of one graph are cut."""
+    seeds = NOISY.replace("{from: 3, to: 9}, 1", "{from: 1, to: 1000000}").replace("[1f1b, chimera]", "1f1b")
+    for sweep, largest in ((plain, 16), (noisy, 16), (load_sweep(file(seeds)), 4096)):
+        chunks = sweep.chunks()
+        sizes = [last - first for first, last in chunks]
+        assert list(itertools.accumulate(sizes)) == [last for _, last in chunks]
+        assert (chunks[-1][1], max(sizes)) == (sweep.num_rows, largest)
+        assert largest % sweep.rows_per_graph in (0, largest)

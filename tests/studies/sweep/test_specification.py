@@ -38,7 +38,7 @@ REFUSED = {
     "nothing": (2, "pp", "must be a valid integer"),
     "nothing_in_list": (1, "schedules.0", "must be a valid string"),
     "number_for_name": (5, "models", "must be a valid string"),
-    "option_twice": (1, "schedules.0.waves", "has an entry twice"),
+    "option_twice": (1, "schedules.0", "is listed twice with the same options"),
     "pair_option": (1, "schedules.0.concat", "must be one of direct"),
     "pair_split": (1, "schedules.0.split", "must be two whole numbers"),
     "same_name": (4, "systems.1", "has the same name as"),
