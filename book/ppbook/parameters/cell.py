@@ -13,16 +13,14 @@ from typing import NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.events import AliasEvent
 
 from ppbook.parameters.kinds import KINDS, Kind, count_from, like, shown
 from ppmodel.clusters.specs import load_model, load_system
-from ppmodel.clusters.specs.document import refuse_depth
 from ppmodel.errors import PPModelError, did_you_mean
 
 _COMMENT = re.compile(r"\s*#\s*([\w-]+)(?: from (\d{1,9}))?:(?:.*\bfor each of (\w+))?")  # behind a value: its kind
 
-_NUMERAL = re.compile(r"(?<!\w)(0[xob]\w+|\d+_[\d_]*)(?!\w)")  # 0x4 and 1_0, numbers in YAML and nowhere else
+_NUMERAL = re.compile(r"(?<!\w)(0[xob]\w+|\d+_[\d_]*)(?!\w)|&")  # 0x4, 1_0 and anchors, which only YAML has
 
 
 class Parameter(NamedTuple):
@@ -100,7 +98,7 @@ def _declared_in(source):
             parameters[name] = Parameter(value, word, kind, several, each_of)
     except PPModelError:
         raise
-    except (AttributeError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (AttributeError, SyntaxError, ValueError):
         rule, remedy = "must contain only names with plain values", "write numbers, texts and lists of them"
         raise PPModelError("parameters", "the cell", rule, remedy) from None
     return parameters
@@ -144,9 +142,7 @@ def parse(pairs, parameters):
             given[name] = text
             continue
         try:
-            refuse_depth(text)
-            events = YAML(typ="safe", pure=True).parse(text)
-            if _NUMERAL.search(text) or any(isinstance(event, AliasEvent) for event in events):
+            if _NUMERAL.search(text):
                 raise ValueError
             given[name] = YAML(typ="safe", pure=True).load(text)
         except (YAMLError, ValueError, RecursionError):

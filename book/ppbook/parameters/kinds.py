@@ -1,6 +1,5 @@
 """The kinds of values that a notebook's parameters can have: a type that pydantic checks, the rule, and an example."""
 
-import ast
 import json
 from functools import reduce
 from operator import or_
@@ -14,7 +13,6 @@ from ppbook.parameters.setting import load_setting
 from ppmodel import schedules
 from ppmodel.clusters import specs
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
@@ -87,18 +85,6 @@ def shown(value):
 def _is_below(folder):
     path = PurePath(folder)
     return bool(folder.strip()) and not path.is_absolute() and ".." not in path.parts
-
-
-def _require_python(name):
-    """Refuse what is neither a template's name nor a Python file; the code runs only with the notebook."""
-    path = specs.template_path(name, ".py")
-    try:
-        ast.parse(read_text(path))
-    except SyntaxError as error:
-        rule = f"is not Python ({error.msg})"
-        raise PPModelError("generator", name, rule, "fix the line", where=f"{path}:{error.lineno}") from None
-    except (RecursionError, MemoryError):
-        raise PPModelError("generator", name, "is nested too deeply", "fix it", where=str(path)) from None
 
 
 def _require_schedule(value):
@@ -185,7 +171,9 @@ KINDS = {
     "setting": _kind(_NAME, "the name or file of a setting", "default", "settings", load_setting),
     "table": _kind(_NAME, *_TABLE, lambda name: read_table(specs.template_path(name, ".csv"))),
     "table-file": _kind(_NAME, *_TABLE, lambda name: specs.template_path(name, ".csv")),
-    "generator": _kind(_NAME, "the name or file of a generator", "my_schedule.py", ".py", _require_python),
+    "generator": _kind(
+        _NAME, "the name or file of a generator", "my_schedule.py", ".py", lambda name: specs.template_path(name, ".py")
+    ),
     "size": _kind(
         str, "a size with its unit, or empty", "80 GiB", check=lambda size: size.strip() and specs.parse_size(size)
     ),
