@@ -1,7 +1,6 @@
 """All placements of ranks on full nodes, the fastest of them, and the queues of messages at shared NICs."""
 
 from dataclasses import replace
-from itertools import combinations
 from math import factorial
 from typing import NamedTuple
 
@@ -97,19 +96,15 @@ def full_placements(num_ranks, devices_per_node):
     if ways > MOST_PLACEMENTS:
         rule = f"has {ways:,} placements on nodes of {devices_per_node}, more than {MOST_PLACEMENTS:,}"
         raise PPModelError("pp", num_ranks, rule, "ask for fewer ranks")
-    return sorted(_with_nodes_filled((None,) * num_ranks, 0, devices_per_node))
-
-
-def _with_nodes_filled(placed, node, devices_per_node):
-    """All placements that complete one: the first free rank opens a node, and others fill it."""
-    free = [rank for rank, where in enumerate(placed) if where is None]
-    if not free:
-        yield placed
-        return
-    for ranks in combinations(free[1:], devices_per_node - 1):
-        members = {free[0], *ranks}
-        filled = tuple(node if rank in members else where for rank, where in enumerate(placed))
-        yield from _with_nodes_filled(filled, node + 1, devices_per_node)
+    placements, nodes = [()], range(num_ranks // devices_per_node)
+    for _ in range(num_ranks):  # on a node that has room, or on the first empty one
+        placements = [
+            (*placed, node)
+            for placed in placements
+            for node in nodes[: max(placed, default=-1) + 2]
+            if placed.count(node) < devices_per_node
+        ]
+    return placements
 
 
 def search_placements(case, num_ranks, num_microbatches, model, system, allreduce="excluded"):
@@ -145,11 +140,9 @@ def search_placements(case, num_ranks, num_microbatches, model, system, allreduc
     ways = full_placements(num_ranks, system.nodes.devices_per_node)
     systems = tuple(replace(system, nodes=replace(system.nodes, placement=way)) for way in ways)
     spans = times(case, num_ranks, num_microbatches, model, systems, "overlapped", allreduce).makespan_s[0]
-    best, ties = spans.min(), np.flatnonzero(spans <= spans.min() * (1 + TIE))
-    return Search(
-        len(ways), ways[ties[0]], float(spans[ties[0]]), float(spans[0] / best - 1), float(spans.max() / best - 1),
-        len(ties),
-    )  # fmt: skip
+    ties = np.flatnonzero(spans <= spans.min() * (1 + TIE))
+    blocked, slowest = (float(span / spans.min() - 1) for span in (spans[0], spans.max()))
+    return Search(len(ways), ways[ties[0]], float(spans[ties[0]]), blocked, slowest, len(ties))
 
 
 def messages_between_nodes(run):

@@ -10,7 +10,7 @@ from ppmodel.given import as_list
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import makespans
 from ppmodel.studies.noise.comparison import Comparison, probability_faster
-from ppmodel.studies.noise.draw import TIE, all_seeds, noisy_runs
+from ppmodel.studies.noise.draw import TIE, noisy_runs
 from ppmodel.studies.points import Point
 from ppmodel.studies.points.point import places_of
 
@@ -55,8 +55,7 @@ def compare_runs(
     Raises
     ------
     PPModelError
-        If a name or a word is unknown, the global batch does not divide into the microbatches, there are no seeds, or
-        a noise names a rank that does not exist.
+        If a name or a word is unknown, or the global batch does not divide into the microbatches.
 
     Examples
     --------
@@ -67,9 +66,7 @@ def compare_runs(
     """
     import pandas as pd  # sweeps with noise do without
 
-    systems, model, seeds = list(map(load_system, as_list(system))), load_model(model), all_seeds(seeds)
-    if not seeds:
-        raise PPModelError("seeds", "none", "must be at least one", "write, for example, range(1, 101)")
+    systems, model, seeds = list(map(load_system, as_list(system))), load_model(model), list(seeds)
     rows = [[] for _ in systems]
     for count, noise in product(as_list(microbatches), as_list(noises)):
         evaluated = _evaluated(schedules, (pp, count), model, systems, p2p, allreduce, noise, seeds)
@@ -84,8 +81,7 @@ def compare_runs(
                 beats = _NOTHING_TO_BEAT if label == winner else probability_faster(spans, runs[winner], confidence)
                 rows[place].append({
                     **point, "label": label, "runs": len(spans), "makespan_s": noiseless[label],
-                    "over_winner": noiseless[label] / noiseless[winner] - 1,
-                    "mean_s": spans.mean(),
+                    "over_winner": noiseless[label] / noiseless[winner] - 1, "mean_s": spans.mean(),
                     "standard_error_s": spans.std(ddof=1) / np.sqrt(len(spans)) if len(spans) > 1 else np.nan,
                     **{name: np.quantile(spans, share) for name, share in _QUANTILES.items()},
                     "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
@@ -146,9 +142,8 @@ def first_places(frame):
     challengers = frame[frame.label != frame.winner]
     if challengers.empty:
         named = ", ".join(frame.label.unique())
-        raise PPModelError(
-            "schedules", named, "meet no other schedule at any point", "name two that are legal at one size"
-        )
+        rule, remedy = "meet no other schedule at any point", "name two that are legal at one size"
+        raise PPModelError("schedules", named, rule, remedy)
     best = challengers.loc[challengers.groupby([*_POINT, *_NOISE], sort=False).beats_winner.idxmax()]
     ahead = best.over_winner.le(TIE).map({True: "tie decided", False: "reversed"})
     verdicts = ahead.where(best.low > 0.5, best.high.lt(0.5).map({True: "holds", False: "open"}))

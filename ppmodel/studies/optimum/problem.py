@@ -7,7 +7,6 @@ from math import lcm
 
 import numpy as np
 
-from ppmodel.errors import ScheduleError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
@@ -38,13 +37,8 @@ class Problem:
         Activations that fit on a rank, in microbatches on 1/S of the model; if not given, there is no limit.
     split : bool
         Whether input and weight gradients may be separate; otherwise a backward is one operation.
-    shares : sequence of number, optional
+    shares : tuple of Fraction, optional
         Sizes of the stages, relative to their mean; if not given, all are equal.
-
-    Raises
-    ------
-    ScheduleError
-        If a time or a share is not positive, the copies cannot share the microbatches, or not even one microbatch fits.
 
     Examples
     --------
@@ -64,27 +58,9 @@ class Problem:
 
     def __post_init__(self):
         object.__setattr__(self, "placement", np.atleast_2d(self.placement))
-        for name in TIMES:
-            time = Fraction(str(getattr(self, name)))
-            if time < 0 or (time == 0 and name != "comm"):
-                raise ScheduleError(name, time, "must be above 0 (a transfer 0 or more)", "pass, for example, 1")
-            object.__setattr__(self, name, time)
-        if self.shares is not None:
-            shares, stages = [Fraction(str(share)) for share in self.shares], self.placement.shape[1]
-            if len(shares) != stages or min(shares) <= 0:
-                rule = f"must be one number above 0 for each of {stages} stages"
-                raise ScheduleError("shares", " ".join(map(str, self.shares)), rule, "pass as many as stages")
-            object.__setattr__(self, "shares", tuple(share * stages / sum(shares) for share in shares))
-        copies = len(self.placement)
-        if self.num_microbatches < 1 or self.num_microbatches % copies:
-            rule = f"must be a multiple of the copies of the pipeline, {copies}"
-            raise ScheduleError("microbatches", self.num_microbatches, rule, f"pass {copies * 2}")
-        if self.limit is not None:
-            object.__setattr__(self, "limit", Fraction(str(self.limit)))
-            needed = max(max(of_copies) for of_copies in self.rank_sizes)
-            if self.limit < needed:
-                rule = f"must be at least {needed}: a rank holds a microbatch on all its stages at once"
-                raise ScheduleError("limit", self.limit, rule, f"pass {needed} or more")
+        for name in (*TIMES, "limit"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, Fraction(str(value)))
 
     @property
     def num_ranks(self):
@@ -142,12 +118,7 @@ class Problem:
 
 
 def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=None, split=True):
-    """The `Problem` that a schedule solves: its placement and microbatches, with these times and this limit.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule cuts microbatches.
+    """The `Problem` that a schedule of whole microbatches solves: its placement, with these times and this limit.
 
     Examples
     --------
@@ -155,11 +126,8 @@ def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=N
     >>> problem_of(build("hanayo", 2, 2)).placement
     array([[0, 1, 1, 0]], dtype=int32)
     """
-    if schedule.microbatch_parts > 1:
-        raise ScheduleError("schedule", schedule.name, "must have whole microbatches", "choose another schedule")
-    placement = np.asarray(schedule.placement, dtype=np.int32)
-    times, shares = (forward, input_grad, weight_grad, comm), _shares(schedule)
-    return Problem(placement, schedule.num_microbatches, *times, limit, split, shares)
+    times = forward, input_grad, weight_grad, comm
+    return Problem(schedule.placement, schedule.num_microbatches, *times, limit, split, _shares(schedule))
 
 
 def _shares(schedule):

@@ -47,8 +47,7 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
     problem : Problem
     objective : {"makespan", "span"}
     hint : Schedule, optional
-        A schedule of the same placement and size; if it fits the limit, the search starts from it, and it is the answer
-        if nothing faster is found.
+        If it solves the problem, the search starts from it, and it is the answer if nothing faster is found.
     work : float
         Limit in the solver's deterministic units, about seconds of one core; the result does not depend on the machine.
         If it is reached, `time` is only the best found and `bound` only a bound.
@@ -71,23 +70,25 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
     """
     if find_spec("ortools") is None:
         raise ScheduleError("ortools", None, "is not installed", "install ppmodel with its extra 'optimum'")
-    if hint is not None and not answers(hint, replace(problem, limit=None, split=True)):
-        rule = "must have the problem's placement and microbatches"
-        raise ScheduleError("hint", hint.name, rule, "pass a schedule of the same problem, or none")
-    model = _Model(problem, objective, hint if hint is not None and answers(hint, problem) else None)
+    if hint is not None and not answers(hint, problem):
+        hint = None
+    model = _Model(problem, objective, hint)
     least, reached = Fraction(model.least, model.scale), None
-    if model.hint is not None:
-        reached = Fraction(round(time_of(model.hint, model.whole, objective)), model.scale)
+    if hint is not None:
+        reached = Fraction(round(time_of(hint, model.whole, objective)), model.scale)
         if reached == least:
-            return Optimum(reached, least, True, model.hint)
+            return Optimum(reached, least, True, hint)
     optimum = model.solved(work)
     if reached is None or (optimum.time is not None and optimum.time < reached):
         return optimum
-    return Optimum(reached, optimum.bound, reached == optimum.bound, model.hint)
+    return Optimum(reached, optimum.bound, reached == optimum.bound, hint)
 
 
 class _Model:
-    """The problem as CP-SAT sees it, in units in which all times are whole numbers, so simulated times are exact."""
+    """The problem as CP-SAT sees it, in units in which all times are whole numbers, so simulated times are exact.
+
+    Variables have a key: kind, copy, stage and number of the microbatch in its copy.
+    """
 
     def __init__(self, problem, objective, hint):
         from ortools.sat.python import cp_model
@@ -96,28 +97,28 @@ class _Model:
         self.problem, self.objective = problem, objective
         self.scale = lcm(*(time.denominator for time in (*problem.lengths.values(), problem.comm)))
         self.whole = replace(problem, **{name: getattr(problem, name) * self.scale for name in TIMES})
-        self.length = {of: int(time) for of, time in self.whole.lengths.items()}
-        self.comm = int(self.whole.comm)
         self.least = ceil(bounds(problem, objective).best * self.scale)
-        self.hint, self.hinted = hint, self._hinted(hint) if hint else {}
+        self.lengths = lengths = {of: int(time) for of, time in self.whole.lengths.items()}
+        self.hinted = hinted = self._hinted(hint) if hint else {}
         # a time by which everything can be finished: the hint's, or that of one microbatch after the other
-        trip = sum(self.length.values()) + 2 * self.comm * problem.placement.shape[1]
+        trip = sum(lengths.values()) + 2 * int(self.whole.comm) * problem.placement.shape[1]
         self.horizon = trip * problem.num_microbatches
-        if self.hinted and objective == "makespan":
-            ends = (starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.hinted.items())
-            self.horizon = max(ends)
-        self.start, self.interval, self.of_rank = {}, {}, [[] for _ in range(problem.num_ranks)]
+        if hinted and objective == "makespan":
+            self.horizon = max(start + lengths[kind, stage] for (kind, _, stage, _), start in hinted.items())
+        self.start, self.end, self.interval = {}, {}, {}
+        self.of_rank = [[] for _ in range(problem.num_ranks)]
         for copy, stage in np.ndindex(problem.placement.shape):
             for kind, number in product(problem.times, range(problem.microbatches_per_copy)):
-                key, length = (kind, copy, stage, number), self.length[kind, stage]
+                key, length = (kind, copy, stage, number), lengths[kind, stage]
                 self.start[key] = begin = self.model.new_int_var(0, self.horizon - length, "")
+                self.end[key] = begin + length
                 self.interval[key] = self.model.new_fixed_size_interval_var(begin, length, "")
                 self.of_rank[problem.placement[copy, stage]].append(key)
-                if self.hinted:
-                    self.model.add_hint(begin, self._hinted_start(key))
+                if hinted:
+                    self.model.add_hint(begin, hinted[key])
 
     def _hinted(self, hint):
-        """Starts of the hint's operations by kind, copy and stage, in order.
+        """Starts of the hint's operations.
 
         Operations of one cell, and the halves of a backward, run one after the other.
         """
@@ -128,57 +129,42 @@ class _Model:
             stage, is_cut = int(hint.stage[op]), hint.kind[op] == OpKind.B and self.problem.split
             for kind in (OpKind.I, OpKind.W) if is_cut else (OpKind(hint.kind[op]),):
                 ranked.setdefault((kind, int(hint.replica[op]), stage), []).append(end)
-                end += self.length[kind, stage]
-        return {key: sorted(starts) for key, starts in ranked.items()}
-
-    def _after(self, later, earlier, lag=0):
-        """Let an operation begin no sooner than a lag after another one ends."""
-        self.model.add(self.start[later] >= self._end(earlier) + lag)
-
-    def _end(self, key):
-        return self.start[key] + self.length[key[0], key[2]]
+                end += self.lengths[kind, stage]
+        return {(*of, number): start for of, starts in ranked.items() for number, start in enumerate(sorted(starts))}
 
     def _order(self):
-        gradient, last_stage = self.problem.gradient, self.problem.placement.shape[1] - 1
-        for key in self.start:
-            kind, copy, stage, number = key
-            if number:
-                self._after(key, (kind, copy, stage, number - 1))
+        problem, last_stage = self.problem, self.problem.placement.shape[1] - 1
+        lags = (problem.hops * int(self.whole.comm)).tolist()
+        for kind, copy, stage, number in self.start:
+            earlier = [((kind, copy, stage, number - 1), 0)] if number else []
             if kind == OpKind.F and stage:
-                self._after(key, (kind, copy, stage - 1, number), self._lag(copy, stage))
-            elif kind == gradient and stage < last_stage:
-                self._after(key, (kind, copy, stage + 1, number), self._lag(copy, stage + 1))
-            elif kind == gradient:
-                self._after(key, (OpKind.F, copy, stage, number))
-            elif kind == OpKind.W:
-                self._after(key, (gradient, copy, stage, number))
-
-    def _lag(self, copy, stage):
-        return int(self.problem.hops[copy, stage]) * self.comm
+                earlier.append(((kind, copy, stage - 1, number), lags[copy][stage]))
+            elif kind == problem.gradient and stage < last_stage:
+                earlier.append(((kind, copy, stage + 1, number), lags[copy][stage + 1]))
+            elif kind != OpKind.F:
+                earlier.append(((OpKind.F if kind == problem.gradient else problem.gradient, copy, stage, number), 0))
+            for before, lag in earlier:
+                self.model.add(self.start[kind, copy, stage, number] >= self.end[before] + lag)
 
     def _memory(self):
-        if self.problem.limit is None:
-            return
-        sizes = self.problem.sizes
+        sizes, limit, last = self.problem.sizes, self.problem.limit, self.problem.last
         unit = Fraction(1, lcm(*(size.denominator for size in sizes)))
         for keys in self.of_rank:
             forwards = [key for key in keys if key[0] == OpKind.F]
             if len({key[1:3] for key in forwards}) == 1:  # a forward waits until an earlier microbatch has been freed
-                places = int(self.problem.limit / sizes[forwards[0][2]])
+                places = int(limit / sizes[forwards[0][2]])
                 for _, copy, stage, number in forwards[places:]:
-                    self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
+                    freed = self.end[last, copy, stage, number - places]
+                    self.model.add(self.start[OpKind.F, copy, stage, number] >= freed)
             else:
                 stays, demands = [], [int(sizes[key[2]] / unit) for key in forwards]
                 for key in forwards:  # from its start to the end of the operation that frees its activations
-                    last, length = (self.problem.last, *key[1:]), self.model.new_int_var(0, self.horizon, "")
+                    freed, length = (last, *key[1:]), self.model.new_int_var(0, self.horizon, "")
                     if self.hinted:
-                        until = self._hinted_start(last) + self.length[last[0], last[2]]
-                        self.model.add_hint(length, until - self._hinted_start(key))
-                    stays.append(self.model.new_interval_var(self.start[key], length, self._end(last), ""))
-                self.model.add_cumulative(stays, demands, int(self.problem.limit / unit))
-
-    def _hinted_start(self, key):
-        return self.hinted[key[:3]][key[3]]
+                        until = self.hinted[freed] + self.lengths[last, key[2]]
+                        self.model.add_hint(length, until - self.hinted[key])
+                    stays.append(self.model.new_interval_var(self.start[key], length, self.end[freed], ""))
+                self.model.add_cumulative(stays, demands, int(limit / unit))
 
     def _target(self):
         target = self.model.new_int_var(self.least, self.horizon, "")
@@ -191,14 +177,15 @@ class _Model:
                         self.model.add(first <= self.start[key])
             for key in keys:
                 if key[0] != OpKind.F and key[3] == self.problem.microbatches_per_copy - 1:
-                    self.model.add(target >= self._end(key) - first)
+                    self.model.add(target >= self.end[key] - first)
         self.model.minimize(target)
 
     def solved(self, work):
         self._order()
         for keys in self.of_rank:
             self.model.add_no_overlap([self.interval[key] for key in keys])
-        self._memory()
+        if self.problem.limit is not None:
+            self._memory()
         self._target()
         solver = self.cp_sat.CpSolver()
         solver.parameters.num_workers, solver.parameters.random_seed = 1, 0
