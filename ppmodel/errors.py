@@ -152,7 +152,7 @@ class PPModelError(ValueError):
         >>> str(error)
         '--pp = 0: must be at least 1; leave out --pp or layout'
         """
-        self.field = names.get(self.field, self.field)
+        self.field = self.field and names.get(self.field, self.field)
         if self._template is not None:
             self.remedy = self._template.format_map(_Names(names, field=self.field))
 

@@ -122,3 +122,11 @@ def test_no_package_exports_a_name_of_its_modules(face):
     modules = {path.stem for path in face.parent.iterdir()}
     nodes = [node for node in ast.walk(ast.parse(face.read_text())) if isinstance(node, ast.ImportFrom)]
     assert not modules & {alias.asname or alias.name for node in nodes for alias in node.names}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "studies").rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_first_lines_of_studies_say_what_is_returned_or_done(path):
+    """None is a riddle that begins with "What", "Whether" or "Where"."""
+    kinds = ast.Module, ast.ClassDef, ast.FunctionDef
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    assert not [text for node in nodes if (text := ast.get_docstring(node) or "").startswith(("What", "Whe"))]

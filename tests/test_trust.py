@@ -66,7 +66,7 @@ def test_a_specification_runs_no_code(kind):
 def test_a_row_or_a_table_runs_no_code(poison):
     """In each column of a measured run, and each line of a table."""
     system = load_system("dgx_h100_nodes")
-    for name in (*ROW, "precision", "flushes", "gpus", "status", "source"):
+    for name in (*ROW, "precision", "pipeline_runs", "gpus", "status", "source"):
         path = write("rows.csv", ROW | {"iteration_s": "9"} | {name: poison})
         with suppress(PPModelError):
             predicted(read_rows(path)[1][0], system)

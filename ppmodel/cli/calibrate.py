@@ -57,7 +57,7 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     as in hidden=5120) and values of the columns of ROWS.csv; a YAML file of these keys does as well. What you leave out
     is as in ppmodel simulate; mfu=0.43, counted as simulate counts it, may stand for iteration_s.
 
-    If all rows state the same gradient_bytes, these become the framework's; flushes are for predict alone.
+    If all rows state the same gradient_bytes, these become the framework's; pipeline_runs is for predict alone.
 
     FILE.yaml is a system file like any other. It carries a framework: --framework; else the one in the column framework
     of all rows; else that of the system's file; else the one that all sources name; else megatron.

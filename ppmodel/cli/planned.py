@@ -60,8 +60,9 @@ def planned_lines(plan, most_rows, place):
         yield "nine of ten: of runs without experts; see the published runs in the book, Against measured runs"
     if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.crowded_from)
-        roomy = "" if plan.limits.is_tight(plan.answers[0]) else f" in {plan.limits.roomy_bytes / 2**30:.3g} GiB{slow}"
-        first = f"row 1 is the simplest within {EQUAL:.0%} of the fastest{roomy}"
+        within = f" in {plan.limits.comfortable_bytes / 2**30:.3g} GiB{slow}"
+        comfortable = "" if plan.limits.is_tight(plan.answers[0]) else within
+        first = f"row 1 is the simplest within {EQUAL:.0%} of the fastest{comfortable}"
         yield f"order: {first}; the others follow by the same rule"
     if frame.fit.eq("tight").any():
         yield f"tight: {margin_text()}"

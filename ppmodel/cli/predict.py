@@ -26,7 +26,7 @@ def predict_command(rows_file, system, framework, links, out):
     has no such option.
 
     It may have these: model, the name of a packaged model, with the model's own columns left empty; with it, etp, the
-    GPUs that share each expert; flushes, how often an iteration runs the whole pipeline; precision, bf16 or fp8;
+    GPUs that share each expert; pipeline_runs, how often an iteration runs the whole pipeline; precision, bf16 or fp8;
     gradient_bytes, what a GPU keeps for the gradient of a parameter; gpus, which must be those of the layout; and
     framework, the name of a training framework, which decides what no column says. Without framework, it is that of the
     system's file if it was fitted; else the one that the column source names (NeMo, Megatron-Bridge, dgxc and MLPerf:

@@ -81,7 +81,7 @@ def misfits(kind, on, hidden=True):
 
 
 def test_the_gain_over_interleaved_1f1b_follows_from_one_stated_share():
-    """Nothing is fitted to the measured throughput: within 2.5 points on every row, within 1.1 in the mean."""
+    """Nothing is fitted to the measured throughput: within 2.5 points on every row, within 1.1 on average."""
     off = misfits("1f1b_i", system(fitted()))
     assert len(off) == 9
     assert np.abs(off).max() < 2.5

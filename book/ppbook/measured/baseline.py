@@ -43,7 +43,7 @@ def ideal_s(row, system):
     flops = model_flops(run.model, sequences=layout.global_batch, recompute=layout.recompute)
     bubble = (layout.pp - 1) / ((layout.chunks or 1) * run.num_microbatches)
     gpus = layout.replica_gpus * layout.dp
-    return run.flushes * flops / (gpus * system.peak_compute_flops) * (1 + bubble)
+    return run.pipeline_runs * flops / (gpus * system.peak_compute_flops) * (1 + bubble)
 
 
 def constant_utilization(rows, system):

@@ -55,7 +55,7 @@ def fitted_operations(hardware, model, method):
     """Seconds of the operations of a model: those of our model of it on `h100`, times the one factor that is fitted.
 
     PipeMorph's code is a fork of Megatron-LM of 2023. The factor makes 1F1B and ZB without a delay as long as they
-    were, in the mean.
+    were, on average.
     """
     row, rows = runs_of(hardware, model).iloc[0], {}
     given = {"system": "h100", "framework": "eager"} | like_gpt3(row, int(row.pp))

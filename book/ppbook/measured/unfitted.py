@@ -83,7 +83,7 @@ def unfitted_runs(file):
             continue  # refused; `ppmodel predict` says why
         fastest, slowest = system.range or (np.nan, np.nan)
         run = run_of(row, system.framework)
-        batch, gpus = run.layout.global_batch * run.flushes, run.layout.replica_gpus * run.layout.dp
+        batch, gpus = run.layout.global_batch * run.pipeline_runs, run.layout.replica_gpus * run.layout.dp
         size = dict(zip(SIZE, (run.model.hidden, run.model.blocks, gpus, run.model.sequence, batch), strict=True))
         flops = 6 * parameters(run.model).total * run.model.sequence * batch
         records.append({

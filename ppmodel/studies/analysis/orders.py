@@ -103,7 +103,7 @@ def reversed_pairs(bubbles, times, without_network=None):
 
 
 def negated(bubble, base_bubble, time, base_time):
-    """Where a schedule has a smaller bubble than a base schedule but is not faster.
+    """Find where a schedule has a smaller bubble than a base schedule but is not faster.
 
     Parameters
     ----------

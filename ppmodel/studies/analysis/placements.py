@@ -194,7 +194,7 @@ def messages_between_nodes(run):
 
 
 def waits_at_nics(run):
-    """How long the messages of a run wait for a NIC, and how busy the busiest NIC is.
+    """Compute how long the messages of a run wait for a NIC, and how busy the busiest NIC is.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class Batch:
 
 
 def _is_plain(layout, system, framework, table):
-    """Whether a run can be laid beside others: no NICs shared, replicas, pairs, balance or hiding in the backward."""
+    """Return whether a run can be laid beside others: no shared NICs, replicas, pairs, balance or hidden sums."""
     queues = system.nodes is not None and system.nodes.shared_nic
     is_uneven = queues or table.num_replicas > 1 or layout.layers == "balanced" or table.joined.any()
     return not (is_uneven or hides_backward(layout, framework, table))
@@ -107,7 +107,7 @@ class RowGroup:
         self.runs, p2p = Runs(tables, models, layouts, system, without), system.framework.p2p
         for run, table in zip(runs, tables, strict=True):
             pipeline = graph_of(table, p2p, "excluded")
-            keys.append((pipeline, step_graph(pipeline, run.layout.overlap_gradients), run.flushes))
+            keys.append((pipeline, step_graph(pipeline, run.layout.overlap_gradients), run.pipeline_runs))
         self.graphs = [(*key, places) for key, places in places_of(keys).items()]
         """Rows that run the same graph equally often."""
         ranks = [table.num_ranks for table in tables]
@@ -128,14 +128,14 @@ class RowGroup:
         """Iteration times, shape (len(systems), num_rows)."""
         tables = np.array([self.runs.tables(system) for system in systems])
         seconds = np.empty((len(systems), len(self.tables)))
-        for pipeline, graph, flushes, places in self.graphs:
+        for pipeline, graph, runs, places in self.graphs:
             costs = np.concatenate([tables[..., self.runs.stages[place]] for place in places])
             if not self.waits:
-                iteration_s = _busy_s(pipeline.schedule, costs[:, 0], flushes)
+                iteration_s = _busy_s(pipeline.schedule, costs[:, 0], runs)
             else:
                 iteration_s = makespans(graph, costs)
-                if flushes > 1:
-                    iteration_s += (flushes - 1) * makespans(pipeline, costs)
+                if runs > 1:
+                    iteration_s += (runs - 1) * makespans(pipeline, costs)
             seconds[:, places] = iteration_s.reshape(len(places), -1).T
         return seconds
 
@@ -155,12 +155,12 @@ class RowGroup:
         return self.fixed + peaks + largest + system.reserve_bytes
 
 
-def _busy_s(table, compute_s, flushes):
+def _busy_s(table, compute_s, pipeline_runs):
     """The most loaded rank's time if it never waits, from seconds of shape (num_systems, kinds, num_stages).
 
     Of the reductions of its chunks only the longest counts: the others can run under later backwards.
     """
-    ranks, counts = table.placement[0], flushes * table.class_counts[0].reshape(-1, table.num_stages)
+    ranks, counts = table.placement[0], pipeline_runs * table.class_counts[0].reshape(-1, table.num_stages)
     counts[OpKind.O] = 1
     busy_s = on_ranks(ranks, table.num_ranks, (counts * compute_s).sum(axis=1).T)
     return (busy_s + on_ranks(ranks, table.num_ranks, compute_s[:, OpKind.R].T, np.maximum)).max(axis=0)

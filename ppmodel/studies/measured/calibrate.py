@@ -263,7 +263,7 @@ def _require_units(entries, system):
             unit, mistaken = _UNITS[name]
             scale = min(mistaken, key=lambda factor: abs(np.log(ratio / factor)))
             is_near = abs(np.log(ratio / scale)) < np.log(_FARTHEST)
-            rule = f"is in the median {ratio:.3g} times what {system.name} predicts, too far to be fitted"
+            rule = f"is typically {ratio:.3g} times what {system.name} predicts, too far to be fitted"
             hint = f", not {mistaken[scale]}" if is_near else ", or start from a system that is nearer"
             raise PPModelError(name, measurements[0][1], rule, f"write {unit}{hint}", where=file)
 
@@ -344,7 +344,7 @@ class Data:
         return sources
 
     def _errors(self, predictions):
-        """How far each prediction is off as a share of the measurement; without one, whether it is wrong."""
+        """Errors of predictions as shares of the measurements; without one, whether a prediction is wrong."""
         is_wrong = (predictions > self.system.memory_capacity_bytes) != self.is_out
         return np.where(self.has_number, np.abs(predictions / self.measured - 1), is_wrong)
 

@@ -21,7 +21,7 @@ _LEVEL, _OUTLIER, _OF_NORMAL = 0.975, 3.0, 1.4826
 
 
 class Regression(NamedTuple):
-    """What is to be fitted.
+    """A regression: the constants to fit and their rows.
 
     Parameters
     ----------

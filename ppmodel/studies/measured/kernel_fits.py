@@ -48,7 +48,7 @@ _FARTHEST, _LONGEST, _STEP = 20.0, 1e6, 0.1  # the last, of an efficiency's loga
 
 
 class Fit(NamedTuple):
-    """What a fit found.
+    """Constants found by a fit, and its errors.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def fit_collectives(timings, system):
 
 
 def _spread(rows):
-    """Whether sizes differ enough to tell a latency from a bandwidth."""
+    """Return whether sizes differ enough to tell a latency from a bandwidth."""
     sizes = [row[3] for row in rows]
     return bool(sizes) and max(sizes) >= _SPREAD * min(sizes)
 

@@ -21,7 +21,7 @@ _TIMES = (*SECONDS, "end_s")
 
 
 class OperationTime(NamedTuple):
-    """What one operation took, or one kind of operation in the mean.
+    """Time of one operation, or of one kind of operation on average.
 
     Attributes
     ----------

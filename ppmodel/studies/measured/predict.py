@@ -65,12 +65,12 @@ def predictions(run, points):
             predictions.append(dict.fromkeys(PREDICTED) | {"refused": numbers["refused"]})
             continue
         seconds, flops = numbers["iteration_s"], numbers["iteration_s"] * numbers["model_flops_utilization"]
-        if run.flushes > 1:
-            seconds += (run.flushes - 1) * numbers["makespan_s"]
+        if run.pipeline_runs > 1:
+            seconds += (run.pipeline_runs - 1) * numbers["makespan_s"]
         predictions.append({
             "predicted_iteration_s": seconds, "predicted_memory_gb": numbers["peak_memory_bytes"] / GB,
             "predicted_fits": numbers["fits"],
-            "predicted_fit": numbers["fit"], "predicted_mfu": run.flushes * flops / seconds, "refused": None,
+            "predicted_fit": numbers["fit"], "predicted_mfu": run.pipeline_runs * flops / seconds, "refused": None,
         })  # fmt: skip
     return predictions
 

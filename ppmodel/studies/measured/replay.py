@@ -124,7 +124,7 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
 
 
 def _mean_seconds(rows):
-    """What `simulate` takes: seconds of each kind on 1/S of the model, in the mean over ranks."""
+    """Arguments of `simulate`: seconds of each kind on 1/S of the model, on average over ranks."""
     stages = {(row.rank, row.stage) for row in rows}
     per_rank = len(stages) / len({rank for rank, _ in stages})
     means = {kind: per_rank * float(np.mean(times)) for kind in OpKind if (times := [

@@ -47,7 +47,7 @@ MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
 _OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
-OPTIONAL = "flushes", "precision", "gradient_bytes", "framework", *_OPEN
+OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", *_OPEN
 """Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
 multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of a parameter (empty, as the framework
 says); the framework's name; GPUs, which must agree with the layout; and, beside ``model``, GPUs that share each expert
@@ -56,7 +56,10 @@ says); the framework's name; GPUs, which must agree with the layout; and, beside
 ``model`` is the name of a packaged model, in rows whose columns of the model are empty.
 """
 
-_ALSO_READ = ("model", *OPTIONAL, *MEASURED, "status", "id", "source")
+NEW_NAMES = {"flushes": "pipeline_runs"}
+"""Columns that had other names, which are read as well."""
+
+_ALSO_READ = ("model", *OPTIONAL, *MEASURED, *NEW_NAMES, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
@@ -73,7 +76,7 @@ class MeasuredRun(NamedTuple):
         Complete, including pp and the global batch.
     num_microbatches : int
         Microbatches per replica in one run of the pipeline, B.
-    flushes : int
+    pipeline_runs : int
         Consecutive runs of the pipeline in an iteration before gradients are reduced; the layout's global batch is that
         of one run.
     """
@@ -82,7 +85,7 @@ class MeasuredRun(NamedTuple):
     model: specs.ModelSpec
     layout: specs.LayoutSpec
     num_microbatches: int
-    flushes: int = 1
+    pipeline_runs: int = 1
 
 
 def read_rows(path):
@@ -128,7 +131,8 @@ def _require_columns(path, columns):
             raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
         near = get_close_matches(name.strip().lower(), (*COLUMNS, *_ALSO_READ), n=1, cutoff=_ALIKE)
         if near and near[0] != name:
-            rule, remedy = f"is nearly {near[0]}, but no column that is read", f"write {near[0]}, or rename a note"
+            meant = NEW_NAMES.get(near[0], near[0])
+            rule, remedy = f"is nearly {meant}, but no column that is read", f"write {meant}, or rename a note"
             raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
     missing = [name for name in COLUMNS if name not in columns]
     if missing:
@@ -196,23 +200,33 @@ def framework_named(row, system):
 
 
 def configuration(row):
-    """What a row runs, whatever was measured and whoever reported it: its model, schedule and layout.
+    """Model, schedule and layout of a row, whatever was measured and whoever reported it.
 
     >>> row = dict.fromkeys(COLUMNS, "1")
     >>> configuration(row | {"iteration_s": "2"}) == configuration(row | {"iteration_s": "3", "source": "copy"})
     True
     """
-    return (row.get("model", ""), *(row.get(name, "").strip() for name in (*COLUMNS, "flushes")))
+    row = renamed(row)
+    return (row.get("model", ""), *(row.get(name, "").strip() for name in (*COLUMNS, "pipeline_runs")))
+
+
+def renamed(row):
+    """The row with today's names of columns.
+
+    >>> renamed({"tp": "8", "flushes": "2"})
+    {'tp': '8', 'pipeline_runs': '2'}
+    """
+    return {NEW_NAMES.get(name, name): value for name, value in row.items()}
 
 
 def is_healthy(row):
-    """Whether a row's ``mfu_percent``, if it states one, is `LEAST_MFU` or more."""
+    """Return whether a row's ``mfu_percent``, if it states one, is `LEAST_MFU` or more."""
     text = row.get("mfu_percent", "").strip()
     return not (_NUMBER.fullmatch(text) and float(text) < LEAST_MFU)
 
 
 def kernels_named(row):
-    """Whether a row names a first version of attention, and whether fused norms; None if it names no kernel."""
+    """Return whether a row names a first version of attention, and fused norms; None if it names no kernel."""
     named = _KERNEL.search(row.get("source", ""))
     return named and (named["attention"] in _FIRST_ATTENTION, named["norm"] is not None)
 
@@ -261,6 +275,7 @@ def run_of(row, framework=None):
     >>> run.case.name, run.model.blocks, run.num_microbatches
     ('1f1b', 4, 8)
     """
+    row = renamed(row)
     texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
     texts["precision"] = texts["precision"].lower()
     named = row.get("model", "")
@@ -274,16 +289,16 @@ def run_of(row, framework=None):
     case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
     needed = () if named else COLUMNS
     values = {name: stated_value(name, text) for name, text in texts.items() if text or name in needed}
-    batch, flushes, chunks = values.get("global_batch"), values.get("flushes", 1), values.get("chunks", 1)
+    batch, runs, chunks = values.get("global_batch"), values.get("pipeline_runs", 1), values.get("chunks", 1)
     if batch is None:
         raise PPModelError("global_batch", None, "must be given", "write, for example, 1024")
-    if batch % flushes:
-        raise PPModelError("flushes", flushes, f"must divide global_batch ({batch})", "write 1, or leave it empty")
+    if batch % runs:
+        raise PPModelError("pipeline_runs", runs, f"must divide global_batch ({batch})", "write 1, or leave it empty")
     if "chunks" in case.known_options and "chunks" in values:
         case = case.with_options({"chunks": str(chunks)})
     elif chunks != 1:
         raise PPModelError("chunks", chunks, f"is not an option of {case.name}", "write 1, or interleaved-1f1b")
-    values["global_batch"] = batch // flushes
+    values["global_batch"] = batch // runs
     of_framework = {name: values[name] for name in ("precision", "gradient_bytes") if name in values}
     framework = replace(framework or specs.FrameworkSpec(), **of_framework)
     of_layout = {name: values[name] for name in (*_OF_LAYOUT, *_OPEN) if name in values}
@@ -297,7 +312,7 @@ def run_of(row, framework=None):
         model = _model(values, framework)
     layout = specs.LayoutSpec(**of_layout).under(framework)
     layout.require_shares()
-    return MeasuredRun(case, model, layout, layout.microbatches, flushes)
+    return MeasuredRun(case, model, layout, layout.microbatches, runs)
 
 
 def stated_value(name, text):

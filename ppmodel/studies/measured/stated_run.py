@@ -10,13 +10,13 @@ from ppmodel.clusters.specs import load_model
 from ppmodel.clusters.specs.document import Form, read_document
 from ppmodel.errors import PPModelError
 from ppmodel.studies.measured.predict import predicted
-from ppmodel.studies.measured.rows import COLUMNS, MEASURED, OPTIONAL, require_measured
+from ppmodel.studies.measured.rows import COLUMNS, MEASURED, NEW_NAMES, OPTIONAL, renamed, require_measured
 
 KEYS = ("model", *COLUMNS, *OPTIONAL, *MEASURED, "mfu", "status")
 """What may be said of a run."""
 
 _AS_WORD = BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool | int | float) else value)
-_RunFile = create_model("_RunFile", __base__=Form, **dict.fromkeys(KEYS, (Annotated[str, _AS_WORD], "")))
+_RunFile = create_model("_RunFile", __base__=Form, **dict.fromkeys((*KEYS, *NEW_NAMES), (Annotated[str, _AS_WORD], "")))
 _PLAIN = dict.fromkeys(("pp", "chunks", "tp", "cp", "ep", "dp", "microbatch_size"), "1") | {
     "zero": "0", "sequence_parallel": "false", "recompute": "none", "schedule": "1f1b", "attention": "flash",
 }  # fmt: skip
@@ -54,11 +54,12 @@ def stated_run(text, system=None, framework=None):
     """
     if text.strip().endswith((".yaml", ".yml")) and "=" not in text:
         form = read_document(Path(text), _RunFile, "write 'key: value', for example tp: 8")
-        name, values = Path(text).name, form.model_dump(exclude_unset=True)
+        name, values = Path(text).name, renamed(form.model_dump(exclude_unset=True))
     else:
         name, values = "--run", {}
         for word in text.split():
             key, _, value = word.partition("=") if "=" in word else ("model", "=", word)
+            key = NEW_NAMES.get(key, key)
             if key not in KEYS or key in values:
                 rule = "is given twice" if key in values else f"must be one of {', '.join(KEYS)}"
                 raise PPModelError(name, word, rule, "write, for example, tp=8")

@@ -376,7 +376,7 @@ def read_number(row, name, where):
 
 
 def _word(row, name, meanings, where):
-    """What a word in a row stands for; true and false may be those of JSON."""
+    """Value of a word in a row; true and false may be those of JSON."""
     word = str(row.get(name, "missing")).strip()
     word = word if word in meanings else word.lower()
     if word not in meanings:
@@ -395,7 +395,7 @@ def read_document(path, most):
 
 
 def read_events(path):
-    """What a trace in Chrome's format says beside its events, and these; None for events if it is no such trace."""
+    """Head and events of a trace in Chrome's format; the events are None if it is no such trace."""
     document = read_document(path, _TRACE_BYTES)
     about = document if isinstance(document, dict) else {"traceEvents": document}
     events = about.get("traceEvents")

@@ -1,4 +1,4 @@
-"""Whether a ranking survives noise: noisy runs compared with the noiseless one, and verdicts on the first place."""
+"""Rankings under noise: noisy runs compared with the noiseless one, and verdicts on the first place."""
 
 from itertools import chain, product
 

@@ -1,4 +1,4 @@
-"""How good any schedule could be: lower bounds on its time, and for small problems the optimum from a solver.
+"""Lower bounds on the time of any schedule, and for small problems the optimum from a solver.
 
 A problem is a placement, sizes, times and a memory limit; only the order of the operations is free. Transfers take time
 and occupy nothing (``latency``); a reduction of replicas is left out. Times are fractions, so bounds are exact.

@@ -23,7 +23,7 @@ TIMES = ("forward", "input_grad", "weight_grad", "comm")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a schedule must run, and under which limits; only the order of the operations is open.
+    """Operations that a schedule must run, and its limits; only the order of the operations is open.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Problem:
 
     @cached_property
     def rank_sizes(self):
-        """What each rank has of each copy of the model, in units."""
+        """Sizes of the parts that each rank has of each copy of the model, in units."""
         return [(self.placement == rank) @ np.array(self.sizes) for rank in range(self.num_ranks)]
 
     @property
@@ -171,7 +171,7 @@ def simulated(schedule, problem):
 
 
 def is_whole(schedule):
-    """Whether no backward of a schedule is split.
+    """Return whether no backward of a schedule is split.
 
     >>> from ppmodel import build
     >>> is_whole(build("1f1b", 2, 4)), is_whole(build("zb-1p", 2, 4))
@@ -205,7 +205,7 @@ def peak_of(schedule):
 
 
 def answers(schedule, problem):
-    """Whether a schedule solves a problem.
+    """Return whether a schedule solves a problem.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from ppmodel.tables import Schedule
 
 
 class Optimum(NamedTuple):
-    """What the solver found.
+    """A solution, and the bound that the solver proved.
 
     Parameters
     ----------

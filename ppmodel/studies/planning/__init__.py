@@ -1,4 +1,4 @@
-"""Which layout and which schedule: candidates, exact lower bounds, a search, and the answer."""
+"""Plans of layout and schedule: candidates, exact lower bounds, a search, and the answer."""
 
 from ppmodel.studies.planning.answer import Plan, plan, planned
 from ppmodel.studies.planning.available import frameworks_of, runs_as_modelled

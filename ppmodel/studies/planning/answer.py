@@ -73,7 +73,7 @@ class Plan:
 
     @cached_property
     def limits(self) -> Limits:
-        """Which answers are tight, and how much slower a first answer may be that is not."""
+        """The `Limits` of the answers: which are tight, and how much slower a first answer may be that is not."""
         return Limits(self.question)
 
     @cached_property
@@ -91,10 +91,10 @@ class Plan:
             left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
-                roomy = [candidate for candidate in left if not is_tight(candidate)]
-                roomy_s = min((candidate.iteration_s for candidate in roomy), default=np.inf)
-                if not answers and roomy_s <= fastest_s * (1 + self.limits.roomy_within):
-                    fastest_s, asked_for = roomy_s, roomy
+                comfortable = [candidate for candidate in left if not is_tight(candidate)]
+                comfortable_s = min((candidate.iteration_s for candidate in comfortable), default=np.inf)
+                if not answers and comfortable_s <= fastest_s * (1 + self.limits.comfortable_within):
+                    fastest_s, asked_for = comfortable_s, comfortable
                 else:
                     asked_for = left
                 ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
@@ -219,7 +219,7 @@ class Plan:
 
 
 def _are_alike(candidate, other):
-    """Whether a candidate differs from an answer in nothing that matters, and is no faster."""
+    """Return whether a candidate differs from an answer in nothing that matters, and is no faster."""
     groups, other_groups = (sizes._replace(microbatch_size=1) for sizes in (candidate.sizes, other.sizes))
     are_near = (groups.pp, groups.tp, groups.ep) == (other_groups.pp, other_groups.tp, other_groups.ep)
     is_as_long = abs(candidate.iteration_s / other.iteration_s - 1) < _ALIKE_TIME

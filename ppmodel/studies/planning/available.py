@@ -39,7 +39,7 @@ class Profile(Sourced):
 
 
 class Ties(Sourced):
-    """By what share the measured ratio of two layouts is off from the predicted one, in the median."""
+    """Median error of the predicted ratio of two layouts, as a share of the measured one."""
 
     value: float
 
@@ -93,7 +93,7 @@ def frameworks_of(name):
 
 
 def runs_as_modelled(name, profile=None, experts=False, ranks=2):
-    """Whether a framework runs a schedule as it is modelled here.
+    """Return whether a framework runs a schedule as it is modelled here.
 
     Without a pipeline, every framework accumulates gradients: there, only what pairs hide tells schedules apart.
 
@@ -130,7 +130,7 @@ def runs_as_modelled(name, profile=None, experts=False, ranks=2):
 
 
 def error_of_differences():
-    """By what share the measured ratio of two layouts is off from the predicted one, in the median.
+    """Median error of the predicted ratio of two layouts, as a share of the measured one.
 
     >>> 0.05 < error_of_differences() < 0.15
     True

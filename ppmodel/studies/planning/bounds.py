@@ -15,7 +15,7 @@ from ppmodel.schedules.cases import as_case
 
 
 class Core(NamedTuple):
-    """What a microbatch costs if the model is one stage.
+    """Costs of a microbatch if the model is one stage.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class CandidateBounds:
 
 @cache
 def _has_pairs(name):
-    """Whether a schedule has cells of two operations."""
+    """Return whether a schedule has cells of two operations."""
     return bool(small(name).joined.any())
 
 

@@ -46,7 +46,7 @@ _COLUMNS = {
 
 
 class Limits:
-    """What is still looked for: the best times so far of what the framework runs, and of the rest.
+    """Times up to which candidates are wanted: the best so far of what the framework runs, and of the rest.
 
     Parameters
     ----------
@@ -59,32 +59,33 @@ class Limits:
     """
 
     def __init__(self, question):
-        self.within, self.best, self.roomy = question.within, {}, {}
+        self.within, self.best, self.comfortable = question.within, {}, {}
         crowded_from = question.system.framework.crowded_from
-        self.roomy_bytes = question.system.memory_capacity_bytes * (crowded_from or 1 - memory_margin())
-        self.roomy_within = LONGEST - 1 if crowded_from else question.within
+        self.comfortable_bytes = question.system.memory_capacity_bytes * (crowded_from or 1 - memory_margin())
+        self.comfortable_within = LONGEST - 1 if crowded_from else question.within
 
     def is_tight(self, candidate):
-        """Whether a candidate fits by less than predictions of memory are off, or may be crowded."""
-        return candidate.peak_bytes > self.roomy_bytes
+        """Return whether a candidate fits by less than predictions of memory are off, or may be crowded."""
+        return candidate.peak_bytes > self.comfortable_bytes
 
     def add(self, candidates):
         """Take note of candidates."""
         for candidate in candidates:
-            for best in (self.best,) if self.is_tight(candidate) else (self.best, self.roomy):
+            for best in (self.best,) if self.is_tight(candidate) else (self.best, self.comfortable):
                 if candidate.is_run not in best or candidate.iteration_s < best[candidate.is_run].iteration_s:
                     best[candidate.is_run] = candidate
 
     def most_s(self, is_run, is_tight=False):
         """The longest time at which candidates of a kind are still wanted."""
-        best_s, roomy_s = (best[is_run].iteration_s if is_run in best else np.inf for best in (self.best, self.roomy))
+        bests = self.best, self.comfortable
+        best_s, comfortable_s = (best[is_run].iteration_s if is_run in best else np.inf for best in bests)
         most_s = best_s * (1 + self.within)
         if not is_run:
             return min(most_s, self.best[True].iteration_s if True in self.best else np.inf)
-        return most_s if is_tight else max(most_s, min(roomy_s * (1 + self.within), best_s * LONGEST))
+        return most_s if is_tight else max(most_s, min(comfortable_s * (1 + self.within), best_s * LONGEST))
 
     def accepts(self, candidate):
-        """Whether a candidate is still wanted."""
+        """Return whether a candidate is still wanted."""
         return candidate.iteration_s <= self.most_s(candidate.is_run, self.is_tight(candidate))
 
 
@@ -176,7 +177,7 @@ def _fitting(question, entry, limits):
         divided = cache(partial(_Divided, question, entry, table, zero, layers))
         with refusing():  # more stages than layers
             recomputed_least = partial(_least_recomputed, question, divided, lambda part: least_s(part) <= most_s)
-            for recompute in chain(*map(recomputed_least, (capacity, limits.roomy_bytes))):
+            for recompute in chain(*map(recomputed_least, (capacity, limits.comfortable_bytes))):
                 hopeless.discard((zero, layers))
                 run = divided(recompute)
                 cut = zero, recompute, run.stages.layers.tobytes()

@@ -1,4 +1,4 @@
-"""What a plan is asked: the model, the GPUs and the batch, and what is fixed beforehand. Checked here, once."""
+"""Questions of plans: the model, the GPUs and the batch, and what is fixed beforehand. Checked here, once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Sizes(Groups, namedtuple("_Sizes", ("pp", *DIMENSIONS, "microbatch_size"),
 
 @dataclass(frozen=True)
 class Question:
-    """Which layout and schedule for a model on some GPUs.
+    """A question: layout and schedule for a model on some GPUs.
 
     Parameters
     ----------

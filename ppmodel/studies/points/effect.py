@@ -30,18 +30,18 @@ Resolved = namedtuple("Resolved", "layout model system table costs semantics")
 
 
 def _has_transfers(run):
-    """Whether messages take time, or wait for both of their ranks."""
+    """Return whether messages take time, or wait for both of their ranks."""
     takes_time = run.costs.occupancy_s.any() or run.costs.latency_s.any()
     return table_columns(run.table)["messages"] and (takes_time or run.semantics[0] in _HANDSHAKES)
 
 
 def _has_reductions(run):
-    """Whether all-reduces over the replicas of a table take time."""
+    """Return whether all-reduces over the replicas of a table take time."""
     return (run.table.num_replicas > 1 or run.table.reduces) and run.costs.compute_s[OpKind.R].any()
 
 
 def _is_uneven(run):
-    """Whether any stage has other layers than a balanced one."""
+    """Return whether any stage has other layers than a balanced one."""
     balanced = stages(run.table, run.model, run.system, layout=replace(run.layout, layers="balanced"))
     return run.costs.stages.text != balanced.text
 
@@ -167,7 +167,7 @@ def has_effect(name, point, row=None):
 
 
 def _is_defined(point, row):
-    """Whether a point has numbers."""
+    """Return whether a point has numbers."""
     if row is not None:
         return row["refused"] is None
     with suppress(PPModelError):

@@ -210,7 +210,7 @@ def _counts(name, given):
 
 
 def _semantics(p2p, allreduce, systems, seconds):
-    """What transfers and all-reduces occupy: each as given or, without p2p, as the systems' frameworks have it."""
+    """Semantics of transfers and all-reduces: as given or, without p2p, as the systems' frameworks have it."""
     p2p, allreduce = transfers_of(systems) if p2p is None else as_list(p2p), as_list(allreduce)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
@@ -256,7 +256,7 @@ def _systems(system, framework, networks):
 
 
 def transfers_of(systems):
-    """What transfers occupy on systems where nothing is asked for: as their frameworks have it.
+    """Semantics of transfers where none is asked for: those of the systems' frameworks.
 
     Raises
     ------

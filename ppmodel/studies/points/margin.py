@@ -1,4 +1,4 @@
-"""How far off memory predictions have been, and which runs therefore may not fit."""
+"""Margins of memory: how far off predictions have been, and which runs therefore may not fit."""
 
 from functools import cache
 
@@ -32,7 +32,7 @@ def fitted_systems():
 
 
 def memory_errors():
-    """What nine of ten errors of predicted memory stay below, on unseen runs, as the packaged fitted systems state it.
+    """Bounds of nine in ten errors of predicted memory on unseen runs, as the packaged fitted systems state them.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def memory_errors():
 
 
 def memory_margin():
-    """By how much nine of ten predictions of memory are off at most: the largest of `memory_errors`.
+    """Largest of `memory_errors`: nine of ten predictions of memory are off by at most this share.
 
     Returns
     -------
@@ -68,7 +68,7 @@ FITS = "fits", "tight", "may not fit", "does not fit"
 
 
 def fit_word(held_bytes, capacity_bytes):
-    """Whether runs fit, with a margin on both sides: nine of ten predictions of memory are off by less.
+    """Judge whether runs fit, with a margin on both sides: nine of ten predictions of memory are off by less.
 
     Parameters
     ----------

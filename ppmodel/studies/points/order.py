@@ -96,7 +96,7 @@ def prepare_search(points):
 
 
 def ordered_for(point):
-    """What a point's order was searched for, as text: ``times=1:1.16:0.72:0.05 held=0.62``; None if nothing was open.
+    """Values that an order was searched for, as text: ``times=1:1.16:0.72:0.05 held=0.62``; None if nothing was open.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class Point:
 
     @property
     def graph_key(self):
-        """What points that share a graph have in common, known before there is a table."""
+        """A key that points have in common if they share a graph; it needs no table."""
         return id(self.case), self.ordered_case.options, self.size, self.semantics
 
     @property
@@ -189,7 +189,7 @@ class Point:
 
 
 def _has_effect(name, table):
-    """Whether seconds matter to a table: among several schedules, some have pairs or optimizer steps, others not."""
+    """Return whether seconds matter to a table: some schedules have pairs or optimizer steps, others not."""
     return name not in _OF_SOME_TABLES or bool(table.overlaps.any() if name == "pair" else len(table.steps))
 
 

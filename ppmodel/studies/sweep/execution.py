@@ -105,7 +105,7 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
 
 
 def _is_complete(out, record, force):
-    """Whether the output is there and stays; refuse to replace what something else has written."""
+    """Return whether the output is there and stays; refuse to replace what something else has written."""
     from pyarrow import ArrowException
     from pyarrow.parquet import read_metadata
 

@@ -27,7 +27,7 @@ _FORM = "write 'key: value' or 'key: [value, ...]', as in data/templates/sweep.y
 
 
 def _is_pair(entry):
-    """Whether an entry is ``[name, {option: value}]``, as notebooks write a schedule."""
+    """Return whether an entry is ``[name, {option: value}]``, as notebooks write a schedule."""
     pair = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)
     return pair and not {"name", "file"} & entry[1].keys()
 

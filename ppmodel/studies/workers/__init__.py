@@ -1,4 +1,4 @@
-"""Who computes what takes long, a sweep or a plan: this process, others of this machine, or those of a cluster.
+"""Run the chunks of sweeps and plans here, in processes, or on Dask.
 
 With them come the versions that all of them must have, and the progress that a terminal shows.
 """

@@ -1,4 +1,4 @@
-"""Who computes the chunks of a job: this process, processes of this machine, or the workers of a Dask cluster."""
+"""Run chunks here, in processes, or on Dask."""
 
 import logging
 import os
@@ -99,7 +99,7 @@ def run_tasks(compute, job, tasks, workers=None, scheduler=None):
 
 
 def _of_version(expected, compute, *arguments):
-    """What a function computes on a machine with the same `versions`."""
+    """Call a function on a machine with the same `versions`."""
     if expected != versions():
         raise SweepError("worker", versions(), f"differs from {expected}", "install the same version on all machines")
     return compute(*arguments)

@@ -99,15 +99,15 @@ def test_every_measured_file_is_understood(path):
     """Every value that occurs in the files of measured runs is known."""
     for row in read_rows(path)[1]:
         run = run_of(row)
-        sequences = run.flushes * run.num_microbatches * int(row["dp"]) * int(row["microbatch_size"])
+        sequences = run.pipeline_runs * run.num_microbatches * int(row["dp"]) * int(row["microbatch_size"])
         assert sequences == int(row["global_batch"])
 
 
-def test_flushes_are_runs_of_the_pipeline_one_after_the_other():
+def test_runs_of_the_pipeline_follow_one_another():
     """Each fills and drains anew; what an iteration has once it has once, and memory is that of one of them."""
     plain, empty, one, two, half = (
         predicted(ROW | more, SYSTEM)
-        for more in ({}, {"flushes": ""}, {"flushes": "1"}, {"flushes": "2"}, {"global_batch": "8"})
+        for more in ({}, {"pipeline_runs": ""}, {"pipeline_runs": "1"}, {"pipeline_runs": "2"}, {"global_batch": "8"})
     )
     assert plain == empty == one
     assert half["predicted_iteration_s"] < two["predicted_iteration_s"] < 2 * half["predicted_iteration_s"]
@@ -115,8 +115,10 @@ def test_flushes_are_runs_of_the_pipeline_one_after_the_other():
     assert two["predicted_memory_gb"] == half["predicted_memory_gb"]
     work = [found["predicted_mfu"] * found["predicted_iteration_s"] for found in (one, two)]
     assert work[0] == pytest.approx(work[1], rel=1e-12)
-    assert "flushes = 3: must divide global_batch (16)" in predicted(ROW | {"flushes": "3"}, SYSTEM)["refused"]
-    assert "flushes" in predicted(ROW | {"flushes": "-1"}, SYSTEM)["refused"]
+    assert predicted(ROW | {"flushes": "2"}, SYSTEM) == two  # as the column was called
+    refused = predicted(ROW | {"pipeline_runs": "3"}, SYSTEM)["refused"]
+    assert "pipeline_runs = 3: must divide global_batch (16)" in refused
+    assert "pipeline_runs" in predicted(ROW | {"pipeline_runs": "-1"}, SYSTEM)["refused"]
 
 
 def test_a_row_says_its_precision():
@@ -180,7 +182,7 @@ def test_a_row_never_runs_or_opens_a_file(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize(("name", "meant"), [
-    ("Precision", "precision"), ("precison", "precision"), ("precision ", "precision"), ("Flushes", "flushes"),
+    ("Precision", "precision"), ("precison", "precision"), ("precision ", "precision"), ("Flushes", "pipeline_runs"),
     ("Status", "status"), ("memory_GB", "memory_gb"), ("memory_gib", "memory_gb"), ("iteration_ms", "iteration_s"),
     ("GPUs", "gpus"),
 ])  # fmt: skip
