@@ -100,6 +100,7 @@ def test_templates_load_and_explain_every_key(room):
 def test_the_templates_nodes_are_legal_and_explained(tmp_path):
     """Without their comment signs the optional lines are blocks with every key, each after a comment."""
     from ppmodel.clusters import specs
+    from ppmodel.clusters.specs.forms import file_form
 
     text = (specs.DATA / "templates" / "system.yaml").read_text()
     rank, start, block = text.partition("# nodes:\n")
@@ -118,7 +119,7 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
         "memory": specs.MemorySpec,
         "framework": specs.FrameworkSpec,
     }
-    forms = {name: specs.entries.file_form(one, titled=False) for name, one in blocks.items()}
+    forms = {name: file_form(one, titled=False) for name, one in blocks.items()}
     keys = [f"{name}.{key}" for name, form in forms.items() for key in form.model_fields]
     assert list(explained) == keys
     assert set(given) == set(keys)

@@ -9,7 +9,8 @@ from typed import consumer
 import ppmodel
 from ppmodel.clusters import specs
 
-PUBLIC = {name: getattr(room, name) for room in (ppmodel, specs) for name in room.__all__ if name != "__version__"}
+PUBLIC = {name: getattr(room, name) for room in (ppmodel, specs) for name in room.__all__}
+PUBLIC = {name: value for name, value in PUBLIC.items() if inspect.isclass(value) or inspect.isfunction(value)}
 
 
 def functions(owner):

@@ -36,10 +36,10 @@ class _Careful:
         except click.NoSuchOption as error:
             given, options = error.option_name, [option for param in self.get_params(ctx) for option in param.opts]
             name, file = given.lstrip("-").replace("-", "_"), next((word for word in args if word.endswith(".py")), "")
-            from ppmodel.clusters.specs.meant import meant_key
+            from ppmodel.clusters.specs.suggest import suggest_key
 
             keys = {option.lstrip("-").replace("-", "_"): option for option in options}
-            meant = meant_key(name, keys).removeprefix("did you mean ").removesuffix("?")
+            meant = suggest_key(name, keys).removeprefix("did you mean ").removesuffix("?")
             hint = f"did you mean {keys[meant]}?" if meant in keys else did_you_mean(given, options)
             if file:
                 hint = f"{hint} An option of your own schedule is written after its file: {file}:{name}=...".strip()

@@ -4,7 +4,7 @@ import json
 
 from ppmodel.cli.text import aligned
 from ppmodel.clusters.launch import launch
-from ppmodel.clusters.specs import load_launcher
+from ppmodel.clusters.specs.launcher import load_launcher
 from ppmodel.errors import counted
 
 

@@ -4,6 +4,7 @@ from ppmodel import schedules
 from ppmodel.cli import text
 from ppmodel.cli.commands import command
 from ppmodel.clusters import specs
+from ppmodel.clusters.specs.launcher import load_launcher
 
 
 @command("schedules")
@@ -35,7 +36,7 @@ layouts_command = listing("layouts", "run layouts", specs.layout_names, specs.lo
 @command("launchers")
 def launchers_command():
     """List the frameworks whose arguments --launch prints, with their versions."""
-    launchers = {name: specs.load_launcher(name) for name in specs.launcher_names()}
+    launchers = {name: load_launcher(name) for name in specs.launcher_names()}
     say_titles({name: f"{launcher.title} {launcher.version}" for name, launcher in launchers.items()})
 
 

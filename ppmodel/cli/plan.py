@@ -69,7 +69,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     Exit codes: 0 there is an answer; 2 the command or a file is refused, or nothing fits.
     """
     from ppmodel.cli.planned import drawn_front, front_lines, plan_dict, planned_lines
-    from ppmodel.clusters.specs import load_launcher
+    from ppmodel.clusters.specs.launcher import load_launcher
     from ppmodel.export import write_rows, write_whole
     from ppmodel.studies.planning import planned
     from ppmodel.studies.workers.progress import passing

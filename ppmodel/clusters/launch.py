@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ppmodel.clusters.costs.work import recompute_of
 from ppmodel.clusters.specs.layout import LayoutSpec, layout_options
 from ppmodel.clusters.specs.model import LatentAttentionSpec, ModelSpec
-from ppmodel.clusters.specs.recompute import WAYS
+from ppmodel.clusters.specs.recompute import MODES
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
 
@@ -52,7 +52,7 @@ def launch(point, launcher):
     Examples
     --------
     >>> from ppmodel.studies.points.grid import resolve_point
-    >>> from ppmodel.clusters.specs import load_launcher
+    >>> from ppmodel.clusters.specs.launcher import load_launcher
     >>> point = resolve_point("1f1b", 4, 8, model="llama3_70b", system="h100", tp=8, dp=2, zero=3)
     >>> written = launch(point, load_launcher("deepspeed"))
     >>> written.arguments[:2], written.without["zero"][0]
@@ -129,7 +129,7 @@ def launch_values(point):
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
         "schedule": f"{case.label} of a file" if case.user_defined else case.name, "p2p": point.semantics[0],
         "sequence": point.model.sequence, "recompute": recompute,
-        "whole_layers": None in WAYS.get(recompute, WAYS["full"]).again,
+        "whole_layers": None in MODES.get(recompute, MODES["full"]).again,
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
     }  # fmt: skip

@@ -10,15 +10,8 @@ from refusals import refused
 from ppmodel import schedules
 from ppmodel.cli import main
 from ppmodel.clusters.launch import launch, launch_values
-from ppmodel.clusters.specs import (
-    LayoutSpec,
-    launcher_names,
-    layout_options,
-    load_launcher,
-    load_model,
-    model_names,
-    parse_layers,
-)
+from ppmodel.clusters.specs import LayoutSpec, launcher_names, layout_options, load_model, model_names, parse_layers
+from ppmodel.clusters.specs.launcher import load_launcher
 from ppmodel.clusters.specs.layout import RECOMPUTE
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.studies.points.grid import resolve_point

@@ -42,7 +42,7 @@ from ppmodel.clusters.specs import (
     system_names,
 )
 from ppmodel.clusters.specs.entries import unchecked
-from ppmodel.clusters.specs.recompute import WAYS, Module, Way
+from ppmodel.clusters.specs.recompute import MODES, Module, RecomputeMode
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.ops import OpKind
 
@@ -544,7 +544,7 @@ def test_every_module_has_operations():
 
 def test_a_way_may_drop_a_part_of_what_another_drops(llama, monkeypatch):
     """The activation function alone is one entry: its result, the input of the MLP's last product, is not kept."""
-    monkeypatch.setitem(WAYS, "activations", Way((Module.ACTIVATION,), bool))
+    monkeypatch.setitem(MODES, "activations", RecomputeMode((Module.ACTIVATION,), bool))
     of_ways = {way: layer_work(unchecked(llama, recompute=way), 1) for way in ("none", "activations", "light", "full")}
     kept, dropped = (
         {way: work.sizes.activations[1, column] for way, work in of_ways.items()} for column in (0, 2)

@@ -7,7 +7,8 @@ import pandas as pd
 from ppbook.claims.quantities import QUANTITIES, resolve_schedules
 from ppbook.claims.rows import ClaimsFile, rows_of
 from ppbook.claims.stp_quantities import STP_QUANTITIES
-from ppmodel.clusters.specs import DATA, read_document
+from ppmodel.clusters.specs import DATA
+from ppmodel.clusters.specs.document import read_document
 from ppmodel.errors import PPModelError, SpecificationError
 
 TAKES = ("max", "min", "median", "sum", "largest")

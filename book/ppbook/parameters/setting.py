@@ -4,15 +4,11 @@ from __future__ import annotations  # help() shows a field's type by its name
 
 import os
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Annotated
 
 from ppmodel.clusters.specs import entries
-from ppmodel.clusters.specs.entries import Checked, Provenance, entry, load_specification
+from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
 from ppmodel.clusters.specs.files import DATA
-
-_Attained = Annotated[float, entry(Annotated[float, Field(gt=0, le=1, strict=True)])]
 
 
 @dataclass(frozen=True)
@@ -44,13 +40,13 @@ class SettingSpec(Checked):
     name: str
     title: str
     p2p: entries.Transfers
-    allreduce: Annotated[str, entry(Literal["excluded", "overlapped", "blocking", "overlapped_links"])]
-    concat: Annotated[str, entry(Literal["direct", "overlapping", "forward-doubling", "backward-halving"])]
+    allreduce: Annotated[str, Entry(str, words=("excluded", "overlapped", "blocking", "overlapped_links"))]
+    concat: Annotated[str, Entry(str, words=("direct", "overlapping", "forward-doubling", "backward-halving"))]
     waves: entries.Whole
     memory_bandwidth_bytes_per_s: entries.Bandwidth
     memory_follows: entries.Switch
-    compute_efficiency: _Attained
-    memory_efficiency: _Attained
+    compute_efficiency: entries.Attained
+    memory_efficiency: entries.Attained
     backward: entries.NumberOrZero
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.clusters.specs import CollectiveSpec
 from ppmodel.clusters.specs.layout import STAGE_GROUPS
 
 _POSTED_STEPS = 5
@@ -185,8 +186,6 @@ def collective_line(kind, group, layout, system, copies=1):
     Line
         Fixed seconds, and seconds per byte of the whole tensor.
     """
-    from ppmodel.clusters.specs import CollectiveSpec  # needs pydantic, which costs in seconds do without
-
     where, attained = group_of(group, layout, system), system.collectives or CollectiveSpec()
     inside, between = _steps(kind, group, where, attained, layout, system)
     size, per_node = where.size, where.per_node

@@ -19,7 +19,8 @@ from ppmodel.clusters.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.clusters.costs.partition import LayerTimes
 from ppmodel.clusters.costs.roofline import Kernels, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, Kernel, Phase, Share, recompute_of
-from ppmodel.clusters.specs.recompute import WAYS, Module
+from ppmodel.clusters.specs import MemorySpec
+from ppmodel.clusters.specs.recompute import MODES, Module
 from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
 
@@ -212,7 +213,7 @@ def _halves(operations, recompute):
     """
     does = [[op.works[phase] != NO_WORK or op.collectives[phase] for phase in Phase] for op in operations]
     forward = [index for index in range(len(operations)) if does[index][Phase.FORWARD]]
-    again = [index for index in forward if operations[index].module in WAYS[recompute].again]
+    again = [index for index in forward if operations[index].module in MODES[recompute].again]
     backward = []
     for index in reversed(range(len(operations))):
         if index in again[-1:]:
@@ -257,7 +258,7 @@ def _sizes(layers, operations, share):
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
-        kernels, again = [op for op in operations[part] if op.kernel is not None], WAYS[recompute].again
+        kernels, again = [op for op in operations[part] if op.kernel is not None], MODES[recompute].again
         activations.append(_activations(kernels, again))
         in_loss = sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS)
         logits = transformer.logits_bytes(*run) if part == "head" else 0.0
@@ -386,8 +387,6 @@ def _wait_for_host(seconds, sizes, system):
 
 def layer_bytes(sizes, sharing, system):
     """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
-    from ppmodel.clusters.specs import MemorySpec  # needs pydantic, which costs in seconds do without
-
     factors = system.memory or MemorySpec()
     kept, kept_scores, dropped, dropped_scores, entry = sizes.activations.T
     between, logits, in_loss = sizes.backward.T

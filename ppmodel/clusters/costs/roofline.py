@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.work import Kernel
+from ppmodel.clusters.specs import KernelSpec
 from ppmodel.errors import CostError
 
 _PRODUCTS = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED, Kernel.UNQUANTISED_WEIGHT]
@@ -86,8 +87,6 @@ def kernels_s(kernels, system, precision="bf16"):
     >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
     [1.0]
     """
-    from ppmodel.clusters.specs import KernelSpec  # needs pydantic, which costs in seconds do without
-
     spec = system.kernels or KernelSpec()
     compute_s = kernels.flops / _rates(kernels, system, spec, precision) + kernels.count * system.compute_latency_s
     memory_s = kernels.bytes / _bandwidths(kernels, system, spec) + kernels.count * system.memory_latency_s

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ppmodel.clusters.costs.transformer import layer_numbers, layer_operations
 from ppmodel.clusters.costs.work import Kernel
-from ppmodel.clusters.specs.recompute import WAYS
+from ppmodel.clusters.specs.recompute import MODES
 
 
 class Parameters(NamedTuple):
@@ -76,7 +76,7 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     causal : bool
         Whether to count only the half of the scores that a causal mask leaves.
     recompute : str
-        What is recomputed, a key of `WAYS`, to count hardware FLOPs: with full recomputation, the blocks count four
+        What is recomputed, a key of `MODES`, to count hardware FLOPs: with full recomputation, the blocks count four
         times their forward, 96Bslh^2 (1 + s/6h + V/16lh); with selective, only the scores and the context do.
 
     Returns
@@ -93,7 +93,7 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     """
     numbers, flops = layer_numbers(model), 0.0
     for part, operations in layer_operations(replace(model, attention="materialised"), 1).items():
-        again = WAYS[recompute if part in ("dense", "block") else "none"].again
+        again = MODES[recompute if part in ("dense", "block") else "none"].again
         for product in (operation for operation in operations if operation.is_product):
             share = 0.5 if causal and product.kernel == Kernel.BATCHED else 1.0
             flops += numbers[part] * (3 + (product.module in again)) * share * product.forward.flops

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ppmodel.clusters.costs.partition import microbatch_sequences
+from ppmodel.clusters.specs import CollectiveSpec
 from ppmodel.clusters.specs.layout import MULTIPLIED, product_text
 from ppmodel.errors import CostError
 from ppmodel.simulation.transfers import Links, link_values, receivers
@@ -93,8 +94,6 @@ def hockney_s(num_bytes, system, inside=False, bandwidths=None):
     >>> hockney_s(50e9, load_system("mid_cp_mid_nw"))[0]
     1.0
     """
-    from ppmodel.clusters.specs import CollectiveSpec  # needs pydantic, which costs in seconds do without
-
     attained = system.collectives or CollectiveSpec()
     if inside:
         bandwidth, latency_s = system.nodes.node_bandwidth_bytes_per_s, system.nodes.node_latency_s

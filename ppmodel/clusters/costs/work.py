@@ -287,5 +287,5 @@ def sharing_input(operation):
 
 
 def recompute_of(model, layout=None):
-    """The way to recompute: a key of `WAYS`, or how many blocks of each stage are recomputed in full."""
+    """The way to recompute: a key of `MODES`, or how many blocks of each stage are recomputed in full."""
     return model.recompute if layout is None or layout.recompute is None else layout.recompute

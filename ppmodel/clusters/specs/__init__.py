@@ -1,37 +1,29 @@
-"""Models, systems and run layouts, read from YAML: names, types and units checked, converted to SI once.
+"""Models, systems and run layouts, read from YAML: names, types and units checked, converted to SI once."""
 
-Names are loaded on first use: the values of a layout are declared without pydantic, which small runs need not load.
-"""
+from ppmodel.clusters.specs.entries import Kind, Provenance, to_unit
+from ppmodel.clusters.specs.files import (
+    framework_names,
+    launcher_names,
+    layout_names,
+    model_names,
+    system_names,
+    template_path,
+)
+from ppmodel.clusters.specs.framework import FrameworkSpec, load_framework, with_framework
+from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
+from ppmodel.clusters.specs.layers import parse_layers
+from ppmodel.clusters.specs.layout import DIMENSIONS, ORDERS, LayoutSpec, layout_keywords, layout_options
+from ppmodel.clusters.specs.layouts import as_layout, as_layouts, load_layout
+from ppmodel.clusters.specs.links import Link, as_links
+from ppmodel.clusters.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
+from ppmodel.clusters.specs.system import PLACEMENTS, ErrorSpec, NodeSpec, SystemSpec, load_system
+from ppmodel.clusters.specs.units import parse_size
+from ppmodel.files import DATA
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ppmodel.clusters.specs.entries import Provenance
-    from ppmodel.clusters.specs.framework import FrameworkSpec, load_framework
-    from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
-    from ppmodel.clusters.specs.layout import LayoutSpec
-    from ppmodel.clusters.specs.layouts import load_layout
-    from ppmodel.clusters.specs.links import Link, as_links
-    from ppmodel.clusters.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
-    from ppmodel.clusters.specs.system import ErrorSpec, NodeSpec, SystemSpec, load_system
-
-_MODULES = (
-    "files", "units", "layers", "layout", "layouts", "links", "document", "entries", "kernels", "framework", "model",
-    "system", "launcher",
-)  # fmt: skip
-"""Where a name is looked for; the first do without pydantic."""
-
-__all__ = [  # of which type checkers let users import from here
-    "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "LatentAttentionSpec", "LayoutSpec",
-    "Link", "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "as_links", "load_framework",
-    "load_layout", "load_model", "load_system",
+__all__ = [
+    "DATA", "DIMENSIONS", "ORDERS", "PLACEMENTS", "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec",
+    "KernelSpec", "Kind", "LatentAttentionSpec", "LayoutSpec", "Link", "MemorySpec", "ModelSpec", "NodeSpec",
+    "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links", "framework_names", "launcher_names",
+    "layout_keywords", "layout_names", "layout_options", "load_framework", "load_layout", "load_model", "load_system", "model_names",
+    "parse_layers", "parse_size", "system_names", "template_path", "to_unit", "with_framework",
 ]  # fmt: skip
-
-
-def __getattr__(name):
-    for module in () if name.startswith("_") or name in _MODULES else _MODULES:
-        names = vars(import_module(f"{__name__}.{module}"))
-        if name in names:
-            return globals().setdefault(name, names[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

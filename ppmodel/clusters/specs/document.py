@@ -2,21 +2,20 @@
 
 import re
 from functools import lru_cache
-from itertools import accumulate, count
-from typing import get_args, get_origin
+from itertools import takewhile
+from typing import Annotated, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError, RoundTripConstructor
+from ruamel.yaml import events as yaml
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from ppmodel.clusters.specs.meant import looks_like, meant_key
+from ppmodel.clusters.specs.entries import Kind
+from ppmodel.clusters.specs.suggest import guess_file_type, suggest_key
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
 
-_LARGEST_BYTES, _MOST_BRACKETS = 2**18, 100
-_MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
-_MOST_MISTAKES = 100  # to find the line of each takes a while
+_LARGEST_BYTES = 10**7
 
 _REMEDIES = {
     "float_type": "write a number, without quotes",
@@ -40,11 +39,26 @@ _MALFORMED = (
 )
 """How a parser's problem begins, what is before it on its line, and what mends it."""
 
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+_WHOLE = re.compile("[-+]?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"([-+]?)(([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=e))(e[-+]?[0-9]+)?|\.(inf)|\.(nan))")
+
 
 class Form(BaseModel):
     """The keys of a file, or of a block in it, with their types and rules; no others are known."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Sourced(Form):
+    """A value with its source and the kind of that source."""
+
+    kind: Kind
+    source: Annotated[str, Field(min_length=1)]
+
+
+class Block(Form):
+    """A file of entries, or a block of them."""
 
 
 def read_document(path, file_type, form=None):
@@ -71,35 +85,11 @@ def read_document(path, file_type, form=None):
     keys = {key for field in file_type.model_fields.values() for key in getattr(field.annotation, "model_fields", ())}
     unit = "unit: ..., " if "unit" in keys else ""
     form = form or f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}', as the files in data do"
-    document = _read_yaml(path, form)
+    places = _read_places(path, form)
     try:
-        return file_type.model_validate(_plain(document, path, count()))
+        return file_type.model_validate(places[()][1])
     except ValidationError as error:
-        raise _first_mistake(error.errors(), document, path, file_type, form) from None
-
-
-def read_last_block(path, key):
-    """Read the last block of a packaged file without the rest of it, which would take 20 times as long.
-
-    Parameters
-    ----------
-    path : Path
-        A file that is known to be valid.
-    key : str
-        Of the block.
-
-    Returns
-    -------
-    dict
-        Its entries as they are written.
-
-    Examples
-    --------
-    >>> from ppmodel.clusters.specs import DATA
-    >>> read_last_block(DATA / "systems" / "b200_simumax.yaml", "errors")["memory"]["kind"]
-    'fitted'
-    """
-    return _parsed(read_text(path).partition(f"\n{key}:\n")[2])
+        raise _first_mistake(error.errors(), places, path, file_type, form) from None
 
 
 def place_in(path, *location):
@@ -123,83 +113,80 @@ def place_in(path, *location):
     >>> place_in(DATA / "systems" / "dgx_h100.yaml", "title").endswith("dgx_h100.yaml:2")
     True
     """
-    return f"{path}:{_locate(_read_yaml(path), location)[0]}"
+    places = _read_places(path)
+    return f"{path}:{places[_nearest(places, location)][0]}"
 
 
-def _read_yaml(path, form=None):
-    """The document with its line numbers; raises a one-line error if it cannot be read."""
+def _read_places(path, form=None):
+    """The places of a file's mapping, as `_places` gives them."""
     text = read_text(path, _LARGEST_BYTES, SpecificationError)
     try:
-        document = _parsed(text)
+        places = _places(text)
     except MarkedYAMLError as error:
         raise _malformed(error, text, path, form) from None
-    except RecursionError:
-        rule = "is nested too deeply"
-        raise SpecificationError("text", "brackets", rule, form, where=str(path)) from None
-    except (YAMLError, ValueError) as error:
-        rule = f"is not YAML ({error})"
+    except SpecificationError as error:
+        error.where = f"{path}:{error.where}"
+        raise
+    except (RecursionError, YAMLError, ValueError) as error:
+        rule = "is nested too deeply" if isinstance(error, RecursionError) else f"is not YAML ({error})"
         raise SpecificationError("text", "unreadable", rule, form, where=str(path)) from None
+    document = places[()][1]
     if not isinstance(document, dict):
         rule = "must be a mapping of keys to values"
         shown = "a list" if isinstance(document, list) else repr(document)
         raise SpecificationError("document", shown, rule, form, where=str(path))
-    return document
+    return places
 
 
 @lru_cache(64)
-def _parsed(text):
-    """The document of a text, which nobody changes; a study reads the same few files again and again."""
-    refuse_depth(text)
-    yaml = YAML()
-    yaml.Constructor = _Constructor
-    return yaml.load(text)
+def _places(text):
+    """The line and the value of each place in a text, by its keys and indices; () is the whole.
 
-
-class _Constructor(RoundTripConstructor):
-    """Numbers are decimal digits, possibly with a point and an exponent; anything else is text, as 1_0 and 010.
-
-    So is what is tagged as a number or a truth value and is none. Other tags, such as those of Python, mean nothing.
+    Keys are text, whatever they look like. Nobody changes what is returned: a study reads the same few files again.
     """
+    places, lines = {(): (1, None)}, text.splitlines()
+    events = YAML(typ="safe", pure=True).parse(text)
 
-    def construct_yaml_int(self, node):
-        return int(node.value) if re.fullmatch("[-+]?(0|[1-9][0-9]*)", node.value) else self.construct_scalar(node)
+    def refuse(event, field, rule, remedy):
+        line = event.start_mark.line
+        raise SpecificationError(field, lines[line].strip(), rule, remedy, where=line + 1)
 
-    def construct_yaml_float(self, node):
-        return self.construct_scalar(node) if "_" in node.value else super().construct_yaml_float(node)
+    def read(event, location, line):
+        if event.anchor or getattr(event, "tag", None):
+            refuse(event, "text", "has an anchor, an alias or a tag, which are not read", "write the value itself")
+        if isinstance(event, yaml.MappingStartEvent):
+            value = {}
+            for key in takewhile(lambda event: not isinstance(event, yaml.MappingEndEvent), events):
+                if not isinstance(key, yaml.ScalarEvent):
+                    refuse(key, "text", "has a key that is not a word", "write 'key: value'")
+                if key.value in value:
+                    refuse(key, key.value, "is given twice", "keep one of the two lines")
+                value[key.value] = read(next(events), (*location, key.value), key.start_mark.line + 1)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            entries = takewhile(lambda event: not isinstance(event, yaml.SequenceEndEvent), events)
+            value = [read(entry, (*location, index), entry.start_mark.line + 1) for index, entry in enumerate(entries)]
+        else:
+            value = _scalar(event.value) if event.implicit[0] else event.value
+        places[location] = line, value
+        return value
 
-    def construct_yaml_bool(self, node):
-        return self.bool_values.get(node.value.lower(), node.value)
-
-    def construct_undefined(self, node):
-        raise ConstructorError(None, None, f"the tag {node.tag} means nothing here", node.start_mark)
-
-
-for _kind in ("int", "float", "bool"):
-    _Constructor.add_constructor(f"tag:yaml.org,2002:{_kind}", getattr(_Constructor, f"construct_yaml_{_kind}"))
-for _tag in (None, *(f"tag:yaml.org,2002:{_kind}" for _kind in ("binary", "omap", "pairs", "set"))):
-    _Constructor.add_constructor(_tag, _Constructor.construct_undefined)
+    next(events)  # the stream
+    if isinstance(next(events), yaml.DocumentStartEvent):
+        read(next(events), (), 1)
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            refuse(event, "text", "has more than one document", "keep one of them")
+    return places
 
 
-def refuse_depth(text):
-    """Raise RecursionError for brackets nested by the hundred, which would take the parser minutes."""
-    depths = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
-    if max(depths, default=0) > _MOST_BRACKETS:
-        raise RecursionError
-
-
-def _plain(node, path, values, depth=0):
-    """The document in plain types, as the strict check requires, with aliases expanded; `values` counts them."""
-    if depth > _DEEPEST or next(values) >= _MOST_VALUES:
-        rule = "is nested too deeply" if depth > _DEEPEST else f"expands to more than {_MOST_VALUES} values"
-        raise SpecificationError("document", "with its aliases", rule, "write fewer values", where=str(path))
-    if isinstance(node, dict):
-        return {str(key): _plain(value, path, values, depth + 1) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_plain(value, path, values, depth + 1) for value in node]
-    for kind in (bool, int, float, str):
-        if isinstance(node, kind):
-            return kind(node)
-    return node
+def _scalar(text):
+    """A text without quotes as a value. Numbers are decimal digits, possibly with a point and an exponent."""
+    word = text.lower()
+    if word in _WORDS:
+        return _WORDS[word]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(word.replace(".inf", "inf").replace(".nan", "nan")) if _DECIMAL.fullmatch(word) else text
 
 
 def _malformed(error, text, path, form):
@@ -222,12 +209,8 @@ def _malformed(error, text, path, form):
     """
     mark = error.problem_mark or error.context_mark
     lines = text.splitlines() or [""]
-    number = mark.line if mark else 0
-    line, where = min(number, len(lines) - 1), f"{path}:{number + 1}"
-    shown = (lines[line].strip() if number == line else "") or "end of file"
-    if isinstance(error, DuplicateKeyError):
-        key = re.search(r'found duplicate key "(.*?)"', error.problem or f'found duplicate key "{shown}"')[1]
-        return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)
+    line, where = min(mark.line, len(lines) - 1), f"{path}:{mark.line + 1}"
+    shown = (lines[line].strip() if mark.line == line else "") or "end of file"
     if "\t" in lines[line]:
         rule = "has a tab where YAML allows only spaces"
         return SpecificationError("indentation", repr(shown), rule, "replace the tab with spaces", where=where)
@@ -235,57 +218,59 @@ def _malformed(error, text, path, form):
     if began != mark.line and re.search("flow|quoted", error.context or ""):
         rule, remedy = "has a bracket or quotation mark that is not closed", "close it, or add the missing comma"
         return SpecificationError("text", lines[began].strip(), rule, remedy, where=f"{path}:{began + 1}")
-    problem, before = error.problem or "", lines[line][: error.problem_mark.column]
+    problem, before = error.problem or "", lines[line][: mark.column]
     remedies = (mends for start, shape, mends in _MALFORMED if problem.startswith(start) and re.match(shape, before))
     rule = f"is not YAML ({error.problem or error.context})"
     return SpecificationError("text", shown, rule, next(remedies, form), where=where)
 
 
-def _first_mistake(problems, document, path, file_type, form):
+def _first_mistake(problems, places, path, file_type, form):
     """The first of pydantic's problems with a document as an error: in order of lines, with missing keys last.
 
     A misspelt key is also missing under its right name; the misspelling is the mistake that its writer can see.
     """
-    if other := looks_like(document, file_type):
+    if other := guess_file_type(places[()][1], file_type.model_fields):
         return SpecificationError("file", path, f"looks like a {other} file", f"give it as the {other}")
 
     def order(problem):
-        return problem["type"] == "missing", _locate(document, problem["loc"])[0], problem["loc"]
+        return problem["type"] == "missing", places[_nearest(places, problem["loc"])][0], problem["loc"]
 
-    problem = min(problems[:_MOST_MISTAKES], key=order)
+    problem = min(problems, key=order)
     *parents, key = problem["loc"]
-    line, name, _ = _locate(document, problem["loc"])
-    _, parent, entry = _locate(document, parents)
+    location, parent = _nearest(places, problem["loc"]), _nearest(places, parents)
+    name, entry = ".".join(map(str, location)), places[parent][1]
     value = problem["input"]
     if isinstance(value, bool | str | dict | list):  # as the file would write it
         value = str(value).lower() if isinstance(value, bool) else repr(value)
     rule, remedy = rule_and_remedy(problem)[0], form
     match problem["type"]:
         case "missing":
-            value, rule, remedy = None, "is missing", f"add the key {key}"
+            name, value = ".".join(map(str, (*parent, key))), None
+            rule, remedy = "is missing", f"add the key {key}"
         case "model_type":
             block = _form_at(file_type, problem["loc"])
             keys = block.model_fields
-            if getattr(block, "is_block", False):
+            if issubclass(block, Block):
                 rule, remedy = "must be a block of entries", f"write {', '.join(keys)} below it, or delete it"
             elif "value" in keys:
                 units = f"unit: {' or '.join(get_args(keys['unit'].annotation))}, " if "unit" in keys else ""
                 remedy = f"write '{key}: {{value: {value}, {units}kind: ..., source: ...}}'"
-        case "extra_forbidden" if str(key).isdecimal() and entry and isinstance(entry.get("value"), int):
+        case "extra_forbidden" if key.isdecimal() and isinstance(entry.get("value"), int):
             # what YAML makes of 4,8 in an entry: the value 4, and a key 8
-            name, value, rule = f"{parent}.value", f"{entry['value']},{key}", "has a comma in a number"
+            name, value = ".".join(map(str, (*parent, "value"))), f"{entry['value']},{key}"
+            rule = "has a comma in a number"
             remedy = f"write {entry['value']}.{key}, or, for thousands, the number without commas"
         case "extra_forbidden":
             keys = [field.alias or key for key, field in _form_at(file_type, parents).model_fields.items()]
             rule = "is not a known key"
-            remedy = meant_key(key, keys, parents) or f"delete it; the keys are {', '.join(keys)}"
+            remedy = suggest_key(key, keys, parents) or f"delete it; the keys are {', '.join(keys)}"
         case _ if parents:
             remedy = (list_text(problem["input"]) if isinstance(key, int) else "") or rule_and_remedy(problem)[1]
-    return SpecificationError(name, value, rule, remedy, where=f"{path}:{line}")
+    return SpecificationError(name, value, rule, remedy, where=f"{path}:{places[location][0]}")
 
 
 def rule_and_remedy(problem):
-    """What one of pydantic's problems says of a value: the rule that it breaks, and what mends it."""
+    """Turn one of pydantic's problems into the rule that a value breaks, and what mends it."""
     rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
     remedy = _REMEDIES.get(problem["type"], "fix the value").format(**problem.get("ctx", {}))
     return rule.replace("Input should be", "must be"), remedy
@@ -303,7 +288,7 @@ def _form_at(file_type, location):
 
 
 def list_text(text):
-    """The remedy for a text with commas where a list may stand; empty for any other value.
+    """Suggest a list for a text with commas where a list may stand; empty for any other value.
 
     >>> list_text("4, 8"), list_text(4)
     ('write [4, 8]', '')
@@ -311,29 +296,13 @@ def list_text(text):
     return f"write [{text}]" if isinstance(text, str) and "," in text.strip(",") else ""
 
 
-def _locate(document, location):
-    """Follow a location into a document, as far as it goes.
+def _nearest(places, location):
+    """The place that a location leads to; keys that the file does not have are left out.
 
-    Returns
-    -------
-    line : int
-        Of the deepest key that the document has, counted from 1.
-    name : str
-        The location in the file's own keys: a single value may stand where a list or mapping belongs.
-    node : object
-        What is there; None if there is nothing.
+    A single value may stand where a list or mapping belongs.
     """
-    line, names, node = 1, [], document
+    nearest = ()
     for key in location:
-        if isinstance(node, list) and isinstance(key, int):
-            line = node.lc.item(key)[0] + 1
-            node = node[key]
-        elif isinstance(node, dict) and isinstance(key, str):
-            written = key if key in node else next((other for other in node if str(other) == key), None)
-            if written in (node.lc.data or ()):  # merged keys have no line
-                line = node.lc.key(written)[0] + 1
-            node = node.get(written)
-        else:
-            continue
-        names.append(str(key))
-    return line, ".".join(names), node
+        if (*nearest, key) in places:
+            nearest = *nearest, key
+    return nearest

@@ -1,109 +1,87 @@
-"""Entries of specification files: a value, its unit and the kind of its source. The only place that converts to SI."""
+"""Entries of specification files: a value, its unit and the kind of its source, declared by the field that they give.
+
+Nothing here loads pydantic or ruamel.yaml before a specification is made or read.
+"""
 
 from copy import copy
 from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
-from pydantic import Field, TypeAdapter, ValidationError, create_model
-
-from ppmodel.clusters.specs.document import Form, place_in, read_document, rule_and_remedy
 from ppmodel.clusters.specs.files import specification_path
 from ppmodel.clusters.specs.units import SIZES, UNITS
 from ppmodel.errors import SpecificationError
-from ppmodel.given import to_builtin
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
 """How well founded a value is: stated in a primary source; taken from a summary of one (digest); inferred, so that
 published figures come out; fitted to measurements; or our choice, because nothing is known."""
 
-_SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes"}
+_SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes", "": ""}
 
 
-class Sourced(Form):
-    """A value with its source and the kind of that source."""
+class Entry(NamedTuple):
+    """What a field of a specification may be, in a file and from callers.
 
-    kind: Kind
-    source: Annotated[str, Field(min_length=1)]
-    si_suffix: ClassVar = ""
-    type_of_value: ClassVar
-
-
-def entry(value, *units, of_callers=None):
-    """The form of an entry in a specification's file, as an annotation of its field.
-
-    The entry has a value and, if that has a dimension, one of the units given; the SI unit comes first. Callers from
-    Python may give more than files where `of_callers` says so.
+    Parameters
+    ----------
+    type : type
+        ``float``, ``int``, ``bool`` or ``str``; ``Any`` if the specification itself checks the value.
+    gt, ge, lt, le : float, optional
+        Bounds of a number.
+    units : tuple of str
+        Units of a value that has a dimension; the SI unit comes first.
+    words : tuple of str
+        The legal words, if it is a word; with the type ``int``, also a number is legal.
+    of_callers : Entry, optional
+        What callers from Python may give, if that is more than files may.
+    is_bare : bool
+        Whether a file may give the value alone, which is then its own choice.
     """
-    unit = {"unit": (Literal[units], ...)} if units else {}
-    form = create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
-    form.si_suffix, form.type_of_value = _SI_SUFFIX[units[0]] if units else "", of_callers or value
-    return form
+
+    type: Any
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+    units: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    of_callers: Any = None
+    is_bare: bool = False
+
+    def key(self, name: str) -> str:
+        """The key of a field in a file: its name without its SI unit."""
+        return name.removesuffix(_SI_SUFFIX[(*self.units, "")[0]])
 
 
-def _number(**limits):
-    return Annotated[float, Field(allow_inf_nan=False, strict=True, **limits)]
-
-
-_Positive, _NotNegative = _number(gt=0, le=1e30), _number(ge=0, le=1e30)
-Rate = Annotated[float, entry(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")]
-Bandwidth = Annotated[float, entry(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")]
-Time = Annotated[float, entry(_NotNegative, "s", "ms", "us", "ns")]
-Size = Annotated[float, entry(_Positive, *SIZES)]
-Efficiency = Annotated[float, entry(_number(gt=0, le=1), of_callers=_Positive)]
-Share = Annotated[float, entry(_number(ge=0, le=1))]
-PartialShare = Annotated[float, entry(_number(ge=0, lt=1))]
-Slowdown = Annotated[float, entry(_number(ge=1, le=2))]
-Number = Annotated[float, entry(_Positive)]
-NumberOrZero = Annotated[float, entry(_NotNegative)]
-Exponent = Annotated[float, entry(_number(ge=0.1, le=1e3))]
-Power = Annotated[float, entry(_number(ge=0, le=25))]
-Whole = Annotated[int, entry(Annotated[int, Field(ge=1, le=10**9, strict=True)])]
-WholeOrZero = Annotated[int, entry(Annotated[int, Field(ge=0, le=10**9, strict=True)])]
-Switch = Annotated[bool, entry(Annotated[bool, Field(strict=True)])]
-Name = Annotated[str, entry(Annotated[str, Field(min_length=1)])]
+_POSITIVE = Entry(float, gt=0, le=1e30)
+_NOT_NEGATIVE = Entry(float, ge=0, le=1e30)
+Rate = Annotated[float, _POSITIVE._replace(units=("FLOP/s", "TFLOP/s", "PFLOP/s"))]
+Bandwidth = Annotated[float, _POSITIVE._replace(units=("B/s", "GB/s", "TB/s", "Gbit/s"))]
+Time = Annotated[float, _NOT_NEGATIVE._replace(units=("s", "ms", "us", "ns"))]
+Size = Annotated[float, _POSITIVE._replace(units=SIZES)]
+Attained = Annotated[float, Entry(float, gt=0, le=1)]
+Efficiency = Annotated[float, Entry(float, gt=0, le=1, of_callers=_POSITIVE)]
+Share = Annotated[float, Entry(float, ge=0, le=1)]
+PartialShare = Annotated[float, Entry(float, ge=0, lt=1)]
+Slowdown = Annotated[float, Entry(float, ge=1, le=2)]
+Number = Annotated[float, _POSITIVE]
+NumberOrZero = Annotated[float, _NOT_NEGATIVE]
+Exponent = Annotated[float, Entry(float, ge=0.1, le=1e3)]
+Power = Annotated[float, Entry(float, ge=0, le=25)]
+Whole = Annotated[int, Entry(int, ge=1, le=10**9)]
+WholeOrZero = Annotated[int, Entry(int, ge=0, le=10**9)]
+Switch = Annotated[bool, Entry(bool)]
+Name = Annotated[str, Entry(str)]
 _P2P = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous", "streams"
-Transfers = Annotated[str, entry(Literal[_P2P])]
+Transfers = Annotated[str, Entry(str, words=_P2P)]
 """What a point-to-point transfer occupies; the same words as `simulation.P2P`."""
 
 
-class _Block(Form):
-    is_block: ClassVar = True
-    specification: ClassVar
+def _forms():
+    """The module that makes forms; it loads pydantic and ruamel.yaml, 0.15 s that costs in seconds do without."""
+    from ppmodel.clusters.specs import forms
 
-
-@cache
-def file_form(spec_type, titled=True):
-    """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
-    keys = {"title": (str, ...)} if titled and "title" in spec_type.__dataclass_fields__ else {}
-    for field in fields(spec_type):
-        if option := field.metadata.get("option"):
-            # the layout itself refuses what is neither a word nor a number
-            kind = Any if option.words and option.type is int else option.pydantic_type()
-            keys[field.name] = (entry(kind), field.default)
-    for name, form in _forms(spec_type):
-        keys[name.removesuffix(getattr(form, "si_suffix", ""))] = (form, getattr(spec_type, name, ...))
-    form = create_model(f"{spec_type.__name__}File", __base__=_Block, **keys)
-    form.specification = spec_type
-    return form
-
-
-def _forms(spec_type):
-    """The names of a specification's fields that are entries or blocks of its file, with their forms."""
-    for name, hint in get_type_hints(spec_type, include_extras=True).items():
-        for part in (hint, *get_args(hint)):
-            yield from ((name, form) for form in getattr(part, "__metadata__", ()))
-            if isinstance(part, type) and issubclass(part, Checked):
-                yield name, file_form(part, titled=False)
-
-
-@cache
-def _checks(spec_type):
-    """The values of a specification: name, default, and what validates one."""
-    options = {field.name: field.metadata.get("option") for field in fields(spec_type)}
-    types = {name: option.pydantic_type() for name, option in options.items() if option}
-    types |= {name: form.type_of_value for name, form in _forms(spec_type) if not getattr(form, "is_block", False)}
-    return [(name, getattr(spec_type, name, None), TypeAdapter(kind).validate_python) for name, kind in types.items()]
+    return forms
 
 
 class Checked:
@@ -113,17 +91,27 @@ class Checked:
     """
 
     def __post_init__(self):
-        values = self.__dict__
-        for name, default, check in _checks(type(self)):
-            value = values[name]
-            if type(value) is type(default) and value == default:
-                continue
-            try:
-                values[name] = check(to_builtin(value))
-            except ValidationError as error:
-                rule, remedy = rule_and_remedy(error.errors()[0])
-                raise SpecificationError(name, value, rule, remedy) from None
+        self.__dict__.update(_forms().check_values(type(self), self.__dict__))
         SpecificationError.require(getattr(self, "rules", tuple)())
+
+
+@cache
+def declared(spec_type):
+    """The entries of a specification's file, and the specifications of its blocks, by the fields that they give."""
+    options = {field.name: field.metadata.get("option") for field in fields(spec_type)}
+    entries = {name: option.entry for name, option in options.items() if option}
+    for name, hint in get_type_hints(spec_type, include_extras=True).items():
+        for part in (hint, *get_args(hint)):
+            if hasattr(part, "__metadata__"):
+                (entries[name],) = part.__metadata__
+            elif isinstance(part, type) and issubclass(part, Checked):
+                entries[name] = part
+    return entries
+
+
+def file_keys(spec_type):
+    """The fields of a specification by their keys in its file, or in a block of it."""
+    return {entry.key(name) if isinstance(entry, Entry) else name: name for name, entry in declared(spec_type).items()}
 
 
 def unchecked(specification, **values):
@@ -133,7 +121,7 @@ def unchecked(specification, **values):
     return copied
 
 
-def to_unit(value, unit):
+def to_unit(value: float, unit: str) -> float:
     """Convert a value from SI to the unit that a file uses; without a unit, return it unchanged.
 
     Examples
@@ -168,32 +156,15 @@ class Provenance(NamedTuple):
     source: str
 
 
-def load_specification(name, room, spec_type):
-    """Read the file of a specification; one that is read already stays as it is."""
-    if isinstance(name, spec_type):
-        return name
-    path = specification_path(name, room)
-    entries = read_document(path, file_form(spec_type))
-    try:
-        values, provenance = _values(entries)
-        return spec_type(name=path.stem, title=entries.title, **values, provenance=tuple(provenance))
-    except SpecificationError as error:
-        error.where = place_in(path, *error.field.split("."))
-        raise
+def load_specification(name, folder, spec_type):
+    """Read the file of a specification; one that is read already stays as it is.
 
-
-def _values(entries, block=""):
-    """The values in SI units of the entries of a file, or of a block in it, and their sources."""
-    values, provenance = {}, []
-    for key in type(entries).model_fields:
-        entry = getattr(entries, key)
-        if getattr(entry, "is_block", False):
-            nodes, sources = _values(entry, f"{key}.")
-            values[key] = entry.specification(**nodes)
-            provenance += sources
-        elif isinstance(entry, Sourced):
-            unit = getattr(entry, "unit", "")
-            value = tuple(entry.value) if isinstance(entry.value, list) else entry.value
-            values[key + entry.si_suffix] = value * UNITS[unit] if unit else value
-            provenance.append(Provenance(block + key, entry.value, unit, entry.kind, entry.source))
-    return values, provenance
+    Parameters
+    ----------
+    name : str, Path or spec_type
+        A name that comes with the package, or the path of a file.
+    folder : str
+        The folder of packaged files, such as ``models``.
+    spec_type : type of Checked
+    """
+    return name if isinstance(name, spec_type) else _forms().read_file(specification_path(name, folder), spec_type)

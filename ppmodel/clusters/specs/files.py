@@ -7,7 +7,7 @@ from ppmodel.errors import SpecificationError, did_you_mean
 from ppmodel.files import DATA
 
 
-def system_names():
+def system_names() -> list[str]:
     """List the systems that come with the package.
 
     Returns
@@ -23,7 +23,7 @@ def system_names():
     return sorted(path.stem for path in (DATA / "systems").glob("*.yaml"))
 
 
-def model_names():
+def model_names() -> list[str]:
     """List the models that come with the package.
 
     Returns
@@ -39,7 +39,7 @@ def model_names():
     return sorted(path.stem for path in (DATA / "models").glob("*.yaml"))
 
 
-def layout_names():
+def layout_names() -> list[str]:
     """List the run layouts that come with the package.
 
     Returns
@@ -55,7 +55,7 @@ def layout_names():
     return sorted(path.stem for path in (DATA / "layouts").glob("*.yaml"))
 
 
-def framework_names():
+def framework_names() -> list[str]:
     """List the training frameworks that come with the package.
 
     Returns
@@ -71,7 +71,7 @@ def framework_names():
     return sorted(path.stem for path in (DATA / "frameworks").glob("*.yaml"))
 
 
-def launcher_names():
+def launcher_names() -> list[str]:
     """List the launchers that come with the package.
 
     Returns
@@ -87,14 +87,14 @@ def launcher_names():
     return sorted(path.stem for path in (DATA / "launchers").glob("*.yaml"))
 
 
-def specification_path(name, room):
+def specification_path(name, folder):
     """Find the file of a model, system, framework or layout.
 
     Parameters
     ----------
     name : str or Path
         A name that comes with the package, or the path of a ``.yaml`` or ``.yml`` file.
-    room : str
+    folder : str
         The folder of packaged specifications in which to look up a name, such as ``models``.
 
     Returns
@@ -112,7 +112,7 @@ def specification_path(name, room):
     >>> specification_path("paper", "models").name
     'paper.yaml'
     """
-    return _path_of(name, (DATA / room).glob("*.yaml"), room[:-1], (".yaml", ".yml"))
+    return _path_of(name, (DATA / folder).glob("*.yaml"), folder[:-1], (".yaml", ".yml"))
 
 
 def _path_of(name, packaged, field, suffixes):
@@ -134,7 +134,7 @@ def _path_of(name, packaged, field, suffixes):
     raise SpecificationError(field, name, f"is neither a known name nor a path to a {suffixes[0]} file", remedy)
 
 
-def template_path(name, suffix):
+def template_path(name: str | os.PathLike[str], suffix: str) -> Path:
     """Find the file of a table or a generator.
 
     Parameters

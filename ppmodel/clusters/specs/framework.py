@@ -4,10 +4,11 @@ from __future__ import annotations  # help() shows a field's type by its name
 
 import os
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from ppmodel.clusters.specs import entries
-from ppmodel.clusters.specs.entries import Checked, Provenance, entry, load_specification
+from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
+from ppmodel.clusters.specs.kernels import MemorySpec
 from ppmodel.errors import Rules
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class FrameworkSpec(Checked):
     """
 
     p2p: entries.Transfers = "overlapped"
-    precision: Annotated[str, entry(Literal["bf16", "fp8"])] = "bf16"
+    precision: Annotated[str, Entry(str, words=("bf16", "fp8"))] = "bf16"
     dropout: entries.Switch = False
     overlap_tensor: entries.Switch = False
     overlap_backward: entries.Switch = False
@@ -147,9 +148,8 @@ class FrameworkSpec(Checked):
             attained = links.data_efficiency or links.network_efficiency
             links = replace(links, data_efficiency=self.data_factor * attained)
         if self.activation_factor != 1.0:
-            from ppmodel.clusters.specs.system import MemorySpec, scaled
-
-            memory = scaled(memory or MemorySpec(), {"activation_factor": self.activation_factor})
+            memory = memory or MemorySpec()
+            memory = replace(memory, activation_factor=memory.activation_factor * self.activation_factor)
         return replace(system, framework=self, kernels=kernels, memory=memory, collectives=links, errors=None)
 
 

@@ -37,7 +37,7 @@ class StageText(NamedTuple):
 
 
 @lru_cache
-def parse_layers(text):
+def parse_layers(text: str) -> tuple[StageText, ...]:
     """Parse a layout string into stages.
 
     Parameters

@@ -9,10 +9,11 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ppmodel.clusters.specs.entries import Checked, Entry
 from ppmodel.clusters.specs.layers import parse_layers
-from ppmodel.clusters.specs.recompute import WAYS
+from ppmodel.clusters.specs.recompute import MODES
 from ppmodel.errors import SpecificationError
 from ppmodel.given import to_builtin
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from ppmodel.clusters.specs.framework import FrameworkSpec
 
 LARGEST = 10**9
-RECOMPUTE = tuple(WAYS)
-_RECOMPUTED = ", ".join(f"{name} ({way})" for name, way in WAYS.items() if way.again)
+RECOMPUTE = tuple(MODES)
+_RECOMPUTED = ", ".join(f"{name} ({way})" for name, way in MODES.items() if way.again)
 
 STAGE_GROUPS = {"tp": "tensor", "cp": "context"}
 """The dimensions over which a stage is spread, innermost first, and their groups; all but tp divide its tokens."""
@@ -34,7 +35,10 @@ MULTIPLIED = (*STAGE_GROUPS, "dp")
 DIMENSIONS = (*STAGE_GROUPS, "ep", "etp", "dp")
 """All parallel dimensions besides the pipeline."""
 
-_OF_FRAMEWORK = "precision", "overlap_tensor", "overlap_gradients", "overlap_parameters"
+_OF_FRAMEWORK: dict[str, Any] = {
+    "precision": "bf16", "overlap_tensor": False, "overlap_gradients": False, "overlap_parameters": False,
+}  # fmt: skip
+"""What a framework decides where a layout leaves it open, and what holds without a framework."""
 
 ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
 """Orders of the dimensions over the GPUs, from the innermost; Megatron-LM has both."""
@@ -116,15 +120,11 @@ class Declared(NamedTuple):
             return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
         return "N"
 
-    def pydantic_type(self):
-        """The type that pydantic checks."""
-        from pydantic import Field, StrictBool
-
-        if self.type in (bool, tuple):
-            return {bool: StrictBool, tuple: Any}[self.type]
-        number = Annotated[self.type, Field(ge=self.low, le=self.high, strict=True)]
-        words = Literal[self.words] if self.words else None
-        return (words if self.type is str else words | number) if words else number
+    @property
+    def entry(self):
+        """The entry of a file."""
+        kind = Any if self.type is tuple else self.type
+        return Entry(kind, ge=self.low, le=self.high, words=self.words)
 
 
 def declared(default, type, help, *arguments, **keywords):
@@ -203,7 +203,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class LayoutSpec(Groups):
+class LayoutSpec(Groups, Checked):
     """How a training run is spread over GPUs.
 
     The model says what is trained, and the system on which hardware. GPUs are numbered as in Megatron-LM:
@@ -251,7 +251,7 @@ class LayoutSpec(Groups):
     zero : {0, 1, 2, 3}
         What data-parallel ranks shard (ZeRO): nothing; the optimizer state; also gradients; also weights.
     recompute : str or int, optional
-        What is recomputed in the backward, a key of `recompute.WAYS`; a number means that many layers of each stage in
+        What is recomputed in the backward, a key of `recompute.MODES`; a number means that many layers of each stage in
         full. Without it, as the model says.
     precision : {"bf16", "fp8"}, optional
         The precision of matrix multiplications. Without it, as the framework says.
@@ -397,12 +397,10 @@ class LayoutSpec(Groups):
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
-        from ppmodel.clusters.specs.entries import Checked  # needs pydantic, which costs in seconds do without
-
         recompute = str(to_builtin(self.recompute))
         if recompute.isascii() and recompute.isdecimal():  # text, as in frames
             self.__dict__["recompute"] = int(recompute)
-        Checked.__post_init__(self)
+        super().__post_init__()
         layers = self.layers
         if isinstance(layers, str) and set(layers) & set("E|L"):
             parse_layers(layers)
@@ -499,11 +497,9 @@ class LayoutSpec(Groups):
         >>> layout.precision, layout.overlap_tensor, layout.overlap_gradients
         ('bf16', False, True)
         """
-        from ppmodel.clusters.specs.framework import FrameworkSpec
-
-        framework = framework or FrameworkSpec()
-        decided = {name: getattr(framework, name) for name in _OF_FRAMEWORK if getattr(self, name) is None}
-        if "overlap_gradients" in decided and (self.pp or num_ranks) == 1 and not self.zero:
+        usual = _OF_FRAMEWORK.items()
+        decided = {name: getattr(framework, name, value) for name, value in usual if getattr(self, name) is None}
+        if framework and "overlap_gradients" in decided and (self.pp or num_ranks) == 1 and not self.zero:
             decided["overlap_gradients"] |= framework.overlap_plain_gradients
         return replace(self, **decided) if decided else self
 
@@ -549,7 +545,7 @@ class LayoutSpec(Groups):
 
 
 @cache
-def layout_options(column=None, of_schedule=None):
+def layout_options(column: bool | None = None, of_schedule: bool | None = None) -> tuple[tuple[str, Declared], ...]:
     """The declared values of a layout, in order.
 
     Parameters
@@ -584,7 +580,7 @@ def layout_bounds():
     return {name: option.most for name, option in layout_options() if option.most}
 
 
-def layout_keywords():
+def layout_keywords() -> tuple[str, ...]:
     """The names of the values that may be given as keywords: all but those of the schedule and the model.
 
     Examples

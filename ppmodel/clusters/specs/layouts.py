@@ -5,13 +5,18 @@ from __future__ import annotations  # help() shows a parameter's type by its nam
 import os
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
+from ppmodel.clusters.specs.entries import load_specification
 from ppmodel.clusters.specs.layout import MULTIPLIED, LayoutSpec, layout_keywords, layout_options
+from ppmodel.clusters.specs.suggest import suggest_key
 from ppmodel.errors import SpecificationError
 from ppmodel.given import as_list, to_builtin
 
 
-def as_layouts(layout=None, keywords=None, pp=None):
+def as_layouts(
+    layout: object = None, keywords: dict[str, Any] | None = None, pp: int | list[int] | None = None
+) -> list[Any]:
     """List the layouts that the arguments describe.
 
     Parameters
@@ -61,7 +66,9 @@ def as_layouts(layout=None, keywords=None, pp=None):
     return resolved
 
 
-def as_layout(layout=None, keywords=None):
+def as_layout(
+    layout: str | os.PathLike[str] | LayoutSpec | dict[str, Any] | None = None, keywords: dict[str, Any] | None = None
+) -> LayoutSpec:
     """Replace single values of a layout.
 
     It loses its name if any value changes, and its number of GPUs, unless given, if tp, cp, dp or pp does.
@@ -88,7 +95,8 @@ def as_layout(layout=None, keywords=None):
     4
     """
     if isinstance(layout, dict):
-        layout, keywords = None, {**layout, **(keywords or {})}
+        keywords = layout | (keywords or {})
+        layout = None
     layout = LayoutSpec() if layout is None else load_layout(layout)
     keywords = {name: to_builtin(value) for name, value in (keywords or {}).items()}
     for name, value in keywords.items():
@@ -104,9 +112,7 @@ def as_layout(layout=None, keywords=None):
 
 def _require_known(name, value, names):
     if name not in names:
-        from ppmodel.clusters.specs.meant import meant_key
-
-        remedy = meant_key(name, names) or f"it has {', '.join(names)}"
+        remedy = suggest_key(name, names) or f"it has {', '.join(names)}"
         raise SpecificationError(name, value, "is not a known value of a layout", remedy)
 
 
@@ -133,6 +139,4 @@ def load_layout(name: str | os.PathLike[str] | LayoutSpec) -> LayoutSpec:
     >>> load_layout("bloom_176b").gpus
     384
     """
-    from ppmodel.clusters.specs.entries import load_specification
-
     return load_specification(name, "layouts", LayoutSpec)

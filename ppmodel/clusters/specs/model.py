@@ -4,11 +4,11 @@ from __future__ import annotations  # help() shows a field's type by its name
 
 import os
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 from ppmodel.clusters.specs import entries
-from ppmodel.clusters.specs.entries import Checked, Provenance, entry, load_specification
-from ppmodel.clusters.specs.recompute import WAYS
+from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
+from ppmodel.clusters.specs.recompute import MODES
 from ppmodel.errors import Rules
 
 
@@ -95,7 +95,7 @@ class ModelSpec(Checked):
         Scores written to memory, with softmax, mask and dropout as separate passes or as one kernel; or all of
         attention in one kernel.
     recompute : str
-        What is recomputed in the backward, a key of `recompute.WAYS`.
+        What is recomputed in the backward, a key of `recompute.MODES`.
     sequence : int
         Tokens per sequence, s.
     vocabulary : int
@@ -135,11 +135,11 @@ class ModelSpec(Checked):
     head_size: entries.Number
     mlp_hidden: entries.Whole
     gated_mlp: entries.Switch
-    norm: Annotated[str, entry(Literal["layernorm", "rmsnorm"])]
+    norm: Annotated[str, Entry(str, words=("layernorm", "rmsnorm"))]
     bias: entries.Switch
     dropout: entries.Switch
-    attention: Annotated[str, entry(Literal["materialised", "fused-softmax", "fused"])]
-    recompute: Annotated[str, entry(Literal[tuple(WAYS)])]
+    attention: Annotated[str, Entry(str, words=("materialised", "fused-softmax", "fused"))]
+    recompute: Annotated[str, Entry(str, words=tuple(MODES))]
     sequence: entries.Whole
     vocabulary: entries.WholeOrZero
     learned_positions: entries.Switch

@@ -1,4 +1,4 @@
-"""Ways to recompute: what a layer runs again before its backward, and need not keep. A new way is an entry of `WAYS`.
+"""Ways to recompute: what a layer runs again before its backward, and need not keep. A new way is an entry of `MODES`.
 
 One that runs again what no `Module` is yet, or a part of one, also adds that, and marks its operations where they are
 made, in `costs.transformer`.
@@ -22,7 +22,7 @@ class Module(Enum):
     LATENT = "up-projections of latents"
 
 
-class Way(NamedTuple):
+class RecomputeMode(NamedTuple):
     """A way to recompute.
 
     Parameters
@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
     Examples
     --------
-    >>> print(WAYS["light"])
+    >>> print(MODES["light"])
     norms, activation functions, up-projections of latents
     """
 
@@ -46,12 +46,12 @@ class Way(NamedTuple):
         return "everything" if None in self.again else ", ".join(module.value for module in self.again)
 
 
-WAYS = {
-    "none": Way((), lambda _: True),
-    "selective": Way((Module.SCORES,), lambda model: model.attention != "fused"),  # which keeps no scores
+MODES = {
+    "none": RecomputeMode((), lambda _: True),
+    "selective": RecomputeMode((Module.SCORES,), lambda model: model.attention != "fused"),  # which keeps no scores
     # frameworks run activation functions alone again in experts only, as data/launchers say
-    "light": Way((Module.NORM, Module.ACTIVATION, Module.LATENT), lambda model: model.experts is not None),
-    "full": Way((*Module, None), lambda _: False),  # as a number of layers instead
+    "light": RecomputeMode((Module.NORM, Module.ACTIVATION, Module.LATENT), lambda model: model.experts is not None),
+    "full": RecomputeMode((*Module, None), lambda _: False),  # as a number of layers instead
 }
 """By name. What is light takes little time to run again (DeepSeek-AI, 2024, section 3.2.3; Megatron-LM's
 ``--recompute-modules layernorm moe_act mla_up_proj``)."""

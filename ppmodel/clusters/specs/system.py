@@ -5,14 +5,13 @@ from __future__ import annotations  # help() shows a field's type by its name
 import os
 from collections import Counter
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
 
 from ppmodel.clusters.specs import entries
-from ppmodel.clusters.specs.entries import Checked, Provenance, Sourced, entry, load_specification
+from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
 from ppmodel.clusters.specs.framework import FrameworkSpec
 from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.clusters.specs.layout import LARGEST
@@ -23,7 +22,6 @@ PLACEMENTS = ("blocked", "round-robin", "folded")
 """Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
 
 _PAIR = 2
-_Placement = Annotated[str | tuple, entry(Any)]  # checked below, for files and callers alike
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class NodeSpec(Checked):
     node_bandwidth_bytes_per_s: entries.Bandwidth
     node_latency_s: entries.Time
     shared_nic: entries.Switch
-    placement: _Placement
+    placement: Annotated[str | tuple[int, ...], Entry(Any)]  # checked below, for files and callers alike
 
     def rules(self) -> Rules:
         """The placement is one, and has room on each node."""
@@ -131,19 +129,6 @@ class ErrorSpec(Checked):
     fits: entries.Share | None = None
 
 
-class _LinksEntry(Sourced):
-    """The links of a file: an entry, or a short form without a source, which is then the file's own choice."""
-
-    value: dict[str, dict[str, Any]]
-    type_of_value: ClassVar = Any
-
-    @model_validator(mode="before")
-    @classmethod
-    def _sourced(cls, given):
-        is_short = isinstance(given, dict) and not given.keys() & cls.model_fields.keys()
-        return {"value": given, "kind": "our choice", "source": "this file"} if is_short else given
-
-
 @dataclass(frozen=True)
 class SystemSpec(Checked):
     """One device and its network link, in SI units, and nodes if ranks share them.
@@ -202,7 +187,7 @@ class SystemSpec(Checked):
     network_bandwidth_bytes_per_s: entries.Bandwidth
     network_latency_s: entries.Time
     nodes: NodeSpec | None = None
-    links: Annotated[tuple[Link, ...], _LinksEntry] = ()
+    links: Annotated[tuple[Link, ...], Entry(Any, is_bare=True)] = ()
     framework: FrameworkSpec | None = None
     kernels: KernelSpec | None = None
     collectives: CollectiveSpec | None = None

@@ -39,7 +39,7 @@ def parse_quantity(text, units):
     return float(match[1]) * UNITS.get(match[2], 1.0) if match and match[2] in units else None
 
 
-def parse_size(text, field="size"):
+def parse_size(text: str, field: str = "size") -> float:
     """Parse a size written with its unit.
 
     Parameters

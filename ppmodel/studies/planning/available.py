@@ -7,9 +7,8 @@ from pydantic import Field
 
 from ppmodel import schedules
 from ppmodel.clusters.specs import DATA, ORDERS
-from ppmodel.clusters.specs.document import Form, read_document
-from ppmodel.clusters.specs.entries import Sourced
-from ppmodel.clusters.specs.recompute import WAYS
+from ppmodel.clusters.specs.document import Form, Sourced, read_document
+from ppmodel.clusters.specs.recompute import MODES
 
 _NOTES = {
     "yes": "",
@@ -165,4 +164,4 @@ def recomputed(model):
     >>> recomputed(load_model("paper")), recomputed(load_model("deepseek_v3"))
     (('none', 'selective', 1), ('none', 'light', 1))
     """
-    return *(name for name, way in WAYS.items() if way.is_tried(model)), 1
+    return *(name for name, way in MODES.items() if way.is_tried(model)), 1

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from ppmodel.clusters.specs import SystemSpec
+from ppmodel.clusters.specs.system import scaled
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.given import as_list, is_number, to_builtin
 from ppmodel.ops import OpKind
 
 if TYPE_CHECKING:
-    from ppmodel.clusters.specs import SystemSpec
     from ppmodel.simulation import OpCosts
     from ppmodel.tables import Schedule
 
@@ -127,8 +128,6 @@ class Change:
         SystemSpec
             The changed system, under the same name.
         """
-        from ppmodel.clusters.specs.system import scaled  # needs pydantic, which costs in seconds do without
-
         if self == UNCHANGED:
             return system
         follows = 1.0 if self.memory_follows else _REFERENCE_FLOPS / system.peak_compute_flops

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from ppmodel.clusters import specs  # loads pydantic only for models and systems, which costs in seconds do without
+from ppmodel.clusters import specs
 from ppmodel.errors import CostError, did_you_mean
 from ppmodel.given import as_list, to_builtin
 from ppmodel.schedules.cases import as_case, as_cases, size_of

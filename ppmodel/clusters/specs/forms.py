@@ -1,0 +1,143 @@
+"""Forms of specification files, made from what their fields declare; and values of callers, checked alike."""
+
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictBool, TypeAdapter, ValidationError, create_model, model_validator
+
+from ppmodel.clusters.specs.document import Block, Sourced, place_in, read_document, rule_and_remedy
+from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
+from ppmodel.clusters.specs.units import UNITS
+from ppmodel.errors import SpecificationError
+from ppmodel.given import to_builtin
+
+
+def _type_of(entry):
+    """The type of a value, as pydantic checks it."""
+    words = Literal[entry.words] if entry.words else None
+    if entry.type in (int, float):
+        limits = {name: getattr(entry, name) for name in ("gt", "ge", "lt", "le")}
+        limits |= {"allow_inf_nan": False} if entry.type is float else {}
+        number = Annotated[entry.type, Field(strict=True, **limits)]
+        return words | number if words else number
+    others = {bool: StrictBool, str: Annotated[str, Field(min_length=1)]}
+    return words or others.get(entry.type, Any)
+
+
+class _Bare(Sourced):
+    """An entry, or its value alone, which is then the file's own choice."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sourced(cls, given):
+        is_bare = isinstance(given, dict) and not given.keys() & cls.model_fields.keys()
+        return {"value": given, "kind": "our choice", "source": "this file"} if is_bare else given
+
+
+@cache
+def _entry_form(entry):
+    """The form of an entry: a value and, if that has a dimension, one of its units."""
+    # the specification itself refuses what is neither a word nor a number
+    value = Any if entry.words and entry.type is int else _type_of(entry)
+    unit = {"unit": (Literal[entry.units], ...)} if entry.units else {}
+    base = Sourced
+    if entry.is_bare:
+        base, value = _Bare, dict[str, dict[str, Any]]
+    return create_model("Entry", __base__=base, value=(value, ...), **unit)
+
+
+@cache
+def file_form(spec_type, titled=True):
+    """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
+    keys = {"title": (str, ...)} if titled and "title" in spec_type.__dataclass_fields__ else {}
+    for key, name in file_keys(spec_type).items():
+        entry = declared(spec_type)[name]
+        form = _entry_form(entry) if isinstance(entry, Entry) else file_form(entry, titled=False)
+        keys[key] = form, getattr(spec_type, name, ...)
+    return create_model(f"{spec_type.__name__}File", __base__=Block, **keys)
+
+
+@cache
+def _check(entry):
+    return TypeAdapter(_type_of(entry.of_callers or entry)).validate_python
+
+
+@cache
+def _checks(spec_type):
+    """Name, default and check of each value of a specification."""
+    entries = {name: entry for name, entry in declared(spec_type).items() if isinstance(entry, Entry)}
+    return [(name, getattr(spec_type, name, None), _check(entry)) for name, entry in entries.items()]
+
+
+def check_values(spec_type, values):
+    """Check the values of a specification that callers give.
+
+    Parameters
+    ----------
+    spec_type : type of Checked
+    values : dict
+        By field.
+
+    Returns
+    -------
+    dict
+        Those that differ from their defaults, as Python's own.
+
+    Raises
+    ------
+    SpecificationError
+        For the first illegal value.
+    """
+    checked = {}
+    for name, default, check in _checks(spec_type):
+        value = values[name]
+        if type(value) is type(default) and value == default:
+            continue
+        try:
+            checked[name] = check(to_builtin(value))
+        except ValidationError as error:
+            raise SpecificationError(name, value, *rule_and_remedy(error.errors()[0])) from None
+    return checked
+
+
+def read_file(path, spec_type):
+    """Read a specification from its file.
+
+    Parameters
+    ----------
+    path : Path
+    spec_type : type of Checked
+
+    Returns
+    -------
+    spec_type
+        In SI units.
+
+    Raises
+    ------
+    SpecificationError
+        In one line: file, line, field, value, rule and remedy.
+    """
+    form, provenance = read_document(path, file_form(spec_type)), []
+    try:
+        values = _values(form, spec_type, "", provenance)
+        return spec_type(name=path.stem, title=form.title, **values, provenance=tuple(provenance))
+    except SpecificationError as error:
+        error.where = place_in(path, *error.field.split("."))
+        raise
+
+
+def _values(form, spec_type, block, provenance):
+    """The values of a file, or of a block in it, in SI units; their sources are added to `provenance`."""
+    values = {}
+    for key, name in file_keys(spec_type).items():
+        entry = getattr(form, key)
+        if isinstance(entry, Block):
+            nested = declared(spec_type)[name]
+            values[name] = nested(**_values(entry, nested, f"{key}.", provenance))
+        elif isinstance(entry, Sourced):
+            unit = getattr(entry, "unit", "")
+            value = tuple(entry.value) if isinstance(entry.value, list) else entry.value
+            values[name] = value * UNITS[unit] if unit else value
+            provenance.append(Provenance(f"{block}{key}", entry.value, unit, entry.kind, entry.source))
+    return values
