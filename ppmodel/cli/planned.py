@@ -59,7 +59,7 @@ def planned_lines(plan, most_rows, place):
     if model.experts and system.range and system.framework.name:
         yield "nine of ten: of runs without experts; see the published runs in the book, Against measured runs"
     if not usual.over_best.is_monotonic_increasing:
-        slow = ", more of which may slow it down" * bool(system.framework.crowded_from)
+        slow = ", more of which may slow it down" * bool(system.framework.slow_above_memory_share)
         within = f" in {plan.limits.comfortable_bytes / 2**30:.3g} GiB{slow}"
         comfortable = "" if plan.limits.is_tight(plan.answers[0]) else within
         first = f"row 1 is the simplest within {EQUAL:.0%} of the fastest{comfortable}"

@@ -16,7 +16,7 @@ from ppmodel.clusters.costs import model_costs, stages
 from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.layers import layers_of
 from ppmodel.clusters.costs.pairs import operation_units
-from ppmodel.clusters.costs.units import PAIRINGS, Unit, cell_duration, cell_streams, handed_on
+from ppmodel.clusters.costs.units import PAIRINGS, Unit, cell_duration, cell_streams, ready_shares
 from ppmodel.clusters.specs import ExpertSpec, LayoutSpec, load_model, load_system
 from ppmodel.errors import CostError
 from ppmodel.metrics import computing_s, operations_s
@@ -76,17 +76,17 @@ def test_results_are_there_by_hand():
 
     At a contention of 1.5 the cell takes 14: F 7-9 and its all-reduce until 10.5, B 9-11.5 and its own until 13.
     """
-    assert [12 * share for share in handed_on(FORWARD, BACKWARD)] == pytest.approx([9, 11])
-    assert [14 * share for share in handed_on(FORWARD, BACKWARD, contention=1.5)] == pytest.approx([10.5, 13])
-    assert handed_on(FORWARD, split(OpKind.W)) == (pytest.approx(7 / 8), 1.0)
-    assert handed_on(FORWARD, ()) == (1.0, 1.0)
+    assert [12 * share for share in ready_shares(FORWARD, BACKWARD)] == pytest.approx([9, 11])
+    assert [14 * share for share in ready_shares(FORWARD, BACKWARD, contention=1.5)] == pytest.approx([10.5, 13])
+    assert ready_shares(FORWARD, split(OpKind.W)) == (pytest.approx(7 / 8), 1.0)
+    assert ready_shares(FORWARD, ()) == (1.0, 1.0)
 
 
 @given(st.lists(units, min_size=1, max_size=6), st.lists(units, min_size=1, max_size=6), orders, st.floats(1, 2))
 def test_results_are_there_within_their_cell(first, second, order, contention):
     """Not before the work of their own chain, not after the end."""
     whole = cell_duration(first, second, order, contention)
-    for share, own in zip(handed_on(first, second, order, contention), (first, second), strict=True):
+    for share, own in zip(ready_shares(first, second, order, contention), (first, second), strict=True):
         chain = sum(unit.compute_s + unit.comm_s for unit in own)
         assert share <= 1
         assert share * whole >= chain - 1e-9 * whole or share == 1
@@ -186,7 +186,7 @@ def test_orders_are_those_of_a_search_over_all(first, second, contention):
     walked = [two_streams(order, contention) for order in merges(ours, theirs)]
     shortest = min(seconds for seconds, _ in walked)
     assert cell_duration(*both, "best", contention) == pytest.approx(shortest)
-    handed = [shortest * share for share in handed_on(*both, "best", contention)]
+    handed = [shortest * share for share in ready_shares(*both, "best", contention)]
     assert any(handed == pytest.approx([there["F"], there["I"]]) for end, there in walked if end <= shortest + 1e-9)
     short = min(len(ours), len(theirs))
     rest = [*ours[short:], *theirs[short:]]
@@ -194,7 +194,7 @@ def test_orders_are_those_of_a_search_over_all(first, second, contention):
     alternating = [two_streams([*turn, *rest], contention) for turn in turns]
     shortest = min(end for end, _ in alternating)
     assert cell_duration(*both, "alternating", contention) == pytest.approx(shortest)
-    handed = [shortest * share for share in handed_on(*both, "alternating", contention)]
+    handed = [shortest * share for share in ready_shares(*both, "alternating", contention)]
     assert any(handed == pytest.approx([one["F"], one["I"]]) for end, one in alternating if end <= shortest + 1e-9)
 
 

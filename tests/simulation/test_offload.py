@@ -306,7 +306,7 @@ def test_results_of_a_models_pairs_leave_early():
     """STP and DualPipe are faster for it; without pairs it changes nothing, and the events agree."""
     given = {"pp": 4, "microbatches": 12, "model": "stp_12b", "system": "a800", "tp": 4, "layers": "even"}
     for name in ("stp", "dualpipe", "1f1b"):
-        at_end, early = (pp.simulate(name, hand_on=how, **given) for how in ("at_end", "when_ready"))
+        at_end, early = (pp.simulate(name, send_results=how, **given) for how in ("at_end", "when_ready"))
         events = run_events(compile_graph(early.table), early.costs)
         assert events.makespan_s == pytest.approx(early.makespan_s, rel=1e-12)
         assert early.makespan_s < at_end.makespan_s if name != "1f1b" else early.makespan_s == at_end.makespan_s
@@ -319,7 +319,7 @@ def test_results_of_a_models_pairs_leave_early():
         ("offload", True, "valid number"),
         ("offload_warm_up", -1, "greater than or equal to 0"),
         ("offload_chunks", "some", "'first' or 'all'"),
-        ("hand_on", "soon", "'at_end' or 'when_ready'"),
+        ("send_results", "soon", "'at_end' or 'when_ready'"),
     ],
 )
 def test_illegal_values_are_refused(field, value, rule):

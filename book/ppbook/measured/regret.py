@@ -55,8 +55,8 @@ def layouts_of(rows, system):
         prediction = predicted(row, system)
         if prediction["refused"] is None:
             sizes = {name: int(row[name]) for name in (*CELL, *SIZES)}
-            crowded_from = system_of(row, system).framework.crowded_from or np.inf
-            is_crowded = prediction["predicted_memory_gb"] > crowded_from * capacity_gb
+            slow_above_memory_share = system_of(row, system).framework.slow_above_memory_share or np.inf
+            is_crowded = prediction["predicted_memory_gb"] > slow_above_memory_share * capacity_gb
             records.append({
                 "id": row["id"], **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
                 "fit": prediction["predicted_fit"], "predicted_s": prediction["predicted_iteration_s"], "row": row,

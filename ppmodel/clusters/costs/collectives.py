@@ -101,19 +101,20 @@ def group_of(group, layout, system):
         "data": (layout.data_gpus, layout.tp),
         "expert-data": (layout.expert_replicas, layout.expert_tp * layout.ep),
     }[group]
-    room, gpus, copies = system.nodes.devices_per_node if system.nodes else 1, (layout.pp or 1) * layout.rank_gpus, 1
+    gpus_per_node = system.nodes.devices_per_node if system.nodes else 1
+    gpus, copies = (layout.pp or 1) * layout.rank_gpus, 1
     if group in DATA_GROUPS and layout.replicas_apart:
         size, gpus, copies = size // layout.dp, layout.replica_gpus, layout.dp
-    return _placed(size, stride, room, gpus, copies)
+    return _placed(size, stride, gpus_per_node, gpus, copies)
 
 
 @lru_cache(2**12)
-def _placed(size, stride, room, gpus, copies):
+def _placed(size, stride, gpus_per_node, gpus, copies):
     """Of groups of every `stride`-th GPU, the one on most nodes; with copies, it has members in each `gpus` GPUs."""
     span = size * stride
-    firsts = np.arange(0, min(lcm(span, room), gpus), span)[:, None] + np.arange(stride)
+    firsts = np.arange(0, min(lcm(span, gpus_per_node), gpus), span)[:, None] + np.arange(stride)
     members = gpus * np.arange(copies)[:, None] + stride * np.arange(size)
-    nodes = (firsts.reshape(-1, 1) + members.ravel()) // room
+    nodes = (firsts.reshape(-1, 1) + members.ravel()) // gpus_per_node
     most = nodes[(np.diff(nodes, axis=1) > 0).sum(axis=1).argmax()]
     counts = np.unique(most, return_counts=True)[1]
     return Group(size * copies, len(counts), int(counts.min()))

@@ -18,7 +18,7 @@ from ppmodel.clusters.costs.data_parallel import Sharing, gathered_bytes, microb
 from ppmodel.clusters.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.clusters.costs.partition import LayerTimes
 from ppmodel.clusters.costs.roofline import Kernels, kernels_s
-from ppmodel.clusters.costs.work import NO_WORK, PARTS, Kernel, Phase, Share, recompute_of
+from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
 from ppmodel.clusters.specs import MemorySpec
 from ppmodel.clusters.specs.recompute import MODES, Module
 from ppmodel.errors import CostError
@@ -157,18 +157,18 @@ def layer_work(model, sequences, layout=None):
     >>> work.layers, np.bincount(work.kernels.slot).tolist()
     ([('embedding', 'none'), ('block', 'none'), ('head', 'none')], [0, 0, 0, 0, 13, 13, 6])
     """
-    share, operations = Share.of(model, sequences, layout), transformer.layer_operations(model, sequences, layout)
+    gpu, operations = GpuWork.of(model, sequences, layout), transformer.layer_operations(model, sequences, layout)
     recompute = recompute_of(model, layout)
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
     modes = {"dense": modes, "block": modes, "mtp": modes[-1:]}
     layers = [(part, mode) for part in operations for mode in modes.get(part, ["none"])]
     lines = {}
     sharing = layout and sharing_of(model, layout, lines)
-    items = _items([(operations[part], mode) for part, mode in layers], lines, share.layout)
+    items = _items([(operations[part], mode) for part, mode in layers], lines, gpu.layout)
     numbers = transformer.layer_numbers(model)
     return LayerWork(
-        layers, numbers["dense"], numbers["mtp"], *items, [(*line, share.layout) for line in lines],
-        _sizes(layers, operations, share), sharing, share.layout,
+        layers, numbers["dense"], numbers["mtp"], *items, [(*line, gpu.layout) for line in lines],
+        _sizes(layers, operations, gpu), sharing, gpu.layout,
     )  # fmt: skip
 
 
@@ -249,10 +249,10 @@ def _user(operations, index, phase, collective, numbers):
     return next((other for other in reversed(products) if other <= index), None)
 
 
-def _sizes(layers, operations, share):
+def _sizes(layers, operations, gpu):
     """The bytes, parameters and launches of layers."""
-    model, layout, tp, run = share.model, share.layout, share.tp, (share.model, share.sequences, share.layout)
-    refused = model.attention == "materialised" and share.sequences * model.heads / tp % _FUSED_BY > 0
+    model, layout, tp, run = gpu.model, gpu.layout, gpu.tp, (gpu.model, gpu.sequences, gpu.layout)
+    refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
     activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), len(Phase), 5))
     piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, (layout.pp or 1) * layout.rank_gpus
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
@@ -374,9 +374,9 @@ def _wait_for_host(seconds, sizes, system):
 
     With p the host's exponent, a phase takes (device^p + host^p)^(1/p).
     """
-    spec, room = system.kernels, system.nodes.devices_per_node if system.nodes else 1
+    spec, gpus_per_node = system.kernels, system.nodes.devices_per_node if system.nodes else 1
     blocks, tensor, softmax, piped, added = np.moveaxis(sizes.launches, -1, 0)
-    piped = piped * (sizes.gpus > room)[:, None]
+    piped = piped * (sizes.gpus > gpus_per_node)[:, None]
     host = spec.block_host_s * blocks + spec.tensor_host_s * tensor + spec.softmax_host_s * softmax
     host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added
     device, power = seconds.sum(axis=2), spec.host_exponent

@@ -5,7 +5,7 @@ from itertools import chain
 
 import numpy as np
 
-from ppmodel.clusters.costs.units import CellStreams, Interval, Unit, cell_duration, cell_streams, handed_on
+from ppmodel.clusters.costs.units import CellStreams, Interval, Unit, cell_duration, cell_streams, ready_shares
 from ppmodel.clusters.costs.work import PARTS, Phase
 from ppmodel.ops import OpKind
 
@@ -95,16 +95,16 @@ class PairTimes:
         self.hides = layers.work.layout.overlap_backward
         self.how = layers.work.layout.pairing, contention(layers.system)
         self.exposes = any(unit.comm_s or unit.weight_comm_s for half in chain(*self.units) for unit in half)
-        for method in ("seconds", "handed_on", "operation"):
+        for method in ("seconds", "ready_shares", "operation"):
             setattr(self, method, cache(getattr(self, method)))
 
     def seconds(self, forward, kind, backward):
         """Seconds of a forward with another kind of operation; both by how often each layer occurs in their stage."""
         return cell_duration(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
 
-    def handed_on(self, forward, kind, backward):
-        """When their results are available, as shares of the cell; see `units.handed_on`."""
-        return handed_on(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
+    def ready_shares(self, forward, kind, backward):
+        """When their results are available, as shares of the cell; see `units.ready_shares`."""
+        return ready_shares(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
 
     def operation(self, kind, counts):
         """The units of an operation of a stage: from one collective to the next, across layers."""
@@ -206,5 +206,5 @@ def pair_costs(schedule, counts, seconds, times, early):
         if times.exposes:
             factors[key] = times.seconds(counts[first], kind, counts[second]) / alone if alone else 1.0
         if early:
-            ready[key] = times.handed_on(counts[first], kind, counts[second])
+            ready[key] = times.ready_shares(counts[first], kind, counts[second])
     return factors or None, ready or None

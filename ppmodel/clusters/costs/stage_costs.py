@@ -395,7 +395,7 @@ def model_costs(schedule, model, system, layout=None):
         offload = offload_of(schedule, of_stages.activation_bytes, layout, system)
         if schedule.joined.any() and schedule.pairs.keys:
             times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
-            early = layout.hand_on == "when_ready"
+            early = layout.send_results == "when_ready"
             pairs, ready = pair_costs(schedule, of_stages.counts, compute.tolist(), times, early)
     return OpCosts(
         compute, *transfers, nics=links.nics, pairs=pairs, ready=ready, offload=offload, stages=of_stages,

@@ -42,7 +42,8 @@ def pipeline_links(schedule, model, system, layout=None):
     between = hockney_s(num_bytes, system, bandwidths=bandwidths)
     if system.nodes is None:
         return Links(None, between, between, None, delay_s)
-    inside, room = hockney_s(num_bytes, system, inside=True, bandwidths=bandwidths), system.nodes.devices_per_node
+    inside = hockney_s(num_bytes, system, inside=True, bandwidths=bandwidths)
+    gpus_per_node = system.nodes.devices_per_node
     if gpus == 1:
         nodes = nics = system.nodes.of_ranks(schedule.num_ranks)
     elif system.nodes.placement != "blocked":
@@ -51,11 +52,12 @@ def pipeline_links(schedule, model, system, layout=None):
     else:
         stride = layout.stage_gpus if layout.replicas_apart else gpus  # to the counterpart in the next rank
         first = np.arange(schedule.num_ranks) * stride + np.arange(0, gpus, stride)[:, None] * schedule.num_ranks
-        ends = np.concatenate([first, first + stride - 1]) // room
+        ends = np.concatenate([first, first + stride - 1]) // gpus_per_node
         nodes = np.unique(ends, axis=1, return_inverse=True)[1].reshape(-1)  # alike where all ends are
-        nics, replica = first[0] // room, schedule.num_ranks * stride
+        nics, replica = first[0] // gpus_per_node, schedule.num_ranks * stride
         if system.nodes.shared_nic:
-            num_bytes = num_bytes * min(gpus, room, stride * max(1, room // replica))  # of all GPUs that share the NIC
+            # of all GPUs that share the NIC
+            num_bytes = num_bytes * min(gpus, gpus_per_node, stride * max(1, gpus_per_node // replica))
             between = hockney_s(num_bytes, system, bandwidths=bandwidths)
     nics = tuple(nics.tolist()) if system.nodes.shared_nic and nodes.any() else None
     return Links(nodes, between, inside, nics, delay_s)

@@ -7,8 +7,8 @@ from ppmodel.clusters.costs.work import (
     FP8_WIDTH,
     NO_WORK,
     BlockOperation,
+    GpuWork,
     Kernel,
-    Share,
     Work,
     exchange,
     gathering,
@@ -103,15 +103,15 @@ def block_operations(model, sequences, layout=None, *, dense=False):
     >>> [operation.name for operation in operations if operation.kernel is None]
     ['enter attention', 'leave attention', 'enter MLP', 'leave MLP']
     """
-    share = Share.of(model, sequences, layout)
+    gpu = GpuWork.of(model, sequences, layout)
     has_mlp = dense or model.experts is None
     return [
-        share.norm("norm 1"),
-        *attention_operations(share),
-        share.residual(1),
-        share.norm("norm 2"),
-        *(mlp_operations(share, model.mlp_hidden) if has_mlp else expert_operations(share)),
-        share.residual(2),
+        gpu.norm("norm 1"),
+        *attention_operations(gpu),
+        gpu.residual(1),
+        gpu.norm("norm 2"),
+        *(mlp_operations(gpu, model.mlp_hidden) if has_mlp else expert_operations(gpu)),
+        gpu.residual(2),
     ]
 
 
@@ -140,13 +140,13 @@ def embedding_operations(model, sequences, layout=None):
     """
     if not model.vocabulary:
         return []
-    share = Share.of(model, sequences, layout)
-    elements = share.tokens * model.hidden
-    moved, kept = Work(elements, (1 + 1 / share.tp) * model.element_bytes * elements), model.element_bytes * elements
+    gpu = GpuWork.of(model, sequences, layout)
+    elements = gpu.tokens * model.hidden
+    moved, kept = Work(elements, (1 + 1 / gpu.tp) * model.element_bytes * elements), model.element_bytes * elements
     positions = model.sequence if model.learned_positions else 0
-    parameters = (model.vocabulary / share.tp + positions) * model.hidden
+    parameters = (model.vocabulary / gpu.tp + positions) * model.hidden
     looked_up = BlockOperation("embedding", moved, NO_WORK, moved, weight_grad_bytes=kept, parameters=parameters)
-    return [looked_up, *share.reduce("embedding")]
+    return [looked_up, *gpu.reduce("embedding")]
 
 
 def mtp_operations(model, sequences, layout=None):
@@ -172,13 +172,13 @@ def mtp_operations(model, sequences, layout=None):
     >>> [operation.name for operation in mtp_operations(load_model("llama3_8b"), 1)][:4]
     ['MTP norm 1', 'MTP norm 2', 'MTP projection', 'norm 1']
     """
-    share, width = Share.of(model, sequences, layout), 2 * model.hidden
-    product = share.linear("MTP projection", share.tokens, width, model.hidden / share.tp, kept_rows=share.stream)
-    volume = float(model.element_bytes * share.tokens * model.hidden)
+    gpu, width = GpuWork.of(model, sequences, layout), 2 * model.hidden
+    product = gpu.linear("MTP projection", gpu.tokens, width, model.hidden / gpu.tp, kept_rows=gpu.stream)
+    volume = float(model.element_bytes * gpu.tokens * model.hidden)
     return [
-        *(share.norm(f"MTP norm {number}") for number in (1, 2)),
-        *share.gather("MTP", width, [product]),
-        *([gathering("leave MTP", "tensor", volume)] if share.tp > 1 else []),
+        *(gpu.norm(f"MTP norm {number}") for number in (1, 2)),
+        *gpu.gather("MTP", width, [product]),
+        *([gathering("leave MTP", "tensor", volume)] if gpu.tp > 1 else []),
         *block_operations(model, sequences, layout),
     ]
 
@@ -211,22 +211,22 @@ def head_operations(model, sequences, layout=None, *, again=False):
     """
     if not model.vocabulary:
         return []
-    share = Share.of(model, sequences, layout)
-    vocabulary = model.vocabulary / share.tp
-    is_stored = not again and (share.layout.pp != 1 or not model.tied_embeddings)
-    output = share.linear(
-        "output projection", share.tokens, model.hidden, vocabulary, kept_rows=share.stream, kernel=Kernel.UNQUANTISED,
+    gpu = GpuWork.of(model, sequences, layout)
+    vocabulary = model.vocabulary / gpu.tp
+    is_stored = not again and (gpu.layout.pp != 1 or not model.tied_embeddings)
+    output = gpu.linear(
+        "output projection", gpu.tokens, model.hidden, vocabulary, kept_rows=gpu.stream, kernel=Kernel.UNQUANTISED,
         parameters=model.hidden * vocabulary if is_stored else 0.0,
     )  # fmt: skip
-    logits, width = share.tokens * vocabulary, model.element_bytes + _SINGLE
+    logits, width = gpu.tokens * vocabulary, model.element_bytes + _SINGLE
     loss = BlockOperation(
         "softmax and loss", Work(5.0 * logits, width * logits), Work(2.0 * logits, width * logits), NO_WORK,
         saved_bytes=_SINGLE * logits, kernel=Kernel.LOSS,
     )  # fmt: skip
-    operations = [share.norm("last norm"), *share.gather("head", model.hidden, [output])]
-    if share.tp == 1:
+    operations = [gpu.norm("last norm"), *gpu.gather("head", model.hidden, [output])]
+    if gpu.tp == 1:
         return [*operations, loss]
-    names, total = ("largest logit", "logit of the label", "sum of the loss"), _SINGLE * share.tokens
+    names, total = ("largest logit", "logit of the label", "sum of the loss"), _SINGLE * gpu.tokens
     largest, label, denominator = (  # of the cross-entropy over a split vocabulary
         exchange(name, Collective("all-reduce", "tensor", total), can_hide=False) for name in names
     )
@@ -253,8 +253,8 @@ def logits_bytes(model, sequences, layout=None):
     >>> logits_bytes(load_model("llama3_70b"), 1, LayoutSpec(tp=8)) / 2**20
     751.5
     """
-    share = Share.of(model, sequences, layout)
-    return (model.element_bytes + _SINGLE) * share.tokens * (model.vocabulary / share.tp)
+    gpu = GpuWork.of(model, sequences, layout)
+    return (model.element_bytes + _SINGLE) * gpu.tokens * (model.vocabulary / gpu.tp)
 
 
 # ---- attention ---------------------------------------------------------------------------------
@@ -269,60 +269,60 @@ class _Heads(NamedTuple):
     value_size: float
 
 
-def attention_operations(share):
+def attention_operations(gpu):
     """From the normalised stream to the sum over tp of the output projection, in the order of the forward.
 
     If tp exceeds the number of key-value heads, each GPU has a copy of one (Megatron-LM).
     """
-    model, latent = share.model, share.model.latent_attention
+    model, latent = gpu.model, gpu.model.latent_attention
     value_size = latent.value_head_size if latent else model.head_size
-    heads = _Heads(model.heads / share.tp, max(model.kv_heads / share.tp, 1.0), model.head_size, value_size)
+    heads = _Heads(model.heads / gpu.tp, max(model.kv_heads / gpu.tp, 1.0), model.head_size, value_size)
     if latent:
-        projections = _latent_projections(share, heads)
+        projections = _latent_projections(gpu, heads)
     else:  # queries, keys and values in one product, with columns split over tp
         outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
-        product = share.linear("query-key-value", share.tokens, model.hidden, outputs, kept_rows=share.stream)
-        projections = share.gather("attention", model.hidden, [product])
-    core = (_fused if model.attention == "fused" else _materialised)(share, heads)
-    attended, kept_width = heads.queries * heads.value_size, share.kept_width()  # attention's backward needs it in full
+        product = gpu.linear("query-key-value", gpu.tokens, model.hidden, outputs, kept_rows=gpu.stream)
+        projections = gpu.gather("attention", model.hidden, [product])
+    core = (_fused if model.attention == "fused" else _materialised)(gpu, heads)
+    attended, kept_width = heads.queries * heads.value_size, gpu.kept_width()  # attention's backward needs it in full
     return [
         *projections,
-        *_in_context(share, heads, core),
-        share.linear("projection", share.tokens, attended, model.hidden, kept_width=kept_width),
-        *share.reduce("attention"),
+        *_in_context(gpu, heads, core),
+        gpu.linear("projection", gpu.tokens, attended, model.hidden, kept_width=kept_width),
+        *gpu.reduce("attention"),
     ]
 
 
-def _latent_projections(share, heads):
+def _latent_projections(gpu, heads):
     """Queries, keys and values through low-rank latents (DeepSeek-AI, 2024, section 2.1).
 
     As in Megatron-LM, every GPU of a tensor group has the complete down-projections and applies them to its part of the
     stream; the latents are gathered, and the up-projections are split by heads. All heads share one rotary key.
     """
-    latent, hidden, tokens, stream = share.model.latent_attention, share.model.hidden, share.tokens, share.stream
+    latent, hidden, tokens, stream = gpu.model.latent_attention, gpu.model.hidden, gpu.tokens, gpu.stream
     outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
     options = {"kept_rows": stream, "module": Module.LATENT}
-    up = share.linear("key-value up", tokens, latent.key_value_rank, outputs, **options)
-    down = share.linear("key-value down", stream, hidden, latent.key_value_rank + latent.rope_head_size)
+    up = gpu.linear("key-value up", tokens, latent.key_value_rank, outputs, **options)
+    down = gpu.linear("key-value down", stream, hidden, latent.key_value_rank + latent.rope_head_size)
     rank, outputs = latent.query_rank, heads.queries * heads.size
     if rank:
         queries = [
-            share.linear("query down", stream, hidden, rank),
-            share.norm("query norm", rank),
-            *share.gather("queries", rank, [share.linear("query up", tokens, rank, outputs, **options)]),
+            gpu.linear("query down", stream, hidden, rank),
+            gpu.norm("query norm", rank),
+            *gpu.gather("queries", rank, [gpu.linear("query up", tokens, rank, outputs, **options)]),
         ]
     else:  # directly from the stream, as in DeepSeek-V2-Lite
-        query = share.linear("query", tokens, hidden, outputs, kept_rows=stream)
-        queries = share.gather("queries", hidden, [sharing_input(query)])
+        query = gpu.linear("query", tokens, hidden, outputs, kept_rows=stream)
+        queries = gpu.gather("queries", hidden, [sharing_input(query)])
     return [
         *queries,
         sharing_input(down) if rank else down,  # the queries keep the same input
-        share.norm("key-value norm", latent.key_value_rank),
-        *share.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size),
+        gpu.norm("key-value norm", latent.key_value_rank),
+        *gpu.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size),
     ]
 
 
-def _in_context(share, heads, core):
+def _in_context(gpu, heads, core):
     """The core, between the collectives of context parallelism that exchange keys and values.
 
     Each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, which balances causal
@@ -330,43 +330,43 @@ def _in_context(share, heads, core):
     (Liu et al., 2023); otherwise they are gathered before each pass, and gradients are reduced and scattered
     (Grattafiori et al., 2024, section 3.3.2).
     """
-    if share.layout.cp == 1:
+    if gpu.layout.cp == 1:
         return core
-    model, widths = share.model, heads.size + heads.value_size
-    volume = model.element_bytes * share.sequences * model.sequence * heads.keys * widths
-    if share.layout.context_exchange == "ring":
+    model, widths = gpu.model, heads.size + heads.value_size
+    volume = model.element_bytes * gpu.sequences * model.sequence * heads.keys * widths
+    if gpu.layout.context_exchange == "ring":
         forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
         return [exchange("ring of keys and values", forward, backward, module=core[0].module), *core]
     again = exchange("gather keys and values again", input_grad=Collective("all-gather", "context", volume))
     return [gathering("gather keys and values", "context", volume), *core, again]
 
 
-def _traffic(share, heads):
+def _traffic(gpu, heads):
     """Numbers of elements: queries, a GPU's own keys, the keys that its queries attend to, and scores."""
-    query, key = share.tokens * heads.queries * heads.size, share.tokens * heads.keys * heads.size
-    scores = share.sequences * heads.queries * share.model.sequence**2 / share.layout.cp
-    return query, key, key * share.layout.cp, scores
+    query, key = gpu.tokens * heads.queries * heads.size, gpu.tokens * heads.keys * heads.size
+    scores = gpu.sequences * heads.queries * gpu.model.sequence**2 / gpu.layout.cp
+    return query, key, key * gpu.layout.cp, scores
 
 
-def _fused(share, heads):
+def _fused(gpu, heads):
     """One kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022)."""
-    width, (query, key, met, scores) = share.model.element_bytes, _traffic(share, heads)
-    value, length = heads.value_size / heads.size, share.model.sequence
-    scores *= _CAUSAL_HALF if share.layout.causal else 1.0
+    width, (query, key, met, scores) = gpu.model.element_bytes, _traffic(gpu, heads)
+    value, length = heads.value_size / heads.size, gpu.model.sequence
+    scores *= _CAUSAL_HALF if gpu.layout.causal else 1.0
     flops = 2.0 * scores * heads.size
-    statistics = 4.0 * share.tokens * heads.queries
+    statistics = 4.0 * gpu.tokens * heads.queries
     core = Work((1 + value) * flops + 5.0 * scores, width * (1 + value) * (query + met) + statistics)
     moved = width * 2 * (1 + value) * (query + met) + statistics
     gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
     saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
-    shape = share.sequences * heads.queries, length / share.layout.cp, length, heads.size
+    shape = gpu.sequences * heads.queries, length / gpu.layout.cp, length, heads.size
     kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
     return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, **kernel)]
 
 
-def _materialised(share, heads):
+def _materialised(gpu, heads):
     """Two batched products with the scores between them in memory; the batch counts as rows of a single product."""
-    model, (query, key, met, scores) = share.model, _traffic(share, heads)
+    model, (query, key, met, scores) = gpu.model, _traffic(gpu, heads)
     width, value = model.element_bytes, heads.value_size / heads.size
     rows, length = scores / model.sequence, model.sequence
     kept = width * scores if model.dropout else 0.0
@@ -413,33 +413,33 @@ def _pass(name, forward, backward, kept, kernel=Kernel.SOFTMAX):
 # ---- MLP and experts ---------------------------------------------------------------------------
 
 
-def mlp_operations(share, size, place="MLP", *, shares_input=False):
+def mlp_operations(gpu, size, place="MLP", *, shares_input=False):
     """From the normalised stream to the sum over tp of the second product, in the order of the forward.
 
     `size` is the hidden width, `place` the name of the products; another operation may keep the input of the first.
     """
-    up, activation, down = _products(share, share.tokens, size / share.tp, place, kept_rows=share.stream)
+    up, activation, down = _products(gpu, gpu.tokens, size / gpu.tp, place, kept_rows=gpu.stream)
     up = sharing_input(up) if shares_input else up
-    return [*share.gather(place, share.model.hidden, [up]), activation, down, *share.reduce(place)]
+    return [*gpu.gather(place, gpu.model.hidden, [up]), activation, down, *gpu.reduce(place)]
 
 
-def _products(share, rows, size, place, **options):
+def _products(gpu, rows, size, place, **options):
     """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
-    model, wide = share.model, rows * size
+    model, wide = gpu.model, rows * size
     projections = 2 if model.gated_mlp else 1
     read, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
     moved = read + model.element_bytes * wide  # the backward also reads what was saved
     forward, backward = Work(flops, moved), Work(flops, moved + read)
     activation = BlockOperation(
         "activation" if place == "MLP" else f"{place} activation", forward, backward, NO_WORK,
-        projections * share.kept_width() * wide, module=Module.ACTIVATION, kernel=Kernel.ACTIVATION,
+        projections * gpu.kept_width() * wide, module=Module.ACTIVATION, kernel=Kernel.ACTIVATION,
     )  # fmt: skip
-    up = share.linear(f"{place} up", rows, model.hidden, projections * size, **options)
-    down = share.linear(f"{place} down", rows, size, model.hidden, **(options | {"kept_rows": rows}))
+    up = gpu.linear(f"{place} up", rows, model.hidden, projections * size, **options)
+    down = gpu.linear(f"{place} down", rows, size, model.hidden, **(options | {"kept_rows": rows}))
     return up, activation, down
 
 
-def expert_operations(share):
+def expert_operations(gpu):
     """From the normalised stream to the experts' weighted sum, in the order of the forward.
 
     Tokens are spread evenly over experts, but for the layout's imbalance, and none is dropped. Experts are on `ep`
@@ -454,41 +454,41 @@ def expert_operations(share):
     tokens and in the backward the gradients of their outputs, may have 8 bits; what they return
     keeps the model's precision (DeepSeek-AI, 2024, section 3.3.3).
     """
-    model, experts, outside = share.model, share.model.experts, share.repeats_stream
+    model, experts, outside = gpu.model, gpu.model.experts, gpu.repeats_stream
     shared = experts.shared * experts.hidden
-    per_token, copies = experts.experts_per_token, share.stream * experts.experts_per_token
-    moved = model.element_bytes * (share.stream + copies) * model.hidden
+    per_token, copies = experts.experts_per_token, gpu.stream * experts.experts_per_token
+    moved = model.element_bytes * (gpu.stream + copies) * model.hidden
     copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
-    elements = copies * share.layout.expert_imbalance * model.hidden
-    widths = _DISPATCHED.get(share.layout.dispatch_precision, model.element_bytes), model.element_bytes
+    elements = copies * gpu.layout.expert_imbalance * model.hidden
+    widths = _DISPATCHED.get(gpu.layout.dispatch_precision, model.element_bytes), model.element_bytes
     dispatched, combined = (Collective("all-to-all", "expert", float(width * elements), per_token) for width in widths)
     outward = exchange("all-to-all to experts", dispatched, input_grad=combined)
     back = exchange("all-to-all from experts", combined, input_grad=dispatched)
-    of_experts = _of_experts(share)
+    of_experts = _of_experts(gpu)
     # complete on every GPU: a product for the scores of all experts, then softmax and selection of the best
-    rows, number = share.stream, experts.number
+    rows, number = gpu.stream, experts.number
     scores = _SINGLE * rows * number
     best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
     weights = model.hidden * number  # without a bias
     return [
-        share.linear("router", rows, model.hidden, number, kernel=Kernel.UNQUANTISED, parameters=weights),
+        gpu.linear("router", rows, model.hidden, number, kernel=Kernel.UNQUANTISED, parameters=weights),
         BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores, count=_ROUTING),
-        *(mlp_operations(share, shared, "shared experts", shares_input=True) if shared else []),
-        *(share.gather("experts", model.hidden, []) if outside else []),
+        *(mlp_operations(gpu, shared, "shared experts", shares_input=True) if shared else []),
+        *(gpu.gather("experts", model.hidden, []) if outside else []),
         BlockOperation("dispatch", copied, summed, NO_WORK),
-        *([outward, *of_experts, back] if share.layout.ep > 1 else of_experts),
+        *([outward, *of_experts, back] if gpu.layout.ep > 1 else of_experts),
         BlockOperation("combine", summed, copied, NO_WORK),
-        *(share.reduce("experts") if outside else []),
+        *(gpu.reduce("experts") if outside else []),
     ]  # fmt: skip
 
 
-def _of_experts(share):
+def _of_experts(gpu):
     """The experts of one GPU on the copies of its expert-tensor group."""
-    model, experts, layout = share.model, share.model.experts, share.layout
-    gathers = layout.expert_tp > 1 and not share.repeats_stream
-    copies = share.stream * (layout.expert_tp if gathers else 1) * experts.experts_per_token * layout.expert_imbalance
+    model, experts, layout = gpu.model, gpu.model.experts, gpu.layout
+    gathers = layout.expert_tp > 1 and not gpu.repeats_stream
+    copies = gpu.stream * (layout.expert_tp if gathers else 1) * experts.experts_per_token * layout.expert_imbalance
     count = experts.number / layout.ep
-    operations = _products(share, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
+    operations = _products(gpu, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
     if layout.ep > 1 and count > 1:
         pass_ = Work(0.0, 2.0 * model.element_bytes * copies * model.hidden)
         to, back = (BlockOperation(f"sort copies by {key}", pass_, pass_, NO_WORK) for key in ("expert", "sender"))

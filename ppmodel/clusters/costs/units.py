@@ -181,7 +181,7 @@ def cell_streams(first, second=(), order="alternating", contention=1.0):
     return CellStreams(compute, comm)
 
 
-def handed_on(first, second, order="alternating", contention=1.0):
+def ready_shares(first, second, order="alternating", contention=1.0):
     """When the results of a cell of two operations are available, as shares of its duration.
 
     A result is available when the last unit of its operation and the collective after it have ended. Weight gradients
@@ -200,7 +200,7 @@ def handed_on(first, second, order="alternating", contention=1.0):
     Examples
     --------
     >>> forward, backward = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
-    >>> [12 * share for share in handed_on(forward, backward)]
+    >>> [12 * share for share in ready_shares(forward, backward)]
     [9.0, 11.0]
     """
     if not (first and second):

@@ -152,7 +152,7 @@ def scattering(name, group, volume):
     return exchange(name, Collective("reduce-scatter", group, volume), Collective("all-gather", group, volume))
 
 
-class Share(NamedTuple):
+class GpuWork(NamedTuple):
     """What one GPU holds of a microbatch under a layout; it makes the operations that blocks consist of.
 
     Parameters
@@ -179,8 +179,8 @@ class Share(NamedTuple):
         """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
         layout = layout or LayoutSpec(causal=False)
         tokens = sequences * model.sequence / (layout.stage_gpus // layout.tp)
-        share = cls(model, sequences, tokens, tokens, layout)
-        return share._replace(stream=tokens / layout.tp) if share.splits_stream else share
+        gpu = cls(model, sequences, tokens, tokens, layout)
+        return gpu._replace(stream=tokens / layout.tp) if gpu.splits_stream else gpu
 
     @property
     def tp(self):

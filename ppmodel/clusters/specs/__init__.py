@@ -24,6 +24,6 @@ __all__ = [
     "DATA", "DIMENSIONS", "ORDERS", "PLACEMENTS", "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec",
     "KernelSpec", "Kind", "LatentAttentionSpec", "LayoutSpec", "Link", "MemorySpec", "ModelSpec", "NodeSpec",
     "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links", "framework_names", "launcher_names",
-    "layout_keywords", "layout_names", "layout_options", "load_framework", "load_layout", "load_model", "load_system", "model_names",
-    "parse_layers", "parse_size", "system_names", "template_path", "to_unit", "with_framework",
+    "layout_keywords", "layout_names", "layout_options", "load_framework", "load_layout", "load_model", "load_system",
+    "model_names", "parse_layers", "parse_size", "system_names", "template_path", "to_unit", "with_framework",
 ]  # fmt: skip

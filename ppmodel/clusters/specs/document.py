@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml import events as yaml
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from ppmodel.clusters.specs.entries import Kind
+from ppmodel.clusters.specs.entries import RENAMED, Kind
 from ppmodel.clusters.specs.suggest import guess_file_type, suggest_key
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
@@ -159,9 +159,9 @@ def _places(text):
             for key in takewhile(lambda event: not isinstance(event, yaml.MappingEndEvent), events):
                 if not isinstance(key, yaml.ScalarEvent):
                     refuse(key, "text", "has a key that is not a word", "write 'key: value'")
-                if key.value in value:
-                    refuse(key, key.value, "is given twice", "keep one of the two lines")
-                value[key.value] = read(next(events), (*location, key.value), key.start_mark.line + 1)
+                if (name := RENAMED.get(key.value, key.value)) in value:
+                    refuse(key, name, "is given twice", "keep one of the two lines")
+                value[name] = read(next(events), (*location, name), key.start_mark.line + 1)
         elif isinstance(event, yaml.SequenceStartEvent):
             entries = takewhile(lambda event: not isinstance(event, yaml.SequenceEndEvent), events)
             value = [read(entry, (*location, index), entry.start_mark.line + 1) for index, entry in enumerate(entries)]

@@ -19,6 +19,10 @@ published figures come out; fitted to measurements; or our choice, because nothi
 _SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes", "": ""}
 
 
+RENAMED = {"crowded_from": "slow_above_memory_share", "hand_on": "send_results"}
+"""Keys of version 0.1.0, and what they are called now; the old ones are read as well."""
+
+
 class Entry(NamedTuple):
     """What a field of a specification may be, in a file and from callers.
 

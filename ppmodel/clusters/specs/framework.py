@@ -61,7 +61,7 @@ class FrameworkSpec(Checked):
         As in `KernelSpec`: 1 where every launch waits for its kernel; the system's if not given.
     activation_factor : float
         Factor on the activations that are kept.
-    crowded_from : float, optional
+    slow_above_memory_share : float, optional
         Share of a GPU's memory from which a run may go on, several times slower, instead of failing.
     fastest, slowest : float, optional
         Of measured runs under it, on systems that were not fitted, nine of ten took between these multiples of the
@@ -98,7 +98,7 @@ class FrameworkSpec(Checked):
     iteration_overhead_s: entries.Time | None = None
     host_exponent: entries.Exponent | None = None
     activation_factor: entries.Number = 1.0
-    crowded_from: entries.Efficiency | None = None
+    slow_above_memory_share: entries.Efficiency | None = None
     fastest: entries.Number | None = field(default=None, compare=False)
     slowest: entries.Number | None = field(default=None, compare=False)
     profile: entries.Name = field(default="", compare=False)

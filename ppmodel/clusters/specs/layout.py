@@ -268,9 +268,9 @@ class LayoutSpec(Groups, Checked):
         two operations, whose collectives run under each other's kernels anyway.
     pairing : {"alternating", "best"}
         The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
-    hand_on : {"at_end", "when_ready"}
+    send_results : {"at_end", "when_ready"}
         When the results of two operations in one cell are sent: at the end of the cell, as papers draw it, or each as
-        soon as it is ready; see `costs.units.handed_on`.
+        soon as it is ready; see `costs.units.ready_shares`.
     offload, offload_warm_up : float
         Fraction of a microbatch's activations copied to host memory after its forward, and back before its backward;
         the second, if given, applies to forwards before their rank's first backward. See `simulation.copies`.
@@ -372,7 +372,7 @@ class LayoutSpec(Groups, Checked):
         "alternating", str, "Order of the units of two operations in a cell.", words=("alternating", "best"),
         section=_OF_TRANSFERS, needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys,
     )  # fmt: skip
-    hand_on: str = declared(
+    send_results: str = declared(
         "at_end", str, "When two operations in a cell send their results.", words=("at_end", "when_ready"),
         section=_OF_TRANSFERS, needs=lambda run: run.table.num_ranks > 1 and run.table.pairs.keys,
     )  # fmt: skip

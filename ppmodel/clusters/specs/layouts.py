@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from ppmodel.clusters.specs.entries import load_specification
+from ppmodel.clusters.specs.entries import RENAMED, load_specification
 from ppmodel.clusters.specs.layout import MULTIPLIED, LayoutSpec, layout_keywords, layout_options
 from ppmodel.clusters.specs.suggest import suggest_key
 from ppmodel.errors import SpecificationError
@@ -98,7 +98,7 @@ def as_layout(
         keywords = layout | (keywords or {})
         layout = None
     layout = LayoutSpec() if layout is None else load_layout(layout)
-    keywords = {name: to_builtin(value) for name, value in (keywords or {}).items()}
+    keywords = {RENAMED.get(name, name): to_builtin(value) for name, value in (keywords or {}).items()}
     for name, value in keywords.items():
         _require_known(name, value, ("name", "title", *(option for option, _ in layout_options())))
     changed = [name for name, value in keywords.items() if value != getattr(layout, name)]

@@ -63,14 +63,14 @@ class NodeSpec(Checked):
 
     def rules(self) -> Rules:
         """The placement is one, and has room on each node."""
-        nodes, room = self.placement, self.devices_per_node
+        nodes, gpus_per_node = self.placement, self.devices_per_node
         are_numbers = type(nodes) is tuple and all(type(node) is int and 0 <= node <= LARGEST for node in nodes)
         is_legal = nodes in PLACEMENTS or (are_numbers and nodes)
         rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"
         yield "nodes.placement", nodes, is_legal, rule, "write, for example, [0, 0, 1, 1]"
         most = max(Counter(nodes).values()) if are_numbers else _PAIR if nodes == "folded" else 1
-        rule = f"puts {most} ranks on a node, but devices_per_node = {room}"
-        yield "nodes.placement", nodes, most <= room, rule, "spread them, or increase devices_per_node"
+        rule = f"puts {most} ranks on a node, but devices_per_node = {gpus_per_node}"
+        yield "nodes.placement", nodes, most <= gpus_per_node, rule, "spread them, or increase devices_per_node"
 
     def of_ranks(self, num_ranks: int) -> NDArray[np.int64]:
         """The node of each rank; nodes are numbered in order of first use.

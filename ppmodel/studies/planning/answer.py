@@ -82,8 +82,8 @@ class Plan:
 
         One stands for all with the same groups of GPUs that are no faster, and for those of the same ``pp``, ``tp`` and
         ``ep`` that take as long and as much memory. The first is not tight, unless that costs more than `within`, or
-        `LONGEST` under a framework with `crowded_from`; of those within `EQUAL` of the fastest, the simplest is first.
-        What the framework does not run, or not as measured, is apart, after the others.
+        `LONGEST` under a framework with `slow_above_memory_share`; of those within `EQUAL` of the fastest, the simplest
+        is first. What the framework does not run, or not as measured, is apart, after the others.
         """
         answers: list[Candidate] = []
         is_tight = self.limits.is_tight

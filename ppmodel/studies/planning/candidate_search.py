@@ -60,9 +60,9 @@ class Limits:
 
     def __init__(self, question):
         self.within, self.best, self.comfortable = question.within, {}, {}
-        crowded_from = question.system.framework.crowded_from
-        self.comfortable_bytes = question.system.memory_capacity_bytes * (crowded_from or 1 - memory_margin())
-        self.comfortable_within = LONGEST - 1 if crowded_from else question.within
+        share = question.system.framework.slow_above_memory_share
+        self.comfortable_bytes = question.system.memory_capacity_bytes * (share or 1 - memory_margin())
+        self.comfortable_within = LONGEST - 1 if share else question.within
 
     def is_tight(self, candidate):
         """Return whether a candidate fits by less than predictions of memory are off, or may be crowded."""

@@ -16,6 +16,7 @@ from ppmodel.clusters.specs import (
     parse_size,
     with_framework,
 )
+from ppmodel.clusters.specs.entries import RENAMED
 from ppmodel.clusters.specs.layout import DIMENSIONS, MULTIPLIED, SEARCHED_FOR, Groups, layout_bounds, layout_options
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, to_builtin
@@ -176,6 +177,7 @@ def _cases(schedules):
 def _fixed(fix, gpus, batch, model):
     """The fixed values, checked."""
     known = [name for name, _ in layout_options() if name not in SEARCHED_FOR]
+    fix = {RENAMED.get(name, name): value for name, value in fix.items()}
     for name in fix:
         if name not in known:
             remedy = did_you_mean(name, known) or f"fix any of {', '.join(known)}"

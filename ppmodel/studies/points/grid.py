@@ -5,6 +5,7 @@ from itertools import product
 from math import prod
 
 from ppmodel.clusters import specs
+from ppmodel.clusters.specs.entries import RENAMED
 from ppmodel.errors import CostError, did_you_mean
 from ppmodel.given import as_list, to_builtin
 from ppmodel.schedules.cases import as_case, as_cases, size_of
@@ -301,7 +302,7 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
 
 def _seconds_and_layout(given, cases):
     """Separate seconds from values of a layout, and refuse anything else."""
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {RENAMED.get(name, name): value for name, value in given.items() if value is not None}
     seconds = {name: given.pop(name) for name in SECONDS if name in given}
     for name, value in given.items():
         if name not in specs.layout_keywords():

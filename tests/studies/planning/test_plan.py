@@ -250,9 +250,9 @@ def test_recomputing_more_so_that_a_layout_is_not_tight_is_tried():
 
 def test_what_may_be_crowded_is_first_only_if_the_rest_is_a_quarter_slower():
     """Under a framework whose runs go on without enough memory; under others it is first if that is faster at all."""
-    crowded, chosen = replace(load_framework("nanotron"), crowded_from=0.8), []
+    crowded, chosen = replace(load_framework("nanotron"), slow_above_memory_share=0.8), []
     given = SMALL | {"schedules": ["1f1b"], "fix": {"dp": 2}, "memory_limit": "64 GiB", "within": 0.0}
-    for framework in (crowded, replace(crowded, crowded_from=None)):
+    for framework in (crowded, replace(crowded, slow_above_memory_share=None)):
         question = asked(**given, framework=framework)
         chosen.append(Plan(question, search(question)).answers[0])
     comfortable, fastest = chosen

@@ -35,7 +35,7 @@ OPTIONS = {
     "expert_nodes": 1, "dispatch_precision": "fp8", "kept_precision": "fp8",
     "zero": 2, "recompute": "full", "precision": "fp8", "causal": False, "context_exchange": "all-gather",
     "overlap_tensor": True, "overlap_backward": True, "overlap_gradients": True, "overlap_parameters": True,
-    "pairing": "best", "hand_on": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
+    "pairing": "best", "send_results": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
     "layers": "even", "order": "tp-cp-ep-pp-dp", "p2p": "blocking", "allreduce": "blocking",
 }  # fmt: skip
 CONDITIONS = [
@@ -134,7 +134,7 @@ def test_a_sweep_names_them_once(tmp_path, capsys):
     specification, out = tmp_path / "sweep.yaml", tmp_path / "out.parquet"
     base = "schedules: [gpipe, 1f1b]\npp: [2, 4]\nmicrobatches: 8\nmodels: llama3_8b\nsystems: dgx_h100\n"
     specification.write_text(
-        base + "layouts: [{dp: [1, 2], tp: 1, sequence_parallel: true, zero: 1, hand_on: [at_end, when_ready]}]\n"
+        base + "layouts: [{dp: [1, 2], tp: 1, sequence_parallel: true, zero: 1, send_results: [at_end, when_ready]}]\n"
     )
     note = "note: sequence_parallel = true: changes nothing here; leave it out"
     for _ in range(2):
