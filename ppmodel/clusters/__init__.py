@@ -1,1 +1,1 @@
-"""What operations cost on real machines: models, systems, frameworks and layouts, seconds and bytes."""
+"""Costs of operations on real machines: models, systems, frameworks and layouts, seconds and bytes."""

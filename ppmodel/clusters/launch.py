@@ -14,7 +14,7 @@ from ppmodel.schedules.interleaved import group_size
 
 
 class Launch(NamedTuple):
-    """What to write to run a point.
+    """Write the arguments that run a point.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def launch_values(point):
 
 
 def _model_values(model):
-    """What a model's file says, and what is derived from it."""
+    """The values of a model's file, and those derived from it."""
     experts, latent = model.experts, model.latent_attention
     number, per_token, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
     return {field.name: getattr(model, field.name) for field in fields(ModelSpec)} | {

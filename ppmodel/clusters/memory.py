@@ -9,7 +9,7 @@ from ppmodel.metrics import offloaded_peaks, peak_activations
 
 
 def activation_bytes(stages):
-    """What a stage's forward keeps of a microbatch, and the fraction held between the halves of its backward.
+    """Activations that a stage keeps of a microbatch, and the fraction held between the halves of its backward.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Memory(NamedTuple):
         return {"peak_memory_bytes": self.total} | {f"{name}_bytes": sizes for name, sizes in self._asdict().items()}
 
     def fits(self, system):
-        """Whether every rank fits in the memory of a device.
+        """True if every rank fits in the memory of a device.
 
         Parameters
         ----------

@@ -46,7 +46,7 @@ DATA_GROUPS = "data", "expert-data"
 
 
 class Group(NamedTuple):
-    """How a group lies on nodes; of all groups of its kind, the one that is spread most.
+    """Placement of a group on nodes; of all groups of its kind, the one that is spread most.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
 
 
 class Sharing(NamedTuple):
-    """How data-parallel ranks share the work on a model's parameters; numbers, or arrays by the run of each stage.
+    """The shares of data-parallel ranks in the work on parameters; numbers, or arrays by the run of each stage.
 
     Parameters
     ----------

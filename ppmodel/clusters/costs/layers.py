@@ -94,7 +94,7 @@ class LayerColumns(NamedTuple):
 
 
 class LayerWork(NamedTuple):
-    """What one GPU does in each layer for a microbatch; the same on all systems.
+    """The work of one GPU in each layer for a microbatch; the same on all systems.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class LayerWork(NamedTuple):
 
 @lru_cache(2**12)
 def layer_work(model, sequences, layout=None):
-    """What one GPU does in each layer of a model, in the forward and the backward of one microbatch.
+    """Compute the work of one GPU in each layer of a model, in the forward and the backward of one microbatch.
 
     Parameters
     ----------

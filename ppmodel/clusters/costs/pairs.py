@@ -50,7 +50,7 @@ def layer_units(layers):
 
 
 def contention(system):
-    """How much slower a system's kernels and collectives run when they run at the same time."""
+    """Factor by which a system's kernels and collectives slow each other down."""
     return system.collectives.contention if system.collectives else 1.0
 
 
@@ -103,7 +103,7 @@ class PairTimes:
         return cell_duration(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
 
     def ready_shares(self, forward, kind, backward):
-        """When their results are available, as shares of the cell; see `units.ready_shares`."""
+        """Times at which their results are available, as shares of the cell; see `units.ready_shares`."""
         return ready_shares(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
 
     def operation(self, kind, counts):
@@ -115,7 +115,7 @@ class PairTimes:
         return operation_units(units, kind)
 
     def streams(self, operations):
-        """What the two streams of a cell run, and when.
+        """Intervals of the two streams of a cell.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""How a model is divided: its widths over GPUs, blocks into stages, the batch into microbatches."""
+"""Division of a model: its widths over GPUs, blocks into stages, the batch into microbatches."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -64,7 +64,7 @@ def check_layout(layout, model, system, schedule):
 
 
 def hides_backward(layout, framework, schedule):
-    """Whether collectives of the backward are hidden: as the layout says, or else as the framework does by itself.
+    """Decide if collectives of the backward are hidden: as the layout says, or else as the framework does by itself.
 
     They are hidden under weight gradients, so most backwards of the schedule must then be whole.
 

@@ -130,7 +130,7 @@ def _rates(kernels, system, spec, precision):
 
 
 def _by_class(rates, efficiencies, peak):
-    """What each class attains: its known efficiency times the peak, or else its plain rate."""
+    """Rate of each class: its known efficiency times the peak, or else its plain rate."""
     rates = np.full(len(Kernel), rates)
     for kernel, efficiency in efficiencies.items():
         if efficiency:

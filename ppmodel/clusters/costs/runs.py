@@ -89,7 +89,7 @@ class Runs:
 
 
 def _work(schedule, model, layout, system, without):
-    """What a run does, the same on all systems with the same nodes.
+    """The work of a run, the same on all systems with the same nodes.
 
     Its layers, its `StageWork`, bytes of a message as it is sent and of buffers; and of each kind of operation and
     stage, whether its transfer leaves its rank, whether it stays within a node, and delay and own bandwidth of the

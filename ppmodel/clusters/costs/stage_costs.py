@@ -76,12 +76,12 @@ class Stages:
 
     @cached_property
     def text(self):
-        """Which layers all stages have, in the notation of `specs.layers.format_layers`."""
+        """The layers of all stages, in the notation of `specs.layers.format_layers`."""
         return format_layers(self.cut.texts)
 
     @property
     def counts(self):
-        """How often each layer occurs, a tuple of int for each stage."""
+        """Counts of each layer, a tuple of int for each stage."""
         return [tuple(layers) for layers in self.layers.astype(int).tolist()]
 
     def __getitem__(self, index):
@@ -138,7 +138,7 @@ def stages(schedule, model, system, layout=None):
 
 
 def layer_counts(work, cut, recompute):
-    """How often each layer occurs in each stage.
+    """Count each layer in each stage.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def layer_counts(work, cut, recompute):
 
 
 class StageWork(NamedTuple):
-    """What stages do, the same on all systems with the same nodes; arrays with stages as their first axis.
+    """The work of stages, the same on all systems with the same nodes; arrays with stages as their first axis.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def stage_work(layers, schedule, model, layout, cut, nodes):
 
 
 class Offload(NamedTuple):
-    """Which activations of a microbatch are copied, and how long that takes.
+    """Activations of a microbatch that are copied, and the time that takes.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def offload_of(schedule, kept_bytes, layout, system):
 
 
 def first_chunks(schedule):
-    """Whether each stage is the first of its replica on its rank; shape (num_replicas, num_stages).
+    """Mark the stages that are the first of their replica on their rank; shape (num_replicas, num_stages).
 
     Examples
     --------

@@ -60,7 +60,7 @@ def layer_operations(model, sequences, layout=None):
 
 
 def layer_numbers(model):
-    """How many a model has of each layer of `layer_operations`.
+    """Count each layer of a model, by the names of `layer_operations`.
 
     >>> from ppmodel.clusters.specs import load_model
     >>> layer_numbers(load_model("deepseek_v3"))

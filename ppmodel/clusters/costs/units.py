@@ -34,7 +34,7 @@ _RESULTS = "compute_s", "comm_s"
 """The fields of a unit whose result its operation hands on."""
 
 _OWN, _OTHER, _EVEN, _ODD = range(4)
-"""What an item waits for: a collective of either operation, or input gathered for weights, of every other unit."""
+"""Causes of waiting: a collective of either operation, or input gathered for weights, of every other unit."""
 
 
 class Unit(NamedTuple):
@@ -82,7 +82,7 @@ class Interval(NamedTuple):
 
 
 class CellStreams(NamedTuple):
-    """What the two streams of a cell run, each a list of `Interval` in order of time."""
+    """The two streams of a cell, each a list of `Interval` in order of time."""
 
     compute: list
     comm: list
@@ -130,7 +130,7 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
 
 
 def cell_streams(first, second=(), order="alternating", contention=1.0):
-    """What the streams of a cell run, and when: the walk whose end `cell_duration` returns.
+    """Walk the two streams of a cell, and note what runs when: the walk whose end `cell_duration` returns.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ class BlockOperation(NamedTuple):
 
     @property
     def is_product(self):
-        """Whether it is a matrix product, with weights or, as in unfused attention, without."""
+        """True for a matrix product, with weights or, as in unfused attention, without."""
         return self.kernel in _PRODUCTS
 
 
@@ -153,7 +153,7 @@ def scattering(name, group, volume):
 
 
 class GpuWork(NamedTuple):
-    """What one GPU holds of a microbatch under a layout; it makes the operations that blocks consist of.
+    """One GPU's part of a microbatch under a layout; it makes the operations that blocks consist of.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class GpuWork(NamedTuple):
 
     @classmethod
     def of(cls, model, sequences, layout=None):
-        """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
+        """The part of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
         layout = layout or LayoutSpec(causal=False)
         tokens = sequences * model.sequence / (layout.stage_gpus // layout.tp)
         gpu = cls(model, sequences, tokens, tokens, layout)
@@ -189,12 +189,12 @@ class GpuWork(NamedTuple):
 
     @property
     def splits_stream(self):
-        """Whether `stream` is only a part of `tokens`."""
+        """True if `stream` is only a part of `tokens`."""
         return self.layout.sequence_parallel and self.layout.tp > 1
 
     @property
     def repeats_stream(self):
-        """Whether every GPU of a tensor group has the whole `stream`."""
+        """True if every GPU of a tensor group has the whole `stream`."""
         return self.layout.tp > 1 and not self.layout.sequence_parallel
 
     def kept_width(self, precision=None):

@@ -37,7 +37,7 @@ _MALFORMED = (
     ("expected <block end>", r"\s*$", "indent the line as the others of its block"),
     ("expected ','", "", "add the missing comma, or put a text that has a colon in quotes"),
 )
-"""How a parser's problem begins, what is before it on its line, and what mends it."""
+"""Beginning of a parser's problem, pattern of its line before it, and remedy."""
 
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _WHOLE = re.compile("[-+]?(0|[1-9][0-9]*)")

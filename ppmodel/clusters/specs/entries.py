@@ -13,7 +13,7 @@ from ppmodel.clusters.specs.units import SIZES, UNITS
 from ppmodel.errors import SpecificationError
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
-"""How well founded a value is: stated in a primary source; taken from a summary of one (digest); inferred, so that
+"""Kind of a value's source: stated in a primary source; taken from a summary of one (digest); inferred, so that
 published figures come out; fitted to measurements; or our choice, because nothing is known."""
 
 _SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes", "": ""}
@@ -24,7 +24,7 @@ RENAMED = {"crowded_from": "slow_above_memory_share", "hand_on": "send_results"}
 
 
 class Entry(NamedTuple):
-    """What a field of a specification may be, in a file and from callers.
+    """The declaration of a specification's field, for files and callers.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ Switch = Annotated[bool, Entry(bool)]
 Name = Annotated[str, Entry(str)]
 _P2P = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous", "streams"
 Transfers = Annotated[str, Entry(str, words=_P2P)]
-"""What a point-to-point transfer occupies; the same words as `simulation.P2P`."""
+"""Semantics of point-to-point transfers; the same words as `simulation.P2P`."""
 
 
 def _forms():

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, TypeAdapter, ValidationError, create_model, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, TypeAdapter, ValidationError, create_model
 
 from ppmodel.clusters.specs.document import Block, Sourced, place_in, read_document, rule_and_remedy
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
@@ -24,26 +24,22 @@ def _type_of(entry):
     return words or others.get(entry.type, Any)
 
 
-class _Bare(Sourced):
-    """An entry, or its value alone, which is then the file's own choice."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _sourced(cls, given):
-        is_bare = isinstance(given, dict) and not given.keys() & cls.model_fields.keys()
-        return {"value": given, "kind": "our choice", "source": "this file"} if is_bare else given
+def _with_source(given):
+    """A value alone as an entry: it is the file's own choice."""
+    is_bare = isinstance(given, dict) and not given.keys() & {"value", "kind", "source"}
+    return {"value": given, "kind": "our choice", "source": "this file"} if is_bare else given
 
 
 @cache
 def _entry_form(entry):
     """The form of an entry: a value and, if that has a dimension, one of its units."""
+    if entry.is_bare:
+        links = create_model("Entry", __base__=Sourced, value=(dict[str, dict[str, Any]], ...))
+        return Annotated[links, BeforeValidator(_with_source)]
     # the specification itself refuses what is neither a word nor a number
     value = Any if entry.words and entry.type is int else _type_of(entry)
     unit = {"unit": (Literal[entry.units], ...)} if entry.units else {}
-    base = Sourced
-    if entry.is_bare:
-        base, value = _Bare, dict[str, dict[str, Any]]
-    return create_model("Entry", __base__=base, value=(value, ...), **unit)
+    return create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
 
 
 @cache
@@ -57,9 +53,7 @@ def file_form(spec_type, titled=True):
     return create_model(f"{spec_type.__name__}File", __base__=Block, **keys)
 
 
-@cache
-def _check(entry):
-    return TypeAdapter(_type_of(entry.of_callers or entry)).validate_python
+_check = cache(lambda entry: TypeAdapter(_type_of(entry.of_callers or entry)).validate_python)
 
 
 @cache

@@ -24,7 +24,7 @@ _OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
 @dataclass(frozen=True)
 class FrameworkSpec(Checked):
-    """What a training framework does.
+    """The behaviour of a training framework.
 
     Parameters
     ----------

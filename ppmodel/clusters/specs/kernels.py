@@ -1,4 +1,4 @@
-"""What kernels and collectives of a system attain: the constants that a calibration fits."""
+"""Rates that kernels and collectives of a system attain: the constants that a calibration fits."""
 
 from __future__ import annotations  # help() shows a field's type by its name
 
@@ -10,7 +10,7 @@ from ppmodel.clusters.specs.entries import Checked
 
 @dataclass(frozen=True)
 class KernelSpec(Checked):
-    """What kernels attain compared to the plain roofline, and the time the host takes; the defaults change nothing.
+    """Rates of kernels compared to the plain roofline, and the time of the host; the defaults change nothing.
 
     Fitted fractions may exceed 1: a kernel then moves less data than the model counts.
 
@@ -99,7 +99,7 @@ class KernelSpec(Checked):
 
 @dataclass(frozen=True)
 class CollectiveSpec(Checked):
-    """What collectives and messages attain on the links of a system; the defaults leave the links as they are.
+    """Rates of collectives and messages on the links of a system; the defaults leave the links as they are.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class CollectiveSpec(Checked):
 
 @dataclass(frozen=True)
 class MemorySpec(Checked):
-    """How the memory that frameworks use differs from what a model needs; the defaults change nothing.
+    """Factors on the memory that a model needs, as frameworks use it; the defaults change nothing.
 
     Parameters
     ----------

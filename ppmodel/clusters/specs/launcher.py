@@ -12,7 +12,7 @@ _FORM = "write, for example, 'tp: [{write: [--tensor-model-parallel-size $tp]}]'
 
 
 class Rule(Form):
-    """What to write for a field where some fields have some values.
+    """Arguments to write for a field where some fields have some values.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Rule(Form):
     lacks: str = ""
 
     def holds(self, values):
-        """Whether the rule is for these values of the fields."""
+        """True if the rule is for these values of the fields."""
         return all(values.get(name) in (legal if isinstance(legal, list) else [legal])
                    for name, legal in self.when.items())  # fmt: skip
 

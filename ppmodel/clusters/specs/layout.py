@@ -38,20 +38,20 @@ DIMENSIONS = (*STAGE_GROUPS, "ep", "etp", "dp")
 _OF_FRAMEWORK: dict[str, Any] = {
     "precision": "bf16", "overlap_tensor": False, "overlap_gradients": False, "overlap_parameters": False,
 }  # fmt: skip
-"""What a framework decides where a layout leaves it open, and what holds without a framework."""
+"""Values that a framework decides where a layout leaves them open, and those without a framework."""
 
 ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
 """Orders of the dimensions over the GPUs, from the innermost; Megatron-LM has both."""
 
 SEARCHED_FOR = "gpus", "global_batch", "sequence"
-"""What a plan is asked for, and does not search."""
+"""Values that a plan is asked for, and does not search."""
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
 
 
 class Declared(NamedTuple):
-    """What is declared of a layout's value.
+    """The declaration of a layout's value.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Declared(NamedTuple):
 
     @property
     def described(self):
-        """What the value is, and what applies without it."""
+        """The help text, with the default."""
         return f"{self.help.removesuffix('.')} (default: {self.usual})." if self.usual else self.help
 
     @property
@@ -204,7 +204,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class LayoutSpec(Groups, Checked):
-    """How a training run is spread over GPUs.
+    """The spread of a training run over GPUs.
 
     The model says what is trained, and the system on which hardware. GPUs are numbered as in Megatron-LM:
     tensor-parallel ranks innermost, then context, data and pipeline parallelism, unless ``order`` differs. In blocks
@@ -463,12 +463,12 @@ class LayoutSpec(Groups, Checked):
 
     @property
     def replicas_apart(self) -> bool:
-        """Whether each replica of the model has GPUs of its own, one after another, as where the order ends in dp."""
+        """True if each replica of the model has GPUs of its own, one after another, as where the order ends in dp."""
         return self.order != ORDERS[0] and self.dp > 1
 
     @property
     def offloads(self) -> bool:
-        """Whether any activations are copied to the host."""
+        """True if any activations are copied to the host."""
         return self.offload > 0 or (self.offload_warm_up or 0.0) > 0
 
     @property

@@ -111,7 +111,7 @@ def as_links(given: object) -> tuple[Link, ...]:
 
 
 def _written(values):
-    """What a caller or a file says about a link, as text."""
+    """The values of a link as text."""
     if not isinstance(values, dict):
         return ""
     return ",".join(f"{name}={shown(value).replace(' ', '')}" for name, value in values.items())

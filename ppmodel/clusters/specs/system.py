@@ -19,14 +19,14 @@ from ppmodel.clusters.specs.links import Link, as_links
 from ppmodel.errors import Rules, SpecificationError
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
-"""Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
+"""Ranks that share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
 
 _PAIR = 2
 
 
 @dataclass(frozen=True)
 class NodeSpec(Checked):
-    """Which ranks share a node, and what connects them, in SI units.
+    """Ranks that share a node, and what connects them, in SI units.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class NodeSpec(Checked):
 
 @dataclass(frozen=True)
 class ErrorSpec(Checked):
-    """How far off a fitted system is, on measured runs that a fit to the other runs had not seen.
+    """Errors of a fitted system, on measured runs that a fit to the other runs had not seen.
 
     `ppmodel calibrate` writes these entries; their sources have the errors on each file of runs. Of several files, the
     mean counts: all weigh the same.
