@@ -149,6 +149,16 @@ def test_single_values_replace_those_of_a_layout():
     assert as_layouts(None, {"tp": None}) == [None]
 
 
+def test_keys_of_version_0_1_are_read():
+    """In mappings, keywords, options and files."""
+    given = {"pp": 4, "microbatches": 12, "model": "llama3_8b", "system": "dgx_h100", "dp": 2}
+    runs = [simulate("dualpipev", **given, **{key: "when_ready"}) for key in ("hand_on", "send_results")]
+    assert runs[0].layout == runs[1].layout != simulate("dualpipev", **given).layout
+    assert as_layouts({"hand_on": "when_ready"})[0].send_results == "when_ready"
+    line = "simulate dualpipev --hand-on when_ready --microbatches 12 --pp 4 --model llama3_8b --system h100"
+    assert main(line.split()) == 0
+
+
 def test_ranks_asked_for_take_the_place_of_a_layouts():
     """As other values do: in Python and on the command line, which says what it does not keep of the file."""
     ranks = as_layouts(["bloom_176b", {"ep": 4}], {"dp": [8, 4]}, [6, 12])
