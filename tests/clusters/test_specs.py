@@ -87,7 +87,7 @@ def test_what_is_no_ordinary_file_is_refused_unread(tmp_path):
     for path in ("/dev/zero", tmp_path / "pipe.yaml", tmp_path):
         with refused(SpecificationError, rule="file"):
             load_system(path)
-    with refused(SpecificationError, "file", "at most 10000000"):
+    with refused(SpecificationError, "file", "more than 10000000"):
         load_system(tmp_path / "huge.yaml")
 
 
