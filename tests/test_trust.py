@@ -124,7 +124,7 @@ def read_or_refused(read, given):
         line = str(error)
         assert line.isprintable()
         assert len(line) < 1500
-        assert re.match(r".* = .*: .*; .*", line), line
+        assert re.match(r"(.* = .*:|.* is) .*; .*", line), line
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

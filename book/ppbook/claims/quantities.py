@@ -20,7 +20,8 @@ from ppbook.pages.asymmetric.peaks import FRONT_BACK, lowest_peak
 from ppmodel import formulas
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
-from ppmodel.clusters.specs import DATA, read_document
+from ppmodel.clusters.specs import DATA
+from ppmodel.clusters.specs.document import read_document
 from ppmodel.errors import BatchError, CostError, PPModelError, ScheduleError
 from ppmodel.metrics import bubble_ratios, idle_ratio, peak_activations
 from ppmodel.schedules.cases import as_case, built, case_of_data
