@@ -10,25 +10,23 @@ GOOD = {"--model": "llama3_8b", "--system": "h100", "--gpus": "8", "--global-bat
 
 BAD = [
     # counts that are none
-    {"--gpus": "0"}, {"--gpus": "-8"}, {"--gpus": "8.5"}, {"--gpus": "eight"}, {"--gpus": ""}, {"--gpus": "99999999"},
-    {"--global-batch": "0"}, {"--global-batch": "-1"}, {"--global-batch": "1e3"}, {"--global-batch": "99999999999"},
-    {"--sequence": "0"}, {"--sequence": "8k"}, {"--rows": "0"}, {"--explain": "0"}, {"--within": "-0.1"},
-    {"--within": "2"}, {"--within": "5%"}, {"--max-tp": "0"}, {"--max-pp": "x"}, {"--workers": "0"},
+    {"--gpus": "0"}, {"--gpus": "8.5"}, {"--gpus": "99999999"}, {"--global-batch": "1e3"},
+    {"--global-batch": "99999999999"}, {"--sequence": "8k"}, {"--rows": "0"}, {"--explain": "0"}, {"--within": "5%"},
+    {"--max-tp": "0"}, {"--max-pp": "x"}, {"--workers": "0"},
     # names and files
-    {"--model": "llama4"}, {"--model": "llama3"}, {"--model": ""}, {"--model": "missing.yaml"}, {"--system": "h1000"},
-    {"--system": "dgx"}, {"--system": "missing.yaml"}, {"--framework": "megatron-lm"}, {"--framework": "jax"},
+    {"--model": "llama4"}, {"--model": "missing.yaml"}, {"--system": "h1000"}, {"--framework": "jax"},
     {"--schedules": "1f1d"}, {"--schedules": "interleaved-1f1b:chunks=x"}, {"--schedules": "interleaved-1f1b:waves=2"},
     {"--schedules": "1f1b,zbv"}, {"--schedules": "mine.py"}, {"": "2f2b"},
     # memory
-    {"--memory-limit": "0 GiB"}, {"--memory-limit": "64"}, {"--memory-limit": "64 GiBit"}, {"--memory-limit": "2 GiB"},
-    {"--memory-limit": "5 GiB"}, {"--memory-limit": "-1 GiB"}, {"--memory-limit": "lots"}, {"--memory-limit": "8 GiB"},
+    {"--memory-limit": "0 GiB"}, {"--memory-limit": "64"}, {"--memory-limit": "2 GiB"}, {"--memory-limit": "lots"},
+    {"--memory-limit": "8 GiB"},
     # values that are fixed
-    {"--fix": "tp=3"}, {"--fix": "tp=16"}, {"--fix": "tp=0"}, {"--fix": "tp=two"}, {"--fix": "tp"}, {"--fix": "tp="},
-    {"--fix": "sp=true"}, {"--fix": "gpus=8"}, {"--fix": "zero=4"}, {"--fix": "recompute=some"}, {"--fix": "pp=64"},
-    {"--fix": "microbatch_size=3"}, {"--fix": "dp=3"}, {"--fix": "layers=5"}, {"--fix": "ep=2"}, {"--fix": "pp=-2"},
+    {"--fix": "tp=3"}, {"--fix": "tp=16"}, {"--fix": "tp=two"}, {"--fix": "tp"}, {"--fix": "tp="}, {"--fix": "sp=true"},
+    {"--fix": "gpus=8"}, {"--fix": "zero=4"}, {"--fix": "recompute=some"}, {"--fix": "pp=64"},
+    {"--fix": "microbatch_size=3"}, {"--fix": "dp=3"}, {"--fix": "layers=5"}, {"--fix": "ep=2"},
     {"--fix": "precision=int4"}, {"--fix": "sequence_parallel=maybe"}, {"--fix": "zero=1", "": "zero=2"},
-    {"--fix": "tp=8", "": "pp=2"}, {"--fix": "tp=8", "--max-tp": "4"}, {"--fix": "chunks=0"}, {"--fix": "cp=0"},
-    {"--fix": "dp=8", "--global-batch": "12"}, {"--fix": "dp=4", "": "microbatch_size=32"},
+    {"--fix": "tp=8", "": "pp=2"}, {"--fix": "tp=8", "--max-tp": "4"}, {"--fix": "dp=8", "--global-batch": "12"},
+    {"--fix": "dp=4", "": "microbatch_size=32"},
     # what does not go together
     {"--gpus": "7", "--fix": "tp=8"}, {"--gpus": "7", "--global-batch": "64", "--fix": "tp=7"},
     {"--gpus": "8", "--global-batch": "7", "--fix": "dp=8"}, {"--sequence": "1001", "--fix": "cp=2"},
@@ -39,12 +37,11 @@ BAD = [
     {"--model": "mixtral_8x7b", "--fix": "expert_imbalance=0.5"}, {"--fix": "expert_imbalance=1.2"},
     {"--fix": "tp=2.0"}, {"--fix": "offload=1.5"},
     # limits and options that would change nothing, or of which nothing says what they mean
-    {"--memory-limit": "81 GiB"}, {"--max-ep": "4"}, {"--link": "0-1:delay=5"}, {"--link": "0-1:delay=5e-3"},
-    {"--link": "0-1:delay=5min"}, {"--link": "0-1:bandwidth=25Gbps"}, {"--launch": "nemo", "": "--launch=megatron"},
+    {"--memory-limit": "81 GiB"}, {"--max-ep": "4"}, {"--link": "0-1:delay=5"}, {"--link": "0-1:bandwidth=25Gbps"},
+    {"--launch": "nemo", "": "--launch=megatron"},
     # what is written as elsewhere
-    {"--tp": "3"}, {"--tp": "8", "--fix": "tp=4"}, {"--tensor-parallel": "8"},
-    {"--fix": "tp:8"}, {"--fix": "tp=\u0668"}, {"--fix": "tp=8,8"},
-    {"--memory-limit": "80gb"}, {"--memory-limit": "64 GB/s"}, {"--gpus": "1,024"}, {"--system": "H100"},
+    {"--tp": "3"}, {"--tp": "8", "--fix": "tp=4"}, {"--tensor-parallel": "8"}, {"--fix": "tp:8"}, {"--fix": "tp=8,8"},
+    {"--memory-limit": "80gb"}, {"--gpus": "1,024"}, {"--system": "H100"},
     # what no candidate has
     {"--fix": "recompute=99"}, {"--fix": "layers=15,16"}, {"--fix": "layers=Et*2|t*2L"}, {"--fix": "layers=[16,15]"},
     {"--schedules": "1f1b", "--fix": "chunks=2"}, {"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"},
@@ -70,7 +67,7 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
     ({"--fix": "recompute=99"}, "recompute = 99: is more than any stage has"),
     ({"--fix": "layers=Et*2|t*2L"}, "layers = Et*2|t*2L: must be"),
     ({"--tp": "8", "--fix": "tp=4"}, "--tp = 8: contradicts --fix tp=4"),
-    ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"),
+    ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"), ({"--model": "llama3_405b"}, "weights and optimizer need"),
     ({"--memory-limit": "81 GiB"}, "no more than a GPU has (80 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),
 ], ids=str)  # fmt: skip
 def test_the_line_names_the_reason(change, reason, capsys):

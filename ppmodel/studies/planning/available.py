@@ -54,19 +54,13 @@ def _file():
     return read_document(DATA / "available.yaml", _File)
 
 
-def entries():
-    """The entries of the file.
+def _entries(schedule):
+    return [entry for entry in _file().entries if entry.schedule == schedule]
 
-    Returns
-    -------
-    list of Availability
 
-    Raises
-    ------
-    SpecificationError
-        If it is not as its form, or names a schedule that is not registered.
-    """
-    return _file().entries
+def _profile(name):
+    """The `Profile` of that name; None if it is not known which code it stands for."""
+    return next((entry for entry in _file().profiles if entry.profile == name), None)
 
 
 def frameworks_of(name):
@@ -88,7 +82,7 @@ def frameworks_of(name):
     >>> frameworks_of("combined-1f1b")
     'Megatron-LM (for expert parallelism only)'
     """
-    return ", ".join(entry.framework + _NOTES[entry.has] for entry in entries() if entry.schedule == name) or NOWHERE
+    return ", ".join(entry.framework + _NOTES[entry.has] for entry in _entries(name)) or NOWHERE
 
 
 def runs_as_modelled(name, profile=None, experts=False, ranks=2):
@@ -119,13 +113,11 @@ def runs_as_modelled(name, profile=None, experts=False, ranks=2):
     >>> runs_as_modelled("combined-1f1b", "megatron", experts=True), runs_as_modelled("zb-v", "megatron", ranks=1)
     (True, True)
     """
-    code = next((entry.code for entry in _file().profiles if entry.profile == profile), None)
-    has_pairs = any(entry.has != "yes" for entry in entries() if entry.schedule == name)
-    return (ranks == 1 and not has_pairs) or any(
-        entry.has == "yes" or (experts and entry.has == "experts")
-        for entry in entries()
-        if entry.schedule == name and (code is None or entry.framework in code)
-    )
+    entries, framework = _entries(name), _profile(profile)
+    enough = ("yes", "experts") if experts else ("yes",)
+    if ranks == 1 and all(entry.has == "yes" for entry in entries):
+        return True
+    return any(entry.has in enough and (framework is None or entry.framework in framework.code) for entry in entries)
 
 
 def error_of_differences():
@@ -143,8 +135,8 @@ def orders_of(profile):
     >>> orders_of("megatron"), orders_of("fsdp")
     (('tp-cp-ep-dp-pp', 'tp-cp-ep-pp-dp'), ('tp-cp-ep-dp-pp',))
     """
-    code = next((entry.code for entry in _file().profiles if entry.profile == profile), ["Megatron-LM"])
-    return ORDERS if "Megatron-LM" in code else ORDERS[:1]
+    framework = _profile(profile)
+    return ORDERS if framework is None or "Megatron-LM" in framework.code else ORDERS[:1]
 
 
 def highest_zero(profile, ranks=1):
@@ -153,8 +145,8 @@ def highest_zero(profile, ranks=1):
     >>> highest_zero("megatron"), highest_zero("fsdp", ranks=2), highest_zero("deepspeed", ranks=2)
     (1, 3, 1)
     """
-    entries = (entry for entry in _file().profiles if entry.profile == profile)
-    return next((min(entry.zero, entry.zero_of_pipelines if ranks > 1 else 3) for entry in entries), 3)
+    framework = _profile(profile)
+    return 3 if framework is None else min(framework.zero, framework.zero_of_pipelines if ranks > 1 else 3)
 
 
 def recomputed(model):

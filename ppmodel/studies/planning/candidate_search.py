@@ -142,16 +142,18 @@ def simulated(question, entries, limits):
     -------
     list of Candidate
     """
-    fitting, candidates = [pair for entry in entries for pair in _fitting(question, entry, limits)], []
+    fitting, candidates = [], []
+    for entry in entries:
+        with refusing():  # not defined at this size
+            fitting += _fitting(question, entry, limits)
     groups = places_of((point.graph_key, point.layout.overlap_gradients) for _, point in fitting)
     for (_, overlaps), places in groups.items():
         points = [fitting[place][1] for place in places]
         graph = step_graph(points[0].graph, overlaps)
         with suppress(TableError):  # ranks may wait for each other forever
             seconds = makespans(graph, [point.costs for point in points]).tolist()
-            candidates += [
-                fitting[place][0]._replace(iteration_s=time_s) for place, time_s in zip(places, seconds, strict=True)
-            ]
+            timed = zip(places, seconds, strict=True)
+            candidates += [fitting[place][0]._replace(iteration_s=time_s) for place, time_s in timed]
     return list(filter(limits.accepts, candidates))
 
 
@@ -161,11 +163,7 @@ def _fitting(question, entry, limits):
     Each recomputes no more than it must to fit, or not to be tight. Of ways that divide the layers alike, the first
     counts. If ZeRO 1 leaves no candidate, ZeRO 0, which needs more memory, is not tried.
     """
-    table = None
-    with refusing():  # not defined at this size
-        table = built(entry.case, *question.size(entry.sizes))
-    if table is None:
-        return
+    table = built(entry.case, *question.size(entry.sizes))
     cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
     usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
     most_s = limits.most_s(entry.is_run)
@@ -244,33 +242,22 @@ class _Search:
 
     def __init__(self, question):
         self.question, self.limits, self.entries = question, Limits(question), entries_of(question)
-        self.num_chunks = -(-len(self.entries) // _ENTRIES)
+        self.chunks = [(first, first + _ENTRIES) for first in range(0, len(self.entries), _ENTRIES)]
+
+    def wanted(self, first, last):
+        """Those of some entries that may be fast enough, by their lower bounds."""
+        return [entry for entry in self.entries[first:last] if entry.at_least_s <= self.limits.most_s(entry.is_run)]
 
     def chunk(self, first, last):
         """The candidates of some entries."""
-        wanted = [entry for entry in self.entries[first:last] if self._is_wanted(entry)]
-        candidates = simulated(self.question, wanted, self.limits)
+        candidates = simulated(self.question, self.wanted(first, last), self.limits)
         self.limits.add(candidates)
         return candidates
 
-    def _is_wanted(self, entry):
-        return entry.at_least_s <= self.limits.most_s(entry.is_run)
-
-    def tasks(self):
-        """The chunks that are wanted, as the runners of sweeps take them."""
-        for number, first in enumerate(range(0, len(self.entries), _ENTRIES)):
-            last = min(first + _ENTRIES, len(self.entries))
-            if any(map(self._is_wanted, self.entries[first:last])):
-                yield number, first, last
-
-    @cached_property
-    def places(self):
-        """The place of each entry, by its schedule and sizes."""
-        return {entry[:2]: place for place, entry in enumerate(self.entries)}
-
     def columns(self, candidates):
         """Candidates as the columns of a part."""
-        rows = [(self.places[one[:2]], *one[2:4], str(one.recompute), *one[5:]) for one in candidates]
+        places = {entry[:2]: place for place, entry in enumerate(self.entries)}
+        rows = [(places[one[:2]], *one[2:4], str(one.recompute), *one[5:]) for one in candidates]
         return {name: [row[column] for row in rows] for column, name in enumerate(_COLUMNS)}
 
     def candidates(self, columns):
@@ -284,7 +271,7 @@ _latest = []
 
 
 def candidates_of(question, first, last):
-    """The candidates of some entries of a question, for other processes; as `sweep.rows.compute_rows`."""
+    """The candidates of some entries of a question, in any process; as `sweep.rows.compute_rows`."""
     if not (_latest and _latest[0].question == question):
         _latest[:] = [_Search(question)]
     return _latest[0].chunk(first, last)
@@ -315,38 +302,34 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     """
     require_runner(workers, scheduler)
     prepare(_LONG)
-    here, chunks = _Search(question), {}
-    limits, tasks = here.limits, (task for task in here.tasks() if task[0] not in chunks)
-    alone = workers is None and scheduler is None
-    first = islice(tasks, None if alone else 1)  # in this process: the others then know the limits
+    here, candidates = _Search(question), {}
+    _latest[:], limits = [here], here.limits
+    numbered = ((number, *rows) for number, rows in enumerate(here.chunks))
+    tasks = (task for task in numbered if task[0] not in candidates and here.wanted(*task[1:]))
 
-    def take(number, candidates):
-        chunks[number] = candidates
-        limits.add(candidates)
+    def take(number, found):
+        candidates[number] = found
+        limits.add(found)
         if on_progress and limits.best:
             on_progress(limits.best)
 
     try:
         with nullcontext() if resume is None else _resumed(resume, question) as store:
-            for number in range(here.num_chunks) if store else ():
+            for number in range(len(here.chunks)) if store else ():
                 if number in store:
                     take(number, here.candidates(store.read(number)))
-            for results in (
-                run_tasks(lambda _, *rows: here.chunk(*rows), question, first),
-                run_tasks(candidates_of, question, tasks, workers, scheduler),
-            ):
-                with closing(results):
-                    for number, candidates in results:
-                        if store:
-                            store.put(number, here.columns(candidates))
-                        take(number, candidates)
+            first = run_tasks(candidates_of, question, islice(tasks, 1))  # here: the others then know the limits
+            with closing(run_tasks(candidates_of, question, tasks, workers, scheduler)) as others:
+                for number, found in chain(first, others):
+                    if store:
+                        store.put(number, here.columns(found))
+                    take(number, found)
     except KeyboardInterrupt:
-        how_far = f"{len(chunks)} of at most {here.num_chunks} parts searched"
+        how_far = f"{len(candidates)} of at most {len(here.chunks)} parts searched"
         raise KeyboardInterrupt(how_far + "; the same command goes on" * (resume is not None)) from None
-    candidates = [candidate for number in sorted(chunks) for candidate in chunks[number]]
-    if not candidates:
+    if not any(candidates.values()):
         _refuse(question, here.entries)
-    return list(filter(limits.accepts, candidates))
+    return [candidate for number in sorted(candidates) for candidate in candidates[number] if limits.accepts(candidate)]
 
 
 def _resumed(folder, question):

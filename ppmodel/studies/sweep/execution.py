@@ -46,10 +46,6 @@ class Summary(NamedTuple):
     example: str | None
 
 
-class SweepStopped(KeyboardInterrupt):
-    """A sweep stopped by its user; the text says how far it got."""
-
-
 def run_sweep(specification, out, workers=None, scheduler=None, force=False, schedule_files=(), links=None):
     """Compute a sweep, or the part of it that is missing, and write it.
 
@@ -81,7 +77,7 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
     ------
     PPModelError
         If the specification, the output or the cluster is refused, or rows cannot be computed.
-    SweepStopped
+    KeyboardInterrupt
         On Ctrl-C, with the progress so far.
     """
     require_runner(workers, scheduler)
@@ -136,7 +132,7 @@ def _compute_missing(store, sweep, workers, scheduler):
                 done += rows
                 advance(rows)
     except KeyboardInterrupt:
-        raise SweepStopped(f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on") from None
+        raise KeyboardInterrupt(f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on") from None
     return computed
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ppmodel.errors import PPModelError, SweepError, cause
+from ppmodel.errors import PPModelError
 from ppmodel.loops.compiled import prepare
 from ppmodel.schedules.cases import generated
 from ppmodel.simulation import Iterations, compile_graph
@@ -49,11 +49,6 @@ def compute_rows(sweep, first, last):
         For each of `columns_of`, a list with one value per row. If a point is undefined, ``refused`` says why, and its
         numbers are None.
 
-    Raises
-    ------
-    SweepError
-        If something fails that is not the fault of a point.
-
     Examples
     --------
     >>> from ppmodel.clusters.specs import DATA
@@ -62,18 +57,12 @@ def compute_rows(sweep, first, last):
     >>> rows["label"], rows["system"]
     (['GPipe', 'GPipe'], ['dgx_a100', 'dgx_h100'])
     """
-    try:
-        with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
-            cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
-            prepare(2 * round(cells) * sweep.num_rows)
-            table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
-            blocks = _blocks(first, last, sweep.rows_per_graph)
-            rows = [row for block in blocks for row in _graph_rows(sweep, *block, table_of)]
-    except Exception as error:
-        full = isinstance(error, MemoryError)
-        remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"
-        rule = f"cannot be computed ({cause(error)})"
-        raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
+    with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
+        cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
+        prepare(2 * round(cells) * sweep.num_rows)
+        table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
+        blocks = _blocks(first, last, sweep.rows_per_graph)
+        rows = [row for block in blocks for row in _graph_rows(sweep, *block, table_of)]
     return {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
 
 

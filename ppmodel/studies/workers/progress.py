@@ -68,23 +68,17 @@ def progress(total, done, file=None):
 
 
 def _log_lines(total, done, file):
-    """Like `tqdm.update`, but in plain lines, at most one every ten seconds, for readable logs.
-
-    The first rows wait for code to be compiled, so they do not count for the time left.
-    """
+    """Like `tqdm.update`, but in plain lines, at most one every ten seconds, for readable logs."""
     from tqdm import tqdm
 
-    printed, first_done, first_time = monotonic(), None, None
+    before, began = done, monotonic()
+    printed = began
 
     def update(rows):
-        nonlocal done, printed, first_done, first_time
+        nonlocal done, printed
         done, now = done + rows, monotonic()
-        if first_done is None:
-            first_done, first_time = done, now
         if now - printed >= _EVERY_S and done != total:
-            printed = now
-            rate = (now - first_time) / (done - first_done) if done > first_done else None
-            left = "?" if rate is None else tqdm.format_interval(rate * (total - done))
+            printed, left = now, tqdm.format_interval((now - began) / (done - before) * (total - done))
             print(f"{done} of {counted(total, 'row')} ({100 * done // total} %), {left} left", file=file, flush=True)
 
     return update

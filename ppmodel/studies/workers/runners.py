@@ -75,7 +75,9 @@ def run_tasks(compute, job, tasks, workers=None, scheduler=None):
     """
     if workers is None and scheduler is None:
         for chunk, first, last in tasks:
-            yield chunk, compute(job, first, last)
+            with _named(first, last):
+                result = compute(job, first, last)
+            yield chunk, result
         return
     waiting, under_way = iter(tasks), {}
     with _processes(workers) if scheduler is None else _cluster(scheduler) as (executor, threads):
@@ -87,15 +89,22 @@ def run_tasks(compute, job, tasks, workers=None, scheduler=None):
                 return
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 chunk, first, last = under_way.pop(future)
-                try:
+                with _named(first, last):
                     result = future.result()
-                except (PPModelError, CancelledError, BrokenProcessPool):
-                    raise
-                except Exception as error:
-                    rule = f"cannot be computed ({cause(error)})"
-                    remedy = f"check the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
-                    raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
                 yield chunk, result
+
+
+@contextmanager
+def _named(first, last):
+    """Let errors that are no fault of a row name the rows that cannot be computed."""
+    try:
+        yield
+    except (PPModelError, CancelledError, BrokenProcessPool):
+        raise
+    except Exception as error:
+        rule = f"cannot be computed ({cause(error)})"
+        remedy = f"check memory and the workers' logs, choose smaller sizes, or report it; {_GO_ON}"
+        raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
 
 
 def _of_version(expected, compute, *arguments):

@@ -52,12 +52,12 @@ def test_a_faulty_entry_is_refused_in_one_line(written, entries, said):
     """With its file, field, value, rule and remedy."""
     written(*entries)
     with pytest.raises(SpecificationError, match=said) as found:
-        frameworks.entries()
+        frameworks._file()
     assert "available.yaml" in str(found.value)
     assert "\n" not in str(found.value)
 
 
 def test_no_entry_is_given_twice():
     """A framework has a schedule, or has it not."""
-    pairs = [(entry.schedule, entry.framework) for entry in frameworks.entries()]
+    pairs = [(entry.schedule, entry.framework) for entry in frameworks._file().entries]
     assert len(pairs) == len(set(pairs)) > 10

@@ -14,7 +14,7 @@ from refusals import refused
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
-from ppmodel.clusters.specs import ORDERS, LayoutSpec, layout_options, load_framework, load_system
+from ppmodel.clusters.specs import ORDERS, load_framework, load_system
 from ppmodel.clusters.specs.layout import layout_keywords
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
@@ -304,12 +304,6 @@ def test_microbatches_of_every_size_up_to_eight_are_tried():
     assert sizes == {1, 2, 3, 4, 6, 8}
 
 
-def test_a_limit_below_the_weights_is_refused():
-    """Before anything is simulated, with what the weights need."""
-    with refused(field="memory_limit", rule="weights"):
-        pp.plan("llama3_405b", "h100", 8, 64)
-
-
 @pytest.mark.parametrize(("field", "value"), [
     ("fix", 4), ("fix", ["tp"]), ("fix", np.array([])), ("most", "pp"), ("within", "0.1"), ("within", None),
     ("within", [4]), ("within", pd.NA), ("memory_limit", [4]), ("memory_limit", pd.NA),
@@ -404,31 +398,6 @@ def test_an_option_is_tried_as_its_own_schedule_declares(tried, warm_ups, tmp_pa
     fix = {"chunks": 4, "order": ORDERS[0]}  # the layout's order, which is not the schedule's
     fixed = cases_at(asked(**SMALL, schedules=["stp", tmp_path / "mine.py"], fix=fix), 4)
     assert [dict(case.options)["chunks"] for case in fixed] == [4] * len(warm_ups)
-
-
-@pytest.fixture
-def bounded_nodes(monkeypatch):
-    """A value of layouts that cp bounds: expert_nodes, for the time of a test."""
-    declaration = LayoutSpec.__dataclass_fields__["expert_nodes"]
-    monkeypatch.setattr(declaration, "metadata", {"option": declaration.metadata["option"]._replace(most="cp")})
-    layout_options.cache_clear()
-    yield
-    monkeypatch.undo()
-    layout_options.cache_clear()
-
-
-@pytest.mark.usefixtures("bounded_nodes")
-def test_a_value_with_a_bound_leaves_out_no_sizes():
-    """Where the size that bounds it is smaller, candidates have as much as that; more than any can have is refused."""
-    question = asked(**SMALL, fix={"expert_nodes": 2})
-    assert all_sizes(question) == all_sizes(asked(**SMALL))
-    nodes = {(sizes.cp, question.layout(sizes).expert_nodes) for sizes in all_sizes(question)}
-    assert nodes == {(1, 1), (2, 2), (4, 2), (8, 2)}
-    with refused(PPModelError, "expert_nodes", "must be at most cp"):
-        _ = resolve_point("1f1b", 1, 16, model="llama3_8b", system="h100", expert_nodes=2).complete_layout
-    for fix, rule in (({}, "is more than 8, the most of cp"), ({"cp": 4}, "is more than 4, the most of cp")):
-        with refused(PPModelError, "fix expert_nodes", rule):
-            asked(**SMALL, fix={"expert_nodes": 9} | fix)
 
 
 def test_one_chunk_leaves_out_what_takes_no_such_number():

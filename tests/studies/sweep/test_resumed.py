@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from sweeps import PLAIN, SHORT, Counted, run
 
-from ppmodel.studies.sweep import SweepStopped, execution, load_sweep, run_sweep
+from ppmodel.studies.sweep import execution, load_sweep, run_sweep
 
 
 def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
@@ -22,7 +22,7 @@ def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
     for stop_after in (0, 1, 3, 1, 5):
         counted = Counted(stop_after)
         monkeypatch.setattr(execution, "compute_rows", counted)
-        with pytest.raises(SweepStopped) as caught:
+        with pytest.raises(KeyboardInterrupt) as caught:
             run_sweep(path, out)
         seen += counted.calls
         done = chunks[len(seen)][0]
@@ -142,7 +142,7 @@ def _command_line(process):
 def interrupted(path, out, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(execution, "compute_rows", Counted(2))
-        with pytest.raises(SweepStopped):
+        with pytest.raises(KeyboardInterrupt):
             run_sweep(path, out)
 
 

@@ -12,7 +12,7 @@ from refusals import refused, require_refused
 from sweeps import SHORT, run
 
 from ppmodel import build
-from ppmodel.clusters.specs import DATA, framework_names, load_system
+from ppmodel.clusters.specs import DATA, load_system
 from ppmodel.errors import SpecificationError
 from ppmodel.studies.sweep import load_sweep
 
@@ -20,30 +20,21 @@ BAD = Path(__file__).parents[2] / "bad" / "sweeps"
 REFUSED = {
     "bad_option": (1, "schedules.0.concat", "must be one of direct"),
     "broken_file": (None, "network_bandwidth.value", "must be greater than 0"),
-    "fraction": (3, "microbatches", "must be a valid integer", "write a whole number"),
     "list": (None, "document", "must be a mapping", "write 'key: value'"),
-    "mapping": (2, "pp", "must be a valid integer"),
     "layout_of_schedule": (6, "layouts.0.chunks", "is not a known value of a layout"),
     "layout_title": (6, "layouts.0.title", "is not a known value of a layout"),
     "missing_file": (5, "models.1", "is not a file"),
     "missing_file_of_ones_own": (1, "schedules.0.file", "is not a file"),
     "missing_key": (None, "pp", "is missing", "add the key pp"),
-    "name_in_list": (1, "schedules.0", "must be a valid string"),
     "no_schedule": (1, "schedules", "must have an entry"),
     "no_values": (1, "schedules.0.waves", "must have an entry"),
     "noise_alone": (6, "noise", "needs seeds", "add, for example, seeds: {from: 1, to: 100}"),
     "noise_key": (7, "noise.jiter", "is not a known key", "jitter"),
-    "noise_number": (7, "noise", "must be a mapping"),
     "noise_range": (7, "noise.1.straggling", "must be less"),
-    "nothing": (2, "pp", "must be a valid integer"),
-    "nothing_in_list": (1, "schedules.0", "must be a valid string"),
-    "number_for_name": (5, "models", "must be a valid string"),
     "option_twice": (1, "schedules.0", "is listed twice with the same options"),
-    "pair_option": (1, "schedules.0.concat", "must be one of direct"),
     "pair_split": (1, "schedules.0.split", "must be two whole numbers"),
     "same_name": (4, "systems.1", "has the same name as"),
     "same_schedule": (1, "schedules.1", "is listed twice"),
-    "seed_in_list": (7, "seeds.0", "must be a valid integer"),
     "seed_text": (6, "seeds.1", "must be a valid integer"),
     "seeds_alone": (6, "seeds", "needs noise", "add, for example, noise: {jitter: 0.1}"),
     "seeds_key": (6, "seeds.first", "is not a known key", "from"),
@@ -53,7 +44,6 @@ REFUSED = {
     "semantics": (6, "p2p.1", "must be 'latency', 'overlapped', 'blocking_send'"),
     "table_option": (1, "schedules.0.chunks", "is not an option", "its options: none"),
     "numbers_in_text": (2, "pp", "must be a valid integer", "write [4, 8, 16]"),
-    "text": (2, "pp.1", "must be a valid integer"),
     "too_many": (None, "seeds", "must be at most 10000000"),
     "twice": (3, "microbatches.2", "is listed twice"),
     "unknown_key": (6, "wavs", "is not a known key", "the keys are schedules, pp"),
@@ -61,7 +51,6 @@ REFUSED = {
     "unknown_schedule": (1, "schedules.1", "is not a known schedule", "gpipe"),
     "unknown_system": (4, "systems.1", "is neither a known name", "dgx_h100"),
     "tagged_list": (4, "text", "has an anchor, an alias or a tag"),
-    "tagged_numbers": (2, "text", "has an anchor, an alias or a tag"),
     "unnamed_schedule": (1, "schedules.0.name", "is missing"),
     "useless_slowdown": (8, "noise.0.slowdown", "has no effect: no rank", "straggling: 0.02"),
     "useless_straggling": (9, "noise.1.straggling", "has no effect: slow ranks"),
@@ -191,11 +180,10 @@ def test_an_edited_generator_is_another_sweep(own, tmp_path, capsys):
     assert "exists already, from another specification" in run(capsys, own, "--out", tmp_path / "r.parquet")[2]
 
 
-@pytest.mark.parametrize("name", framework_names())
-def test_a_sweep_runs_under_any_framework(file, name):
+def test_a_sweep_runs_under_a_framework(file):
     """A framework is one name, whose letters are no entries of a list."""
-    sweep = load_sweep(file(f"{SHORT}\nframework: {name}\n"))
-    assert {system.framework.name for system in sweep.systems} == {name}
+    sweep = load_sweep(file(f"{SHORT}\nframework: nemo\n"))
+    assert {system.framework.name for system in sweep.systems} == {"nemo"}
 
 
 def test_a_sweep_is_another_if_its_rows_would_differ(file):
