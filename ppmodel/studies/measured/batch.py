@@ -5,7 +5,6 @@ import numpy as np
 from ppmodel.clusters.costs.partition import hides_backward
 from ppmodel.clusters.costs.runs import Runs
 from ppmodel.clusters.memory import held_share, on_ranks
-from ppmodel.errors import PPModelError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import built
@@ -36,23 +35,22 @@ class Batch:
     Raises
     ------
     PPModelError
-        If a row is refused, or a part is to be left out of a row that is computed by itself.
+        If a row is refused.
     """
 
     def __init__(self, rows, system, without=()):
         self.size, self._alone, groups = len(rows), [], {}
+        nics_queue = system.nodes is not None and system.nodes.shared_nic
         for place, row in enumerate(rows):
             framework = system_of(row, system).framework
             run = run_of(row, framework)
-            table = None if open_options(run.case) else built(run.case, run.layout.pp, run.num_microbatches)
-            if table is not None and _is_plain(run.layout, system, framework, table):
+            is_alone = nics_queue or open_options(run.case) or run.layout.layers == "balanced"
+            table = None if is_alone else built(run.case, run.layout.pp, run.num_microbatches)
+            if is_alone or table.num_replicas > 1 or table.joined.any() or hides_backward(run.layout, framework, table):
+                self._alone.append((place, run, row))
+            else:
                 key = kernels_named(row), framework, run.layout.precision
                 groups.setdefault(key, []).append((place, run, table, row))
-            elif without:
-                rule, remedy = "cannot be computed without a part of the model", "leave such rows out"
-                raise PPModelError("schedule", run.case.name, rule, remedy)
-            else:
-                self._alone.append((place, run, row))
         self._groups = []
         for group in groups.values():
             places, runs, tables, (row, *_) = zip(*group, strict=True)
@@ -72,20 +70,8 @@ class Batch:
             values[:, places] = evaluate(group, [system_of(row, system) for system in systems])
         for place, run, row in self._alone:
             points = [point_of(run, system_of(row, system)) for system in systems]
-            for number, prediction in enumerate(predictions(run, points)):
-                if prediction["refused"] is not None:
-                    raise PPModelError(
-                        "row", place + 1, f"cannot be predicted: {prediction['refused']}", "leave it out"
-                    )
-                values[number, place] = unit * prediction[column]
+            values[:, place] = [unit * prediction[column] for prediction in predictions(run, points)]
         return values
-
-
-def _is_plain(layout, system, framework, table):
-    """Return whether a run can be laid beside others: no shared NICs, replicas, pairs, balance or hidden sums."""
-    queues = system.nodes is not None and system.nodes.shared_nic
-    is_uneven = queues or table.num_replicas > 1 or layout.layers == "balanced" or table.joined.any()
-    return not (is_uneven or hides_backward(layout, framework, table))
 
 
 class RowGroup:
@@ -130,29 +116,25 @@ class RowGroup:
         seconds = np.empty((len(systems), len(self.tables)))
         for pipeline, graph, runs, places in self.graphs:
             costs = np.concatenate([tables[..., self.runs.stages[place]] for place in places])
-            if not self.waits:
-                iteration_s = _busy_s(pipeline.schedule, costs[:, 0], runs)
-            else:
-                iteration_s = makespans(graph, costs)
-                if runs > 1:
-                    iteration_s += (runs - 1) * makespans(pipeline, costs)
+            iteration_s = makespans(graph, costs) if self.waits else _busy_s(pipeline.schedule, costs[:, 0], runs)
+            if self.waits and runs > 1:
+                iteration_s += (runs - 1) * makespans(pipeline, costs)
             seconds[:, places] = iteration_s.reshape(len(places), -1).T
         return seconds
 
     def bytes(self, systems):
         """Bytes of the most loaded rank of each row, shape (len(systems), num_rows)."""
-        return np.array([np.maximum.reduceat(self._rank_bytes(system), self.first_rank) for system in systems])
-
-    def _rank_bytes(self, system):
-        """Bytes of each rank of each row, one after another."""
-        stage_bytes, between, logits, working = self.runs.bytes(system)
-        peaks = np.zeros(len(self.fixed))
-        peaks[self.rank] = self.in_flight * stage_bytes
-        share = held_share(stage_bytes, between)
-        for table, stages, ranks in self.mixed:
-            peaks[ranks] = peak_activations(table, stage_bytes[stages], share[stages])
-        largest = sum(on_ranks(self.rank, len(self.fixed), column, np.maximum) for column in (working, logits))
-        return self.fixed + peaks + largest + system.reserve_bytes
+        held = []
+        for system in systems:
+            stage_bytes, between, logits, working = self.runs.bytes(system)
+            peaks, share = np.zeros(len(self.fixed)), held_share(stage_bytes, between)
+            peaks[self.rank] = self.in_flight * stage_bytes
+            for table, stages, ranks in self.mixed:
+                peaks[ranks] = peak_activations(table, stage_bytes[stages], share[stages])
+            largest = sum(on_ranks(self.rank, len(self.fixed), column, np.maximum) for column in (working, logits))
+            of_ranks = self.fixed + peaks + largest + system.reserve_bytes
+            held.append(np.maximum.reduceat(of_ranks, self.first_rank))
+        return np.array(held)
 
 
 def _busy_s(table, compute_s, pipeline_runs):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import compress, product
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from ppmodel.clusters.specs import Provenance
 from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.studies.measured.batch import Batch
-from ppmodel.studies.measured.constants import CONSTANTS, FACTOR, chosen, with_values
+from ppmodel.studies.measured.constants import CONSTANTS, DIGITS, FACTOR, chosen, with_values
 from ppmodel.studies.measured.fit import Fitted, Regression, fitted, parted, refitted, with_spread
 from ppmodel.studies.measured.predict import GB, predicted
 from ppmodel.studies.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
@@ -33,10 +33,7 @@ STATUS = ("measured", "oom", "failed")
 INTERVAL = "95 %: "
 """How the source of a constant begins that is fitted to rows."""
 
-ENDS = "fastest", "slowest"
-_DIGITS, _FREE = 4, 1e6
-_FITS_WIDTH = 0.06
-_FARTHEST = 10.0
+_FREE, _FITS_WIDTH, _FARTHEST = 1e6, 0.06, 10.0
 _UNITS = {
     "iteration_s": ("seconds", {1e3: "milliseconds", 1e6: "microseconds", 1 / 60: "minutes", 1 / 3600: "hours"}),
     "memory_gb": ("1e9 bytes", {1e3: "MB or MiB", 1e9: "bytes", 1e-3: "TB"}),
@@ -132,10 +129,11 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
             continue
         of_kind, factor = [constant for constant in constants if constant.name in CONSTANTS[what]], []
         if names is None and data.num_configurations < FOLDS:
-            if len(of_kind) > 1:
-                scales = [constant for constant in chosen(system) if constant.name in SCALED[what]]
-                scales = sorted(scales, key=lambda constant: SCALED[what].index(constant.name))
-                of_kind = _steepest(scales or of_kind[:1], data)
+            scales = [constant for name in SCALED[what] for constant in of_kind if constant.name == name]
+            if of_kind := scales or of_kind[:1]:
+                start = np.log([constant.start for constant in of_kind])
+                _, slopes = Regression(of_kind, data.residuals, SCALE, prior).linear(start)
+                of_kind = [of_kind[np.abs(slopes).sum(axis=0).round(6).argmax()]]  # on which the rows depend most
             if what == "time":
                 system = _to_be_scaled(system, around, data.num_configurations)
                 factor = chosen(system, [FACTOR])
@@ -155,20 +153,13 @@ def _to_be_scaled(system, around, num_runs):
     added = {FACTOR: (system.time_factor, "our choice", "no factor")}
     if around is not None:
         slowest = (around[1] / around[0]) ** (np.sqrt(1 + 1 / num_runs) / 2)
-        ends = [float(f"{end:.{_DIGITS}g}") for end in (1 / slowest, slowest)]
+        ends = {name: float(f"{end:.4g}") for name, end in (("fastest", 1 / slowest), ("slowest", slowest))}
         source = f"the range of {system.name} before, around {num_runs} known and wider by their errors"
-        added |= {f"framework.{name}": (end, "inferred", source) for name, end in zip(ENDS, ends, strict=True)}
-        system = replace(system, framework=replace(system.framework, **dict(zip(ENDS, ends, strict=True))))
+        added |= {f"framework.{name}": (end, "inferred", source) for name, end in ends.items()}
+        system = replace(system, framework=replace(system.framework, **ends))
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("errors.")}
     entries |= {name: Provenance(name, value, "", *rest) for name, (value, *rest) in added.items()}
     return replace(system, errors=None, provenance=tuple(by_block(entries.values())))
-
-
-def _steepest(constants, data):
-    """The constant on which the data depend most, alone in a list."""
-    regression = Regression(constants, data.residuals, SCALE, 1.0)
-    _, slopes = regression.linear(np.log([constant.start for constant in constants]))
-    return [constants[np.abs(slopes).sum(axis=0).round(6).argmax()]]
 
 
 def _fitted_and_judged(regression, data, factor):
@@ -189,12 +180,7 @@ def _fitted_and_judged(regression, data, factor):
 
 def _rounded(values):
     """The values of constants as they are written."""
-    return {name: float(f"{value:.{digits_of(name)}g}") for name, value in values.items()}
-
-
-def digits_of(name):
-    """To how many digits a constant is written: a `FACTOR` so that it gives a run's time to all that are shown."""
-    return 12 if name == FACTOR else _DIGITS
+    return {name: float(f"{value:.{DIGITS[name]}g}") for name, value in values.items()}
 
 
 def measured_data(files, system, runs=()):
@@ -217,37 +203,28 @@ def measured_data(files, system, runs=()):
         If a file or a row is refused, or nothing is measured, or in other units.
     """
     entries = rows_with_files(files, runs)
-    for row, _, where in entries:
+    limited = {file for row, file, _ in entries if row.get("status") == "oom"}
+    used, measured = [], {"time": [], "memory": []}
+    for row, file, where in entries:
         if (status := row.get("status", "")) and status not in STATUS:
             rule, remedy = f"must be one of {', '.join(STATUS)}, or empty", did_you_mean(status, STATUS)
             raise PPModelError("status", shown(status), rule, remedy or "write one of them", where=where)
-    limited = {file for row, file, _ in entries if row.get("status") == "oom"}
-    entries = [
-        (row | dict.fromkeys(MEASURED, "") if row.get("status") in STATUS[1:] else row, *place)  # it did not end
-        for row, *place in entries
-    ]
-    counts = {
-        "time": [bool(row.get("iteration_s")) and is_healthy(row) for row, *_ in entries],
-        "memory": [
-            bool(row.get("memory_gb")) or row.get("status") in ({"oom", "measured"} if file in limited else ())
-            for row, file, _ in entries
-        ],
-    }
-    used = list(compress(entries, map(any, zip(*counts.values(), strict=True))))
+        row = row | dict.fromkeys(MEASURED, "") if status in STATUS[1:] else row  # it did not end
+        of_time = row.get("iteration_s") and is_healthy(row)
+        of_memory = row.get("memory_gb") or (file in limited and status in ("oom", "measured"))
+        for what in ["time"] * bool(of_time) + ["memory"] * bool(of_memory):
+            measured[what].append((row, file))
+        used += [(row, file, where)] * bool(of_time or of_memory)
     if not used:
         rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
         names = " ".join(dict.fromkeys(file for _, file, _ in entries))
         raise PPModelError("rows", names, rule, "add what was measured")
     _require_units(used, system)
-    rows, names, _ = zip(*entries, strict=True)
-    return {
-        what: Data(what, list(compress(rows, of_kind)), list(compress(names, of_kind)), system)
-        for what, of_kind in counts.items() if any(of_kind)
-    }  # fmt: skip
+    return {what: Data(what, *zip(*rows, strict=True), system) for what, rows in measured.items() if rows}
 
 
 def _require_units(entries, system):
-    """Refuse a file whose measurements are, in the median, far from all that a fit could reach."""
+    """Refuse a file if the median of its measurements is far from all that a fit could reach."""
     compared = {}
     for row, file, where in entries:
         prediction = predicted(row, system)
@@ -290,8 +267,8 @@ class Data:
     ----------
     what : {"time", "memory"}
         Rows have a time; or memory, or are known to fit or not.
-    rows : list of dict of str to str
-    files : list of str
+    rows : sequence of dict of str to str
+    files : sequence of str
         The file of each row.
     system : SystemSpec
     without : tuple of str
@@ -351,11 +328,10 @@ class Data:
 
 def _summary(errors, what):
     """Means and quantiles of errors, by their names in a system's file; where rows only fit or do not, the mean."""
-    if what == "fits":
-        return {"mean": float(errors.mean())}
     median, nine_tenths, worst = np.quantile(errors, (0.5, 0.9, 1.0)).tolist()
     smallest = np.sort(errors)[: max(int(0.9 * len(errors)), 1)]
-    return {
+    summary = {
         "mean": float(errors.mean()), "median": median, "90 %": nine_tenths, "worst": worst,
         "mean without the worst tenth": float(smallest.mean()),
     }  # fmt: skip
+    return {"mean": summary["mean"]} if what == "fits" else summary

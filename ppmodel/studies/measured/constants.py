@@ -15,8 +15,7 @@ BOUNDS = dict.fromkeys(
 
 
 def _names(block, spec):
-    numbers = [field.name for field in fields(spec) if not isinstance(field.default, bool)]
-    return tuple(f"{block}.{name.removesuffix('_s')}" for name in numbers)
+    return [f"{block}.{field.name.removesuffix('_s')}" for field in fields(spec) if not isinstance(field.default, bool)]
 
 
 FACTOR = "time_factor"
@@ -32,6 +31,8 @@ MEMORY = ("reserve", *_names("memory", MemorySpec))
 """Constants on which memory depends."""
 
 CONSTANTS = {"time": TIME, "memory": MEMORY}
+DIGITS = dict.fromkeys((*TIME, *MEMORY), 4) | {FACTOR: 12}
+"""To how many digits constants are written: `FACTOR` so that it gives a run's time to all that are shown."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +98,16 @@ def chosen(system, names=None):
 
 
 def _place(system, name):
-    """The block of a constant (None for the system itself), and its field."""
+    """The block of a constant, empty for the system itself, what holds it, and its field there."""
     block, _, key = name.rpartition(".")
     holder = getattr(system, block) if block else system
-    return block, next(key + suffix for suffix in _SUFFIXES if hasattr(holder, key + suffix))
+    return block, holder, next(key + suffix for suffix in _SUFFIXES if hasattr(holder, key + suffix))
 
 
 def value_of(system, name):
     """The value of a constant, in SI units; NaN if it is left open."""
-    block, field = _place(system, name)
-    value = getattr(getattr(system, block) if block else system, field)
+    _, holder, field = _place(system, name)
+    value = getattr(holder, field)
     return float("nan" if value is None else value)
 
 
@@ -132,8 +133,7 @@ def with_values(system, values):
     """
     blocks = {}
     for name, value in values.items():
-        block, field = _place(system, name)
-        blocks.setdefault(block, {})[field] = value
-    top = blocks.pop("", {})
-    inner = {block: unchecked(getattr(system, block), **changed) for block, changed in blocks.items()}
-    return unchecked(system, **top, **inner)
+        block, holder, field = _place(system, name)
+        blocks.setdefault(block, (holder, {}))[1][field] = value
+    changed = {block: unchecked(holder, **fields) for block, (holder, fields) in blocks.items()}
+    return unchecked(changed.pop("", system), **changed)

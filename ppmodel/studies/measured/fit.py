@@ -186,8 +186,7 @@ def with_spread(fit, refits):
         return fit
     count, factors = len(refits), {}
     for name, factor in fit.factors.items():
-        logs = np.log([values[name] for values in refits])
-        deviation = np.sqrt((count - 1) * logs.var())
+        deviation = np.sqrt((count - 1) * np.log([values[name] for values in refits]).var())
         factors[name] = max(factor, float(np.exp(t.ppf(_LEVEL, count - 1) * deviation)))
     return fit._replace(factors=factors)
 

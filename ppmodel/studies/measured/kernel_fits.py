@@ -38,11 +38,12 @@ PASSES = {
 """Kernels that move memory, and the fraction of its bandwidth that they attain; stream is a normalisation."""
 _ATTENTION = "kernels.attention_efficiency", "kernels.attention_backward_efficiency", "kernels.attention_half_length"
 _LINES = {
-    ("node", False): ("collectives.node_efficiency", "collectives.node_latency"),
-    ("network", False): ("collectives.network_efficiency", "collectives.network_latency"),
-    ("node", True): ("collectives.node_efficiency", "nodes.node_latency"),
-    ("network", True): ("collectives.message_efficiency", "network_latency"),
+    (False, False): ("collectives.node_efficiency", "collectives.node_latency"),
+    (True, False): ("collectives.network_efficiency", "collectives.network_latency"),
+    (False, True): ("collectives.node_efficiency", "nodes.node_latency"),
+    (True, True): ("collectives.message_efficiency", "network_latency"),
 }
+"""What is fitted to timings, by whether they cross nodes, and whether they are messages."""
 _SCALE, _FEWEST, _SPREAD = 0.1, 8, 2.0
 _FARTHEST, _LONGEST, _STEP = 20.0, 1e6, 0.1  # the last, of an efficiency's logarithm, changes a time that tells it
 
@@ -93,7 +94,7 @@ def fit_products(m, n, k, seconds, peak_flops, precision="bf16", half=(0.0, 0.0)
     """
     m, n, k, seconds = np.array([m, n, k, seconds], float)
     if (large := np.min([m, n, k], axis=0) >= LEAST_SIZE).sum() >= _FEWEST:
-        m, n, k, seconds = m[large], n[large], k[large], seconds[large]
+        m, n, k, seconds = np.array([m, n, k, seconds])[:, large]
     sizes = m, np.minimum(n, k)
     is_fitted = [True, *(size.max() >= _SPREAD * size.min() for size in sizes)]
 
@@ -205,20 +206,18 @@ def fit_collectives(timings, system):
         remedy = "start from a system whose file has nodes"
         raise PPModelError("nodes", "none", "must be in the system, for some collectives stay in a node", remedy)
     fits, system = [], replace(system, collectives=system.collectives or CollectiveSpec())
-    for (place, is_message), names in _LINES.items():
-        crosses = place == "network"
+    for (crosses, is_message), names in _LINES.items():
         rows = [row for row in timings if (row[2] > 1, row[0] == "sendrecv") == (crosses, is_message)]
         in_training = [row for row in rows if COLLECTIVE_BYTES[0] <= row[3] <= COLLECTIVE_BYTES[1]]
-        rows = in_training if _spread(in_training) else rows
-        names = names if _spread(rows) else names[:1]
-        if not rows:
+        if not (rows := in_training if _spread(in_training) else rows):
             continue
-        if is_message:
-            fit = _message_fit(rows, system, names, inside=not crosses)
-        else:
-            usual = system.collectives.overlapped_phases  # where timings do not tell, as the system has it
-            ways = (usual, not usual) if any(gpus > nodes > 1 for _, gpus, nodes, _, _ in rows) else (None,)
-            fit = min((_collective_fit(rows, system, names, way) for way in ways), key=lambda fit: round(fit.error, 3))
+        names = names if _spread(rows) else names[:1]
+        usual = system.collectives.overlapped_phases  # where timings do not tell, as the system has it
+        is_told = not is_message and any(gpus > nodes > 1 for _, gpus, nodes, _, _ in rows)
+        tried = [_link_fit(rows, system, names, way) for way in ((usual, not usual) if is_told else (None,))]
+        fit = min(tried, key=lambda fit: round(fit.error, 3))
+        if is_message and not crosses:
+            fit.values.pop(names[0], None)  # collectives tell it
         fits.append((f"{'messages' if is_message else 'collectives'} {'between' if crosses else 'in'} nodes", fit))
         system = with_values(system, fit.values)
     return fits
@@ -226,8 +225,8 @@ def fit_collectives(timings, system):
 
 def _spread(rows):
     """Return whether sizes differ enough to tell a latency from a bandwidth."""
-    sizes = [row[3] for row in rows]
-    return bool(sizes) and max(sizes) >= _SPREAD * min(sizes)
+    sizes = [row[3] for row in rows] or [1]
+    return max(sizes) >= _SPREAD * min(sizes)
 
 
 def collectives_s(rows, system):
@@ -254,30 +253,21 @@ def collectives_s(rows, system):
     return fixed + slope * np.array([row[3] for row in rows])
 
 
-def _collective_fit(rows, system, names, overlapped):
+def _link_fit(rows, system, names, overlapped):
     """The constants of a link; unless `overlapped` is None, also whether its phases and those in nodes share time."""
     switch = {} if overlapped is None else {"collectives.overlapped_phases": overlapped}
     start = dict(zip(names, (0.5, 5e-6), strict=False))
     if "collectives.network_efficiency" in start:  # told by all-to-alls alone, which do not tell the other
         start["collectives.exchange_efficiency"] = 0.5
+    sizes, inside = np.array([row[3] for row in rows]), rows[0][2] == 1
 
     def log_time(logs):
-        values = switch | dict(zip(start, np.exp(logs).tolist(), strict=True))
-        return np.log(collectives_s(rows, with_values(system, values)))
+        attained = with_values(system, switch | dict(zip(start, np.exp(logs).tolist(), strict=True)))
+        is_message = rows[0][0] == "sendrecv"
+        return np.log(sum(hockney_s(sizes, attained, inside)) if is_message else collectives_s(rows, attained))
 
     fit = _fitted(log_time, [row[4] for row in rows], start)
     return fit._replace(values=fit.values | switch)
-
-
-def _message_fit(rows, system, names, inside):
-    """The constants of messages, whose efficiency in a node is that of collectives and not replaced."""
-    ideal, latency_s = np.array([hockney_s(row[3], replace(system, collectives=None), inside) for row in rows]).T
-
-    def log_time(logs):
-        return np.log(ideal / np.exp(logs[0]) + (np.exp(logs[1]) if len(logs) > 1 else latency_s))
-
-    fit = _fitted(log_time, [row[4] for row in rows], dict(zip(names, (0.5, 5e-6), strict=False)))
-    return fit._replace(values={name: value for name, value in fit.values.items() if name != names[0] or not inside})
 
 
 def _fitted(log_time, seconds, start):

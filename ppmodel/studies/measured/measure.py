@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ppmodel.clusters.specs import KernelSpec, Provenance, to_unit
 from ppmodel.errors import PPModelError
-from ppmodel.studies.measured import kernel_fits
+from ppmodel.studies.measured import kernel_fits, timings
 from ppmodel.studies.measured.constants import TIME
 from ppmodel.studies.measured.start import by_block
 
@@ -61,14 +59,14 @@ def measured_system(system, files, date):
     fits = list(_fits(system, files))
     if not fits:
         raise PPModelError("timings", "none", "must be in one of the files", "pass, for example, --gemm FILE.csv")
-    for section, label, fit in fits:
-        names = ", ".join(timings.file for timings in files if getattr(timings, section))
+    for kind, label, fit in fits:
+        names = ", ".join(file.file for file in files if any(isinstance(row, kind) for row in file.rows))
         source = f"{fit.rows} timings of {label}, mean error {fit.error:.1%}; {names}; {date}"
         for field, value in fit.values.items():
             unit = entries[field].unit if field in entries else "us" * (field in _TIMES)
             written = value if isinstance(value, bool) else float(f"{to_unit(value, unit):.{_DIGITS}g}")
             entries[field] = Provenance(field, written, unit, "fitted", source)
-    if any(timings.device == "cpu" for timings in files):
+    if any(file.device == "cpu" for file in files):
         source = "a CPU runs an operation in the thread that launches it, so that host and device take turns"
         entries["kernels.host_exponent"] = Provenance("kernels.host_exponent", 1, "", "inferred", source)
     changed = {field for field, entry in entries.items() if entry not in system.provenance}
@@ -78,12 +76,12 @@ def measured_system(system, files, date):
 
 
 def _fits(system, files):
-    """Each fit with what it is of, and the section of the files that it uses."""
+    """Each fit with what it is of, and the kind of timings that it uses."""
 
-    def timed(section):
-        return [timing for timings in files for timing in getattr(timings, section)]
+    def timed(kind):
+        return [row for file in files for row in file.rows if isinstance(row, kind)]
 
-    products, passes = timed("products"), timed("passes")
+    products, passes = timed(timings.ProductTiming), timed(timings.PassTiming)
     spec, precisions = system.kernels or KernelSpec(), {product.precision for product in products}
     wide = [precision for precision in _SIXTEEN_BITS if precision in precisions][:1]
     for precision in wide + ["fp8"] * ("fp8" in precisions):
@@ -92,19 +90,18 @@ def _fits(system, files):
         if peak is None:
             remedy = "add fp8_peak_compute to its file, or leave these timings out"
             raise PPModelError("precision", "fp8", f"is not supported by {system.name}", remedy)
-        m, n, k, seconds = np.array(
-            [(row.m, row.n, row.k, row.seconds) for row in products if row.precision == precision]
-        ).T
+        m, n, k, _, seconds = zip(*(row for row in products if row.precision == precision), strict=True)
         half = [getattr(spec, name.rpartition(".")[2]) or 0.0 for name in kernel_fits.PRODUCT_CONSTANTS[constants][1:]]
-        yield "products", f"products in {precision}", kernel_fits.fit_products(m, n, k, seconds, peak, constants, half)
-    if attention := timed("attention"):
+        fit = kernel_fits.fit_products(m, n, k, seconds, peak, constants, half)
+        yield timings.ProductTiming, f"products in {precision}", fit
+    if attention := timed(timings.AttentionTiming):
         fit = kernel_fits.fit_attention(*zip(*attention, strict=True), system.peak_compute_flops)
-        yield "attention", "attention", fit
+        yield timings.AttentionTiming, "attention", fit
     for kernel in dict.fromkeys(row.kernel for row in passes):
         rows = [(row.bytes, row.seconds) for row in passes if row.kernel == kernel]
         fit = kernel_fits.fit_bandwidth(*zip(*rows, strict=True), system.memory_bandwidth_bytes_per_s, kernel)
-        yield "passes", f"memory: {kernel}", fit
-    if collectives := timed("collectives"):
-        yield from (("collectives", *fit) for fit in kernel_fits.fit_collectives(collectives, system))
-    if host := timed("host"):
-        yield "host", "launches", kernel_fits.fit_host([launch.seconds for launch in host])
+        yield timings.PassTiming, f"memory: {kernel}", fit
+    if collectives := timed(timings.CollectiveTiming):
+        yield from ((timings.CollectiveTiming, *fit) for fit in kernel_fits.fit_collectives(collectives, system))
+    if host := timed(timings.LaunchTiming):
+        yield timings.LaunchTiming, "launches", kernel_fits.fit_host([launch.seconds for launch in host])

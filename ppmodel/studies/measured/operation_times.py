@@ -8,7 +8,7 @@ import numpy as np
 from ppmodel.errors import PPModelError
 from ppmodel.given import to_builtin
 from ppmodel.ops import OpKind
-from ppmodel.studies.measured.timings import LARGEST, SECONDS, read_events, read_number, read_seconds, read_table
+from ppmodel.studies.measured.timings import LARGEST, read_events, read_number, read_seconds, read_table
 
 _MOST_RANKS = 4096
 _NAME = re.compile(r"(?:PP:)?(\d{1,6})?(Forward|Backward|F|B|I|W)[ .]?(\d{1,7})?(?:@\d{1,4})?", re.ASCII)
@@ -17,7 +17,6 @@ _AFTERWARDS = re.compile(r"\d{1,9}[RO](@\d{1,4})?")
 
 _RANK = re.compile(r"rank (\d{1,6})", re.ASCII)
 _COLUMNS = ("rank", "operation")
-_TIMES = (*SECONDS, "end_s")
 
 
 class OperationTime(NamedTuple):
@@ -46,7 +45,7 @@ class OperationTime(NamedTuple):
 
 
 def read_operation_times(sources):
-    """Read what the operations of one iteration took.
+    """Read the times of the operations of one iteration.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ def _of_table(source):
         records = enumerate(source.to_dict("records"))
         table = [({name: to_builtin(value) for name, value in row.items()}, f"row {at}") for at, row in records]
     else:
-        table = read_table(source, _COLUMNS, _TIMES)
+        table = read_table(source, _COLUMNS, "end_s")
     rows = []
     for row, where in table:
         match = _NAME.fullmatch(str(row["operation"]).strip())
@@ -114,13 +113,13 @@ def _of_table(source):
 
 def _span(row, where):
     """Seconds and start of a row; NaN without a start."""
-    if row.get("end_s") not in (None, ""):
-        start, end = _time(row, "start_s", where), _time(row, "end_s", where)
-        if not 0 < end - start < LARGEST:
-            raise PPModelError("end_s", end, "must be after start_s", "use one clock for a rank", where=where)
-        length_s = float(f"{end - start:.10g}")  # as the clock's digits end: equal operations are equal
-        return read_seconds(row, where, end_s=length_s), start
-    return read_seconds(row, where), np.nan
+    if row.get("end_s") in (None, ""):
+        return read_seconds(row, where), np.nan
+    start, end = (read_number(row, name, where, -LARGEST) for name in ("start_s", "end_s"))
+    if not 0 < end - start < LARGEST:
+        raise PPModelError("end_s", end, "must be after start_s", "use one clock for a rank", where=where)
+    length_s = float(f"{end - start:.10g}")  # as the clock's digits end: equal operations are equal
+    return read_seconds(row, where, end_s=length_s), start
 
 
 def _of_trace(path, place):
@@ -128,7 +127,7 @@ def _of_trace(path, place):
     about, events = read_events(path)
     ranks = about.get("distributedInfo")
     default = ranks["rank"] if isinstance(ranks, dict) and isinstance(ranks.get("rank"), int) else place
-    events, tracks = events or [], {}
+    tracks = {}
     for event in events:
         args = event.get("args") if event.get("name") == "thread_name" else None
         if isinstance(args, dict) and (match := _RANK.fullmatch(str(args.get("name")))):
@@ -141,25 +140,14 @@ def _of_trace(path, place):
     rows = []
     for event, match in of_gpu or slices:
         where, rank = f"{path}: {match[0]}", tracks.get(_track(event), default)
-        seconds, start = 1e-6 * read_number(event, "dur", where), 1e-6 * _time(event, "ts", where)
-        rows.append(_operation(rank, match, seconds, start, where))
+        seconds, start = read_number(event, "dur", where), read_number(event, "ts", where, -LARGEST)
+        rows.append(_operation(rank, match, 1e-6 * seconds, 1e-6 * start, where))
     return rows
 
 
 def _operation(rank, match, seconds, start, where):
     stage, microbatch = (None if digits is None else int(digits) for digits in (match[1], match[3]))
     return OperationTime(rank, OpKind[match[2][0]], stage, microbatch, seconds, start, where)
-
-
-def _time(row, name, where):
-    """A point in time, which may be 0 or negative."""
-    try:
-        value = float(row[name])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        value = np.nan
-    if not abs(value) < LARGEST:
-        raise PPModelError(name, row.get(name), "must be a number", "write, for example, 12.5", where=where)
-    return value
 
 
 def _track(event):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from math import isnan
@@ -102,47 +103,41 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
         raise PPModelError("iteration_s", iteration_s, "must be a number of seconds above 0", "write, for example, 1.5")
     given = _mean_seconds(rows) | transfers
     ran = resolve_point(as_case(schedule), pp, microbatches, **given)
-    stages, factors = _by_stage(ran.table, rows)
+    size = ran.table.num_ranks, ran.table.num_microbatches
+    points = [ran, *(resolve_point(case, *size, **given) for case in as_cases(against))]
     span_s = max(row.start_s + row.seconds for row in rows) - min(row.start_s for row in rows)
-    results = [(ran, _replayed(ran, stages, ran.table, factors))]
-    for case in as_cases(() if against is None else against):
-        point = resolve_point(case, ran.table.num_ranks, ran.table.num_microbatches, **given)
-        results.append((point, {}))
-        with refusing(results[-1][1]):
-            results[-1][1].update(_replayed(point, stages, ran.table))
+    (stages, factors), records = _by_stage(ran.table, rows), []
+    for point in points:
+        coordinates = point.coordinates
+        records.append({name: coordinates[name] for name in NAMES if name in coordinates} | dict.fromkeys(RESULTS))
+        with nullcontext() if point is ran else refusing(records[-1]):
+            records[-1].update(_replayed(point, stages, ran.table, factors if point is ran else 1.0))
     if transfers["links"] is not None:
-        warn_of_links([point for point, numbers in results if "refused" not in numbers])
-    records = []
-    for point, numbers in results:
-        makespan_s, coordinates = numbers.get("makespan_s"), point.coordinates
-        row = {name: coordinates[name] for name in NAMES if name in coordinates} | dict.fromkeys(RESULTS) | numbers
-        row["measured_s"] = (iteration_s or (None if isnan(span_s) else span_s)) if point is ran else None
-        row["error"] = row["measured_s"] and makespan_s / row["measured_s"] - 1
-        row["relative"] = makespan_s and makespan_s / results[0][1]["makespan_s"]
-        records.append(row)
+        warn_of_links([point for point, row in zip(points, records, strict=True) if row["refused"] is None])
+    records[0]["measured_s"] = iteration_s or (None if isnan(span_s) else span_s)
+    for row in records:
+        row["error"] = row["measured_s"] and row["makespan_s"] / row["measured_s"] - 1
+        row["relative"] = row["makespan_s"] and row["makespan_s"] / records[0]["makespan_s"]
     return records
 
 
 def _mean_seconds(rows):
     """Arguments of `simulate`: seconds of each kind on 1/S of the model, on average over ranks."""
-    stages = {(row.rank, row.stage) for row in rows}
-    per_rank = len(stages) / len({rank for rank, _ in stages})
-    means = {kind: per_rank * float(np.mean(times)) for kind in OpKind if (times := [
-        row.seconds for row in rows if row.kind == kind
-    ])}  # fmt: skip
+    per_rank = len({(row.rank, row.stage) for row in rows}) / len({row.rank for row in rows})
+    times = {kind: [row.seconds for row in rows if row.kind == kind] for kind in {row.kind for row in rows}}
+    means = {kind: per_rank * float(np.mean(seconds)) for kind, seconds in times.items()}
     if OpKind.F not in means or not {OpKind.B, OpKind.I} & means.keys():
-        name = "F" if OpKind.F not in means else "B"
-        raise PPModelError("operation", f"without {name}", "must have forwards and backwards", "give rows of both")
+        value = f"without {'B' if OpKind.F in means else 'F'}"
+        raise PPModelError("operation", value, "must have forwards and backwards", "give rows of both")
     if OpKind.I in means and OpKind.W in means:
         return {"forward": means[OpKind.F], "input_grad": means[OpKind.I], "weight_grad": means[OpKind.W]}
-    return {"forward": means[OpKind.F], "backward": means.get(OpKind.B, 2 * means.get(OpKind.I, 0))}
+    return {"forward": means[OpKind.F], "backward": means.get(OpKind.B) or 2 * means[OpKind.I]}
 
 
 def _by_stage(table, rows):
     """Mean seconds of F, B, I and W of every stage, shape (4, num_stages), and a factor on that for each operation."""
-    place = {(int(kind), int(stage), int(microbatch)): index for index, (kind, stage, microbatch) in enumerate(
-        zip(table.kind, table.stage, table.microbatch, strict=True)
-    )}  # fmt: skip
+    operations = zip(table.kind.tolist(), table.stage.tolist(), table.microbatch.tolist(), strict=True)
+    place = {operation: index for index, operation in enumerate(operations)}
     homes = [np.unique(table.stage[table.rank == rank]).tolist() for rank in range(table.num_ranks)]
     seconds, start_s = np.full((2, table.num_operations), np.nan)
     of_kinds = np.zeros((2, 4, table.num_stages))  # what rows without a microbatch say: sums and counts
@@ -232,7 +227,7 @@ def _completed(totals):
     return means
 
 
-def _replayed(point, stages, measured_table, factors=None):
+def _replayed(point, stages, measured_table, factors):
     """The row of a schedule: its makespan, and its idle time by cause; `stages` are seconds from `_by_stage`."""
     table, (p2p, _) = point.table, point.semantics
     compute = np.zeros_like(point.costs.compute_s)
@@ -242,7 +237,7 @@ def _replayed(point, stages, measured_table, factors=None):
         shares = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None) / (last - first)
         compute[:4, ..., stage] = table.unit_shares[stage] * np.where(shares > 0, shares * even, 0).sum(axis=1)
     costs = replace(point.costs, compute_s=compute, stages=None)
-    factors = np.ones(table.num_operations) if factors is None else factors
+    factors = np.broadcast_to(factors, table.num_operations)
     each_s = operations_s(table, costs) * factors
     equal = np.zeros_like(compute)
     for kind in set(table.kind[table.kind < OpKind.R].tolist()):

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import islice
 from typing import NamedTuple
 
 from ppmodel import schedules
@@ -15,7 +14,6 @@ from ppmodel.files import csv_lines
 from ppmodel.schedules.cases import Case
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
-_MOST_ROWS, _MOST_COLUMNS = 10**5, 1000
 _SMALLEST = 1e-18  # below any measurement, as in `timings`
 _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
@@ -112,42 +110,32 @@ def read_rows(path):
     lines = csv_lines(path, _LARGEST_BYTES)
     names, _ = next(lines, ([], ""))
     columns = [*map(text_of_cell, names)]
-    _require_columns(path, columns)
-    rows = [_row(columns, values, where) for values, where in islice(lines, _MOST_ROWS + 1)]
-    if len(rows) > _MOST_ROWS:
-        rule = f"must be at most {_MOST_ROWS}"
-        raise PPModelError("rows", f"over {_MOST_ROWS}", rule, "split the file", where=str(path))
+    _require_columns(columns, f"{path}:1")
+    rows = []
+    for values, where in lines:
+        if len(values) != len(columns):
+            rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
+            raise PPModelError("values of the row", len(values), rule, remedy, where=where)
+        rows.append(dict(zip(columns, map(text_of_cell, values), strict=True)))
+        for name in MEASURED:
+            require_measured(name, rows[-1].get(name, ""), where)
     if not rows:
         raise PPModelError("rows", "none", "must be at least one", "write one row for each run", where=str(path))
     return columns, rows
 
 
-def _require_columns(path, columns):
-    if len(columns) > _MOST_COLUMNS:
-        rule = f"must be at most {_MOST_COLUMNS}"
-        raise PPModelError("columns", len(columns), rule, "leave out some", where=f"{path}:1")
+def _require_columns(columns, where):
     for name in columns:
         if columns.count(name) > 1:
-            raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
+            raise PPModelError("column", name, "is given twice", "rename one of the two", where=where)
         near = get_close_matches(name.strip().lower(), (*COLUMNS, *_ALSO_READ), n=1, cutoff=_ALIKE)
         if near and near[0] != name:
             meant = NEW_NAMES.get(near[0], near[0])
             rule, remedy = f"is nearly {meant}, but no column that is read", f"write {meant}, or rename a note"
-            raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
-    missing = [name for name in COLUMNS if name not in columns]
-    if missing:
+            raise PPModelError("column", repr(name), rule, remedy, where=where)
+    if missing := [name for name in COLUMNS if name not in columns]:
         rule = f"must have the columns {', '.join(COLUMNS)}"
-        raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=f"{path}:1")
-
-
-def _row(columns, values, where):
-    if len(values) != len(columns):
-        rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
-        raise PPModelError("values of the row", len(values), rule, remedy, where=where)
-    row = dict(zip(columns, map(text_of_cell, values), strict=True))
-    for name in MEASURED:
-        require_measured(name, row.get(name, ""), where)
-    return row
+        raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=where)
 
 
 def require_measured(name, text, where):
@@ -185,7 +173,16 @@ def system_of(row, system, framework=None):
     >>> system_of({"source": "NVIDIA dgxc-benchmarking v24.11.1"}, system).framework.name
     'nemo'
     """
-    return specs.with_framework(with_kernels(system, kernels_named(row)), framework or framework_named(row, system))
+    framework, kernels, memory = framework or framework_named(row, system), system.kernels, system.memory
+    first_attention, fused_norms = kernels_named(row) or (False, False)
+    if kernels is not None and (first_attention or fused_norms):
+        factor = kernels.first_attention_factor if first_attention else 1.0
+        stream = (fused_norms and kernels.fused_norm_efficiency) or kernels.stream_efficiency
+        if memory is not None and fused_norms:
+            memory = unchecked(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
+        times = kernels.attention_times(factor, system.compute_efficiency)
+        system = unchecked(system, kernels=unchecked(kernels, **times, stream_efficiency=stream), memory=memory)
+    return specs.with_framework(system, framework)
 
 
 def framework_named(row, system):
@@ -231,23 +228,6 @@ def kernels_named(row):
     return named and (named["attention"] in _FIRST_ATTENTION, named["norm"] is not None)
 
 
-def with_kernels(system, named):
-    """The system with the efficiencies of the kernels in `kernels_named`, if it has them."""
-    spec, (first_attention, fused_norm) = system.kernels, named or (False, False)
-    if spec is None or not (first_attention or fused_norm):
-        return system
-    factor = spec.first_attention_factor if first_attention else 1.0
-    stream = spec.fused_norm_efficiency if fused_norm else None
-    changed = unchecked(
-        spec, **spec.attention_times(factor, system.compute_efficiency),
-        stream_efficiency=stream or spec.stream_efficiency,
-    )  # fmt: skip
-    memory = system.memory
-    if memory is not None and fused_norm:
-        memory = unchecked(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
-    return unchecked(system, kernels=changed, memory=memory)
-
-
 def run_of(row, framework=None):
     """The run that a row describes.
 
@@ -279,12 +259,10 @@ def run_of(row, framework=None):
     texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
     texts["precision"] = texts["precision"].lower()
     named = row.get("model", "")
-    named = named.strip() if isinstance(named, str) else named
     if any(texts[name] for name in ("layers", *_OF_MODEL) if name != "sequence"):
         named = ""
-    # a row is data: it never names a file
-    if named and isinstance(named, str) and named not in specs.model_names():
-        remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"
+    if isinstance(named, str) and (named := named.strip()) and named not in specs.model_names():
+        remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"  # a row never names a file
         raise PPModelError("model", repr(shown(named)), "is not a known model", remedy)
     case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
     needed = () if named else COLUMNS
@@ -305,7 +283,7 @@ def run_of(row, framework=None):
     of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
     if named:
         of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout
-        model = framework.model(specs.load_model(named) if isinstance(named, str) else named)
+        model = framework.model(specs.load_model(named))
         model = replace(model, sequence=values.get("sequence", model.sequence))
     else:
         of_layout["layers"] = even_layers(values["layers"], values["pp"] * values["chunks"])
@@ -318,8 +296,7 @@ def run_of(row, framework=None):
 def stated_value(name, text):
     """The value of a column from its text; raises PPModelError for a text that is none."""
     if texts := _TEXTS.get(name):
-        value = text.lower() if texts == _SWITCH else text
-        if value in texts:
+        if (value := text.lower() if texts == _SWITCH else text) in texts:
             return texts[value]
         raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(texts)}", "choose one of them")
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0

@@ -92,8 +92,6 @@ def _changed(system, under):
 
 
 def by_block(entries):
-    """The entries with those of a block together, blocks in order of appearance and behind all others."""
-    blocks = {}
-    for entry in entries:
-        blocks.setdefault(entry.field.rpartition(".")[0], []).append(entry)
-    return [entry for block in blocks.values() for entry in block]
+    """The entries with those of a block together, blocks in order of appearance."""
+    blocks = list(dict.fromkeys(entry.field.rpartition(".")[0] for entry in entries))
+    return sorted(entries, key=lambda entry: blocks.index(entry.field.rpartition(".")[0]))

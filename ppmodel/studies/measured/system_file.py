@@ -5,8 +5,7 @@ from statistics import fmean
 from textwrap import wrap
 
 from ppmodel.clusters.specs import Provenance, to_unit
-from ppmodel.studies.measured.calibrate import digits_of
-from ppmodel.studies.measured.constants import MEMORY, value_of
+from ppmodel.studies.measured.constants import DIGITS, MEMORY, value_of
 
 _DIGITS, _WIDTH, _MOST = 4, 116, 0.99
 
@@ -29,13 +28,9 @@ def system_text(calibration, title, command, date):
         Values in the order of the starting system's file; fitted values have the kind ``fitted``, with their interval,
         rows and date, and all other values stay as they are. The last block is that of `ErrorSpec`.
     """
-    notes = []
-    if calibration.fit.undetermined:
-        names = ", ".join(
-            f"{name} (trades off with {partner})" if partner else name
-            for name, partner in calibration.fit.undetermined.items()
-        )
-        notes = wrap(f"Not determined by these rows, and left unchanged: {names}.", _WIDTH)
+    partners = calibration.fit.undetermined.items()
+    names = ", ".join(f"{name} (trades off with {partner})" if partner else name for name, partner in partners)
+    notes = wrap(f"Not determined by these rows, and left unchanged: {names}.", _WIDTH) if names else ()
     entries = [e for e in calibration.system.provenance if not e.field.startswith("errors.")]
     entries = [*(_as_fitted(entry, calibration, date) for entry in entries), *_errors(calibration, date)]
     return entries_text(entries, title, command, notes)
@@ -57,20 +52,17 @@ def entries_text(entries, title, command, notes=()):
     -------
     str
     """
-    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes)]
-    lines.append(f"title: {_quoted(title)}")
+    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes), f"title: {_quoted(title)}"]
     block = ""
     for entry in entries:
         inside, _, key = entry.field.rpartition(".")
         if inside and inside != block:
             lines.append(f"{inside}:")
-        block, indent, value = inside, "  " if inside else "", entry.value
+        block, indent, value = inside, "  " * bool(inside), entry.value
         value = int(value) if isinstance(value, float) and value % 1 == 0 and value < 1e15 else value
         unit = f" unit: {entry.unit}," if entry.unit else ""
-        lines += [
-            f"{indent}{key}:", f"{indent}  {{value: {json.dumps(value)},{unit} kind: {entry.kind},",
-            f"{indent}   source: {_quoted(entry.source)}}}",
-        ]  # fmt: skip
+        lines.append(f"{indent}{key}:\n{indent}  {{value: {json.dumps(value)},{unit} kind: {entry.kind},")
+        lines.append(f"{indent}   source: {_quoted(entry.source)}}}")
     return "\n".join(lines) + "\n"
 
 
@@ -89,10 +81,11 @@ def _as_fitted(entry, calibration, date):
         return entry
     value, low, high = in_its_unit(entry, calibration)
     sources = [source for source in calibration.sources if (source.what == "time") != (entry.field in MEMORY)]
-    errors = []
-    for source in sources:
-        error = f"{source.unseen['mean']:.1%}" if source.unseen else f"{source.fitted:.1%} as fitted"
-        errors.append(f"{source.file} ({'wrong' if source.what == 'fits' else 'mean error'} {error})")
+    errors = [
+        f"{source.file} ({'wrong' if source.what == 'fits' else 'mean error'} "
+        + (f"{source.unseen['mean']:.1%})" if source.unseen else f"{source.fitted:.1%} as fitted)")
+        for source in sources
+    ]
     rows = f"{sum(source.rows for source in sources)} rows of {', '.join(errors)}"
     source = f"95 %: {low} to {high}, from {entry.value:g}; {rows}; {date}"
     return entry._replace(value=float(value), kind="fitted", source=source)
@@ -103,11 +96,11 @@ def _errors(calibration, date):
     judged = [source for source in calibration.sources if source.unseen]
     for what in dict.fromkeys(source.what for source in judged):
         of_files = [source for source in judged if source.what == what]
-        stated = []
-        for source in of_files:
-            errors = ", ".join(f"{name} {error:.2%}" for name, error in source.unseen.items())
-            stated.append(f"{source.file}: {source.rows} rows, as fitted {source.fitted:.6%}, unseen {errors}")
-        text = f"five-fold cross-validation by configuration; {'; '.join(stated)}; {date}"
+        stated = "; ".join(
+            f"{source.file}: {source.rows} rows, as fitted {source.fitted:.6%}, unseen "
+            + ", ".join(f"{name} {error:.2%}" for name, error in source.unseen.items()) for source in of_files
+        )  # fmt: skip
+        text = f"five-fold cross-validation by configuration; {stated}; {date}"
         mean = round(fmean(source.unseen["mean"] for source in of_files), _DIGITS)  # all files weigh the same
         yield Provenance(f"errors.{what}", mean, "", "fitted", text)
         if what != "fits":
@@ -119,4 +112,4 @@ def in_its_unit(entry, calibration):
     """A fitted value and the ends of its interval as texts, in the unit of its entry in the starting system's file."""
     si, factor = value_of(calibration.system, entry.field), calibration.fit.factors[entry.field]
     low, high = (f"{to_unit(end, entry.unit):.3g}" for end in (si / factor, si * factor))
-    return f"{to_unit(si, entry.unit):.{digits_of(entry.field)}g}", low, high
+    return f"{to_unit(si, entry.unit):.{DIGITS[entry.field]}g}", low, high

@@ -2,11 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
-from math import isclose
+from math import isclose, nan, prod
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from ppmodel.errors import PPModelError, did_you_mean, shown
 from ppmodel.files import csv_lines, parse_json, read_text
 from ppmodel.studies.measured.kernel_fits import COLLECTIVES, PASSES
 
-_TABLE_BYTES, _TRACE_BYTES = 2**25, 2**29
+_MOST_BYTES = 2**29
 _SMALLEST, LARGEST = 1e-18, 1e18  # below and above any size, time or rate
 _MALFORMED = KeyError, IndexError, AttributeError, TypeError, ValueError, OverflowError
 _PRECISIONS = {
@@ -92,18 +91,14 @@ class Timings(NamedTuple):
     ----------
     file : str
         Its name.
-    products, attention, collectives, passes, host : sequence
+    rows : list
         Of the types above.
     device : str
         The processor's name, if known; ``cpu`` for one that runs operations in the launching thread.
     """
 
     file: str
-    products: Sequence = ()
-    attention: Sequence = ()
-    collectives: Sequence = ()
-    passes: Sequence = ()
-    host: Sequence = ()
+    rows: list
     device: str = ""
 
 
@@ -126,11 +121,11 @@ def read_gemm_table(path):
         With file, line and column of what is missing or wrong.
     """
     rows = []
-    for row, where in read_table(path, ("m", "n", "k"), (*SECONDS, "tflops")):
-        flops = 2 * read_number(row, "m", where) * read_number(row, "n", where) * read_number(row, "k", where)
-        complete = {"precision": row.get("precision") or "bf16", "seconds": read_seconds(row, where, flops)}
+    for row, where in read_table(path, ("m", "n", "k"), "tflops"):
+        seconds = read_seconds(row, where, prod((read_number(row, name, where) for name in "mnk"), start=2))
+        complete = {"precision": row.get("precision") or "bf16", "seconds": seconds}
         rows.append(_timing(ProductTiming, row | complete, where))
-    return Timings(Path(path).name, products=rows)
+    return Timings(Path(path).name, rows)
 
 
 def read_attention_table(path):
@@ -151,8 +146,8 @@ def read_attention_table(path):
     PPModelError
         As in `read_gemm_table`.
     """
-    rows = read_table(path, ("sequence", "pass"), (*SECONDS, "tflops"))
-    return Timings(Path(path).name, attention=[_attention(row, where) for row, where in rows])
+    rows = read_table(path, ("sequence", "pass"), "tflops")
+    return Timings(Path(path).name, [_attention(row, where) for row, where in rows])
 
 
 def _attention(row, where):
@@ -185,14 +180,11 @@ def read_nccl_tests(path, op=None):
     PPModelError
         If a line is not understood, its results were wrong, or collective, ranks or timings are missing.
     """
-    rows, hosts, columns, is_timed, asked = [], [], ["size", "count", "type", "redop", "root", "time"], False, op
-    if op is not None and op not in COLLECTIVES:
-        remedy = did_you_mean(op, COLLECTIVES) or "choose one of them"
-        _refuse("collective", op, f"must be one of {', '.join(COLLECTIVES)}", remedy, path)
-    for number, text in enumerate(read_text(path, _TABLE_BYTES).splitlines(), 1):
+    rows, hosts, columns, asked = [], [], [], op
+    for number, text in enumerate(read_text(path, _MOST_BYTES).splitlines(), 1):
         line, where = _PREFIX.sub("", text).strip(), f"{path}:{number}"
         if started := _STARTS.match(line):
-            op, hosts, is_timed = started[1] or op, [] if is_timed else hosts, False  # after timings, another test
+            op, hosts = started[1] or op, []
             if asked not in (None, op):
                 _refuse("collective", asked, f"is not what was tested: {op}", f"write {op}=FILE, or FILE alone", where)
         elif rank := _RANK.match(line):
@@ -200,15 +192,14 @@ def read_nccl_tests(path, op=None):
         elif re.match(r"#\s+size\s+count\s", line):
             columns = line.split()[1:]
         elif re.match(r"[1-9]\d*\s+\d+\s", line):
-            is_timed, values = True, line.split()
             if op not in COLLECTIVES:
-                remedy = "name it, as in --collectives all_gather=FILE"
+                remedy = did_you_mean(op, COLLECTIVES) or "name it, as in --collectives all_gather=FILE"
                 _refuse("collective", op, f"must be one of {', '.join(COLLECTIVES)}", remedy, where)
             nodes = _num_nodes(hosts)
             if len(hosts) < 2 or not nodes:
                 rule = "must list two GPUs or more, as many on each node"
                 _refuse("# Rank lines", len(hosts), rule, "keep the whole output of the test", where)
-            cells = [*zip(columns, values, strict=False)]
+            cells = [*zip(columns, line.split(), strict=False)]
             for name, cell in cells:
                 if name == "#wrong" and cell not in ("0", "N/A"):
                     _refuse(name, cell, "must be 0", "find out why results were wrong, and test again", where)
@@ -217,7 +208,7 @@ def read_nccl_tests(path, op=None):
             rows.append(CollectiveTiming(op, len(hosts), nodes, size, 1e-6 * time_us))
     if not rows:
         _refuse("timings", "none", "must be in the output of nccl-tests", "name a file with its lines of sizes", path)
-    return Timings(Path(path).name, collectives=rows)
+    return Timings(Path(path).name, rows)
 
 
 def read_trace(path, devices_per_node=1):
@@ -241,17 +232,14 @@ def read_trace(path, devices_per_node=1):
     PPModelError
         If it is not such a trace, or no product in it has a shape.
     """
-    _, events = read_events(path)
-    if events is None:
-        _refuse("traceEvents", "missing", "must be in a trace of PyTorch's profiler", "export_chrome_trace", path)
-    events = [event for event in events if isinstance(event.get("args"), dict)]
-    kernels, products, collectives = {}, [], []
+    events = [event for event in read_events(path)[1] if isinstance(event.get("args"), dict)]
+    kernels, products, collectives = Counter(), [], []
     for event in events:
         if event.get("cat") == "kernel":
             with suppress(*_MALFORMED):
-                external = event["args"].get("External id")
-                kernels[external] = kernels.get(external, 0.0) + 1e-6 * float(event["dur"])
-                collectives += _traced_collective(event["args"], 1e-6 * float(event["dur"]), devices_per_node)
+                seconds = 1e-6 * float(event["dur"])
+                kernels[event["args"].get("External id")] += seconds
+                collectives += _traced_collective(event["args"], seconds, devices_per_node)
     for event in events:
         if event.get("cat") == "cpu_op":
             with suppress(*_MALFORMED):
@@ -263,7 +251,7 @@ def read_trace(path, devices_per_node=1):
     if not products:
         rule = "must be in the trace, with shapes and kernels"
         _refuse("aten::mm, aten::addmm", "none", rule, "record it with record_shapes=True", path)
-    return Timings(Path(path).name, products=_by_shape(products, median), collectives=_by_shape(collectives, min))
+    return Timings(Path(path).name, _by_shape(products, median) + _by_shape(collectives, min))
 
 
 def _num_nodes(hosts):
@@ -307,17 +295,16 @@ def read_probe(path):
     PPModelError
         If a list, a key or a number is missing or wrong.
     """
-    document = read_document(path, _TABLE_BYTES)
+    document, rows = read_document(path), []
     if not isinstance(document, dict) or document.get("probe") != 1:
         _refuse("probe", "missing", "must be 1, as probe.py writes it", "name the file that probe.py wrote", path)
-    sections = {}
     for name, kind in _SECTIONS.items():
-        rows = document.get(name, [])
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        section = document.get(name, [])
+        if not isinstance(section, list) or not all(isinstance(row, dict) for row in section):
             _refuse(name, "no list of objects", "must be as probe.py writes it", "run probe.py again", path)
         read = _attention if kind is AttentionTiming else partial(_timing, kind)
-        sections[name] = [read(row, f"{path}: {name} {index}") for index, row in enumerate(rows)]
-    return Timings(Path(path).name, device=shown(document.get("device", "")), **sections)
+        rows += [read(row, f"{path}: {name} {index}") for index, row in enumerate(section)]
+    return Timings(Path(path).name, rows, shown(document.get("device", "")))
 
 
 def _timing(kind, row, where):
@@ -330,9 +317,9 @@ def _timing(kind, row, where):
     return kind(**read)
 
 
-def read_table(path, needed, times):
-    """The rows of a CSV file, each with its place, after a check of its columns."""
-    lines = csv_lines(path, _TABLE_BYTES)
+def read_table(path, needed, other_time):
+    """The rows of a CSV file, each with its place, after a check of its columns: one of `SECONDS`, or another time."""
+    lines, times = csv_lines(path, _MOST_BYTES), (*SECONDS, other_time)
     columns, _ = next(lines, ([], ""))
     rows = [(dict.fromkeys(columns, "") | dict(zip(columns, values, strict=False)), where) for values, where in lines]
     if missing := [name for name in needed if name not in columns]:
@@ -347,11 +334,11 @@ def read_table(path, needed, times):
 
 def read_seconds(row, where, flops=None, **times):
     """The time in a row, under whichever names it has, from the TFLOP/s of `flops`, or in `times` by their columns."""
-    times |= {name: to_s * read_number(row, name, where) for name, to_s in SECONDS.items() if _is_given(row, name)}
-    if flops and (_is_given(row, "tflops") or not times):
+    given = {name for name, value in row.items() if value not in (None, "")}
+    times |= {name: to_s * read_number(row, name, where) for name, to_s in SECONDS.items() if name in given}
+    if flops and ("tflops" in given or not times):
         times["tflops"] = flops / (1e12 * read_number(row, "tflops", where))
-    if not times:
-        times["seconds"] = read_number(row, "seconds", where)
+    times = times or {"seconds": read_number(row, "seconds", where)}
     first, seconds = next(iter(times.items()))
     for name, time_s in times.items():
         if not isclose(seconds, time_s, rel_tol=_ROUNDED):
@@ -359,19 +346,16 @@ def read_seconds(row, where, flops=None, **times):
     return seconds
 
 
-def _is_given(row, name):
-    return row.get(name) not in (None, "")
-
-
-def read_number(row, name, where):
+def read_number(row, name, where, least=_SMALLEST):
+    """A number in a row, above `least`."""
     value = row.get(name)
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        number = 0.0
-    if isinstance(value, bool) or not _SMALLEST < number < LARGEST:
-        given = "missing" if value is None else repr(value)
-        _refuse(name, given, "must be a number above 0", "write, for example, 12.5", where)
+        number = nan
+    if isinstance(value, bool) or not least < number < LARGEST:
+        given, rule = "missing" if value is None else repr(value), "must be a number" + " above 0" * (least > 0)
+        _refuse(name, given, rule, "write, for example, 12.5", where)
     return number
 
 
@@ -385,9 +369,9 @@ def _word(row, name, meanings, where):
     return meanings[word]
 
 
-def read_document(path, most):
+def read_document(path):
     """A JSON document, which may be compressed."""
-    text = read_text(path, most)
+    text = read_text(path, _MOST_BYTES)
     try:
         return parse_json(text)
     except ValueError as error:
@@ -395,11 +379,11 @@ def read_document(path, most):
 
 
 def read_events(path):
-    """Head and events of a trace in Chrome's format; the events are None if it is no such trace."""
-    document = read_document(path, _TRACE_BYTES)
+    """Head and events of a trace in Chrome's format; no events if it is no such trace."""
+    document = read_document(path)
     about = document if isinstance(document, dict) else {"traceEvents": document}
     events = about.get("traceEvents")
-    return about, [event for event in events if isinstance(event, dict)] if isinstance(events, list) else None
+    return about, [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
 
 
 def _refuse(field, value, rule, remedy, where):

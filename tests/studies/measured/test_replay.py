@@ -150,28 +150,18 @@ def frame_of(rows):
     return pd.DataFrame(rows, columns=["rank", "operation", "seconds"])
 
 
-@pytest.mark.parametrize(
-    ("rows", "field", "rule"),
-    [
-        ([(0, "F", 1), (0, "X", 1)], "operation", "must be F, B, I or W"),
-        ([(0, "F", 1), (-1, "B", 1)], "rank", "whole number"),
-        ([(0, "F", "soon"), (0, "B", 1)], "seconds", "above 0"),
-        ([(0, "F", None), (0, "B", 1)], "seconds", "above 0"),
-        ([(0, "F", np.timedelta64(1, "ns")), (0, "B", np.timedelta64(2, "ns"))], "seconds", "above 0"),
-        ([(0, "F", 1)], "operation", "forwards and backwards"),
-        ([(0, "F", 1), (0, "B", 1), (5, "B", 1)], "rank 5", "is not one of 2"),
-        ([(0, "F", 1), (0, "B", 1), (0, "B", 1)], "operation", "is there twice"),
-        ([(0, "F", 1), (0, "B", 1), (1, "F", 1)], "rank 1", "has no measured time"),
-        ([(0, "F", 1), (0, "B9", 1)], "operation", "is not in 1f1b"),
-        ([(0, "1F0", 1), (0, "B", 1)], "rank 0", "has the stages 0"),
-        ([(0, "F", 1), (0, "I", 1), (0, "W", 1)], "operation", "is not in 1f1b"),
-        (
-            pp.simulate("1f1b", 2, 2, forward=1, backward=2).to_frame().assign(start_s=0),
-            "rank 0",
-            "before 0F0 has ended",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("rows", "field", "rule"), [
+    ([(0, "F", 1), (0, "X", 1)], "operation", "must be F, B, I or W"), ([(0, "F", 1), (-1, "B", 1)], "rank", "whole"),
+    ([(0, "F", "soon"), (0, "B", 1)], "seconds", "above 0"), ([(0, "F", None), (0, "B", 1)], "seconds", "above 0"),
+    ([(0, "F", np.timedelta64(1, "ns")), (0, "B", np.timedelta64(2, "ns"))], "seconds", "above 0"),
+    ([(0, "F", 1)], "operation", "forwards and backwards"),
+    ([(0, "F", 1), (0, "B", 1), (5, "B", 1)], "rank 5", "is not one of 2"),
+    ([(0, "F", 1), (0, "B", 1), (0, "B", 1)], "operation", "is there twice"),
+    ([(0, "F", 1), (0, "B", 1), (1, "F", 1)], "rank 1", "has no measured time"),
+    ([(0, "F", 1), (0, "B9", 1)], "operation", "is not in 1f1b"), ([(0, "1F0", 1), (0, "B", 1)], "rank 0", "has the"),
+    ([(0, "F", 1), (0, "I", 1), (0, "W", 1)], "operation", "is not in 1f1b"),
+    (pp.simulate("1f1b", 2, 2, forward=1, backward=2).to_frame().assign(start_s=0), "rank 0", "before 0F0 has ended"),
+])  # fmt: skip
 def test_rows_that_contradict_a_table_are_refused(rows, field, rule):
     """In one line that names what is wrong."""
     with refused(pp.PPModelError, field, rule):
@@ -190,17 +180,12 @@ def test_what_is_no_value_is_refused_at_the_door(field, more):
         pp.replay(**{"measured": rows, "schedule": "1f1b", "pp": 1, "microbatches": 2} | more)
 
 
-@pytest.mark.parametrize(
-    ("text", "field"),
-    [
-        ("rank,operation\n0,F\n", "columns"),
-        ("rank,seconds\n0,1\n", "columns"),
-        ("rank,operation,start_s,end_s\n0,F,1,0\n", "end_s"),
-        ("rank,operation,start_s,end_s\n0,F,,1\n", "start_s"),
-        ("rank,operation,time_ms,seconds\n0,F,1,1\n", "seconds"),
-        ("rank,operation,start_s,end_s,seconds\n0,F,0,1,2\n", "seconds"),
-    ],
-)
+@pytest.mark.parametrize(("text", "field"), [
+    ("rank,operation\n0,F\n", "columns"), ("rank,seconds\n0,1\n", "columns"),
+    ("rank,operation,start_s,end_s\n0,F,1,0\n", "end_s"), ("rank,operation,start_s,end_s\n0,F,,1\n", "start_s"),
+    ("rank,operation,time_ms,seconds\n0,F,1,1\n", "seconds"),
+    ("rank,operation,start_s,end_s,seconds\n0,F,0,1,2\n", "seconds"),
+])  # fmt: skip
 def test_broken_files_are_refused(tmp_path, text, field):
     """With file and line."""
     (tmp_path / "rows.csv").write_text(text)
@@ -224,18 +209,7 @@ def test_the_command_says_where_the_time_goes(tmp_path, capsys):
 
     run = pp.simulate("1f1b", 4, 8, forward=1, backward=2, comm=0.1)
     run.to_frame().to_csv(tmp_path / "run.csv", index=False)
-    line = [
-        "replay",
-        str(tmp_path / "run.csv"),
-        "--schedule",
-        "1f1b",
-        "--pp",
-        "4",
-        "--microbatches",
-        "8",
-        "--comm",
-        "0.1",
-    ]
+    line = f"replay {tmp_path / 'run.csv'} --schedule 1f1b --pp 4 --microbatches 8 --comm 0.1".split()
     assert main([*line, "--against", "zb-h1", "--against", "hanayo"]) == 0
     text = capsys.readouterr().out
     assert {"bubble", "slower ranks", "transfers", "head of line", "refused:"} <= {
