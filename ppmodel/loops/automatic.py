@@ -117,15 +117,14 @@ def zero_bubble_order(times, memory, rule, program):
 
 @loop
 def zero_bubble_span(program, times):
-    """Return the longest span of a rank, first to last operation, and the makespan; twice NEVER where it deadlocks."""
+    """Return the longest span of a rank, first to last operation, and the makespan, of an order that ends."""
     forward, input_grad, weight_grad, comm = times
     num_ranks, length = len(program), len(program[0])
     end_f, end_i = grid(NEVER, num_ranks, length // 3), grid(NEVER, num_ranks, length // 3)
     done, at = grid(0, num_ranks, 4), filled(0, num_ranks)
     free, first = filled(0, num_ranks), filled(NEVER, num_ranks)
-    left, before = num_ranks * length, NOTHING
-    while left != before:
-        before = left
+    left = num_ranks * length
+    while left:
         for rank in range(num_ranks):
             while at[rank] < length:
                 kind, arrival = program[rank][at[rank]], 0
@@ -151,6 +150,4 @@ def zero_bubble_span(program, times):
     span, makespan = 0, 0
     for rank in range(num_ranks):
         span, makespan = max(span, free[rank] - first[rank]), max(makespan, free[rank])
-    if left:
-        span = makespan = NEVER
     return span, makespan

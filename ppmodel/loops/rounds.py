@@ -10,31 +10,14 @@ def rounds(count, kinds, first):
     """Kind, number and rank of every operation, shape (3, S, len(kinds) count); see `schedules.rounds.in_rounds`."""
     num_kinds, num_ranks = first.shape
     columns = np.empty((3, num_ranks, num_kinds * count), np.int32)
-    kind, number = columns[0], columns[1]
     for rank in range(num_ranks):
-        columns[2, rank] = rank
-        place, here, end = 0, first[0, rank], first[0, rank] + count
-        for turn in range(num_kinds):
-            here, end = min(here, first[turn, rank]), max(end, first[turn, rank] + count)
-        while here < end:
-            until = end  # no kind begins or ends before it
+        columns[2, rank], place = rank, 0
+        for here in range(first[:, rank].min(), first[:, rank].max() + count):
             for k in range(num_kinds):
-                for edge in (first[k, rank], first[k, rank] + count):
-                    if here < edge < until:
-                        until = edge
-            every = 0
-            for k in range(num_kinds):
-                every += first[k, rank] <= here < first[k, rank] + count
-            turn = 0
-            for k in range(num_kinds):
-                if first[k, rank] <= here < first[k, rank] + count:
-                    at = place + turn
-                    for step in range(here - first[k, rank], until - first[k, rank]):
-                        kind[rank, at], number[rank, at] = kinds[k], step
-                        at += every
-                    turn += 1
-            place += every * (until - here)
-            here = until
+                number = here - first[k, rank]
+                if 0 <= number < count:
+                    columns[0, rank, place], columns[1, rank, place] = kinds[k], number
+                    place += 1
     return columns
 
 

@@ -151,8 +151,6 @@ def _cases_of(given):
     if callable(given) and not isinstance(given, type):
         try:
             inspect.signature(given).bind(4, 8)
-        except ValueError:  # some compiled functions have no signature
-            pass
         except TypeError as error:
             shown, remedy = getattr(given, "__name__", repr(given)), "write a function (pp, microbatches) -> Schedule"
             raise ScheduleError("schedule", shown, f"cannot be called with two sizes: {error}", remedy) from None
@@ -206,19 +204,10 @@ def require_one_each(first, cases):
         The same.
     """
     for case in cases:
-        if case.source is None:
-            entry = case.entry
-            before = first.setdefault(case.name, entry)
-            if _identity(before) != _identity(entry):
-                rule = f"is also the name of a schedule in {before.file}"
-                raise ScheduleError("schedule", case.name, rule, "choose a different name", where=entry.file)
+        if case.source is None and (before := first.setdefault(case.name, case.entry)) != case.entry:
+            rule = f"is also the name of a schedule in {before.file}"
+            raise ScheduleError("schedule", case.name, rule, "choose a different name", where=case.entry.file)
     return cases
-
-
-def _identity(entry):
-    """Identify a generator such that a copy of it is the same."""
-    code = entry.code if entry.file is not None else getattr(entry.generate, "__code__", entry.generate)
-    return entry.label, entry.title, code
 
 
 def _is_pair(given):

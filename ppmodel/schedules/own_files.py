@@ -62,13 +62,15 @@ def _loaded(path, code):
             file = os.path.join(other, os.path.basename(path))
             Path(file).write_bytes(code.encode())
         sys.path.append(folder)  # last, so that nothing in it takes the place of a library
+        before = registry.collected.set(entries := [])
         try:
-            with registry.collected() as made, _failures_refused(file, "file", path, "cannot be run", "fix it"):
+            with _failures_refused(file, "file", path, "cannot be run", "fix it"):
                 runpy.run_path(file)
         finally:
+            registry.collected.reset(before)
             sys.path.remove(folder)
-    registry.require(made, "file", path, "registers no schedule", "write @schedule(...) above its generator")
-    return [_checked(entry._replace(file=path, code=code), file) for entry in made]
+    registry.require(entries, "file", path, "registers no schedule", "write @schedule(...) above its generator")
+    return [entry._replace(file=path, code=code, **_checked(entry, file)) for entry in entries]
 
 
 def _entry(name, path, code):
@@ -80,33 +82,29 @@ copyreg.pickle(registry.Entry, lambda entry: (_entry, (entry.name, entry.file, e
 
 
 def _checked(entry, file):
-    """An entry whose functions tell in which line of their file they fail, and whose tables are checked."""
+    """The functions of an entry, made to tell in which line of their file they fail, and to check their tables."""
 
-    @wraps(entry.generate)
-    def generate(num_ranks, num_microbatches, **options):
-        size, where = f"at S = {num_ranks}, B = {num_microbatches}", registry.place_of(entry.generate) or file
-        try:
-            with _failures_refused(file, "generator", entry.name, f"fails {size}", "fix the line"):
-                table = entry.generate(num_ranks, num_microbatches, **options)
-                registry.require_made(entry.name, table, num_ranks, num_microbatches, where)
-                table.validate()
-        except TableError as error:
-            error.where = error.where or _line(error, file) or where
-            error.why = f"{error.why}; {size}" if error.why else size
-            raise
-        return table
+    def checked(function, field):
+        @wraps(function)
+        def call(num_ranks, num_microbatches, **options):
+            size, where = f"at S = {num_ranks}, B = {num_microbatches}", registry.place_of(function) or file
+            try:
+                with _failures_refused(file, field, entry.name, f"fails {size}", "fix the line"):
+                    made = function(num_ranks, num_microbatches, **options)
+                    if field == "generator":
+                        registry.require_made(entry.name, made, num_ranks, num_microbatches, where)
+                        made.validate()
+            except TableError as error:
+                error.where = error.where or _line(error, file) or where
+                error.why = f"{error.why}; {size}" if error.why else size
+                raise
+            return made
 
-    def formula(closed_form):
-        @wraps(closed_form)
-        def ratio(num_ranks, num_microbatches, **options):
-            fails = f"fails at S = {num_ranks}, B = {num_microbatches}"
-            with _failures_refused(file, "closed form", entry.name, fails, "fix it"):
-                return closed_form(num_ranks, num_microbatches, **options)
+        return call
 
-        return ratio
-
-    ratios = {name: getattr(entry, name) for name in ("bubble_ratio", "published")}
-    return entry._replace(generate=generate, **{name: one and formula(one) for name, one in ratios.items()})
+    fields = {"generate": "generator", "bubble_ratio": "closed form", "published": "closed form"}
+    functions = {name: getattr(entry, name) for name in fields}
+    return {name: function and checked(function, fields[name]) for name, function in functions.items()}
 
 
 @contextmanager

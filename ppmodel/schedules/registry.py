@@ -1,12 +1,10 @@
 """The registry of schedules: their names and legal sizes."""
 
-import os
 import re
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
-from inspect import Parameter, signature, unwrap
-from pathlib import Path
+from inspect import unwrap
 from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError, SizeError, did_you_mean
@@ -14,9 +12,10 @@ from ppmodel.given import to_builtin
 from ppmodel.schedules.options import Option, is_count
 from ppmodel.tables import Schedule
 
-_MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
+_MAX_CELLS = 2**24
 _SMALL = ((4, 8), (4, 4), (4, 12), (4, 16), *((ranks, count) for ranks in range(1, 9) for count in range(1, 25)))
-_registry, _collected = {}, ContextVar("where entries are listed instead", default=None)
+_registry = {}
+collected = ContextVar("entries that are listed instead of registered", default=None)
 _ZERO_BUBBLE = "zb-h1, zb-h2, zb-1p, zb-2p or zb-v"
 ALSO_CALLED = {
     "vpp": "interleaved-1f1b", "virtual-pipeline": "interleaved-1f1b", "interleaved-pipeline": "interleaved-1f1b",
@@ -79,17 +78,6 @@ class Entry(NamedTuple):
     code: str = ""
 
 
-@contextmanager
-def collected():
-    """Within the context, list the entries that are made instead of registering them."""
-    made = []
-    before = _collected.set(made)
-    try:
-        yield made
-    finally:
-        _collected.reset(before)
-
-
 def schedule(
     name, *, label, title, legal, options=(), bubble_ratio=None, published=True, searched=False, when="", source="",
 ):  # fmt: skip
@@ -102,38 +90,18 @@ def schedule(
     ScheduleError
         If another generator has this name, or if name or label is not plain text, as pages, figures and files need.
     """
-    label = label or name
-    for field, text in (("schedule", name), ("label", label)):
+    for field, text in (("schedule", name), ("label", label or name)):
         is_plain = isinstance(text, str) and _PLAIN.fullmatch(text) and text.isprintable()
         require(is_plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
 
     def register(generate):
         authors = published if callable(published) else bubble_ratio if published else None
-        for function in (generate, bubble_ratio, authors):
-            if function is not None:
-                _require_parameters(function, options, "the generator" if function is generate else "the closed form")
-        settings = (label, title, legal, tuple(options), bubble_ratio, authors, searched, when, source)
-        entry = Entry(name, generate, *settings)
-        if (made := _collected.get()) is None:
-            add([entry])
-        else:
-            made.append(entry)
+        settings = label or name, title, legal, tuple(options), bubble_ratio, authors, searched, when, source
+        entry, entries = Entry(name, generate, *settings), collected.get()
+        add([entry]) if entries is None else entries.append(entry)
         return generate
 
     return register
-
-
-def _require_parameters(function, options, which):
-    """Refuse an option that a generator, or a closed form, has no parameter for."""
-    try:
-        parameters = signature(function).parameters
-    except (TypeError, ValueError):
-        raise ScheduleError(which, repr(function), "is not a function with parameters", "write one") from None
-    for option in () if Parameter.VAR_KEYWORD in (parameter.kind for parameter in parameters.values()) else options:
-        if option.name not in parameters:
-            rule = f"is an option, but no parameter of {which}"
-            remedy = f"its parameters: {', '.join(parameters)}"
-            raise ScheduleError("option", repr(option.name), rule, remedy, where=place_of(function))
 
 
 def place_of(generate):
@@ -142,25 +110,17 @@ def place_of(generate):
     return code and f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _origins(entry):
-    """Identify a generator, so that its next version, or a copy of its file, may replace it."""
-    if entry.file:
-        return {Path(entry.file).name, entry.code}
-    code = getattr(entry.generate, "__code__", None)
-    return {(Path(code.co_filename).name, code.co_name), code} if code else {id(entry.generate)}
-
-
 def add(entries):
-    """Make entries known by name; an earlier version of a generator, or of its file or a copy of it, is replaced.
+    """Make entries known by name; what the same module, or another file of a user's, has registered is replaced.
 
     Raises
     ------
     ScheduleError
-        If another generator has one of these names.
+        If a generator of another module has one of these names.
     """
     for entry in entries:
         other = _registry.get(entry.name, entry)
-        if _origins(other).isdisjoint(_origins(entry)):
+        if other.generate.__module__ != entry.generate.__module__:
             owner = f"in {other.file}" if other.file else "that comes with the project"
             rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
             raise ScheduleError("schedule", entry.name, rule, remedy, where=place_of(entry.generate))
@@ -296,7 +256,7 @@ def require_counts(**values):
 
 
 def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):
-    """Refuse a table with more than 2^24 stages times microbatches, or one that would not fit in memory.
+    """Refuse a table with more than 2^24 stages times microbatches.
 
     Parameters
     ----------
@@ -318,14 +278,7 @@ def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose 
     Traceback (most recent call last):
     ppmodel.errors.ScheduleError: pp x microbatches = 32: must be at most 16 with 1000000 chunks; pass fewer chunks
     """
-    most = _MAX_CELLS  # stages times microbatches; fewer if the memory of the machine or process is small
-    with suppress(ImportError):  # neither Linux nor macOS
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        most = min(most, (memory if limit == resource.RLIM_INFINITY else min(limit, memory)) // _BYTES_OF_CELL)
-    most, size = most // max(2, chunks), num_ranks * num_microbatches
+    most, size = _MAX_CELLS // max(2, chunks), num_ranks * num_microbatches
     if size > most:
         raise ScheduleError("pp x microbatches", size, f"must be at most {most}{note}", remedy)
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 import numpy as np
 
 from ppmodel.caches import cached
-from ppmodel.errors import CostError, PPModelError
+from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import numbering
 from ppmodel.simulation.exchanges import exchanges_of
@@ -108,9 +108,6 @@ class ExecutionGraph:
             nics = tuple(range(self.schedule.num_ranks))
         if nics is None or not self.links_queue or nics == self.nics:
             return self
-        if len(nics) != self.schedule.num_ranks:
-            rule = f"must be {self.schedule.num_ranks} whole numbers, one for each rank"
-            raise CostError("nics", list(nics), rule, "give the NIC of each rank")
         if nics not in self._by_nics:
             self._by_nics[nics] = graph = replace(self, nics=nics)
             graph.arrays = self.arrays

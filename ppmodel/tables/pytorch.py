@@ -8,7 +8,6 @@ transfers follow from the table, and actions for sharded weights are ignored.
 """
 
 import re
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -93,16 +92,8 @@ def write(schedule):
     ):
         if inexpressible:
             raise TableError("schedule", schedule.name, rule, "use our own format, --format csv")
-    columns = (schedule.stage, schedule.kind, schedule.microbatch, schedule.joined)
-    letters, cells = [kind.name for kind in OpKind], []
-    for stage, kind, microbatch, joined in zip(*(column.tolist() for column in columns), strict=True):
-        text = f"{stage}{letters[kind]}{microbatch}"
-        if joined:
-            cells[-1] = f"({cells[-1]};{text})OVERLAP_F_B"
-        else:
-            cells.append(text)
-    bounds = np.append(schedule.cell, len(cells))[schedule.rank_start].tolist()
-    return "".join(",".join(cells[first:last]) + "\n" for first, last in pairwise(bounds))
+    rows = [[";".join(map(str, cell)) for cell in row] for row in schedule.rows()]
+    return "".join(",".join(f"({cell})OVERLAP_F_B" if ";" in cell else cell for cell in row) + "\n" for row in rows)
 
 
 def read_cell(text, letters):

@@ -1,12 +1,9 @@
 """From rows of cells, as people write a table, to the arrays of a `Schedule`."""
 
-import operator
-from itertools import chain
-
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.ops import NO_MICROBATCH, parse_cell
+from ppmodel.ops import NO_MICROBATCH, Op, parse_cell
 from ppmodel.tables.marked import MarkedTable
 
 _AS_OP = 'write, for example, Op(OpKind.F, 2, 5) or "2F5"'
@@ -20,9 +17,9 @@ def columns_of(rows, optional):
     TableError
         If a cell is no cell, numbers have gaps, or what is given besides does not fit.
     """
-    cells = [[as_cell(cell) for cell in row] for row in rows]
+    cells = [[as_cell(cell, rank) for cell in row] for rank, row in enumerate(rows)]
     ops = [[op for cell in row for op in cell] for row in cells]
-    flat = flattened(ops)
+    flat = np.array([op for row in ops for op in row], np.int32)
     if not len(flat):
         raise TableError("table", "empty", "must contain operations", "write one row per rank")
     joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
@@ -42,28 +39,16 @@ def columns_of(rows, optional):
     return columns | optional | {"num_microbatches": num_microbatches}
 
 
-def as_cell(cell):
-    """The operations of a cell that is given as one of them, several of them, or text."""
+def as_cell(cell, rank):
+    """The operations of a rank's cell that is given as one of them, several of them, or text."""
     if isinstance(cell, str):
         return parse_cell(cell)
-    if not (isinstance(cell, tuple | list) and len(cell)):
-        raise TableError("cell", repr(cell), "is not an Op, its text or a tuple of Op", _AS_OP)
-    return cell if isinstance(cell[0], tuple) else (cell,)
-
-
-def flattened(ops):
-    """The operations of all ranks, shape (num_operations, 4)."""
-    try:
-        numbers = map(operator.index, chain.from_iterable(chain.from_iterable(ops)))
-        return np.fromiter(numbers, np.int32, 4 * sum(map(len, ops))).reshape(-1, 4)
-    except (TypeError, ValueError, OverflowError):
-        rank, op = next(
-            (rank, op) for rank, row in enumerate(ops) for op in row
-            if not (isinstance(op, tuple) and len(op) == 4)
-            or not all(hasattr(number, "__index__") and abs(number) < 2**31 for number in op)
-        )  # fmt: skip
-        rule = "is not an Op of an OpKind and whole numbers"
-        raise TableError(f"rank {rank}", repr(op), rule, _AS_OP) from None
+    ops = cell if isinstance(cell, tuple | list) and cell and isinstance(cell[0], tuple) else (cell,)
+    for op in ops:
+        is_op = isinstance(op, tuple) and len(op) == len(Op._fields)
+        if not (is_op and all(hasattr(number, "__index__") and abs(number) < 2**31 for number in op)):
+            raise TableError(f"rank {rank}", repr(op), "is not an Op, its text or a tuple of Op", _AS_OP)
+    return ops
 
 
 def texts(rows):

@@ -19,7 +19,7 @@ from ppmodel.tables.pairs import find_pairs
 from ppmodel.tables.rows import columns_of, texts
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.steps import find_steps, with_step
-from ppmodel.tables.validation import PER_OPERATION, refuse_deadlock, refuse_out_of_range, refuse_uneven, validate
+from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
 from ppmodel.tables.writing import write_table
 
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ class Schedule:
         for name, dtype in _COLUMNS:
             object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name), dtype)))
         object.__setattr__(self, "placement", frozen(np.array(self.placement)))
-        if self.kind.ndim != 1 or len({getattr(self, name).shape for name in PER_OPERATION}) > 1:
-            refuse_uneven(self)
+        shapes = {name: getattr(self, name).shape for name in ("kind", "stage", "microbatch", "replica", "joined")}
+        if self.kind.ndim != 1 or len(set(shapes.values())) > 1:
+            raise TableError("shapes", shapes, "must be one number for each operation", "fix the table")
         if self.stage_shares is None:
             object.__setattr__(self, "stage_shares", frozen(np.ones(self.placement.shape[1])))
             return
@@ -418,8 +419,6 @@ class Schedule:
 
 def _column(values, shape, dtype):
     """Values for every position in some programs, concatenated."""
-    if isinstance(values, int) and not values:
-        return np.zeros(shape[0] * shape[1], dtype)
     column = np.asarray(values)
     if column.shape != shape:
         column = np.empty(shape, dtype)

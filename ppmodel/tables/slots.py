@@ -99,12 +99,9 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     >>> brief(build("1f1b", 2, 2))
     Brief(length=9, busy=12, messages=4, bubble_ratio=0.33333333333333337)
     """
-    durations = np.array((forward, backward, input_grad, weight_grad, 0, 0))
-    of_class = np.repeat(durations, schedule.placement.size)
-    busy = int((schedule.class_counts.sum(axis=0) * of_class).sum())
-    legal = durations.dtype.kind == "i" and durations.min() >= 0 and durations.max() <= _MAX_SLOTS
-    seconds = of_class.astype(float)
-    passed = legal and not (reduction or optimizer) and pass_over(schedule, (seconds, 0 * seconds, 0 * seconds))
+    of_class = np.repeat(_by_kind(forward, backward, input_grad, weight_grad, 0, 0), schedule.placement.size)
+    busy, seconds = int((schedule.class_counts.sum(axis=0) * of_class).sum()), of_class.astype(float)
+    passed = not (reduction or optimizer) and pass_over(schedule, (seconds, 0 * seconds, 0 * seconds))
     if passed:
         length, _, messages = passed
     else:

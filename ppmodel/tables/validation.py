@@ -13,7 +13,7 @@ from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
 if TYPE_CHECKING:
     from ppmodel.tables.schedule import Schedule
 
-_MOST_PLACES, _MOST_SHOWN = 2**26, 6
+_MOST_PLACES, _MOST_SHOWN, _REMEDY = 2**26, 6, "fix the table"
 _ENDINGS = {OpKind.R: "reductions", OpKind.O: "optimizer steps"}
 
 
@@ -53,10 +53,6 @@ def validate(schedule: Schedule) -> None:
     _ = schedule.dependencies
 
 
-PER_OPERATION = "kind", "stage", "microbatch", "replica", "joined"
-"""Names of the arrays of a table that have an entry for each operation."""
-
-
 def _refuse(schedule, index, rule, remedy, marked=None, why=None):
     where = f"rank {schedule.rank[index]}"
     raise TableError(where, schedule.op(index), rule, remedy, why=why, grid=schedule.marked(marked or [index]))
@@ -69,47 +65,38 @@ def _refuse_without(schedule, op, rule, beside, why=None):
     raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
 
 
-def refuse_uneven(schedule):
-    """Refuse a table made by hand unless its arrays have one entry for each operation; most of them say how many."""
-    shapes = {name: getattr(schedule, name).shape for name in PER_OPERATION}
-    lengths = [shape[0] for shape in shapes.values() if len(shape) == 1] or [0]
-    count = max(lengths, key=lambda length: (lengths.count(length), length))
-    for name in [name for name, shape in shapes.items() if shape != (count,)][:1]:
-        rule = f"must be {count} {'truth values' if name == 'joined' else 'numbers'}, one for each operation"
-        raise TableError(name, f"{' x '.join(map(str, shapes[name]))} entries", rule, "fix the table")
-
-
 def refuse_out_of_range(schedule):
     """Refuse out-of-range numbers in a table made by hand rather than read from a file."""
-    cells, count = schedule.num_replicas * schedule.num_stages * schedule.table_microbatches, schedule.num_operations
-    if not count or cells > max(_MOST_PLACES, 2 * count):  # space for all of them might not fit in memory
-        least = 2 * schedule.num_stages * schedule.table_microbatches
-        rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
-        raise TableError("operations", count, rule, "number stages and microbatches without gaps")
-    starts = schedule.rank_start
-    limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
-    for name, limit in limits.items():
-        column = getattr(schedule, name)
-        if column.view(np.uint32).max() >= limit:  # or below 0
-            rule = f"must be from 0 to {limit - 1}"
-            raise TableError(name, f"{column.min()} to {column.max()}", rule, "fix the table")
-    rises = len(starts) >= schedule.placement.max() + 2 and (np.diff(starts) >= 0).all()
-    if not rises or starts[0] != 0 or starts[-1] != count:
-        rule = f"must rise from 0 to the number of operations, {count}"
-        raise TableError("rank_start", starts.tolist(), rule, "start each rank where the one before it ends")
-    first = starts[:-1][starts[:-1] < count]
-    if schedule.joined[first].any():
-        rule = "must be false for the first operation of each rank"
-        raise TableError("joined", f"{schedule.joined.sum()} of {count}", rule, "fix the table")
+    TableError.require(_rules_of_arrays(schedule))
     if int(schedule.kind.max()) == OpKind.O:
         _refuse_early_steps(schedule)
     if schedule.num_replicas > 1 and schedule.joined.any():
         _refuse_joined_reductions(schedule)
-    lowest, highest = schedule.microbatch.min(), schedule.microbatch.max()
-    bad = lowest < NO_MICROBATCH or highest >= schedule.table_microbatches
-    if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind >= OpKind.R)).any()):
-        rule = f"must be from 0 to {schedule.table_microbatches - 1}, {NO_MICROBATCH} for reductions and steps"
-        raise TableError("microbatch", f"{lowest} to {highest}", rule, "fix the table")
+
+
+def _rules_of_arrays(schedule):
+    """The rules for the numbers of a table; each is applied before the next, which may need it."""
+    places, count = schedule.placement.size * schedule.table_microbatches, schedule.num_operations
+    least = 2 * schedule.num_stages * schedule.table_microbatches
+    rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
+    is_filled = count and places <= max(_MOST_PLACES, 2 * count)  # space for all places might not fit in memory
+    yield "operations", count, is_filled, rule, "number stages and microbatches without gaps"
+    limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
+    for name, limit in limits.items():
+        column = getattr(schedule, name)
+        is_legal = column.view(np.uint32).max() < limit  # nor below 0
+        yield name, column, is_legal, f"must be from 0 to {limit - 1}", _REMEDY
+    starts = schedule.rank_start
+    rises = len(starts) >= schedule.placement.max() + 2 and (np.diff(starts) >= 0).all()
+    rule = f"must rise from 0 to the number of operations, {count}"
+    yield "rank_start", starts, rises and starts[0] == 0 and starts[-1] == count, rule, _REMEDY
+    is_alone = not schedule.joined[starts[:-1][starts[:-1] < count]].any()
+    yield "joined", schedule.joined, is_alone, "must be false for the first operation of each rank", _REMEDY
+    lowest, most = schedule.microbatch.min(), schedule.table_microbatches - 1
+    is_legal = lowest >= NO_MICROBATCH and schedule.microbatch.max() <= most
+    is_legal = is_legal and (lowest >= 0 or ((schedule.microbatch < 0) == (schedule.kind >= OpKind.R)).all())
+    rule = f"must be from 0 to {most}, {NO_MICROBATCH} for reductions and steps"
+    yield "microbatch", schedule.microbatch, is_legal, rule, _REMEDY
 
 
 def _refuse_early_steps(schedule):

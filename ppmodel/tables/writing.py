@@ -48,17 +48,15 @@ def write_table(schedule, form="text", **slots):
         return pytorch.write(schedule)
     grid = schedule.table(**slots)
     letters = _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
-    name = escaped(schedule.name)
-    if form == "csv":  # one cell
-        name = name.replace(",", r"\x2c")
-    lines = [f"# {VERSION}", f"# letters: {letters}", f"# schedule: {name}"]
-    lines += [f"# microbatches: {schedule.num_microbatches}"]
-    if schedule.microbatch_parts > 1:
-        lines += [f"# microbatch_parts: {schedule.microbatch_parts}"]
-    if np.ptp(schedule.stage_shares):
-        lines += [f"# stage_shares: {' '.join(map(repr, schedule.stage_shares.tolist()))}"]
-    if schedule.held_for_weight_grad != 1:
-        lines += [f"# held_for_weight_grad: {schedule.held_for_weight_grad!r}"]
+    name, shares = escaped(schedule.name), " ".join(map(repr, schedule.stage_shares.tolist()))
+    notes = (
+        ("letters", letters, True), ("schedule", name.replace(",", r"\x2c") if form == "csv" else name, True),
+        ("microbatches", schedule.num_microbatches, True),
+        ("microbatch_parts", schedule.microbatch_parts, schedule.microbatch_parts > 1),
+        ("stage_shares", shares, np.ptp(schedule.stage_shares)),
+        ("held_for_weight_grad", schedule.held_for_weight_grad, schedule.held_for_weight_grad != 1),
+    )  # fmt: skip
+    lines = [f"# {VERSION}", *(f"# {key}: {value}" for key, value, is_needed in notes if is_needed)]
     rows = [["rank", *map(str, range(len(grid[0])))]]
     rows += [[str(rank), *row] for rank, row in enumerate(grid)]
     if form == "csv":

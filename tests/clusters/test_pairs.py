@@ -352,10 +352,3 @@ def test_a_cell_of_three_is_no_pair():
     costs = OpCosts(*np.ones((1, 6, 1)), *np.zeros((2, 6, 1)), overlap_factor=0.5, pairs={(0, 0, OpKind.I, 0): 0.25})
     times = run_graph(compile_graph(table), costs)
     assert (times.end_s - times.start_s).tolist() == [1, 0.25, 0.25, 1.5, 1.5, 1.5, 1, 1]
-
-
-@pytest.mark.parametrize("factor", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_pair_takes_some_time(factor):
-    """As the constant of all pairs."""
-    with refused(CostError, "pairs (0, 0, 1, 0)", "must be a finite number"):
-        OpCosts(*np.ones((3, 6, 1)), pairs={(0, 0, 1, 0): factor})

@@ -30,7 +30,7 @@ from ppmodel.loops.compiled import Loop, using
 from ppmodel.loops.rounds import rounds
 from ppmodel.metrics import peak_activations
 from ppmodel.simulation import P2P, OpCosts, compile_graph, makespans, run_events, run_graph, uniform_costs
-from ppmodel.tables import brief
+from ppmodel.tables import brief, parse_table
 
 GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "group_start", "num_links")
 
@@ -214,21 +214,14 @@ def test_generated_tables_are_the_same(schedule):
 @pytest.mark.parametrize("text", ["0F0 0B0 0B1 0F1\n1F0 1B0 1F1 1B1", "0F0&0F1 0B0 0B1\n1F1 1B0 1F0 1B1"])
 def test_both_find_a_deadlock(text):
     """The same operations are named and marked."""
-    rows = [[tuple(cell) for cell in row] for row in parse_rows(text)]
 
     def message():
         with refused(PPModelError, rule="deadlock") as caught:
-            Schedule.from_rows("stuck", rows)
+            parse_table(text)
         return str(caught.value), caught.value.grid
 
     plain, fast = both(message)
     assert plain == fast
-
-
-def parse_rows(text):
-    from ppmodel.ops import parse_cell
-
-    return [[parse_cell(cell) for cell in line.split()] for line in text.splitlines()]
 
 
 @pytest.mark.parametrize(("name", "size"), [("1f1b", (1030, 3)), ("chimera", (72, 72))])
@@ -262,13 +255,6 @@ def test_systems_need_not_fill_a_batch():
     many = [OpCosts(*np.random.default_rng(seed).uniform(0, 1, (3, 6, 3))) for seed in range(150)]
     np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
     assert both(lambda: makespans(graph, []).tolist()) == ([], [])
-
-
-def test_registers_are_used_again():
-    """Only messages under way have a place: as many in a long 1F1B as in a short one."""
-    short, long = (compile_graph(build("1f1b", 6, count)).instructions[1][0] for count in (20, 200))
-    assert short == long
-    assert short <= 2 * 6 + 2
 
 
 def test_small_work_is_plain_until_there_is_much_of_it(monkeypatch):

@@ -1,9 +1,6 @@
 """ZB-1p and ZB-2p: orders found by a search under a memory limit."""
 
 import csv
-import json
-import subprocess
-import sys
 from math import ceil
 from pathlib import Path
 
@@ -16,7 +13,7 @@ from strategies import is_legal
 
 from ppmodel import OpKind, build, simulate
 from ppmodel.errors import ScheduleError
-from ppmodel.loops.automatic import NEVER, zero_bubble_order, zero_bubble_span
+from ppmodel.loops.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.loops.compiled import using
 from ppmodel.metrics import bubble_ratios, peak_activations
 from ppmodel.schedules import automatic, get
@@ -124,16 +121,7 @@ def test_compiled_and_plain_orders_are_the_same(data):
             spans.append(zero_bubble_span.run(1, program, times))
     np.testing.assert_array_equal(*orders)
     assert [np.bincount(row, minlength=4)[[0, 2, 3]].tolist() for row in orders[0]] == [[size[1]] * 3] * size[0]
-    assert spans[0] == spans[1] != (NEVER, NEVER)
-
-
-def test_an_order_that_deadlocks_has_no_span():
-    """Devices that wait for one another are told by both ways of timing an order."""
-    program = np.array([[2, 0, 3], [0, 2, 3]], dtype=np.int32)
-    times = np.array([1, 1, 1, 0])
-    for compiled in (False, True):
-        with using(compiled):
-            assert zero_bubble_span.run(1, program, times) == (NEVER, NEVER)
+    assert spans[0] == spans[1]
 
 
 @given(search=searches)
@@ -149,13 +137,6 @@ def test_the_span_is_that_of_the_engine(search):
     computing = search["microbatches"] * sum(search["times"][:3])
     assert timeline.makespan_s == pytest.approx(makespan * scale)
     assert bubble_ratios(timeline).span == pytest.approx(1 - computing / (span * scale), abs=1e-12)
-
-
-def test_the_same_search_in_another_process():
-    """A search finds the same table in a fresh process."""
-    program = "from ppmodel import build; import json; print(json.dumps(build('zb-2p', 4, 9).kind.tolist()))"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert json.loads(found) == build("zb-2p", 4, 9).kind.tolist()
 
 
 @pytest.mark.parametrize("times", [(1, 1, 1), (0, 1, 1, 0), (1, 1, 1, -1), (1, 1, float("nan"), 0), "1:1:1", (1,) * 5])

@@ -3,17 +3,14 @@
 import re
 from itertools import product
 
-import numpy as np
 import pytest
-from hypothesis import find
 from refusals import refused
-from strategies import legal_sizes, refusal, schedules
+from strategies import refusal
 
-from benchmarks.stages import FULL, QUICK, legal
 from ppmodel import build, names
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules import get, registry
-from ppmodel.schedules.registry import Option, require_legal, schedule
+from ppmodel.schedules.registry import Option
 
 REMEDY = re.compile(r"pass (pp|microbatches) (\d+)(?: or (\d+|more))?(?:, or use (\S+))?")
 
@@ -97,72 +94,6 @@ def test_options_are_checked_whatever_made_them():
         option.parse("abc")
     with refused(ScheduleError, "times", "must be two numbers", remedy="1:1"):
         option.check((1, 2, 3))
-
-
-def add(name, legal, rule=None, options=(), searched=False):
-    """Register GPipe under another name, with a rule of its own for sizes."""
-
-    @schedule(name, label=name, title=name, legal=legal, options=options, searched=searched)
-    def generate(num_ranks, num_microbatches, **_):
-        require_legal(*(rule or everywhere)(num_ranks, num_microbatches))
-        return build("gpipe", num_ranks, num_microbatches)
-
-
-def odd(_, count):
-    return count % 2, "microbatches", count, "must be odd", f"pass microbatches {count - 1} or {count + 1}"
-
-
-def wide(stages, _):
-    return stages >= 7, "pp", stages, "must be at least 7", "pass pp 7 or more"
-
-
-def few(stages, count):
-    legal = count % 2 and count <= stages
-    return legal, "microbatches", count, "must be odd and at most S", f"pass microbatches {stages - 1 | 1}"
-
-
-def everywhere(_, count):
-    return True, "microbatches", count, "", ""
-
-
-@pytest.fixture
-def dummies():
-    """Schedules as they may be added: odd microbatches alone, wide ones alone, with an option, searched."""
-    before = set(names())
-    add("odd", "B odd", odd)
-    add("wide", "S >= 7", wide)
-    add("twisted", "B >= 1", options=[Option.count("twist", 1, "T", "turns", examples=(2, 5))])
-    add("found", "B odd, B <= S", few, searched=True)
-    return sorted(set(names()) - before)
-
-
-def test_a_new_schedule_needs_no_edit_of_the_tests(dummies):
-    """Whatever sizes and options it has, it is drawn, measured and held to its remedies."""
-    for name in dummies:
-        check_refusals(name)
-        assert legal_sizes(name, (), 4, 8)
-        find(schedules(names=[name]), lambda table: table.num_operations > 0)
-    for plan in (QUICK, FULL):
-        measured = {name: size for name, size, _ in legal(plan)}
-        assert set(measured) == set(names())
-        assert measured["odd"] == (plan.size[0], plan.size[1] - 1)
-        assert measured["wide"] == measured["twisted"] == plan.size
-        assert measured["found"] == (plan.list_size[0], plan.list_size[1] - 1)
-    assert legal_sizes("wide", (), 4, 8)[0] == (7, 1)
-
-
-@pytest.mark.usefixtures("dummies")
-def test_options_vary_without_being_listed():
-    """A table is drawn with each of the example values of an option."""
-    seen = []
-
-    def note(num_ranks, num_microbatches, twist):
-        seen.append(twist)
-        return build("gpipe", num_ranks, num_microbatches)
-
-    registry._registry["twisted"] = get("twisted")._replace(generate=note)
-    legal_sizes.cache_clear()
-    find(schedules(names=["twisted"]), lambda table: set(seen) == {2, 5} and np.ptp(table.rank))
 
 
 def test_other_names_of_a_schedule_lead_to_ours():

@@ -12,7 +12,7 @@ from refusals import refused
 from ppmodel import build, formulas
 from ppmodel.errors import ScheduleError
 from ppmodel.loops.compiled import using
-from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
+from ppmodel.metrics import bubble_ratios, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.schedules import zero_bubble_v
 from ppmodel.schedules.building_block import squeezed
@@ -54,14 +54,6 @@ def test_makespans_at_equal_times(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_peaks_are_the_published_ones_and_even(name):
-    """Every rank takes what the paper says, and no more with more microbatches."""
-    for stages in (*range(1, 10), 12, 16, 24):
-        for count in (2 * stages, 3 * stages + 1, 6 * stages):
-            assert peak_activations(build(name, stages, count)).tolist() == PEAKS[name](stages)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_steady_state_is_six_operations_of_a_microbatch(name):
     """One more microbatch takes F + I + W more, and in the middle of a long table no rank ever waits."""
     for stages in range(1, 9):
@@ -70,21 +62,6 @@ def test_steady_state_is_six_operations_of_a_microbatch(name):
         start = schedule.slots()[0]
         busy = Counter(start[(start > 20 * stages) & (start < 26 * stages)].tolist())
         assert set(busy.values()) == {stages}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_weight_gradients_follow_in_the_order_of_their_input_gradients(name):
-    """On every rank each stage's weight gradients run through the microbatches from 0 upwards."""
-    schedule = build(name, 5, 13)
-    for kind, stage in product((OpKind.F, OpKind.I, OpKind.W), range(10)):
-        mine = (schedule.kind == kind) & (schedule.stage == stage)
-        assert schedule.microbatch[mine].tolist() == list(range(13))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_messages_go_over_each_link_four_times(name):
-    """A microbatch needs 4(S-1) messages: the turn at the last rank is local."""
-    assert messages_sent(build(name, 5, 11)).sum() == 11 * 4 * 4
 
 
 def test_zb_v_has_no_bubble_in_a_rank():

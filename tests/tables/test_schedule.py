@@ -85,14 +85,6 @@ def test_table_shows_every_operation(schedule):
     assert {len(row) for row in grid} == {int(schedule.slots(reduction=1)[1].max())}
 
 
-def test_split_backward_and_overlapped_cells_are_read():
-    """A backward may be split in its two halves, and two operations may share a cell."""
-    table = [[(Op.parse("0F0"),), (Op.parse("0F1"), Op.parse("0I0")), (Op.parse("0W0"),), (Op.parse("0B1"),)]]
-    schedule = Schedule.from_rows("by hand", table)
-    assert schedule.joined.tolist() == [False, False, True, False, False]
-    assert schedule.slots()[1].max() == 1 + 2 + 1 + 2
-
-
 BROKEN = {
     "missing": ("0F0 0F1 0B0 0B1\n1F0 1B0 1B1", "1F1", "is missing from the table"),
     "typo": ("0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B2", "1B2", "is the only operation of microbatch 2"),
@@ -185,11 +177,10 @@ def test_reductions_of_replicas_on_one_rank_are_refused_if_they_cannot_run():
         _ = table.dependencies
 
 
-@pytest.mark.parametrize("text", ["0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n2F0 2B0 2B1 2F1"])
-def test_a_deadlock_in_one_row_blames_no_other_row(text):
+def test_a_deadlock_in_one_row_blames_no_other_row():
     """A backward before its own forward: rank 0 waits for it, too, but only rank 2 is named and marked."""
     with refused(TableError, "rank 2", "2B1 waits for 2F1", "2B1") as caught:
-        Schedule.from_rows("stuck", rows(text))
+        Schedule.from_rows("stuck", rows("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n2F0 2B0 2B1 2F1"))
     assert [row for row, _ in caught.value.grid.marks] == [2]
 
 
@@ -199,18 +190,6 @@ def test_the_failing_cell_is_marked():
         Schedule.from_rows("broken", rows("0F0 0F1 0B0 0B1 0B0\n1F0 1B0 1F1 1B1"))
     assert caught.value.grid.marks == {(0, 2), (0, 4)}
     assert str(caught.value.grid).count(">0B0<") == 2 == str(caught.value.grid).count(">")
-
-
-@pytest.mark.parametrize("text", ["0F0 0F1 0B0 0B1\n1F0 1B0", "0F0@0 1F0 0B0 1B0 0R"])
-def test_something_is_marked_when_something_is_missing(text):
-    """Even where a stage has nothing of a microbatch, its neighbours are marked."""
-    table = rows(text) if "R" not in text else [list(map(list, row)) for row in build("chimera", 2, 2).rows()]
-    if "R" in text:
-        table[0].pop()
-        table = [[tuple(cell) for cell in row] for row in table]
-    with refused(TableError, rule="is missing") as caught:
-        Schedule.from_rows("broken", table)
-    assert caught.value.grid.marks
 
 
 def test_tables_too_large_to_draw_are_refused():
@@ -232,40 +211,17 @@ def test_shares_must_fit_the_stages():
         Schedule.from_rows("x", rows("0F0 0B0"), stage_shares=np.ones(2))
 
 
-def test_a_reduction_waits_for_the_last_backward():
-    """A gradient all-reduce in front of a backward of its stage is a deadlock."""
-    table = [list(map(list, row)) for row in build("chimera", 2, 2).rows()]
-    table[0].insert(0, table[0].pop())
-    with refused(TableError, "rank 0", "deadlock", value="0R"):
-        Schedule.from_rows("x", [[tuple(cell) for cell in row] for row in table])
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("stage", 7),
-        ("stage", -1),
-        ("replica", 1),
-        ("kind", 9),
-        ("microbatch", 10**6),
-        ("microbatch", -5),
-        ("microbatch", -1),
-    ],
-)
+    [("stage", 7), ("stage", -1), ("replica", 1), ("kind", 9), ("microbatch", 10**6), ("microbatch", -5),
+     ("microbatch", -1), ("rank_start", -9)],
+)  # fmt: skip
 def test_numbers_out_of_range_are_refused_before_a_loop_reads_them(name, value):
     """Arrays made by hand are checked when something is derived from them: a compiled loop would not notice."""
     column = getattr(build("1f1b", 4, 8), name).copy()
-    column[5] = value
-    with refused(TableError, name, "must be"):
+    column[-1] = value
+    with refused(TableError, name, "must "):
         _ = replace(build("1f1b", 4, 8), **{name: column}).dependencies
-
-
-def test_ranks_begin_where_others_end():
-    """Starts that do not fit the operations are refused."""
-    starts = build("1f1b", 4, 8).rank_start.copy()
-    starts[-1] += 1
-    with refused(TableError, "rank_start", "must rise from 0"):
-        _ = replace(build("1f1b", 4, 8), rank_start=starts).dependencies
 
 
 def test_cells_begin_with_an_operation_of_their_rank():
@@ -276,10 +232,8 @@ def test_cells_begin_with_an_operation_of_their_rank():
         with refused(TableError, "joined", "false for the first operation of each rank"):
             _ = replace(table, joined=joined).dependencies
     for joined in (table.joined[:-1], table.joined[None]):
-        with refused(TableError, "joined", "must be 16 truth values"):
+        with refused(TableError, "shapes", "one number for each operation"):
             replace(table, joined=joined)
-    with refused(TableError, "microbatch", "must be 16 numbers"):
-        replace(table, microbatch=np.append(table.microbatch, 0))
 
 
 @pytest.mark.parametrize("slots", [0.5, -1, 10**10, "2"])

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytorch_orders import FILES, blocks
 from refusals import refused, require_refused
-from strategies import is_legal, schedules, tables
+from strategies import schedules, tables
 
 from ppmodel import Op, build
 from ppmodel.errors import TableError
 from ppmodel.metrics import peak_activations
-from ppmodel.schedules import get
 from ppmodel.tables import parse_table, read_file, read_table, table_html, write_table
 from ppmodel.tables import text as table
 
@@ -72,27 +71,6 @@ def test_files_round_trip(form, schedule, backward):
     assert (again.num_microbatches, again.microbatch_parts) == (schedule.num_microbatches, schedule.microbatch_parts)
     assert again.stage_shares.tolist() == schedule.stage_shares.tolist()
     assert write_table(again, form, backward=backward) == text
-
-
-@pytest.mark.parametrize("form", ["text", "csv", "pytorch"])
-@pytest.mark.parametrize("name", ["stp", "combined-1f1b", "dualpipe", "dualpipev"])
-def test_tables_of_pairs_round_trip_at_every_size(name, form):
-    """With every option, in our forms and in PyTorch's, whose pairs are OVERLAP_F_B; it cannot say DualPipe, whose
-    stages are on two ranks each."""
-    options = product(*([(option.name, word) for word in option.examples] for option in get(name).options))
-    for words, size in product(list(options), product(range(1, 6), range(1, 15))):
-        if not is_legal(name, size, words):
-            continue
-        made = build(name, *size, **dict(words))
-        if (name, form) == ("dualpipe", "pytorch"):
-            with refused(TableError, "schedule", "a stage is on one rank", remedy="our own format"):
-                write_table(made, form)
-            continue
-        text = write_table(made, form)
-        again = parse_table(text)
-        assert again.rows() == made.rows()
-        assert again.num_microbatches == made.num_microbatches
-        assert text.count("OVERLAP_F_B") == (made.joined.sum() if form == "pytorch" else 0)
 
 
 def test_every_bad_file_has_its_message():
@@ -323,14 +301,6 @@ def test_both_conventions_of_letters_are_read(comment):
     """B beside W alone is an input gradient, BW a whole backward; a comment may say so, by name or by letter."""
     assert parse_table(comment + OLD).rows() == parse_table(NEW).rows()
     assert parse_table("# letters: pytorch\n" + NEW).rows() == parse_table(NEW).rows()
-
-
-def test_older_comments_on_letters_are_read():
-    """A file whose comment does not name ``~``, ``.`` and ``&`` yet is the same table."""
-    text = write_table(build("dualpipev", 2, 4))
-    older = text.replace("; ~ goes on, . idle, & as one", "")
-    assert older != text
-    assert parse_table(older).rows() == parse_table(text).rows()
 
 
 def test_the_comment_on_letters_decides():
