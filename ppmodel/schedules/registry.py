@@ -223,15 +223,15 @@ def require_made(name, made, num_ranks, num_microbatches, where=None):
     ------
     ScheduleError
     """
-    size = f"at S = {num_ranks}, B = {num_microbatches}"
-    rule, remedy = None, "return one row per rank, and all microbatches"
+    size, remedy = f"at S = {num_ranks}, B = {num_microbatches}", "return one row per rank, and all microbatches"
     if not isinstance(made, Schedule):
         rule = f"returns a value of type {type(made).__name__} {size}; it must return a Schedule"
         remedy = f'end it with return Schedule.from_rows("{name}", rows)'
     elif (made.num_ranks, made.num_microbatches) != (num_ranks, num_microbatches):
         rule = f"returns {made.num_ranks} ranks and {made.num_microbatches} microbatches {size}"
-    if rule:
-        raise ScheduleError("generator", name, rule, remedy, where=where)
+    else:
+        return
+    raise ScheduleError("generator", name, rule, remedy, where=where)
 
 
 def require_counts(**values):

@@ -98,11 +98,6 @@ class ExecutionGraph:
         -------
         ExecutionGraph
             Always the same object; this one if no NIC is occupied.
-
-        Raises
-        ------
-        CostError
-            If there is not one NIC for each rank.
         """
         if nics is None and self.nics is None and self.p2p == "overlapped_nic":
             nics = tuple(range(self.schedule.num_ranks))
