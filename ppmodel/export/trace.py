@@ -13,6 +13,7 @@ difference. Format: "Trace Event Format", the Chromium project.
 """
 
 import json
+from collections import defaultdict
 from itertools import pairwise, starmap
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from ppmodel import __version__
 from ppmodel.clusters.memory import activation_bytes
 from ppmodel.errors import PPModelError
-from ppmodel.files import checked_target, write_whole
+from ppmodel.files import write_whole
 from ppmodel.metrics import activations_in_use, offloaded_levels
 from ppmodel.ops import NO_MICROBATCH, OpKind
 
@@ -32,7 +33,6 @@ _COLOURS = {
 """Colour names that chrome://tracing knows; Perfetto chooses colours by the name of the slice."""
 MAX_EVENTS = 10**6
 """Viewers can hardly open larger traces."""
-_MAX_NS = 2**53
 _STREAMS = "compute", "communication"
 _FIELDS = {
     "compute_s": ("", None), "comm_s": (" collective", "R"), "weight_s": (" weight gradient", "W"),
@@ -78,7 +78,6 @@ def write_trace(path, timeline, stages=None, streams=None, **about):
     ...     write_trace(Path(folder) / "gpipe.json", timeline)
     32
     """
-    path = checked_target(path, "trace")
     events = trace_events(timeline, stages, streams)
     graph, schedule = timeline.graph, timeline.graph.schedule
     facts = {
@@ -114,8 +113,8 @@ def trace_events(timeline, stages=None, streams=None):
     Raises
     ------
     PPModelError
-        If there are more than a million events, or they last longer than 2^53 nanoseconds (104 days). If streams would
-        exceed the limit, they are left out, and a label on the ranks says so.
+        If there are more than a million events. If streams would exceed the limit, they are left out, and a label on
+        the ranks says so.
 
     Examples
     --------
@@ -132,15 +131,11 @@ def trace_events(timeline, stages=None, streams=None):
     if at_most > MAX_EVENTS:
         rule = f"must be at most {MAX_EVENTS}; viewers can hardly open more"
         raise PPModelError("events of the trace", at_most, rule, "trace fewer stages or microbatches")
-    if timeline.makespan_s * 1e9 > _MAX_NS:
-        rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be exact in nanoseconds"
-        raise PPModelError("makespan", f"{timeline.makespan_s:g} s", rule, "use shorter durations")
     begin, end = spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
     stream = schedule.rank.astype(np.int64)
     stream[timeline.graph.index] = timeline.graph.stream  # the ranks, then all-reduces that overlap their computing
-    ranks = [f"rank {rank}" for rank in range(schedule.num_ranks)]
+    ranks, events = [f"rank {rank}" for rank in range(schedule.num_ranks)], _Events()
     tracks = np.array([*ranks, *(f"{rank}, all-reduce" for rank in ranks)])[stream].tolist()
-    events = _Events()
     for group, name in _GROUPS.items():
         events.name("process", {"pid": group, "tid": 0}, name, group)
     for rank in ranks:
@@ -166,7 +161,7 @@ def trace_events(timeline, stages=None, streams=None):
     for name, (unit, size, of_ranks) in counters.items():
         for rank, (times, levels) in enumerate(of_ranks):
             for time, level in zip([0, *times.tolist()], [0.0, *(levels / size).tolist()], strict=True):
-                place = {"pid": _ACTIVATIONS, "tid": 0, "ts": _us(time)}
+                place = {"pid": _ACTIVATIONS, "tid": 0, "ts": time / 1000}
                 events.append({"ph": "C", "name": f"rank {rank} {name}", **place, "args": {unit: round(level, 9)}})
     if streams is not None:
         _add_streams(events, schedule, *spans, streams, MAX_EVENTS - at_most)
@@ -178,15 +173,10 @@ def _nanoseconds(seconds):
     return np.where(np.isnan(seconds), -1, np.rint(np.nan_to_num(seconds) * 1e9)).astype(np.int64)
 
 
-def _us(nanoseconds):
-    return int(nanoseconds) / 1000
-
-
 class _Events(list):
     """Events; the tracks of their processes are numbered and named as they are first used."""
 
     def __init__(self):
-        super().__init__()
         self._tracks = {}
 
     def name(self, what, where, name, place):
@@ -196,15 +186,15 @@ class _Events(list):
 
     def track(self, process, name):
         """Where a track is."""
-        is_new = (process, name) not in self._tracks
-        where = {"pid": process, "tid": self._tracks.setdefault((process, name), _FIRST + len(self._tracks))}
-        if is_new:
+        if (process, name) not in self._tracks:
+            where = self._tracks[process, name] = {"pid": process, "tid": _FIRST + len(self._tracks)}
             self.name("thread", where, name, where["tid"])
-        return where
+        return self._tracks[process, name]
 
     def slice(self, process, track, name, span, **fields):
         """Add a slice to a track, from a begin to an end in nanoseconds."""
-        place = {**self.track(process, track), "ts": _us(span[0]), "dur": _us(span[1] - span[0])}
+        begin, end = map(int, span)
+        place = {**self.track(process, track), "ts": begin / 1000, "dur": (end - begin) / 1000}
         self.append({"ph": "X", "name": name, **place, **fields})
 
 
@@ -233,11 +223,10 @@ def _add_messages(events, timeline, tracks, begin, end):
     departures, arrivals = (_nanoseconds(times[producers]) for times in (timeline.sent_s, timeline.arrived_s))
     senders, receivers = schedule.rank[producers], schedule.rank[consumers]
     first_of_cell = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice is where its first operation is
-    columns = (senders, receivers, producers, consumers, departures, arrivals)
-    order, free_of = np.lexsort((producers, departures, receivers, senders)), {}
-    for number, row in enumerate(zip(*(column[order].tolist() for column in columns), strict=True)):
-        sender, receiver, producer, consumer, departure, arrival = row
-        free = free_of.setdefault((sender, receiver), [])
+    messages = np.stack([senders, receivers, departures, producers, consumers, arrivals], axis=1).tolist()
+    free_of = defaultdict(list)
+    for number, (sender, receiver, departure, producer, consumer, arrival) in enumerate(sorted(messages)):
+        free = free_of[sender, receiver]
         lane = next((lane for lane, until in enumerate(free) if until <= departure), len(free))
         free[lane : lane + 1] = [arrival]
         link = f"{sender} -> {receiver}" + (f", track {lane + 1}" if lane else "")
@@ -252,7 +241,7 @@ def _add_messages(events, timeline, tracks, begin, end):
             ({"ph": "f", "bp": "e"}, _RANKS, tracks[head], begin[head]),
         ):  # fmt: skip
             arrow = {**phase, "name": "transfer", "cat": "transfer", "id": number}
-            events.append({**arrow, **events.track(process, track), "ts": _us(time)})
+            events.append({**arrow, **events.track(process, track), "ts": int(time) / 1000})
 
 
 def _add_streams(events, schedule, begin, end, streams, at_most):
@@ -267,8 +256,7 @@ def _add_streams(events, schedule, begin, end, streams, at_most):
         events.append({"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels})
         return
     for process in range(_FIRST, _FIRST + schedule.num_ranks):
-        name = f"rank {process - _FIRST}, two streams"
-        events.name("process", {"pid": process, "tid": 0}, name, process)
+        events.name("process", {"pid": process, "tid": 0}, f"rank {process - _FIRST}, two streams", process)
     for first, ops, pair in cells:
         process, start = _FIRST + int(schedule.rank[first]), int(begin[first])
         pace = (int(end[first]) - start) / pair.end_s if pair.end_s else 0.0

@@ -5,7 +5,6 @@ from textwrap import fill
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
@@ -139,19 +138,15 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
     thick = _THICK * slot / high if above else _THICK
     figure, axes = _axes([len(names) for names in groups], high, horizontal, share)
     category, measure = ("y", "x") if horizontal else ("x", "y")
-    look = {"hue": "bar", "palette": colours, "linewidth": 0, "legend": False}
     for axis, names, (name, rows) in zip(axes, groups, panels.items(), strict=True):
         style.panel_title(axis, panel, name if panel else None, labels)
-        rows = rows.assign(group=pd.Categorical(rows.group, names))
-        if stacked:
-            look |= {"hue_order": [*colours][::-1], "weights": "size", "multiple": "stack", "shrink": thick}
-            sns.histplot(rows, **{category: "group"}, discrete=True, alpha=1, ax=axis, **look)
-        else:
-            look |= {"hue_order": [*colours], measure: "size", "width": thick, "saturation": 1, "errorbar": None}
-            sns.barplot(rows, **{category: "group"}, ax=axis, **look)
-        looks = [look for bar, look in _looks(colours).items() if bar in set(rows.dropna().bar)]
-        for patches, bar_look in zip(filter(None, axis.containers), looks, strict=True):
-            plt.setp(patches, **bar_look)
+        sizes = rows.pivot(index="bar", columns="group", values="size").reindex(colours, columns=names)
+        base, width = np.zeros(len(names)), thick if stacked else thick / len(colours)
+        for number, (size, look) in enumerate(zip(sizes.to_numpy(float), _looks(colours).values(), strict=True)):
+            drawn = np.flatnonzero(~np.isnan(size))
+            middles = drawn + (not stacked) * width * (number - (len(colours) - 1) / 2)
+            (axis.barh if horizontal else axis.bar)(middles, size[drawn], width, base[drawn], **look)
+            base[drawn] += stacked * size[drawn]
         outer = horizontal or axis is axes[0] or not share
         ends = -0.5, len(names) - 0.5
         axis.set(**{f"{category}label": axis_labels[0] * (not horizontal), f"{measure}label": axis_labels[1] * outer})
@@ -165,8 +160,9 @@ def _draw(bars, colours, stacked, horizontal, share, axis_labels, panel, labels)
             letters = int(0.8 * style.page_width() * 72 / style.AXIS_LETTER / sum(map(len, groups)))
             breakable = (name.replace("_", "_ ") for name in names)
             axis.set_xticks(range(len(names)), [fill(name, max(8, letters)).replace("_ ", "_") for name in breakable])
-        elif axis is not axes[0] and not style.is_narrow() and names == groups[0]:
-            axis.tick_params(labelleft=False)
+        else:
+            repeated = axis is not axes[0] and not style.is_narrow() and names == groups[0]
+            axis.set_yticks(range(len(names)), [] if repeated else names)
     return figure, axes
 
 

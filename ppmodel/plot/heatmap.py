@@ -1,9 +1,7 @@
 """Heatmaps of a frame, in panels, with a number in every cell."""
 
 import numpy as np
-import seaborn as sns
 from matplotlib import pyplot as plt
-from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.colors import CenteredNorm, LogNorm, Normalize
 
 from ppmodel.plot import style
@@ -115,19 +113,15 @@ def _colour_scale(low, high, centre, log):
 
 def _draw_cells(axis, numbers, texts, norm, colours):
     """Draw the coloured cells of a panel, and their texts in black or white."""
-    figure, numbers = axis.figure, np.clip(numbers, norm.vmin, norm.vmax)
-    canvas = figure.canvas
-    FigureCanvasBase(figure)  # seaborn draws the whole figure, to see whether labels overlap: on this canvas, nothing
-    sns.heatmap(
-        numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap=colours, annot=texts, fmt="",
-        annot_kws={"size": _SIZE + style.is_narrow()}, linewidths=0.8, linecolor="white", cbar=False,
-        xticklabels=False, yticklabels=False, ax=axis,
-    )  # fmt: skip
-    figure.set_canvas(canvas)
+    numbers = numbers.clip(norm.vmin, norm.vmax)
+    cells = axis.pcolormesh(numbers, norm=norm, cmap=colours, ec="white", lw=0.8)
+    axis.invert_yaxis()
     axis.grid(visible=False)
-    shades = axis.collections[0].to_rgba(numbers[~np.isnan(numbers)])
-    for number, shade in zip(axis.texts, shades, strict=True):
-        number.set_color(ink_on(shade))
+    axis.spines[:].set_visible(False)
+    size = _SIZE + style.is_narrow()
+    for row, column in np.argwhere(~np.isnan(numbers)):
+        look = {"ha": "center", "va": "center", "size": size, "color": ink_on(cells.to_rgba(numbers[row, column]))}
+        axis.text(column + 0.5, row + 0.5, texts[row, column], **look)
 
 
 def _axes(panels, columns, height, across):

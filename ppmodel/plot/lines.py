@@ -3,9 +3,6 @@
 import math
 from itertools import cycle, product
 
-import pandas as pd
-import seaborn as sns
-
 from ppmodel.errors import PPModelError
 from ppmodel.plot import style
 from ppmodel.plot.names import fits_aside, name_ends, name_ends_inside
@@ -137,24 +134,17 @@ def _places(columns, names, in_row, shared, own_x):
 
 def _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers):
     """Draw the lines of a panel; where a column gives dashes, they have no others, and dashed lines are hollow."""
-    by_label = {key: {label: look[key] for label, look in looks.items()} for key in ("color", "marker", "ls")}
-    semantics = {
-        "hue": line, "style": line, "hue_order": [*looks], "style_order": [*looks], "palette": by_label["color"],
-        "markers": by_label["marker"] if markers else False, "legend": False, "err_kws": {"alpha": 0.18},
-        "estimator": "median" if band else None, "errorbar": ("pi", 100) if band else None,
-    }  # fmt: skip
-    solid = {label: () if form == "-" else form[1] for label, form in by_label["ls"].items()}
-    if band:  # three values per point: the band is their range, the line their median
-        rows = pd.concat([rows.assign(**{column: rows[bound]}) for bound in (column, *band)])
     for value, pattern in patterns.items() or [(None, None)]:
         part = rows if dash is None else rows[rows[dash] == value]
-        dashes = solid if dash is None else dict.fromkeys(looks, pattern)
-        count, drawn = len(axis.lines), part[line].unique()
-        sns.lineplot(part, x=x, y=column, ax=axis, dashes=dashes, **semantics)
-        for artist, look in zip(axis.lines[count:], (looks[label] for label in looks if label in drawn), strict=True):
-            artist.set(linewidth=look["lw"], markersize=look["ms"])
-            if pattern:
-                artist.set(markerfacecolor="white", markeredgecolor=look["color"])
+        for label, look in looks.items():
+            points = part[part[line] == label].sort_values(x, kind="stable")
+            look = look | {"mec": "white", "mew": 0.75} | ({} if markers else {"marker": ""})
+            if dash:
+                look |= {"ls": (0, pattern), "mfc": "white", "mec": look["color"]} if pattern else {"ls": "-"}
+            if len(points):
+                axis.plot(points[x], points[column], **look)
+            if band:
+                axis.fill_between(points[x], *points[list(band)].to_numpy().T, color=look["color"], alpha=0.18)
 
 
 def _scales(axis, across, values, log, zero, own_x):

@@ -1,7 +1,5 @@
 """Scatter plots of a frame, with the Pareto front."""
 
-import seaborn as sns
-
 from ppmodel.plot import style
 from ppmodel.plot.names import BESIDE, name_ends, name_points
 from ppmodel.plot.palette import style_of
@@ -65,12 +63,11 @@ def plot_scatter(
     layers = sorted(styles, key=lambda label: -(frame.group == label).sum())
     for axis, (panel_name, rows) in zip(axes.flat, panels.items(), strict=False):
         for label in layers:
-            look = {name: styles[label][name] for name in ("color", "marker")} | {"s": size**2, "linewidth": size / 12}
-            sns.scatterplot(rows[rows.group == label], x=x, y=y, zorder=2, legend=False, ax=axis, **look)
+            points, look = rows[rows.group == label], {name: styles[label][name] for name in ("color", "marker")}
+            axis.scatter(points[x], points[y], size**2, lw=size / 12, ec="white", zorder=2, **look)
         if front:
-            best = rows[rows[front].astype(bool)]
-            line = {"drawstyle": "steps-post", "color": "black", "lw": 1.2, "zorder": 0.95}
-            sns.lineplot(best, x=x, y=y, estimator=None, ax=axis, **line)
+            best = rows[rows[front].astype(bool)].sort_values([x, y])
+            axis.plot(best[x], best[y], drawstyle="steps-post", color="black", lw=1.2, zorder=0.95)
         for limit in limits.values():
             axis.axvline(limit, color="black", lw=1.0, ls="--", zorder=0.9)
         _scales(axis, log, percent)

@@ -1,7 +1,6 @@
 """Traces: the format is kept, and slices, arrows and counters say what the timeline says."""
 
 import json
-import os
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -59,17 +58,6 @@ def test_traces_keep_to_the_format(case, p2p, allreduce):
     """Every event has the fields that the format asks of its kind, and no others."""
     events = trace_events(timeline_of(case, p2p, allreduce))
     SCHEMA.validate({"traceEvents": json.loads(json.dumps(events))})
-
-
-@pytest.mark.parametrize(
-    "change", [{"ts": "0"}, {"dur": -1}, {"ph": "Z"}, {"cname": "blue"}, {"bp": "e"}, {"pid": None}, {"name": ""}]
-)
-def test_the_format_can_be_broken(change):
-    """The schema refuses what is not the format."""
-    schedule = build("gpipe", 1, 1)
-    event = of(trace_events(timeline_of((schedule, uniform_costs(schedule, 1, 2)), "latency")), "X")[0]
-    assert SCHEMA.is_valid({"traceEvents": [event]})
-    assert not SCHEMA.is_valid({"traceEvents": [event | change]})
 
 
 @given(case=any_case, p2p=p2ps, allreduce=allreduces)
@@ -222,32 +210,8 @@ def test_files_are_whole_and_the_same_every_time(tmp_path):
     assert about["model"] == "paper"
 
 
-def test_a_trace_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypatch):
-    """A full disk costs one line; the old file stays, and nothing else."""
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    path = tmp_path / "trace.json"
-    path.write_text("old")
-    monkeypatch.setattr(os, "replace", full)
-    with refused(PPModelError, "trace", "No space left"):
-        write_trace(path, some_timeline())
-    assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "old")]
-
-
-def test_targets_that_are_no_files_are_refused(tmp_path):
-    """A folder that is not there, and a folder in place of a file."""
-    for path, rule in ((tmp_path / "none" / "trace.json", "no folder"), (tmp_path, "is not a file")):
-        with refused(PPModelError, "trace", rule):
-            write_trace(path, some_timeline())
-
-
 def test_traces_too_large_for_a_viewer_are_refused(monkeypatch):
-    """More events than the limit, and times beyond whole nanoseconds."""
-    schedule = build("gpipe", 1, 1)
-    with refused(PPModelError, "makespan", "must be at most 9007199"):
-        trace_events(timeline_of((schedule, uniform_costs(schedule, 1e7, 2e7)), "latency"))
+    """More events than the limit."""
     most = 16 * 3 + 8 * 4  # a slice and two counts an operation; a slice and three of an arrow a message
     monkeypatch.setattr(trace, "MAX_EVENTS", most)
     assert len([event for event in trace_events(some_timeline()) if event["ph"] != "M"]) <= most

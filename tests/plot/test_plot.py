@@ -276,13 +276,6 @@ def test_a_schedule_looks_the_same_everywhere():
         assert len({(style["color"], style["marker"]) for style in styles.values()}) == len(styles)
 
 
-def test_the_context_names_what_is_shown():
-    """Sizes, model and semantics, in one line."""
-    assert context("paper", "blocking", "excluded", S=8, B=4) == (
-        "S = 8, B = 4; model: paper; transfers: blocking; all-reduce: excluded"
-    )
-
-
 def test_names_of_near_points_do_not_lie_on_one_another():
     """Each name stands at the first place beside its point that no other name or point takes."""
     frame = pd.DataFrame(
@@ -292,14 +285,6 @@ def test_names_of_near_points_do_not_lie_on_one_another():
     boxes = [text.get_window_extent() for text in axis.texts]
     assert len(boxes) == 3
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
-
-
-def test_narrow_logarithmic_axes_have_ticks():
-    """Numbers that differ by a few percent still have at least three ticks between them."""
-    frame = pd.DataFrame({"time": [30.0, 33.0, 36.0], "peak": [4.0, 6.0, 8.0]})
-    axis = plot_scatter(frame, "time", "peak", "title").axes[0]
-    low, high = axis.get_xlim()
-    assert sum(low <= tick <= high for tick in axis.get_xticks()) >= 3
 
 
 def test_a_notebook_shows_a_figure_once(monkeypatch):
@@ -474,15 +459,6 @@ def test_few_schedules_have_no_hue_in_common():
     hues = sorted(rgb_to_hsv(to_rgb(style["color"]))[0] for name, style in styles.items() if name != "1F1B")
     assert np.diff(hues).min() > 0.03
     assert rgb_to_hsv(to_rgb(styles["1F1B"]["color"]))[1] == 0  # grey
-
-
-def test_members_of_a_family_are_told_apart():
-    """By marker always, and of those drawn most by shade and dash, too."""
-    styles = style_of([entry.label for entry in schedules.entries()])
-    assert len({(style["color"], style["marker"]) for style in styles.values()}) == len(styles)
-    one, other = styles["GPipe"], styles["1F1B"]
-    assert one["color"] != other["color"]
-    assert one["ls"] != other["ls"]
 
 
 def test_names_stand_at_the_ends_of_lines():
