@@ -251,10 +251,14 @@ def peaks(kind, stage, joined, rank_start, changes):
     highest = np.empty(len(rank_start) - 1)
     total = 0.0  # over all ranks one after the other, as the plain twin adds
     for rank in range(len(highest)):
+        if not 0 <= rank_start[rank] < rank_start[rank + 1] <= len(kind) or joined[rank_start[rank]]:
+            return highest[:0]  # not served here; the plain twin says why
         op, base, highest[rank] = rank_start[rank], 0.0, -np.inf
         while op < rank_start[rank + 1]:
             begun, taken, given = op, 0.0, 0.0
             while op == begun or (op < rank_start[rank + 1] and joined[op]):
+                if not (0 <= kind[op] <= _O and 0 <= stage[op] < changes.shape[1]):
+                    return highest[:0]
                 change = changes[kind[op], stage[op]]
                 taken += max(change, 0.0)
                 given += min(change, 0.0)

@@ -39,7 +39,9 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
     """
     if fast := peaks.compiled(schedule.num_operations // VECTORISED):
         changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
-        return fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes) / unit
+        of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
+        if len(of_ranks):
+            return of_ranks / unit
     first_cell = schedule.cell[schedule.rank_start[:-1]]
     return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
 
