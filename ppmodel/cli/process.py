@@ -43,7 +43,8 @@ def main(argv=None):
     try:
         with cli.make_context("ppmodel", list(sys.argv[1:] if argv is None else argv)) as context:
             code = cli.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout:  # unless it was closed
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
