@@ -53,21 +53,19 @@ class Value(click.ParamType):
         return self.name
 
 
-class Output(click.Path):
+class Output(click.ParamType):
     """A file to be written, whose name has one of these endings. `commands.Command` checks that it can be."""
 
+    name = "FILE"
+
     def __init__(self, *suffixes):
-        super().__init__()
         self.suffixes = suffixes
 
     def convert(self, value, param, ctx):
-        option = param.opts[0]
-        if value == "":
-            raise PPModelError(option, repr(value), "must name a file", f"pass, for example, {option} out")
-        if self.suffixes and not value.endswith(self.suffixes):
-            rule, remedy = f"must end in {', '.join(self.suffixes)}", f"write, for example, mine{self.suffixes[0]}"
-            raise PPModelError(option, value, rule, remedy)
-        return value
+        if value.endswith(self.suffixes or ""):
+            return value
+        rule, remedy = f"must end in {', '.join(self.suffixes)}", f"write, for example, mine{self.suffixes[0]}"
+        raise PPModelError(param.opts[0], value, rule, remedy)
 
 
 def number(low, high, rule=None, name="NUMBER"):
@@ -135,7 +133,7 @@ def written(text):
 
 def layout_option(name, declared, help):
     """Make the option for a value of a layout, which itself refuses what is illegal."""
-    dashed = name.replace("_", "-")
+    dashed, in_section = name.replace("_", "-"), sectioned(declared.section)
 
     def kind(text):
         value = written(text)
@@ -143,10 +141,9 @@ def layout_option(name, declared, help):
             return (value,) if isinstance(value, int) else value
         return text if isinstance(value, tuple) else value
 
-    section = {"section": declared.section}
     if declared.type is bool:
-        return option(f"{dashed}/--no-{dashed}", None, help, default=None, **section)
-    return option(dashed, declared.form, help, kind, **section)
+        return in_section(f"{dashed}/--no-{dashed}", None, help, default=None)
+    return in_section(dashed, declared.form, help, kind)
 
 
 sizes = combined(
@@ -180,12 +177,8 @@ workers = combined(
 )
 """Decorator: who computes."""
 
-_p2p = _in_semantics(
-    "p2p",
-    "WORD",
-    f"What a transfer occupies: {', '.join(P2P)} (default: the framework's, or else overlapped).",
-    choice(P2P),
-)
+_P2P = f"What a transfer occupies: {', '.join(P2P)} (default: the framework's, or else overlapped)."
+_p2p = _in_semantics("p2p", "WORD", _P2P, choice(P2P))
 _SECONDS = {
     "forward": "Forward of one microbatch on 1/S of the model.",
     "backward": "Its backward; input and weight gradients take half of it each.",
@@ -212,10 +205,8 @@ run = combined(
         "allreduce", "WORD", f"Gradient all-reduce of replicated stages: {', '.join(ALLREDUCE)}.", choice(ALLREDUCE),
         default="excluded", show_default=True,
     ),
-    option(
-        "layout", "NAME|FILE", "How the run is spread over GPUs; the options below override its values.",
-        section="Layout",
-    ),
+    option("layout", "NAME|FILE", "How the run is spread over GPUs; the options below override its values.",
+           section="Layout"),
     *(layout_option(name, declared, declared.described) for name, declared in layout_options(of_schedule=False)),
 )  # fmt: skip
 """Decorator: costs, in seconds or from a model and a system; communication semantics; and how the run is spread."""
@@ -270,9 +261,7 @@ def gpus_not_kept(costs, gpus):
     -------
     str
     """
-    if "layout" not in costs or "gpus" in costs:
-        return ""
-    stated = specs.load_layout(costs["layout"]).gpus
+    stated = specs.load_layout(costs["layout"]).gpus if "layout" in costs and "gpus" not in costs else None
     return f"; gpus of {costs['layout']} ({stated}) not kept" if stated not in (None, gpus) else ""
 
 
@@ -300,7 +289,7 @@ def asked_case(name, file, options):
     if name is None and file is None:
         remedy = "pass a schedule's name, or --schedule-file FILE"
         raise PPModelError("NAME", None, "must be given unless you name a file", remedy)
-    registered = None if None in (name, file) else {case.name for case in cases_of_file(file) if case.user_entry}
+    registered = [case.name for case in cases_of_file(file) if case.user_entry] if name and file else None
     case = as_case(Path(file) if name is None else name)
     if registered is not None and case.name not in registered:
         raise PPModelError("NAME", name, f"is not in {file}, which has no effect", "leave out one of the two")

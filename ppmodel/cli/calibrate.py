@@ -32,14 +32,8 @@ about = combined(
 @option("framework", "NAME|FILE", "The training framework of all rows (default: see above).")
 @option("constants", "NAME,...", "Constants to fit, by their keys in the system's file.")
 @option("only", None, "Fit and judge only times, or only memory.", choice(["time", "memory"]))
-@option(
-    "prior",
-    None,
-    "How far constants are expected to move, as a standard deviation.",
-    number(0.001, 10),
-    default=0.5,
-    show_default=True,
-)
+@option("prior", None, "How far constants are expected to move, as a standard deviation.", number(0.001, 10),
+        default=0.5, show_default=True)  # fmt: skip
 @about
 def calibrate_command(rows_files, runs, system, out, framework, constants, only, prior, title, date):
     """Fit the constants of a system to measured training runs.

@@ -76,25 +76,8 @@ class Command(_Careful, click.Command):
         from ppmodel.files import checked_target, protect, protect_inputs
         from ppmodel.schedules.cases import split_options
 
-        texts, outputs, options = [], {}, {}
-        for param in self.params:
-            value = ctx.params.get(param.name)
-            if isinstance(param.type, Output) and value is not None:
-                outputs[param.opts[0]] = value
-            else:
-                texts += [text for text in (value if isinstance(value, tuple) else [value]) if isinstance(text, str)]
-        files = {*texts, *(split_options(text)[0] for text in texts)}  # a schedule's file may have options
-        with protect_inputs():
-            for file in files:
-                protect(file)
-            for option, target in outputs.items():
-                other = options.setdefault(checked_target(target, option), option)
-                if other != option:
-                    raise PPModelError(option, target, f"is the file of {other}, too", "name another file")
-            return self._run(ctx)
-
-    def _run(self, ctx):
         options = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
+        given, targets = [(param, ctx.params[param.name]) for param in self.params if ctx.params[param.name]], {}
 
         def note(warning, *_):
             """Print a warning as a line on standard error."""
@@ -102,17 +85,26 @@ class Command(_Careful, click.Command):
                 warning.field = options.get(warning.field, warning.field)
             click.echo(f"note: {shown(warning)}", err=True)
 
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("always", UserWarning)
-                warnings.showwarning = note
+        with protect_inputs(), warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = note
+            for param, value in given:
+                for text in value if isinstance(value, tuple) else [value]:
+                    if isinstance(text, str) and not isinstance(param.type, Output):
+                        protect(text)
+                        protect(split_options(text)[0])  # a schedule's file may have options
+            for option, target in ((param.opts[0], value) for param, value in given if isinstance(param.type, Output)):
+                other = targets.setdefault(checked_target(target, option), option)
+                if other != option:
+                    raise PPModelError(option, target, f"is the file of {other}, too", "name another file")
+            try:
                 return super().invoke(ctx)
-        except PPModelError as error:
-            typed = error.value is None or ctx.params.get(error.field) is not None or error.field == "out"
-            if error.where is not None or error.field == "file" or not typed:  # a file may be given without its option
-                options.pop(error.field, None)
-            error.write_fields(options)
-            raise
+            except PPModelError as error:
+                typed = error.value is None or ctx.params.get(error.field) is not None or error.field == "out"
+                if error.where is not None or error.field == "file" or not typed:  # a file may have no option
+                    options.pop(error.field, None)
+                error.write_fields(options)
+                raise
 
 
 class Commands(_Careful, click.Group):

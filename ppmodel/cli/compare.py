@@ -32,7 +32,10 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     costs = arguments.asked_costs(given)
     cases = _cases([*([] if file is None else [file]), *names])
     columns, rows = compared(cases, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
-    _require_one_size(rows)
+    for name in ("pp", "microbatches"):  # rows of several sizes cannot be ranked
+        if len(counts := sorted({row[name] for row in rows})) > 1:
+            rule = f"is missing, and the tables differ: {' and '.join(map(str, counts))}"
+            raise PPModelError(f"--{name}", None, rule, f"pass, for example, --{name} {counts[0]}")
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
@@ -64,12 +67,3 @@ def _cases(names):
         case._replace(name=f"{case.name} ({file})") if file and labels.count(case.label) > 1 else case
         for file, case in named
     ]
-
-
-def _require_one_size(rows):
-    """Refuse tables of several sizes: their rows cannot be ranked."""
-    for name in ("pp", "microbatches"):
-        counts = sorted({row[name] for row in rows})
-        if len(counts) > 1:
-            rule = f"is missing, and the tables differ: {' and '.join(map(str, counts))}"
-            raise PPModelError(f"--{name}", None, rule, f"pass, for example, --{name} {counts[0]}")

@@ -1,6 +1,7 @@
 """The arguments of a training framework as text to paste."""
 
 import json
+from functools import reduce
 
 from ppmodel.cli.text import aligned
 from ppmodel.clusters.launch import launch
@@ -31,16 +32,14 @@ def launched(name, point):
         calls.setdefault(function, []).append(keyword) if function[0].isupper() else flags.append(argument)
     lines = [f"{function}({', '.join(keywords)})" for function, keywords in calls.items()]
     if launcher.form == "json":
-        lines.insert(0, _document(flags))
+        lines = [_document(flags), *lines]
     else:
         exports = [argument for argument in flags if argument.startswith("export ")]
-        words = [argument for argument in flags if argument not in exports]
-        lines = [*exports, *lines, " \\\n".join(words)]
+        lines = [*exports, *lines, " \\\n".join(argument for argument in flags if argument not in exports)]
     head = f"launch              {launcher.title} {launcher.version}, {counted(point.complete_layout.gpus, 'GPU')}"
     head += f"; to add: {launcher.yours}" * bool(launcher.yours)
     if without:
-        rows = [[f"  {field}={value}", why] for field, (value, why) in without.items()]
-        lines += ["no argument for", *aligned(rows)]
+        lines += ["no argument for", *aligned([[f"  {field}={value}", why] for field, (value, why) in without.items()])]
     written = {"name": name, "version": launcher.version, "arguments": arguments}
     reasons = {field: {"value": value, "why": why} for field, (value, why) in without.items()}
     return written | {"without": reasons}, [head, *lines]
@@ -52,8 +51,5 @@ def _document(arguments):
     for argument in arguments:
         path, _, value = argument.partition("=")
         *sections, key = path.split(".")
-        section = document
-        for name in sections:
-            section = section.setdefault(name, {})
-        section[key] = json.loads(value)
+        reduce(lambda section, name: section.setdefault(name, {}), sections, document)[key] = json.loads(value)
     return json.dumps(document, indent=2)

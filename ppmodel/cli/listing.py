@@ -18,26 +18,22 @@ def schedules_command():
             text.say(f"    --{option.written} {option.form}  {option.help}{usual}")
 
 
-def listing(kind, described, names, load):
+def listing(kind, described, names, load, title="{0.title}"):
     """A command that prints a line for each file of a kind: its name, and its title."""
 
     def list_files():
-        say_titles({name: load(name).title for name in names()})
+        say_titles({name: title.format(load(name)) for name in names()})
 
-    return command(kind, help=f"List the {described} that come with the project.")(list_files)
-
-
-models_command = listing("models", "models", specs.model_names, specs.load_model)
-systems_command = listing("systems", "systems", specs.system_names, specs.load_system)
-frameworks_command = listing("frameworks", "training frameworks", specs.framework_names, specs.load_framework)
-layouts_command = listing("layouts", "run layouts", specs.layout_names, specs.load_layout)
+    return command(kind, help=f"List the {described}.")(list_files)
 
 
-@command("launchers")
-def launchers_command():
-    """List the frameworks whose arguments --launch prints, with their versions."""
-    launchers = {name: load_launcher(name) for name in specs.launcher_names()}
-    say_titles({name: f"{launcher.title} {launcher.version}" for name, launcher in launchers.items()})
+_COME = "that come with the project"
+_PRINTED = "frameworks whose arguments --launch prints, with their versions"
+models_command = listing("models", f"models {_COME}", specs.model_names, specs.load_model)
+systems_command = listing("systems", f"systems {_COME}", specs.system_names, specs.load_system)
+frameworks_command = listing("frameworks", f"training frameworks {_COME}", specs.framework_names, specs.load_framework)
+layouts_command = listing("layouts", f"run layouts {_COME}", specs.layout_names, specs.load_layout)
+launchers_command = listing("launchers", _PRINTED, specs.launcher_names, load_launcher, "{0.title} {0.version}")
 
 
 @command("columns")

@@ -31,24 +31,17 @@ _in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
     _in_search(f"max-{name}", "N", f"The largest {name} to try{' (default: a node)' * (name == 'tp')}.",
                arguments.count()) for name in _LIMITED
 ))  # fmt: skip
-@_in_search(
-    "within", None, "List answers that take at most this share longer than the best.", arguments.number(0, 1),
-    default=0.05, show_default=True,
-)  # fmt: skip
-@arguments.option(
-    "fix", "NAME=VALUE...", "Values that all layouts have, as in tp=8 zero=1; --tp 8 --zero 1 says the same.",
-    multiple=True, section="Layout",
-)  # fmt: skip
+@_in_search("within", None, "List answers that take at most this share longer than the best.", arguments.number(0, 1),
+            default=0.05, show_default=True)  # fmt: skip
+@arguments.option("fix", "NAME=VALUE...", "Values that all layouts have, as in tp=8 zero=1; --tp 8 --zero 1 says the "
+                  "same.", multiple=True, section="Layout")  # fmt: skip
 @arguments.combined(*(arguments.layout_option(name, declared, declared.help) for name, declared in _FIXED.items()))
 @arguments.workers
-@arguments.in_computing(
-    "resume", "FOLDER", "Keep what is computed in FOLDER (with --pareto also in FOLDER.1, FOLDER.2, ...); the same "
-    "command goes on from there.",
-)  # fmt: skip
+@arguments.in_computing("resume", "FOLDER", "Keep what is computed in FOLDER (with --pareto also in FOLDER.1, "
+                        "FOLDER.2, ...); the same command goes on from there.")  # fmt: skip
 @arguments.in_output("rows", None, "Answers to list.", arguments.count(1000), default=10, show_default=True)
-@arguments.in_output(
-    "explain", "ROW", "Row of the answer to explain.", arguments.count(1000), default=1, show_default=True
-)
+@arguments.in_output("explain", "ROW", "Row of the answer to explain.", arguments.count(1000), default=1,
+                     show_default=True)  # fmt: skip
 @arguments.in_output("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", _PICTURE)
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
@@ -80,16 +73,14 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
         raise PPModelError("--link", unitless[0], "needs a unit of time", f"write {unitless[0]}ms or {unitless[0]}s")
     options = arguments.given({name: given.pop(name) for name in _FIXED})
     fixed, named = _separated(fix, words, schedules, options)
-    most = {name: given.pop(f"max_{name}") for name in _LIMITED}
+    most, chosen = {name: given.pop(f"max_{name}") for name in _LIMITED}, named if named or schedules else None
+
+    def show_best(best):
+        fastest = best.get(True) or best[False]
+        sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
+        show(f"searching ... so far {fastest.iteration_s:.4g} s: {text.plain(fastest.case.label)}, {sizes}")
 
     with passing("searching ...") as show:
-
-        def show_best(best):
-            fastest = best.get(True) or best[False]
-            sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
-            show(f"searching ... so far {fastest.iteration_s:.4g} s: {text.plain(fastest.case.label)}, {sizes}")
-
-        chosen = named if named or schedules else None
         plan = planned(schedules=chosen, fix=fixed, most=most, on_progress=show_best, **given)
         if explain > len(plan.answers):
             rule = f"is not among the {len(plan.answers)} answers"
@@ -114,8 +105,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
 
 def _separated(fix, words, schedules, options):
     """Values of the layout, and schedules: ``--fix tp=8 pp=4`` and ``--schedules 1f1b zb-v`` leave words behind."""
-    fixed = {}
-    named = [name for text in schedules for name in (text.split(",") if ":" not in text else [text])]
+    fixed, named = {}, [name for text in schedules for name in ([text] if ":" in text else text.split(","))]
     for word in [*fix, *words]:
         name, sign, value = word.partition("=")
         if not sign and word in fix:

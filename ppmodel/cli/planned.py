@@ -50,10 +50,9 @@ def planned_lines(plan, most_rows, place):
         name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
         yield from ("", f"{faster}{name} does not run it, or no such run was measured:", *_table(unusual, most_rows))
     if len(usual):
-        disturbed = f"{JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower"
         unknown = "not known, nor a range, without the system's kernels and collectives, and runs of its framework"
         chance = "that this row is the fastest when run" if system.range else unknown
-        yield f"disturbed: seconds with {disturbed}; chance: {chance}"
+        yield f"disturbed: seconds with {JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower; chance: {chance}"
     if system.collectives is None:
         yield "collectives: all of the links' bandwidth, as the system's file does not say what they attain"
     if model.experts and system.range and system.framework.name:
@@ -128,8 +127,7 @@ def _table(frame, most_rows, plan=None):
              gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
     right = [column for column, heading in enumerate(cells[0]) if heading not in _TEXTS]
-    more = [f"not listed: {missing} more; see --rows"] if missing else []
-    return [*aligned(cells, right=right), *more]
+    return aligned(cells, right=right) + [f"not listed: {missing} more; see --rows"] * (missing > 0)
 
 
 def _explained(plan, row, place):
@@ -139,9 +137,10 @@ def _explained(plan, row, place):
     yield f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)
     cells = [["one step away", "time", "GiB", "fits"]]
     for _, step in plan.steps(place).iterrows():
-        effect = "", "", "not defined"
-        if step.over == step.over:
-            effect = _over(step.over), gibibytes(step.peak_memory_bytes), step.fit
+        is_defined = step.over == step.over
+        effect = (
+            [_over(step.over), gibibytes(step.peak_memory_bytes), step.fit] if is_defined else ["", "", "not defined"]
+        )
         cells.append([step.step, *effect])
     yield from ("", *aligned(cells, right=(1, 2)))
 

@@ -1,8 +1,7 @@
 """The rows of a comparison, ranked by time, as text and as CSV cells."""
 
-from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, unevenness
+from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, size_and_transfers, unevenness
 from ppmodel.clusters.specs.layout import DIMENSIONS, STAGE_GROUPS
-from ppmodel.errors import counted
 from ppmodel.schedules.registry import get, names
 
 _TIE = 1e-9
@@ -25,11 +24,9 @@ def ranked(rows):
     defined = sorted((row for row in rows if row["refused"] is None), key=time_of)
     pairs = [(1 + sum(time_of(other) * (1 + _TIE) < time_of(row) for other in defined), row) for row in defined]
 
-    def order(pair):
-        place, row = pair
-        return place, row.get("peak_memory_bytes") or row["peak_activations"], row["label"]
-
-    return sorted(pairs, key=order) + [(None, row) for row in rows if row["refused"] is not None]
+    memory = {id(row): row.get("peak_memory_bytes") or row["peak_activations"] for row in defined}
+    pairs.sort(key=lambda pair: (pair[0], memory[id(pair[1])], pair[1]["label"]))
+    return pairs + [(None, row) for row in rows if row["refused"] is not None]
 
 
 def time_of(row):
@@ -54,13 +51,10 @@ def ranked_lines(pairs, remark=""):
         activations or memory, messages; then refused schedules, each with its reason.
     """
     first = pairs[0][1]
-    has_layout = "tp" in first
-    allreduce = "" if has_layout else f", all-reduce {first['allreduce']}"
-    model = f"; {first['model']} on {first['system']}" if "model" in first else ""
-    size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
-    links = f", links {first['links']}" if first.get("links") else ""
-    yield f"{size}; transfers {first['p2p']}{links}{allreduce}{model}{'' if has_layout else remark}"
-    if model:
+    has_layout, has_model = "tp" in first, "model" in first
+    model = f"; {first['model']} on {first['system']}" if has_model else ""
+    yield size_and_transfers(first) + (model if has_layout else f", all-reduce {first['allreduce']}{model}{remark}")
+    if has_model:
         spread = ""
         if first.get("fastest_s") is not None:
             low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))

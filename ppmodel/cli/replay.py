@@ -4,13 +4,10 @@ import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import aligned, plain, say, say_json
-from ppmodel.errors import PPModelError, counted
+from ppmodel.cli.text import aligned, plain, say, say_json, size_and_transfers
+from ppmodel.errors import PPModelError
 
-_CAUSES = {
-    "bubble_s": "bubble", "slower_ranks_s": "slower ranks", "transfers_s": "transfers",
-    "head_of_line_s": "head of line",
-}  # fmt: skip
+_CAUSES = {f"{word.replace(' ', '_')}_s": word for word in ("bubble", "slower ranks", "transfers", "head of line")}
 
 
 @command("replay")
@@ -19,9 +16,8 @@ _CAUSES = {
 @arguments.sizes
 @arguments.transfers
 @arguments.option("against", "NAME|FILE", "Another schedule to compare with; may be repeated.", multiple=True)
-@arguments.option(
-    "iteration", None, "Measured time of the iteration (default: from FILE).", arguments.seconds("above 0")
-)
+@arguments.option("iteration", None, "Measured time of the iteration (default: from FILE).",
+                  arguments.seconds("above 0"))  # fmt: skip
 @arguments.csv_file
 @arguments.json_option("Print one JSON array with an object for each schedule.")
 def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, as_json, **transfers):
@@ -54,9 +50,7 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
 
 def _lines(rows):
     ran = rows[0]
-    size = f"{counted(ran['pp'], 'rank')}, {counted(ran['microbatches'], 'microbatch')}"
-    links = f", links {ran['links']}" if ran.get("links") else ""
-    yield f"{plain(ran['label'])}: {size}; transfers {ran['p2p']}{links}"
+    yield f"{plain(ran['label'])}: {size_and_transfers(ran)}"
     if ran["measured_s"] is not None:
         yield f"measured            {ran['measured_s']:.6g} s"
     error = "" if ran["error"] is None else f" ({ran['error']:+z.1%})"

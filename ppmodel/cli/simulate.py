@@ -37,9 +37,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
         "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),
     }
     if run.layout is not None:
-        parts = run.memory_of_ranks.columns
-        by_rank = zip(*(sizes.tolist() for sizes in parts.values()), strict=True)
-        result["memory_by_rank"] = [dict(zip(parts, sizes, strict=True)) for sizes in by_rank]
+        result["memory_by_rank"] = run.memory.to_dict("records")
     lines = []
     if launch is not None:
         from ppmodel.cli.launched import launched

@@ -5,6 +5,8 @@ import re
 
 import click
 
+from ppmodel.errors import counted
+
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -75,6 +77,12 @@ def aligned(rows, right=()):
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.rjust if place in right else str.ljust for place in range(len(widths))]
     return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+
+
+def size_and_transfers(row):
+    """The size of a row's pipeline, and what its transfers occupy."""
+    size = f"{counted(row['pp'], 'rank')}, {counted(row['microbatches'], 'microbatch')}"
+    return f"{size}; transfers {row['p2p']}" + (f", links {row['links']}" if row.get("links") else "")
 
 
 _UNEVEN = 1.02

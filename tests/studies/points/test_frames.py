@@ -83,7 +83,5 @@ def test_every_winner_is_the_fastest_of_its_point(frame):
     assert len(found) == 3 * 2
     fastest = frame.groupby(["microbatches", "system"]).makespan_s.min()
     for row in found.itertuples():
-        same = frame[
-            (frame.label == row.label) & (frame.microbatches == row.microbatches) & (frame.system == row.system)
-        ]
+        same = frame.query("label == @row.label and microbatches == @row.microbatches and system == @row.system")
         assert same.makespan_s.item() == pytest.approx(fastest[row.microbatches, row.system], rel=1e-9)

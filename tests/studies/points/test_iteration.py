@@ -105,12 +105,6 @@ def test_the_layout_says_the_size():
         pp.simulate("1f1b", 4, 8, **size)
 
 
-def test_a_layout_needs_a_model():
-    """A layout beside seconds is refused: nothing would follow from it."""
-    with refused(PPModelError, "tp", "needs a model and a system"):
-        pp.simulate("1f1b", 4, 8, forward=1, backward=2, tp=2)
-
-
 def test_the_command_tells_where_the_time_goes(capsys):
     """One command prints iteration time, utilization, parts and memory."""
     command = "simulate 1f1b --pp 4 --model llama3_70b --system h100 --tp 8 --dp 2 --zero 1 --sequence-parallel"
@@ -132,12 +126,8 @@ def test_the_command_tells_where_the_time_goes(capsys):
 
 def test_the_chunks_of_a_layout_are_those_of_the_schedule(capsys):
     """A published layout names chunks and layers; the schedule that has chunks takes them."""
-    assert (
-        main(
-            ["simulate", "interleaved-1f1b", "--layout", "llama3_405b_8k", "--model", "llama3_405b", "--system", "h100"]
-        )
-        == 0
-    )
+    line = "simulate interleaved-1f1b --layout llama3_405b_8k --model llama3_405b --system h100"
+    assert main(line.split()) == 0
     assert "16 ranks, 128 stages" in capsys.readouterr().out
 
 
