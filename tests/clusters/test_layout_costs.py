@@ -43,7 +43,7 @@ from ppmodel.clusters.specs import (
 )
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.clusters.specs.recompute import MODES, Module, RecomputeMode
-from ppmodel.errors import CostError, SpecificationError
+from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
 
 TABLE = build("1f1b", 4, 8)
@@ -546,9 +546,7 @@ def test_a_way_may_drop_a_part_of_what_another_drops(llama, monkeypatch):
     """The activation function alone is one entry: its result, the input of the MLP's last product, is not kept."""
     monkeypatch.setitem(MODES, "activations", RecomputeMode((Module.ACTIVATION,), bool))
     of_ways = {way: layer_work(unchecked(llama, recompute=way), 1) for way in ("none", "activations", "light", "full")}
-    kept, dropped = (
-        {way: work.sizes.activations[1, column] for way, work in of_ways.items()} for column in (0, 2)
-    )  # without scores
+    kept, dropped = ({way: work.sizes.activations[1, n] for way, work in of_ways.items()} for n in (0, 2))  # no scores
     assert dropped["activations"] == llama.sequence * llama.mlp_hidden * llama.element_bytes
     assert dropped["none"] == 0 < dropped["activations"] < dropped["light"] < dropped["full"] == kept["none"]
     assert all(kept[way] + dropped[way] == kept["none"] for way in of_ways)
@@ -562,12 +560,6 @@ def test_empty_stages_hold_nothing(llama):
     held = memory(TABLE, llama, stages(TABLE, llama, load_system("h100"), layout=layout), layout)
     assert np.isfinite(held.total).all()
     assert held.activations[3] < held.activations[2]
-
-
-def test_fp8_needs_a_system_that_has_it(llama):
-    """One line that says so."""
-    with refused(SpecificationError, "precision", "needs a system"):
-        check_layout(LayoutSpec(precision="fp8"), llama, load_system("dgx_a100"), TABLE)
 
 
 def test_fp8_has_constants_of_its_own_and_spares_the_output_projection():
@@ -621,11 +613,7 @@ def test_runs_laid_side_by_side_need_not_have_the_same_layers(llama, mixture, sy
 def test_overlapped_phases_leave_the_slower_link():
     """A collective over nodes takes as long as the slower of its phases, and not less than either."""
     system, layout = load_system("dgx_h100_nodes"), LayoutSpec(pp=1, dp=64)
-    times = [
-        collective_line(
-            "all-reduce", "data", layout, replace(system, collectives=CollectiveSpec(overlapped_phases=both))
-        )
-        for both in (False, True)
-    ]
+    systems = [replace(system, collectives=CollectiveSpec(overlapped_phases=both)) for both in (False, True)]
+    times = [collective_line("all-reduce", "data", layout, one) for one in systems]
     inside, between = 2 * 7 / 8 / 450e9, 2 * 7 / 8 / 8 / 50e9
     assert [time.s_per_byte for time in times] == pytest.approx([inside + between, max(inside, between)])

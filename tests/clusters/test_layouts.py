@@ -111,8 +111,7 @@ def test_every_bad_file_has_its_message():
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_files_are_refused(name):
     """Each broken file is refused in one line with file, line, field, value, rule and remedy."""
-    path = BAD / f"{name}.yaml"
-    require_refused(load_layout, path, SpecificationError, REFUSED[name])
+    require_refused(load_layout, BAD / f"{name}.yaml", SpecificationError, REFUSED[name])
 
 
 def test_the_template_is_a_layout_with_every_key():
@@ -278,19 +277,9 @@ LINES = {
     "--layout bloom_176b": r"layers = Et\*5.*: must be 12 stages with 80 blocks, but has 12 with 70",
     "--layout bloom_176b --pp 4": r"layers = Et\*5.*: must be 4 stages",
     "--layout nowhere --pp 4": "--layout = nowhere: is neither a known name nor a path",
-    "--pp 4 --microbatches 8 --tp 0": "--tp = 0: must be greater than or equal to 1",
-    "--pp 4 --microbatches 8 --tp 3": "--tp = 3: must divide heads of llama3_70b .64.",
-    "--pp 4 --microbatches 8 --ep 2 --dp 2": "--ep = 2: has no effect: llama3_70b has no experts",
-    "--pp 4 --microbatches 8 --ep 3 --dp 2": "--ep = 3: must divide tp x cp x dp",
-    "--pp 4 --microbatches 8 --cp 3": "--cp = 3: must divide half of the sequence",
-    "--pp 4 --microbatches 8 --zero 5": "--zero = 5: must be less than or equal to 3",
-    "--pp 4 --microbatches 8 --recompute some": "--recompute = some: must be 'none', 'selective', 'light' or 'full'",
     "--pp 4 --microbatches 8 --recompute 50": "--recompute = 50: is more than any stage has",
-    "--pp 4 --microbatches 8 --precision fp4": "--precision = fp4: must be 'bf16' or 'fp8'",
     "--pp 4 --microbatches 8 --gpus 9": "--gpus = 9: must be .* = 4",
-    "--pp 4 --microbatches 8 --dp 2 --global-batch 64": "--global-batch = 64: must be dp .2. x .* choose 32",
     "--pp 4 --microbatches 8 --layers 20,20,40": r"--layers = \[20, 20, 40\]: must be 4 stages with 80 blocks",
-    "--pp 4 --microbatches 8 --layers fair": "--layers = fair: must be balanced, even, a list",
     "--pp 4 --microbatches 8 --layers Ett|L|": r"--layers = Ett\|L\|: must be 4 stages .*, but has 3 with 2",
 }
 

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import refused
 
 from ppmodel import Schedule, build
 from ppmodel.clusters.costs import model_costs, stages
 from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.layers import layers_of
 from ppmodel.clusters.costs.pairs import operation_units
-from ppmodel.clusters.costs.units import PAIRINGS, Unit, cell_duration, cell_streams, ready_shares
+from ppmodel.clusters.costs.units import Unit, cell_duration, cell_streams, ready_shares
 from ppmodel.clusters.specs import ExpertSpec, LayoutSpec, load_model, load_system
-from ppmodel.errors import CostError
 from ppmodel.metrics import computing_s, operations_s
 from ppmodel.metrics.bubbles import busy_s
 from ppmodel.ops import OpKind
@@ -30,6 +28,7 @@ FORWARD, BACKWARD = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
 
 units = st.builds(Unit, *[st.floats(0, 4) | st.just(0.0)] * 4)
 counted = st.builds(Unit, *[st.integers(0, 64).map(lambda parts: parts / 16) | st.just(0.0)] * 4)
+PAIRINGS = "alternating", "best"
 orders = st.sampled_from(PAIRINGS)
 
 
@@ -196,16 +195,6 @@ def test_orders_are_those_of_a_search_over_all(first, second, contention):
     assert cell_duration(*both, "alternating", contention) == pytest.approx(shortest)
     handed = [shortest * share for share in ready_shares(*both, "alternating", contention)]
     assert any(handed == pytest.approx([one["F"], one["I"]]) for end, one in alternating if end <= shortest + 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("order", "contention", "field", "rule"),
-    [("any", 1.0, "pairing", "one of alternating, best"), ("best", 3.0, "contention", "from 1 to 2")],
-)
-def test_other_orders_and_contentions_are_refused(order, contention, field, rule):
-    """With the words, and the bounds."""
-    with refused(CostError, field, rule):
-        cell_duration(FORWARD, BACKWARD, order, contention)
 
 
 def test_one_contention_meets_both_published_measurements():

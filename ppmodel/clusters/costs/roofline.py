@@ -87,21 +87,15 @@ def kernels_s(kernels, system, precision="bf16"):
     >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
     [1.0]
     """
-    spec = system.kernels or KernelSpec()
-    compute_s = kernels.flops / _rates(kernels, system, spec, precision) + kernels.count * system.compute_latency_s
-    memory_s = kernels.bytes / _bandwidths(kernels, system, spec) + kernels.count * system.memory_latency_s
-    return np.maximum(compute_s, memory_s)
-
-
-def _bandwidths(kernels, system, spec):
-    """Bytes per second that each kernel attains."""
+    spec, bandwidth = system.kernels or KernelSpec(), system.memory_bandwidth_bytes_per_s
     efficiencies = {
         Kernel.STREAM: spec.stream_efficiency, Kernel.SOFTMAX: spec.softmax_efficiency,
         Kernel.LOSS: spec.loss_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
         Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or spec.softmax_efficiency,
     }  # fmt: skip
-    plain = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
-    return _by_class(plain, efficiencies, system.memory_bandwidth_bytes_per_s)[kernels.kernel]
+    bandwidths = _by_class(bandwidth * system.memory_efficiency, efficiencies, bandwidth)[kernels.kernel]
+    compute_s = kernels.flops / _rates(kernels, system, spec, precision) + kernels.count * system.compute_latency_s
+    return np.maximum(compute_s, kernels.bytes / bandwidths + kernels.count * system.memory_latency_s)
 
 
 def _rates(kernels, system, spec, precision):

@@ -306,24 +306,11 @@ def offload_of(schedule, kept_bytes, layout, system):
     if not layout.offloads:
         return None
     shares = np.array([layout.offload if layout.offload_warm_up is None else layout.offload_warm_up, layout.offload])
-    chosen = first_chunks(schedule) if layout.offload_chunks == "first" else np.ones_like(schedule.placement, bool)
+    chosen = np.full(schedule.placement.shape, layout.offload_chunks != "first")
+    for replica, ranks in enumerate(schedule.placement):  # the first stage of each rank
+        chosen[replica, np.unique(ranks, return_index=True)[1]] = True
     share = shares[:, None, None] * (chosen & (kept_bytes > 0))
     return Offload(share, share * kept_bytes / system.host_bandwidth_bytes_per_s)
-
-
-def first_chunks(schedule):
-    """Mark the stages that are the first of their replica on their rank; shape (num_replicas, num_stages).
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> first_chunks(build("zb-v", 2, 4)).tolist()
-    [[True, True, False, False]]
-    """
-    first = np.zeros(schedule.placement.shape, dtype=bool)
-    for replica, homes in enumerate(schedule.placement):
-        first[replica, np.unique(homes, return_index=True)[1]] = True
-    return first
 
 
 def compute_seconds(halves_s, step_s):

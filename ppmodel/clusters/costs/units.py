@@ -16,11 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.errors import CostError
 from ppmodel.loops.units import START, after, unit_order
-
-PAIRINGS = ("alternating", "best")
-"""In which order the units of two operations run in a cell; see `cell_duration`."""
 
 _ROUNDING = 1e-12
 _SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
@@ -115,11 +111,6 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
     float
         In seconds: at least the work of either stream, at most the sum of both.
 
-    Raises
-    ------
-    CostError
-        If the order is unknown, or the contention is out of range.
-
     Examples
     --------
     >>> forward, backward = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
@@ -140,11 +131,6 @@ def cell_streams(first, second=(), order="alternating", contention=1.0):
     Returns
     -------
     CellStreams
-
-    Raises
-    ------
-    CostError
-        As `cell_duration`.
 
     Examples
     --------
@@ -219,11 +205,6 @@ def _cell(first, second, order, contention):
     An item is a tuple: the collectives that must have ended before it begins, of which its own is the next; seconds of
     its kernels, and of the collective that they issue; the operation, the unit, and the field of the unit.
     """
-    if order not in PAIRINGS:
-        raise CostError("pairing", order, f"must be one of {', '.join(PAIRINGS)}", "choose one of them")
-    if not 1 <= contention <= 2:
-        remedy = "write 1 where streams do not disturb each other"
-        raise CostError("contention", contention, "must be from 1 to 2", remedy)
     if not (first and second):
         items, operation = [], 0 if first else 1
         for number, unit in enumerate(first or second):

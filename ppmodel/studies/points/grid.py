@@ -179,11 +179,16 @@ def resolve(
     >>> grid.graph_shape, len(grid.points())
     ((2, 1, 1, 2, 1, 1), 8)
     """
-    cases = tuple(as_cases(schedules))
+    cases, in_seconds = tuple(as_cases(schedules)), model is None and system is None
     seconds, values = _seconds_and_layout(given, cases)
-    layouts, in_seconds = _layouts(layout, values, pp), model is None and system is None
+    ranks = None if pp is None else as_list(pp)
+    if ranks is not None and len(ranks) > 1:  # ranks are set point by point, and GPUs are checked against each
+        ranks = [None] if "gpus" in values else None
+    layouts = tuple(specs.as_layouts(layout, values, ranks))
     networks = links if isinstance(links, list) else [links]
-    systems = () if system is None else _systems(system, framework, networks)
+    frameworks = product(as_list(framework), [] if system is None else map(specs.load_system, as_list(system)))
+    systems = [specs.with_framework(entry, name) for name, entry in frameworks]
+    systems = tuple(entry.with_links(network) for entry in systems for network in networks)
     semantics = _semantics(p2p, allreduce, systems, seconds)
     changes = () if changes is None else tuple(as_changes(changes, in_seconds))
     sizes = _counts("pp", pp), _counts("microbatches", microbatches)
@@ -196,7 +201,11 @@ def resolve(
     for entry in filter(None, layouts):
         field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
         raise CostError(field, value or "given", "needs a model and a system", _INSTEAD, names_fields=True)
-    combined = _combined(seconds, None if links is None else networks)
+    require_seconds(seconds)
+    several = {name: as_list(value) for name, value in seconds.items()}
+    if links is not None:
+        several["links"] = list(map(specs.as_links, networks))
+    combined = tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
     return Grid(cases, *sizes, *semantics, layouts=layouts, seconds=combined, changes=changes)
 
 
@@ -212,7 +221,16 @@ def _counts(name, given):
 
 def _semantics(p2p, allreduce, systems, seconds):
     """Semantics of transfers and all-reduces: as given or, without p2p, as the systems' frameworks have it."""
-    p2p, allreduce = transfers_of(systems) if p2p is None else as_list(p2p), as_list(allreduce)
+    p2p, allreduce = as_list(p2p), as_list(allreduce)
+    if p2p == [None]:
+        words = {system.framework.p2p: system.name for system in systems} or {"overlapped": ""}
+        if len(words) > 1:
+            rule, remedy = (
+                f"is not the same for {' and '.join(words.values())}",
+                "give {field}, or compare them one by one",
+            )
+            raise CostError("p2p", ", ".join(words), rule, remedy, names_fields=True)
+        p2p = list(words)
     for semantics in product(p2p, allreduce):
         require_semantics(*semantics)
     if seconds.get("reduction") is not None and set(allreduce) == {"excluded"}:
@@ -230,45 +248,6 @@ def _models(model, system, seconds):
         if value is None:
             raise CostError(name, None, "is missing", "give {model} and {system}, or seconds", names_fields=True)
     return tuple(map(specs.load_model, as_list(model)))
-
-
-def _combined(seconds, networks):
-    """Every combination of seconds, with the links of each network if any are given."""
-    require_seconds(seconds)
-    several = {name: as_list(value) for name, value in seconds.items()}
-    if networks is not None:
-        several["links"] = list(map(specs.as_links, networks))
-    return tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
-
-
-def _layouts(layout, values, pp):
-    """The layouts that a caller gives; None stands for none."""
-    ranks = as_list(pp) if pp is not None else None
-    if ranks is not None and len(ranks) > 1:  # ranks are set point by point, and GPUs are checked against each
-        ranks = [None] if "gpus" in values else None
-    return tuple(specs.as_layouts(layout, values, ranks))
-
-
-def _systems(system, framework, networks):
-    """Every system that a caller gives, under every framework, with every network."""
-    pairs = product(as_list(framework), map(specs.load_system, as_list(system)))
-    systems = [specs.with_framework(entry, name) for name, entry in pairs]
-    return tuple(entry.with_links(network) for entry in systems for network in networks)
-
-
-def transfers_of(systems):
-    """Semantics of transfers where none is asked for: those of the systems' frameworks.
-
-    Raises
-    ------
-    CostError
-        If frameworks differ.
-    """
-    words = {system.framework.p2p: system.name for system in systems} or {"overlapped": ""}
-    if len(words) > 1:
-        rule = f"is not the same for {' and '.join(words.values())}"
-        raise CostError("p2p", ", ".join(words), rule, "give {field}, or compare them one by one", names_fields=True)
-    return list(words)
 
 
 def resolve_point(schedule, pp=None, microbatches=None, **given):

@@ -245,7 +245,6 @@ _results_of = WeakKeyDictionary()  # what was computed of each table, forgotten 
 def once(table, key, compute):
     """Compute something of a table once, and forget it with the table."""
     results = _results_of.setdefault(table, {})
-    try:
-        return results[key]
-    except KeyError:
-        return results.setdefault(key, compute())
+    if key not in results:
+        results[key] = compute()
+    return results[key]

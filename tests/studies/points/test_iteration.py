@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -73,15 +72,6 @@ def test_a_row_of_compare_is_the_run():
     assert {name: frame.iloc[1][name] for name in PARTS} == {name: row[name] for name in PARTS}
     assert set(frame.columns) - {"refused"} == row.keys()  # a part that is no column would be missing in the sum
     assert run.iteration_s == row["iteration_s"] > run.makespan_s
-
-
-def test_one_gpu_a_rank_costs_what_it_did():
-    """A layout of ones on the paper's model computes what no layout does, to the bit."""
-    for name in ("gpipe", "zb-h1", "chimera", "interleaved-1f1b"):
-        bare = pp.simulate(name, 8, 32, model="paper", system="mid_cp_mid_nw")
-        ones = pp.simulate(name, 8, 32, model="paper", system="mid_cp_mid_nw", layout={"microbatch_size": 8})
-        assert ones.makespan_s == bare.makespan_s
-        assert np.array_equal(ones.costs.compute_s[:4], bare.costs.compute_s[:4])
 
 
 def test_rates_follow_from_the_iteration():
