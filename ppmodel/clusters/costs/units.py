@@ -215,15 +215,11 @@ def _cell(first, second, order, contention):
             ]
         return _timed([item for item in items if item[1] or item[2]], contention)
     turns = _turns(first, _OWN), _turns(second, _OTHER)
-    start = [
-        (_EVEN, 0.0, units[0].weight_comm_s, operation, 0, "weight_comm_s")
-        for operation, units in enumerate((first, second))
-        if units[0].weight_comm_s
-    ]
+    gathered = enumerate(units[0].weight_comm_s for units in (first, second))
+    start = [(_EVEN, 0.0, comm_s, operation, 0, "weight_comm_s") for operation, comm_s in gathered if comm_s]
     cells = []
-    for leading in (0, 1):  # one turn of each, then the rest of the longer one
-        pairs = zip_longest(turns[leading], turns[1 - leading], fillvalue=())
-        cells.append(_timed([*start, *chain(*chain(*pairs))], contention))
+    for pair in (turns, turns[::-1]):  # one turn of each, then the rest of the longer one
+        cells.append(_timed([*start, *chain(*chain(*zip_longest(*pair, fillvalue=())))], contention))
     shortest = min(cells, key=itemgetter(1))
     if order == "alternating":
         return shortest

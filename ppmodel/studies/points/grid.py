@@ -14,7 +14,6 @@ from ppmodel.studies.points.change import UNCHANGED, as_changes
 from ppmodel.studies.points.columns import SECONDS
 from ppmodel.studies.points.point import Point, require_seconds
 
-_SINGLE = (int, float, str, type(None))
 _INSTEAD = "give {model} and {system}, or leave it out"
 
 
@@ -271,7 +270,7 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
         raise CostError("changes", given["changes"], "is not known here", "ppmodel.compare takes changes")
     for name, value in {"pp": pp, "microbatches": microbatches, **given}.items():
         is_single = name == "layers" or (name == "links" and not isinstance(value, list))
-        if not is_single and type(value) not in _SINGLE and isinstance(to_builtin(value), list | tuple | range):
+        if not is_single and isinstance(to_builtin(value), list | tuple | range):
             raise CostError(name, to_builtin(value), "must be one value", "ppmodel.compare takes several")
     points = resolve(as_case(schedule), pp, microbatches, **given).points()
     if len(points) > 1:
@@ -287,10 +286,8 @@ def _seconds_and_layout(given, cases):
         if name not in specs.layout_keywords():
             arguments = ("pp", "microbatches", "model", "system", "layout", "links", "p2p", "allreduce", "changes")
             remedy = did_you_mean(name, (*SECONDS, *arguments, *specs.layout_keywords()))
-            for case in cases:
-                if name in case.known_options:
-                    remedy = f'write ("{case.name}", {{"{name}": {to_builtin(value)!r}}})'
-                    break
+            if owner := next((case.name for case in cases if name in case.known_options), None):
+                remedy = f'write ("{owner}", {{"{name}": {to_builtin(value)!r}}})'
             remedy = remedy or f"give {', '.join(SECONDS)}, or model and system"
             raise CostError(name, value, "is not known here", remedy)
     return seconds, given

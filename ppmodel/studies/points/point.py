@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from numbers import Real
@@ -233,10 +232,10 @@ def places_of(keys):
     >>> places_of("abca")
     {'a': [0, 3], 'b': [1], 'c': [2]}
     """
-    places = defaultdict(list)
+    places = {}
     for place, key in enumerate(keys):
-        places[key].append(place)
-    return dict(places)
+        places.setdefault(key, []).append(place)
+    return places
 
 
 _results_of = WeakKeyDictionary()  # what was computed of each table, forgotten with the table
