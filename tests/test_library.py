@@ -361,7 +361,11 @@ def test_a_searched_order_is_searched_for_its_costs():
 
 @pytest.mark.parametrize(
     ("changes", "rule"),
-    [(Change(bandwidth=0.5), "changes the system's bandwidth"), ([None, {"network": False}], "is not a Change")],
+    [
+        (Change(bandwidth=0.5), "changes the system's bandwidth"),
+        ([None, {"network": False}], "is not a Change"),
+        ([], "must have an entry"),
+    ],
 )
 def test_changes_that_mean_nothing_are_refused(changes, rule):
     """Of a system, where costs are in seconds; and what is no change. None is no change either, but says so."""

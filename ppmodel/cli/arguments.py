@@ -62,6 +62,9 @@ class Output(click.ParamType):
         self.suffixes = suffixes
 
     def convert(self, value, param, ctx):
+        if value == "":
+            remedy = f"pass, for example, {param.opts[0]} out"
+            raise PPModelError(param.opts[0], repr(value), "must name a file", remedy)
         if value.endswith(self.suffixes or ""):
             return value
         rule, remedy = f"must end in {', '.join(self.suffixes)}", f"write, for example, mine{self.suffixes[0]}"

@@ -199,6 +199,8 @@ def as_changes(changes, in_seconds=False):
     [Change(), Change(network=False)]
     """
     changes = [UNCHANGED if change is None else change for change in as_list(changes)]
+    if not changes:
+        raise CostError("changes", "[]", "must have an entry", "list at least one change, or leave it out")
     for change in changes:
         if not isinstance(change, Change):
             remedy = "write, for example, ppmodel.Change(bandwidth=0.5)"
