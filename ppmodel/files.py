@@ -25,7 +25,7 @@ DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1] / "data"
 """The folder of the specifications that come with the package."""
 
 LARGEST_BYTES = 2**28
-_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
+_STREAMS = {"/dev/stdout": 1, "/dev/fd/1": 1, "/dev/stderr": 2, "/dev/fd/2": 2}
 _inputs = ContextVar("the real paths of files that are not replaced", default=None)
 
 
@@ -149,9 +149,8 @@ def checked_target(path, field):
 
 def _is_stream(path):
     """Check if a path is that of a device, a pipe or a stream, which has no content to replace."""
-    return os.path.abspath(path).startswith(("/dev/", "/proc/")) or (
-        os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)
-    )
+    is_other = os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path)
+    return os.fspath(path) in _STREAMS or is_other
 
 
 def write_whole(path, content, field):

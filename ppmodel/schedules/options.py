@@ -16,7 +16,7 @@ class Option(NamedTuple):
     name : str
         Keyword argument of the generator; on the command line, ``--name`` with dashes for underscores.
     read : callable
-        Converts text to a value; may raise ``ValueError``.
+        Converts text to a value; raises an exception for what is none.
     default : object
         None if it follows from the size.
     form : str
@@ -70,7 +70,7 @@ class Option(NamedTuple):
         ScheduleError
             As for `check`.
         """
-        with suppress(ValueError):
+        with suppress(Exception):  # anything that a user's own option may raise
             value = self.read(text)
             if self.accepts(value):
                 return value

@@ -1,13 +1,15 @@
 """Generators in users' files, which run in this process as any other code of the user's.
 
-Entries carry the text of their file: other processes and machines run that text, and an edited file is another one.
+Entries carry the text of their file and of the modules beside it that it imports: other processes and machines run
+these texts, and an edited file is another one.
 """
 
+import ast
 import copyreg
 import os
 import runpy
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,41 +49,72 @@ def register_file(path):
     ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
     """
     registry.require(os.path.isfile(path), "file", path, "is not a file", "check the path")
-    entries = _loaded(str(path), read_text(path, error=ScheduleError))
+    entries = _loaded(str(path), texts_of(path))
     registry.add(entries)
     return entries
 
 
+def texts_of(path):
+    """Text of a generator's file, and of all modules beside it that it imports: names in its folder, and texts."""
+    folder, texts, waiting = Path(path).parent, {}, [Path(path).name]
+    while waiting:
+        name = waiting.pop()
+        texts[name] = read_text(folder / name, error=ScheduleError)
+        with suppress(SyntaxError):  # named when it is run
+            imports = [
+                node for node in ast.walk(ast.parse(texts[name])) if isinstance(node, ast.Import | ast.ImportFrom)
+            ]
+            modules = {alias.name for node in imports for alias in node.names if isinstance(node, ast.Import)}
+            modules |= {node.module for node in imports if isinstance(node, ast.ImportFrom) and node.module}
+            beside = {module.replace(".", os.sep) + ".py" for module in modules} - texts.keys()
+            waiting += sorted(name for name in beside if (folder / name).is_file())
+    return tuple(texts.items())
+
+
 @lru_cache
-def _loaded(path, code):
-    """Return what a file registers; if it is not there, as on another machine, or has changed, run its text."""
-    folder = os.path.dirname(os.path.abspath(path))
+def _loaded(path, texts):
+    """Return what a file registers; if it is not there, as on another machine, or has changed, run its texts."""
     with _lock, TemporaryDirectory() as other:  # runpy is not made for several threads
         file = path
-        if not os.path.isfile(path) or read_text(path) != code:
+        if not os.path.isfile(path) or texts_of(path) != texts:
+            for name, text in texts:
+                copied = Path(other, name)
+                copied.parent.mkdir(exist_ok=True, parents=True)
+                copied.write_bytes(text.encode())
             file = os.path.join(other, os.path.basename(path))
-            Path(file).write_bytes(code.encode())
-        sys.path.append(folder)  # last, so that nothing in it takes the place of a library
         before = registry.collected.set(entries := [])
         try:
-            with _failures_refused(file, "file", path, "cannot be run", "fix it"):
+            with _modules_beside(file, texts), _failures_refused(file, "file", path, "cannot be run", "fix it"):
                 runpy.run_path(file)
         finally:
             registry.collected.reset(before)
-            sys.path.remove(folder)
     registry.require(entries, "file", path, "registers no schedule", "write @schedule(...) above its generator")
-    return [entry._replace(file=path, code=code, **_checked(entry, file)) for entry in entries]
+    return [entry._replace(file=path, texts=texts, **_checked(entry, file, texts)) for entry in entries]
 
 
-def _entry(name, path, code):
+@contextmanager
+def _modules_beside(file, texts):
+    """Let a user's code import what lies beside its file, and print on standard error, away from a command's output."""
+    folder, known = os.path.dirname(os.path.abspath(file)), set(sys.modules)
+    sys.path.append(folder)  # last, so that nothing in it takes the place of a library
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
+        for module in {name.removesuffix(".py").replace(os.sep, ".") for name, _ in texts} - known:
+            sys.modules.pop(module, None)  # another file may have a module of this name beside it
+
+
+def _entry(name, path, texts):
     """An entry as another process has it."""
-    return registry.get(name) if path is None else next(one for one in _loaded(path, code) if one.name == name)
+    return registry.get(name) if path is None else next(one for one in _loaded(path, texts) if one.name == name)
 
 
-copyreg.pickle(registry.Entry, lambda entry: (_entry, (entry.name, entry.file, entry.code)))
+copyreg.pickle(registry.Entry, lambda entry: (_entry, (entry.name, entry.file, entry.texts)))
 
 
-def _checked(entry, file):
+def _checked(entry, file, texts):
     """The functions of an entry, made to tell in which line of their file they fail, and to check their tables."""
 
     def checked(function, field):
@@ -89,7 +122,8 @@ def _checked(entry, file):
         def call(num_ranks, num_microbatches, **options):
             size, where = f"at S = {num_ranks}, B = {num_microbatches}", registry.place_of(function) or file
             try:
-                with _failures_refused(file, field, entry.name, f"fails {size}", "fix the line"):
+                refusing = _failures_refused(file, field, entry.name, f"fails {size}", "fix the line")
+                with _modules_beside(file, texts), refusing:
                     made = function(num_ranks, num_microbatches, **options)
                     if field == "generator":
                         registry.require_made(entry.name, made, num_ranks, num_microbatches, where)
@@ -120,7 +154,11 @@ def _failures_refused(file, field, value, fails, remedy):
 
 
 def _line(error, file):
-    """The last line of a file that an error passed through."""
-    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == file]
-    lines += [error.lineno] if isinstance(error, SyntaxError) and error.lineno else []
-    return f"{file}:{lines[-1]}" if lines else None
+    """The last line of a file, or of a module beside it, that an error passed through."""
+    folder, places = (
+        os.path.dirname(file),
+        [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)],
+    )
+    places += [(error.filename, error.lineno)] if isinstance(error, SyntaxError) and error.lineno else []
+    beside = [place for place in places if os.path.dirname(os.path.abspath(place[0])) == os.path.abspath(folder)]
+    return f"{os.path.join(folder, os.path.basename(beside[-1][0]))}:{beside[-1][1]}" if beside else None

@@ -59,8 +59,8 @@ class Entry(NamedTuple):
         The publication, as a key in the book's bibliography; empty if unpublished.
     file : str or None
         The user's file that registered it.
-    code : str
-        The text of that file.
+    texts : tuple of (str, str)
+        Name and text of that file, and of the modules beside it that it imports.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Entry(NamedTuple):
     when: str = ""
     source: str = ""
     file: str | None = None
-    code: str = ""
+    texts: tuple[tuple[str, str], ...] = ()
 
 
 def schedule(

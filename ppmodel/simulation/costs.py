@@ -83,6 +83,9 @@ class OpCosts:
                 raise CostError(name, illegal, f"must be from 0 to {_MOST_S:g} seconds", remedy)
             table.setflags(write=False)
             object.__setattr__(self, name, table)
+        if not 0 < self.overlap_factor < np.inf:
+            rule = "must be a finite number above 0"
+            raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 if overlap gains nothing")
         if self.nics is not None:  # numbered from 0 without gaps
             object.__setattr__(self, "nics", tuple(np.unique(self.nics, return_inverse=True)[1].tolist()))
 

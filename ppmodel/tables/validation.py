@@ -85,7 +85,7 @@ def _rules_of_arrays(schedule):
     for name, limit in limits.items():
         column = getattr(schedule, name)
         is_legal = column.view(np.uint32).max() < limit  # nor below 0
-        yield name, column, is_legal, f"must be from 0 to {limit - 1}", _REMEDY
+        yield name, f"{column.min()} to {column.max()}", is_legal, f"must be from 0 to {limit - 1}", _REMEDY
     starts = schedule.rank_start
     rises = len(starts) >= schedule.placement.max() + 2 and (np.diff(starts) >= 0).all()
     rule = f"must rise from 0 to the number of operations, {count}"
@@ -96,7 +96,7 @@ def _rules_of_arrays(schedule):
     is_legal = lowest >= NO_MICROBATCH and schedule.microbatch.max() <= most
     is_legal = is_legal and (lowest >= 0 or ((schedule.microbatch < 0) == (schedule.kind >= OpKind.R)).all())
     rule = f"must be from 0 to {most}, {NO_MICROBATCH} for reductions and steps"
-    yield "microbatch", schedule.microbatch, is_legal, rule, _REMEDY
+    yield "microbatch", f"{lowest} to {schedule.microbatch.max()}", is_legal, rule, _REMEDY
 
 
 def _refuse_early_steps(schedule):

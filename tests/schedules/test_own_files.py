@@ -1,5 +1,6 @@
 """Schedules of one's own in files: read, registered, and refused where the mistake is."""
 
+import pickle
 import shutil
 
 import pytest
@@ -138,3 +139,31 @@ def test_names_and_labels_of_generators_are_plain_text(tmp_path, text):
     path.write_text(template.replace('label="node-aware 1F1B"', f'label="{text}"'))
     with refused(ScheduleError, "label", "must be a short text without"):
         register_file(path)
+
+
+BESIDE = """
+from ppmodel.ops import OpKind
+from ppmodel.schedules.registry import schedule
+from ppmodel.schedules.rounds import on_own_ranks
+from beside import lead
+
+@schedule("{name}", label="{name}", title="a module beside it says how far forwards run ahead", legal="B >= 1")
+def generate(num_ranks, num_microbatches):
+    return on_own_ranks("{name}", num_microbatches, (OpKind.F, OpKind.B), ([-lead()] * num_ranks, [0] * num_ranks))
+"""
+
+
+def test_a_module_beside_a_file_is_that_files(tmp_path):
+    """Two files with modules of one name each use their own; an edited module counts, and its errors name its line."""
+    peaks = {}
+    for name, text in (("one", "return 1"), ("two", "return 2"), ("one", "return 3")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "mine.py").write_text(BESIDE.format(name=name))
+        (tmp_path / name / "beside.py").write_text(f"def lead():\n    {text}\n")
+        peaks[name, text] = peak_activations(build(tmp_path / name / "mine.py", 1, 8)).max()
+        entry = pickle.loads(pickle.dumps(register_file(tmp_path / name / "mine.py")[0]))
+        assert [file for file, _ in entry.texts] == ["mine.py", "beside.py"]
+    assert list(peaks.values()) == [2, 3, 4]
+    (tmp_path / "one" / "beside.py").write_text("def lead():\n    return nonsense\n")
+    with refused(field="generator", where=f"{tmp_path}/one/beside.py:2"):
+        build(tmp_path / "one" / "mine.py", 1, 8)

@@ -48,9 +48,15 @@ def publish(new, target, made):
         What made it, such as ``ppmodel run table``.
     """
     (new / MARK).write_text(f"{made}\n", encoding="utf-8")
+    replaced = new.with_name("replaced")
     if target.exists():
-        target.rename(new.with_name("replaced"))
-    new.rename(target)
+        target.rename(replaced)
+    try:
+        new.rename(target)
+    except OSError:
+        if replaced.exists():
+            replaced.rename(target)
+        raise
 
 
 def copy_sources(source, target, left_out=()):

@@ -336,7 +336,7 @@ def _resumed(folder, question):
     """The parts of a search in a folder."""
     require_installed(pyarrow="sweep", filelock="sweep")
     entries = [(case, case.user_entry) for case in question.cases]
-    cases = [(case.name, case.options, case.source, entry and entry.code) for case, entry in entries]
+    cases = [(case.name, case.options, case.source, entry and entry.texts) for case, entry in entries]
     about = f"{versions()}\n{replace(question, cases=cases)}\n"
     return open_store(folder, about, _COLUMNS, "--resume")
 

@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from threading import Thread
 
 from ppmodel.errors import PPModelError, SweepError, cause, shown
@@ -83,8 +83,12 @@ def run_tasks(compute, job, tasks, workers=None, scheduler=None):
     with _processes(workers) if scheduler is None else _cluster(scheduler) as (executor, threads):
         while True:
             free = max(0, _CHUNKS_PER_THREAD * threads() - len(under_way))
-            for chunk, *rows in islice(waiting, free):
-                under_way[executor.submit(_of_version, versions(), compute, job, *rows)] = chunk, *rows
+            unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
+                for chunk, *rows in islice(waiting, free):
+                    under_way[executor.submit(_of_version, versions(), compute, job, *rows)] = chunk, *rows
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
             if not under_way:
                 return
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
@@ -119,6 +123,7 @@ def _processes(workers):
     """Worker processes of this machine, which import nothing from the current folder."""
     name = "PYTHONSAFEPATH"
     before, os.environ[name] = os.environ.get(name), "1"
+    resource_tracker.ensure_running()  # started later, it would unblock Ctrl-C
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin_worker)
     try:
         yield pool, lambda: workers
