@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 import test_stp_measured as stp
-from test_calibrate import FILES, errors, rows_of, stated
+from test_calibrate import FILES, rows_of, stated
 from test_pairs import _at_once as at_once
 
 from ppbook.claims import load_claims
@@ -103,7 +103,10 @@ def said_of(name, what):
     column = {"time": "iteration_s", "memory": "memory_gb"}[what]
     rows = [row for row in rows_of(system) if row["file"] == name and row[column]]
     mean = next(fitted for file, kind, _, fitted, _ in stated(system) if (file, kind) == (name, what))
-    return load_system(system), [row["id"] for row in rows], errors(system, name, what), mean, rows
+    fitted = load_system(system)
+    batch = Batch(rows, fitted)
+    found = batch.seconds([fitted])[0] if what == "time" else batch.bytes([fitted])[0] / 1e9
+    return fitted, [row["id"] for row in rows], np.abs(found / [float(row[column]) for row in rows] - 1), mean, rows
 
 
 def moves(name, what, identifier, error):
