@@ -97,10 +97,12 @@ def _modules_beside(file, texts):
     """Let a user's code import what lies beside its file, and print on standard error, away from a command's output."""
     folder, known = os.path.dirname(os.path.abspath(file)), set(sys.modules)
     sys.path.append(folder)  # last, so that nothing in it takes the place of a library
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # which an edit in the same second leaves stale
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
+        sys.dont_write_bytecode = before
         del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
         for module in {name.removesuffix(".py").replace(os.sep, ".") for name, _ in texts} - known:
             sys.modules.pop(module, None)  # another file may have a module of this name beside it
