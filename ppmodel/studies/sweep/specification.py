@@ -205,8 +205,10 @@ def _cases(folder, form, schedule_files):
         if entry.file is not None:
             with _within(place):
                 named = cases_of_file(folder / entry.file)
-                table = (Path(entry.file).name, read_text(folder / entry.file, _LARGEST_FILE))
-                files.update(named[0].user_entry.texts if named[0].user_entry else [table])
+                if named[0].user_entry:
+                    files.update(named[0].user_entry.texts)
+                else:  # a table
+                    files.add((Path(entry.file).name, read_text(folder / entry.file, _LARGEST_FILE)))
             named = [case for case in named if entry.name in (None, case.name)]
             if not named:
                 raise SpecificationError(f"{place}.name", entry.name, f"is not in {entry.file}", "leave it out")
