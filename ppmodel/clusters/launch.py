@@ -1,6 +1,8 @@
 """The arguments by which a training framework is told the schedule and the layout of a point."""
 
 import json
+import re
+import shlex
 from dataclasses import astuple, fields
 from string import Template
 from typing import NamedTuple
@@ -12,6 +14,8 @@ from ppmodel.clusters.specs.recompute import MODES
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
 
+_CALL = re.compile(r'[A-Z]\w*\.\w+=(\w+|"[\w:]*"|[A-Z]\w*\(\w+=\w+(, \w+=\w+)*\))', re.ASCII)
+
 
 class Launch(NamedTuple):
     """Write the arguments that run a point.
@@ -19,7 +23,7 @@ class Launch(NamedTuple):
     Parameters
     ----------
     arguments : list of str
-        Such as ``--tensor-model-parallel-size 8``.
+        Such as ``--tensor-model-parallel-size 8``; each word is quoted for a shell, if it has to be.
     without : dict of str to (object, str)
         For each field that the framework has no argument for, its value, and why, if that is known.
     """
@@ -71,10 +75,8 @@ def launch(point, launcher):
         if rule is not None and rule.write is not None:
             for text in rule.write:
                 try:
-                    argument = Template(text).substitute(values)
-                    if launcher.form == "json" and not argument[:1].isupper():
-                        json.loads(argument.partition("=")[2])
-                except (KeyError, ValueError):  # no field, a lone $, or no JSON
+                    argument = _argument(text, values, launcher.form)
+                except (KeyError, ValueError):  # no field, a lone $, an open quotation mark, no call or no JSON
                     argument = ""
                 if not argument:
                     rule = "must be an argument with the values of fields"
@@ -87,6 +89,21 @@ def launch(point, launcher):
     unlisted = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
     without |= {field: (values[field], "") for field in unlisted}
     return Launch(arguments, without)
+
+
+def _argument(text, values, form):
+    """An argument with the values of fields: of a call in Python, in JSON, or in words that a shell leaves alone."""
+    if text[:1].isupper() or form == "json":
+        argument = Template(text).substitute(values)
+        if not text[:1].isupper():
+            json.loads(argument.partition("=")[2])
+        elif not _CALL.fullmatch(argument):
+            raise ValueError(text)
+        return argument
+    words = [Template(word).substitute(values) for word in shlex.split(text)]
+    return " ".join(
+        f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word) for word in words
+    )
 
 
 def launch_values(point):

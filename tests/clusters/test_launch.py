@@ -29,7 +29,7 @@ LAYOUTS = [
 
 def names_of(arguments):
     """The names in arguments, without their values."""
-    words = [re.sub(r'^(export |")', "", argument) for argument in arguments]
+    words = [re.sub(r"^(export |'|\")", "", argument) for argument in arguments]
     return {re.split("[ =]", word)[0] for word in words}
 
 
@@ -229,7 +229,17 @@ def test_refusals(tmp_path):
 
 @pytest.mark.parametrize(
     ("form", "text"),
-    [("words", "--a $nope"), ("words", "$(x)"), ("words", "--a $"), ("words", ""), ("json", "a"), ("json", "a=[")],
+    [
+        ("words", "--a $nope"),
+        ("words", "$(x)"),
+        ("words", "--a $"),
+        ("words", ""),
+        ("words", "--a '$tp"),
+        ("words", "A.b=exec('x')"),
+        ("words", "A.b=(c)"),
+        ("json", "a"),
+        ("json", "a=["),
+    ],
 )
 def test_what_is_no_argument_is_refused(form, text, tmp_path):
     """A launcher's argument that names no field, or is no JSON where JSON is written, is refused with its field."""
@@ -237,6 +247,30 @@ def test_what_is_no_argument_is_refused(form, text, tmp_path):
     (tmp_path / "mine.yaml").write_text(json.dumps(document))
     with refused(SpecificationError, "fields.tp.write"):
         launch(point_of("1f1b"), load_launcher(tmp_path / "mine.yaml"))
+
+
+def test_a_launchers_file_prints_no_shell_code(tmp_path):
+    """Each word is quoted, whatever the file or the name of a schedule's file says."""
+    path = tmp_path / "mine.yaml"
+    texts = ["--a $tp; touch x", "$$(touch x) `touch x`", "--b '$$(x)' \"$schedule's\" | sh"]
+    path.write_text(json.dumps({"title": "t", "version": "1", "source": "s", "fields": {"tp": [{"write": texts}]}}))
+    assert launch(point_of("1f1b"), load_launcher(path)).arguments == [
+        "--a '1;' touch x", "'$(touch' 'x)' '`touch' 'x`'", """--b '$(x)' "1f1b's" '|' sh""",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["title", "version", "yours", "fields.tp.0.lacks", "fields.tp.0.write.0"])
+@pytest.mark.parametrize("control", ["\n", "\x1b", "\u2028"])
+def test_texts_of_more_than_a_line_are_refused(field, control, tmp_path):
+    """A launcher's file puts no line of its own into what is printed."""
+    text = f"a{control}rm -rf ."
+    rule = {field.split(".")[-1]: text} if field.endswith("lacks") else {"write": [text]}
+    document = {"title": "t", "version": "1", "source": "s", "yours": "", "fields": {"tp": [rule]}}
+    if field in document:
+        document |= {field: text, "fields": {}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(document))
+    with refused(SpecificationError, field, "must be one line"):
+        load_launcher(tmp_path / "mine.yaml")
 
 
 @pytest.mark.parametrize("fields", [{"moe_etp": "--a"}, {"tp": [{"when": {"nope": 1}, "write": ["--a"]}]}])

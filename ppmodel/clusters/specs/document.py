@@ -44,6 +44,10 @@ _WHOLE = re.compile("[-+]?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"([-+]?)(([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=e))(e[-+]?[0-9]+)?|\.(inf)|\.(nan))")
 
 
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
+"""A text that is printed on one line."""
+
+
 class Form(BaseModel):
     """The keys of a file, or of a block in it, with their types and rules; no others are known."""
 
@@ -264,6 +268,8 @@ def _first_mistake(problems, places, path, file_type, form):
             keys = [field.alias or key for key, field in _form_at(file_type, parents).model_fields.items()]
             rule = "is not a known key"
             remedy = suggest_key(key, keys, parents) or f"delete it; the keys are {', '.join(keys)}"
+        case "string_pattern_mismatch":
+            rule, remedy = "must be one line, without control characters", "write it on one line"
         case _ if parents:
             remedy = (list_text(problem["input"]) if isinstance(key, int) else "") or rule_and_remedy(problem)[1]
     return SpecificationError(name, value, rule, remedy, where=f"{path}:{places[location][0]}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, TypeAdapter, ValidationError, create_model
 
-from ppmodel.clusters.specs.document import Block, Sourced, place_in, read_document, rule_and_remedy
+from ppmodel.clusters.specs.document import Block, Line, Sourced, place_in, read_document, rule_and_remedy
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
 from ppmodel.clusters.specs.units import UNITS
 from ppmodel.errors import SpecificationError
@@ -45,7 +45,7 @@ def _entry_form(entry):
 @cache
 def file_form(spec_type, titled=True):
     """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
-    keys = {"title": (str, ...)} if titled and "title" in spec_type.__dataclass_fields__ else {}
+    keys = {"title": (Line, ...)} if titled and "title" in spec_type.__dataclass_fields__ else {}
     for key, name in file_keys(spec_type).items():
         entry = declared(spec_type)[name]
         form = _entry_form(entry) if isinstance(entry, Entry) else file_form(entry, titled=False)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ppmodel.clusters.specs.document import Form, read_document
+from ppmodel.clusters.specs.document import Form, Line, read_document
 from ppmodel.clusters.specs.files import specification_path
 
 _FORM = "write, for example, 'tp: [{write: [--tensor-model-parallel-size $tp]}]', as the files in data/launchers do"
@@ -19,14 +19,15 @@ class Rule(Form):
     when : dict of str to object
         A legal value for each of some fields, or a list of them; by default, whatever they are.
     write : list of str, optional
-        Arguments, with ``$field`` for a field's value. An empty list says that none is needed.
+        Arguments, with ``$field`` for a field's value, in words as a shell reads them. An empty list says that none is
+        needed.
     lacks : str
         Without arguments: why the framework has none.
     """
 
     when: dict[str, Any] = Field(default_factory=dict)
-    write: list[str] | None = None
-    lacks: str = ""
+    write: list[Line] | None = None
+    lacks: Line = ""
 
     def holds(self, values):
         """True if the rule is for these values of the fields."""
@@ -64,10 +65,10 @@ class Launcher(Form):
     ['--tensor-model-parallel-size $tp']
     """
 
-    title: str
-    version: str
+    title: Line
+    version: Line
     source: str
-    yours: str = ""
+    yours: Line = ""
     form: Literal["words", "json"] = "words"
     fields: Annotated[dict[str, list[Rule]], BeforeValidator(_rules)]
 
