@@ -152,12 +152,15 @@ def test_a_run_says_what_it_is():
     (pp.build("zb-v", 4, 8), {"forward": 1, "backward": 2}),
 ])  # fmt: skip
 def test_a_run_can_be_pickled(schedule, given):
-    """It comes back from another process with the same numbers and times."""
+    """It comes back from another process with the same numbers and times, and so does its timeline."""
     size = () if isinstance(schedule, pp.Schedule) else (4, 8)
     run = pp.simulate(schedule, *size, **given)
     back = pickle.loads(pickle.dumps(run))
     assert back.to_dict() == run.to_dict()
     assert back.to_frame().equals(run.to_frame())
+    timeline = pickle.loads(pickle.dumps(run.timeline))
+    assert timeline.end_s.tolist() == run.timeline.end_s.tolist()
+    np.testing.assert_array_equal(timeline.arrived_s, run.timeline.arrived_s)
 
 
 def test_ratios_are_of_one_idle_time():

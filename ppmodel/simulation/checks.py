@@ -1,6 +1,6 @@
 """Shared by both simulators: durations of operations and optimizer steps, and checks that costs fit the graph."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
 
 import numpy as np
@@ -57,7 +57,7 @@ def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):
     copied = plan and np.full_like(times, np.nan)
     loop.run(work * graph.num_operations, graph.columns, *arrays, plan and plan[:-1], times, copied)
     steps_s = step_lengths(graph.schedule, costs, factors)
-    return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
+    return Timeline(graph, times[:2], partial(np.asarray, times[2:]), steps_s, copies=plan and (plan, copied))
 
 
 def step_lengths(schedule, costs, factors=None):

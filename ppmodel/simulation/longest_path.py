@@ -1,5 +1,7 @@
 """Simulated time of one system: the longest path through the compiled graph, in its order."""
 
+from functools import partial
+
 import numpy as np
 
 from ppmodel.loops.longest_path import longest_path
@@ -68,7 +70,12 @@ def _from_table(graph, costs, factors):
     if not passed:
         return None
     steps_s = checks.step_lengths(table, costs)
-    return Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), steps_s, passed[:2])
+    return Timeline(graph, times, partial(_transfers_s, graph, costs), steps_s, passed[:2])
+
+
+def _transfers_s(graph, costs):
+    """Start and end of transfers, from a second run, which takes the graph's arrays."""
+    return run_graph(graph, costs).transfers()
 
 
 def _from_graph(graph, costs, factors):

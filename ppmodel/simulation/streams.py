@@ -2,11 +2,13 @@
 
 Under ``streams``, sends and receives are kernels. A rank has a stream for computing and one for each peer, which both
 directions share, and its host issues operations and both ends of transfers into one queue, in the order of
-`issue.issue_order`. A kernel starts only once all that were issued before it on its rank have started, so that what is
-behind a waiting transfer waits, too (head of line). An end of a transfer is posted when the operation issued before it
-has ended and its stream is free; a sender's end on a link with a delay, that much later. The transfer starts when both
-ends are posted, and occupies both streams from then on for its occupancy and latency, but no rank's computing. An
-operation also waits for the one before it and for its inputs.
+`issue.issue_order`. Both ends of a stream have its transfers in one order: by the planned ends of their producers, and
+of two that end at once, by their producers' places in the table, rank by rank. So no two ranks wait for each other. A
+kernel starts only once all that were issued before it on its rank have started, so that what is behind a waiting
+transfer waits, too (head of line). An end of a transfer is posted when the operation issued before it has ended and its
+stream is free; a sender's end on a link with a delay, that much later. The transfer starts when both ends are posted,
+and occupies both streams from then on for its occupancy and latency, but no rank's computing. An operation also waits
+for the one before it and for its inputs.
 
 So a rank waits for a transfer that it does not need if its peer is late, or its link delayed: measured runs of
 zero-bubble schedules over a delayed link behave like this, those of 1F1B in Megatron-LM like ``rendezvous``, and those

@@ -98,6 +98,9 @@ class Schedule:
         shapes = {name: getattr(self, name).shape for name in ("kind", "stage", "microbatch", "replica", "joined")}
         if self.kind.ndim != 1 or len(set(shapes.values())) > 1:
             raise TableError("shapes", shapes, "must be one number for each operation", "fix the table")
+        if not 0 <= self.held_for_weight_grad < np.inf:
+            rule = "must be a number of at least 0"
+            raise TableError("held_for_weight_grad", self.held_for_weight_grad, rule, "fix or delete it")
         if self.stage_shares is None:
             object.__setattr__(self, "stage_shares", frozen(np.ones(self.placement.shape[1])))
             return

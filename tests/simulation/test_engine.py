@@ -360,6 +360,15 @@ def test_a_delay_holds_back_what_is_issued_behind_it():
     assert held.start_s[:3].tolist() == [0, 1, 2]
 
 
+def test_of_two_messages_due_at_once_both_ends_issue_the_lower_ranks_first():
+    """The fourth forward and the first backward are planned to end together; there is one order for both ranks."""
+    schedule = parse_table("0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3\n1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3")
+    graph = compile_graph(schedule, "streams")
+    issued = graph.issued[0]
+    messages = [str(schedule.op(graph.index[-1 - entry])) for entry in issued if entry < 0]
+    assert messages == ["0F0", "0F1", "0F2", "0F3", "1B0", "1B1", "1B2", "1B3"]
+
+
 def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
     """The gradient all-reduces of Chimera's two replicas start together, on their own stream or on the ranks."""
     schedule = build("chimera", 4, 4)

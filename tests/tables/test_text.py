@@ -234,6 +234,9 @@ def test_a_table_keeps_what_its_search_held(held):
     for wrong in ("-1", "nan", "1 2", "x", ""):
         with refused(TableError, "held_for_weight_grad", "of at least 0"):
             parse_table(f"# held_for_weight_grad: {wrong}\n0F0 0B0")
+    for number in (-1.0, float("nan"), float("inf")):
+        with refused(TableError, "held_for_weight_grad", "of at least 0"):
+            replace(schedule, held_for_weight_grad=number)
 
 
 def test_ranks_may_be_numbered_with_zeros_in_front():
