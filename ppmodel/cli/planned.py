@@ -2,6 +2,7 @@
 
 from io import BytesIO
 
+from ppmodel.cli import text
 from ppmodel.cli.text import aligned, framework_text, gibibytes, margin_text, network_text, plain, range_text, size_text
 from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
 from ppmodel.studies.planning.answer import EQUAL
@@ -88,7 +89,7 @@ def answer_text(row):
     return (
         f"{schedule_text(row)}, {sizes}, "
         f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
-        f"{order}: {row.iteration_s:.4g} s{range_text(row)}, MFU {row.model_flops_utilization:.1%}, "
+        f"{order}: {row.iteration_s:.4g} s{range_text(row)}, {text.mfu_text(row)}, "
         f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
 

@@ -3,8 +3,10 @@
 from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, size_and_transfers, unevenness
 from ppmodel.clusters.specs.layout import DIMENSIONS, STAGE_GROUPS
 from ppmodel.schedules.registry import get, names
+from ppmodel.studies.points import PARTS
 
 _TIE = 1e-9
+_LEAST = 0.005
 _SIZES = (*DIMENSIONS, "microbatch_size", "zero")
 
 
@@ -48,7 +50,8 @@ def ranked_lines(pairs, remark=""):
     ------
     str
         One line per schedule: place, label, time, time over the fastest, idle share of the total time, peak
-        activations or memory, messages; then refused schedules, each with its reason.
+        activations or memory, messages, with a layout the parts of the iteration that differ; then refused schedules,
+        each with its reason.
     """
     first = pairs[0][1]
     has_layout, has_model = "tp" in first, "model" in first
@@ -70,9 +73,12 @@ def ranked_lines(pairs, remark=""):
         memory = "peak activations"
         if fastest.get("peak_memory_bytes") is not None:
             memory = f"memory (GiB of {gibibytes(fastest['memory_capacity_bytes'])})"
+        parts = _parts([row for _, row in defined], time_of(fastest)) if has_layout else {}
         heading = ["", "schedule", time, "relative", idle, memory, "messages"]
-        cells = [_cells(place, row, time_of(fastest)) for place, row in defined]
-        yield from aligned([heading, *cells], right=(0, 2, 3, 4, 6))
+        cells = [[*heading, *(f"{name} (s)" for name in parts.values())]]
+        for place, row in defined:
+            cells.append([*_cells(place, row, time_of(fastest)), *(f"{row[name]:.4g}" for name in parts)])
+        yield from aligned(cells, right=(0, 2, 3, 4, *range(6, len(cells[0]))))
         if any(row.get("fit") in ("tight", "may not fit") for _, row in defined):
             yield f"tight, may not fit: {margin_text()}"
         if uneven := [f"{row['label']} by {row['slowest_over_mean'] - 1:.1%}" for _, row in defined if unevenness(row)]:
@@ -82,6 +88,12 @@ def ranked_lines(pairs, remark=""):
             yield from (f"  {label}: {frameworks}" for label, frameworks in not_run.items())
     if len(defined) < len(pairs):
         yield from ("refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :]))
+
+
+def _parts(rows, fastest_s):
+    """The headings of the parts of an iteration in which rows differ by a share of the fastest."""
+    seconds = {name: [row[name] for row in rows] for name in PARTS}
+    return {name: PARTS[name] for name in PARTS if max(seconds[name]) - min(seconds[name]) > _LEAST * fastest_s}
 
 
 def _not_run(rows):

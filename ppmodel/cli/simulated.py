@@ -85,8 +85,7 @@ def _iteration(result, run, not_kept):
         f"iteration           {seconds:.6g} s{text.range_text(result)} "
         f"for {counted(result['global_batch'], 'sequence')} of {run.model.sequence} tokens: "
         f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
-        f"{result['model_flops_utilization']:.1%} of the peak (MFU"
-        f"{', counting the scores that a mask leaves out' * (result['model_flops_utilization'] > 1)})"
+        f"{text.mfu_text(result)}"
     )
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:

@@ -149,6 +149,16 @@ def range_text(row):
     return "" if low is None or low != low else f" (nine of ten: {low:.4g} to {high:.4g} s)"
 
 
+def mfu_text(row):
+    """The share of the GPUs' peak that a row attains, under both counts of attention scores.
+
+    >>> mfu_text({"model_flops_utilization": 0.482, "causal_flops_utilization": 0.451})
+    'MFU 48.2% (45.1% without masked scores)'
+    """
+    whole, causal = (row[f"{name}_flops_utilization"] for name in ("model", "causal"))
+    return f"MFU {whole:.1%} ({causal:.1%} without masked scores)"
+
+
 def margin_text():
     """By how much predictions of memory are off, where a row is within that of a GPU's capacity."""
     from ppmodel.studies.measured import memory_margin

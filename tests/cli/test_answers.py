@@ -14,7 +14,7 @@ from commands import SECONDS, SIMULATE, run
 from ppmodel import build, names, simulate
 from ppmodel.cli.arguments import schedule_options
 from ppmodel.cli.process import cli
-from ppmodel.clusters.costs import stages
+from ppmodel.clusters.costs import model_flops, stages
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import DATA, layout_names, load_model, load_system, model_names, system_names
 from ppmodel.schedules.registry import Option, schedule
@@ -175,13 +175,25 @@ def test_a_trace_is_written_beside_the_answer(capsys, tmp_path):
     assert units == [{"microbatches"}, {"microbatches", "GiB"}]
 
 
-@pytest.mark.parametrize(("system", "is_above_one"), [("mid_cp_fast_nw", True), ("h100", False)])
-def test_more_than_the_peak_says_why(system, is_above_one, capsys):
-    """By the convention all scores count, also those that the time leaves out."""
-    code, out, _ = run(capsys, f"simulate 1f1b --pp 1 --microbatches 8 --tp 1 --model llama3_8b --system {system}")
-    (line,) = (line for line in out.splitlines() if "MFU" in line)
-    assert code == 0
-    assert is_above_one == ("mask" in line)
+def test_utilization_says_which_scores_it_counts(capsys):
+    """By the convention all scores count, also those that a mask hides; what it leaves stands beside it."""
+    line = "simulate 1f1b --pp 1 --microbatches 8 --tp 1 --model llama3_8b --system h100"
+    result = json.loads(run(capsys, f"{line} --json")[1])
+    whole, causal = (result[f"{name}_flops_utilization"] for name in ("model", "causal"))
+    model = load_model("llama3_8b")
+    assert causal / whole == pytest.approx(model_flops(model, causal=True) / model_flops(model))
+    assert f"MFU {whole:.1%} ({causal:.1%} without masked scores)" in run(capsys, line)[1]
+
+
+def test_a_comparison_with_a_layout_shows_the_parts_that_differ(capsys):
+    """A split backward hides none of its tensor-parallel collectives, which cost more than the bubble it saves."""
+    line = "--pp 8 --tp 4 --dp 2 --zero 1 --global-batch 1024 --sequence-parallel --model llama3_70b --system h100"
+    rows = json.loads(run(capsys, f"compare 1f1b zb-v {line} --json")[1])
+    out = run(capsys, f"compare 1f1b zb-v {line}")[1]
+    (heading, *lines) = (row.split("  ") for row in out.splitlines() if "tensor parallel (s)" in row or "ZB-V " in row)
+    assert [cell.strip() for cell in heading if cell][-2:] == ["tensor parallel (s)", "bubble (s)"]
+    assert lines[0][-1].strip() == f"{next(row for row in rows if row['label'] == 'ZB-V')['bubble_s']:.4g}"
+    assert run(capsys, f"compare 1f1b zb-v --pp 8 --microbatches 8 {SECONDS}")[1].count("(s)") == 1
 
 
 def test_ranks_that_never_meet_are_shown(capsys):

@@ -129,6 +129,7 @@ def iteration_columns(point, iteration):
         **{name: end and end * iteration.iteration_s for name, end in zip(ENDS[1:], ends, strict=True)},
         "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
         "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (gpu_s * peak),
+        "causal_flops_utilization": model_flops(model, sequences=layout.global_batch, causal=True) / (gpu_s * peak),
         "peak_memory_bytes": peak_bytes, "memory_capacity_bytes": capacity_bytes,
         "fits": of_ranks.fits(system), "fit": fit_word(peak_bytes, capacity_bytes),
         "slowest_over_mean": iteration.slowest_over_mean,

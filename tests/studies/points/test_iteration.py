@@ -103,7 +103,7 @@ def test_the_command_tells_where_the_time_goes(capsys):
     said = capsys.readouterr().out
     assert "64 GPUs: pp 4, tp 8, cp 1, ep 1, dp 2, zero 1" in said
     assert "tensor parallel" in said
-    assert "of the peak" in said
+    assert "without masked scores" in said
     assert "of 80: fits\n" in said
     assert main([*command.split(), "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
