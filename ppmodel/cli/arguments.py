@@ -195,7 +195,7 @@ _SECONDS = {
 }
 _ABOVE_0 = "forward", "backward", "input_grad", "pair"
 
-transfers = combined(_p2p, _in_semantics("comm", None, "One transfer (default: 0).", seconds(), default=0.0), links)
+transfers = combined(_p2p, _in_semantics("comm", None, "One transfer (default: what gaps show).", seconds()), links)
 """Decorator: what transfers occupy and take, where operations are measured."""
 
 run = combined(

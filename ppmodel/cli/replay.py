@@ -26,10 +26,11 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     FILE is a CSV file with the columns rank, operation (1F3, F3, or F for the mean of a rank's forwards) and either
     start_s and end_s, or seconds, time_ms or time_us (of each operation alone, if two share a cell). Or it is a trace
     of all ranks, or one for each rank, whose slices are named as PyTorch's pipelining names them (PP:1F3, Forward 3).
+    Without --comm, transfers take as long as gaps between an end and the start that waits for it show, on average.
 
     Idle time is divided by cause: bubble, what the table costs on equal ranks; slower ranks, what differences between
-    ranks add; transfers, what late arrivals add; head of line, what transfers add by what they occupy (--p2p). Other
-    schedules are simulated with the mean times of the same operations.
+    ranks add, below 0 if they shorten the run; transfers, what late arrivals add; head of line, what transfers add by
+    what they occupy (--p2p). Other schedules are simulated with the mean times of the same operations.
     """
     from ppmodel.export import write_rows
     from ppmodel.schedules.cases import cases_of_text
@@ -45,12 +46,15 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     rows = replayed(list(files), case, pp, microbatches, rivals, iteration, transfers)
     if csv_file is not None:
         write_rows(csv_file, list(rows[0]), rows, "--csv")
-    say_json(rows) if as_json else say(_lines(rows))
+    say_json(rows) if as_json else say(_lines(rows, transfers["comm"]))
 
 
-def _lines(rows):
+def _lines(rows, comm):
     ran = rows[0]
     yield f"{plain(ran['label'])}: {size_and_transfers(ran)}"
+    unknown = ", as FILE shows no gaps between operations; see --comm"
+    source = "" if comm is not None else ", as gaps between operations show" if ran["comm"] else unknown
+    yield f"transfers           {ran['comm']:.4g} s each{source}"
     if ran["measured_s"] is not None:
         yield f"measured            {ran['measured_s']:.6g} s"
     error = "" if ran["error"] is None else f" ({ran['error']:+z.1%})"

@@ -32,21 +32,23 @@ if TYPE_CHECKING:
     from ppmodel.studies.points.comparison import LinksLike
 
 CAUSES = ("bubble_s", "slower_ranks_s", "transfers_s", "head_of_line_s")
-NAMES = "schedule", "label", "pp", "microbatches", "p2p", "links"
+NAMES = "schedule", "label", "pp", "microbatches", "p2p", "comm", "links"
 RESULTS = ("measured_s", "makespan_s", "error", "relative", "idle_s", "idle_ratio", *CAUSES, "refused")
 _F, _B, _I, _W = range(4)
+_HALVINGS = 40
+_ROUNDING = 1e-9
 _TOUCHING = 0.01  # what operations may overlap of the shorter: less is the clock
 
 
 def replay(
     measured: DataFrame | str | os.PathLike[str] | Sequence[Any], schedule: ScheduleLike, pp: int | None = None,
-    microbatches: int | None = None, *, p2p: str | None = None, comm: float = 0.0, latency: float = 0.0,
+    microbatches: int | None = None, *, p2p: str | None = None, comm: float | None = None, latency: float = 0.0,
     links: LinksLike | None = None, against: Sequence[ScheduleLike] = (), iteration_s: float | None = None,
 ) -> DataFrame:  # fmt: skip
     """Replay the measured operations of one iteration: under its own schedule, and under others.
 
-    Each operation takes what it took, and transfers take what the arguments say. Idle time, the makespan less what the
-    mean rank computes, is divided by cause: what it would be without each, one after the other:
+    Each operation takes what it took, and transfers take what the arguments say, or what gaps show. Idle time, the
+    makespan less what the mean rank computes, is divided by cause: what it would be without each, one after the other:
 
     - ``bubble_s`` is left where all ranks are alike and transfers take no time: what the table itself costs.
     - ``slower_ranks_s`` is what differences between ranks, and between operations of one kind, add to that; below 0 if
@@ -63,7 +65,9 @@ def replay(
     pp, microbatches : int, optional
         As in `simulate`.
     p2p, comm, latency, links
-        What a transfer occupies and takes, and the links that differ, as in `simulate`.
+        What a transfer occupies and takes, and the links that differ, as in `simulate`. Without `comm`, a transfer
+        takes as long as is needed for operations to start as long after the ends of those that they need as was
+        measured, on average over all messages, so that clocks of ranks may differ; no time if starts are not known.
     against : list
         Other schedules, for the same ranks and microbatches. They take the means of every kind and stage: a stage's
         time is spread evenly over its share of the model, and where one of a backward and its halves was measured, the
@@ -74,7 +78,7 @@ def replay(
     Returns
     -------
     DataFrame
-        The schedule that ran, then the others; columns schedule, label, pp, microbatches, p2p, links if given,
+        The schedule that ran, then the others; columns schedule, label, pp, microbatches, p2p, comm, links if given,
         measured_s, makespan_s, error (makespan over measured, less 1), relative (makespan over that of the first row),
         idle_s, idle_ratio, the four above, whose sum is idle_s, and refused, why another schedule has no numbers.
 
@@ -102,11 +106,16 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
     if iteration_s is not None and not (is_number(to_builtin(iteration_s)) and iteration_s > 0):
         raise PPModelError("iteration_s", iteration_s, "must be a number of seconds above 0", "write, for example, 1.5")
     given = _mean_seconds(rows) | transfers
-    ran = resolve_point(as_case(schedule), pp, microbatches, **given)
+    ran = resolve_point(as_case(schedule), pp, microbatches, **given | {"comm": transfers["comm"] or 0.0})
     size = ran.table.num_ranks, ran.table.num_microbatches
+    (stages, factors, spans), records = _by_stage(ran.table, rows), []
+    if transfers["comm"] is None:
+        given["comm"] = _comm_s(ran, stages, factors, spans)
+        table, ran = ran.table, resolve_point(as_case(schedule), pp, microbatches, **given)
+        if ran.table is not table:  # an order that was searched for these transfers
+            stages, factors, _ = _by_stage(ran.table, rows)
     points = [ran, *(resolve_point(case, *size, **given) for case in as_cases(against))]
     span_s = max(row.start_s + row.seconds for row in rows) - min(row.start_s for row in rows)
-    (stages, factors), records = _by_stage(ran.table, rows), []
     for point in points:
         coordinates = point.coordinates
         records.append({name: coordinates[name] for name in NAMES if name in coordinates} | dict.fromkeys(RESULTS))
@@ -135,7 +144,10 @@ def _mean_seconds(rows):
 
 
 def _by_stage(table, rows):
-    """Mean seconds of F, B, I and W of every stage, shape (4, num_stages), and a factor on that for each operation."""
+    """Mean seconds of F, B, I and W of every stage, shape (4, num_stages), and a factor on that for each operation.
+
+    And the start and the end of every cell, in seconds, NaN where they are not known.
+    """
     operations = zip(table.kind.tolist(), table.stage.tolist(), table.microbatch.tolist(), strict=True)
     place = {operation: index for index, operation in enumerate(operations)}
     homes = [np.unique(table.stage[table.rank == rank]).tolist() for rank in range(table.num_ranks)]
@@ -151,7 +163,8 @@ def _by_stage(table, rows):
             of_kinds[:, row.kind, stage] += row.seconds, 1
         else:
             seconds[index], start_s[index] = row.seconds, row.start_s
-    seconds = _divided(table, seconds, start_s, of_kinds)
+    spans = _spans(table, seconds, start_s)
+    seconds = _divided(table, seconds, start_s, of_kinds, *spans)
     means, at = _completed(_totals(table, seconds, of_kinds)), (np.minimum(table.kind, _W), table.stage)
     unmeasured = (table.kind < OpKind.R) & np.isnan(seconds)
     for index in np.flatnonzero(unmeasured & np.isnan(means[at]))[:1]:
@@ -161,7 +174,7 @@ def _by_stage(table, rows):
         names = " ".join(str(table.op(index)) for index in lacking)
         what = PPModelError("operation", shown(names), "has no row and takes the mean of its kind", "add its row")
         warnings.warn(str(what), stacklevel=4)
-    return means, np.where(np.isnan(seconds), 1.0, seconds / means[at])
+    return means, np.where(np.isnan(seconds), 1.0, seconds / means[at]), spans
 
 
 def _totals(table, seconds, of_kinds):
@@ -171,17 +184,45 @@ def _totals(table, seconds, of_kinds):
     return totals
 
 
-def _divided(table, seconds, start_s, of_kinds):
+def _spans(table, seconds, start_s):
+    """The start and the end of every cell, in seconds; NaN where they are not known."""
+    begun_s, ended_s = np.full((2, np.count_nonzero(~table.joined)), np.nan)
+    np.fmin.at(begun_s, table.cell, start_s)
+    np.fmax.at(ended_s, table.cell, start_s + seconds)
+    _refuse_overlaps(table, table.rank[~table.joined], begun_s, ended_s)
+    return begun_s, ended_s
+
+
+def _comm_s(point, stages, factors, spans):
+    """Seconds of a transfer: with as many, cells start on average as long after the ends they need as was measured."""
+    table = point.table
+    takers = np.flatnonzero(table.dependencies.remote & (table.kind < OpKind.R))
+    cells = table.cell[[takers, table.dependencies.source[takers]]]
+    taker, maker = cells[:, np.isfinite(spans[0][cells[0]] - spans[1][cells[1]])]
+    if not len(taker):
+        return 0.0
+    graph, costs = graph_of(table, point.semantics[0]), _costs(point, stages, table)
+    measured_s = float(np.mean(spans[0][taker] - spans[1][maker]))
+
+    def beyond_s(comm):
+        run = run_graph(graph, replace(costs, occupancy_s=np.full_like(costs.occupancy_s, comm)), factors)
+        return measured_s - float(np.mean(run.start_s[~table.joined][taker] - run.end_s[~table.joined][maker]))
+
+    if beyond_s(0.0) < _ROUNDING * np.ptp(spans[1][maker]):
+        return 0.0
+    low, high = 0.0, measured_s
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if beyond_s(middle) > 0 else (low, middle)
+    return float(f"{low:.6g}")
+
+
+def _divided(table, seconds, start_s, of_kinds, begun_s, ended_s):
     """Seconds of each operation: of operations that shared the time of their cell, by the means outside such cells.
 
     Of the stage's own operations, else of all stages'; where there are none, they have equal shares.
     """
-    cell, ranks = table.cell, table.rank[~table.joined]
-    begun_s, ended_s = np.full((2, len(ranks)), np.nan)
-    np.fmin.at(begun_s, cell, start_s)
-    np.fmax.at(ended_s, cell, start_s + seconds)
-    _refuse_overlaps(table, ranks, begun_s, ended_s)
-    length_s, timed = ended_s - begun_s, ~np.isnan(start_s)
+    cell, length_s, timed = table.cell, ended_s - begun_s, ~np.isnan(start_s)
     num_timed, busy_s = np.bincount(cell, timed), np.bincount(cell, np.where(timed, seconds, 0))
     is_shared = (num_timed > 0) & ((num_timed < np.bincount(cell)) | (busy_s > (1 + _TOUCHING) * length_s))
     shared = is_shared[cell] & timed
@@ -227,16 +268,22 @@ def _completed(totals):
     return means
 
 
-def _replayed(point, stages, measured_table, factors):
-    """The row of a schedule: its makespan, and its idle time by cause; `stages` are seconds from `_by_stage`."""
-    table, (p2p, _) = point.table, point.semantics
-    compute = np.zeros_like(point.costs.compute_s)
+def _costs(point, stages, measured_table):
+    """The costs of a point whose operations take the mean seconds of stages, spread evenly over the model."""
+    table, compute = point.table, np.zeros_like(point.costs.compute_s)
     ends, edges = (np.append(0, np.cumsum(of.stage_shares)) / of.num_stages for of in (table, measured_table))
     even = stages / measured_table.unit_shares
     for stage, (first, last) in enumerate(pairwise(ends)):
         shares = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None) / (last - first)
         compute[:4, ..., stage] = table.unit_shares[stage] * np.where(shares > 0, shares * even, 0).sum(axis=1)
-    costs = replace(point.costs, compute_s=compute, stages=None)
+    return replace(point.costs, compute_s=compute, stages=None)
+
+
+def _replayed(point, stages, measured_table, factors):
+    """The row of a schedule: its makespan, and its idle time by cause; `stages` are seconds from `_by_stage`."""
+    table, (p2p, _) = point.table, point.semantics
+    costs = _costs(point, stages, measured_table)
+    compute = costs.compute_s
     factors = np.broadcast_to(factors, table.num_operations)
     each_s = operations_s(table, costs) * factors
     equal = np.zeros_like(compute)

@@ -36,6 +36,21 @@ def test_a_simulated_run_replays_to_itself(schedule, p2p):
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("p2p", ["latency", "overlapped", "blocking", "streams"])
+def test_gaps_show_what_transfers_take(schedule, p2p):
+    """Start and end of operations suffice, and clocks of ranks may differ; a value that is given stays."""
+    run = pp.simulate(schedule, 4, 8, forward=1, backward=2, comm=0.1, p2p=p2p)
+    rows = run.to_frame()[["rank", "operation", "start_s", "end_s"]]
+    for off in (0, 0.03 * rows["rank"]):
+        seen = pp.replay(rows.assign(start_s=rows.start_s + off, end_s=rows.end_s + off), schedule, 4, 8, p2p=p2p).iloc[
+            0
+        ]
+        assert (seen.comm, seen.makespan_s) == (pytest.approx(0.1, rel=1e-3), pytest.approx(run.makespan_s, rel=1e-3))
+    assert pp.replay(rows, schedule, 4, 8, p2p=p2p, comm=0.2).comm[0] == 0.2
+    assert pp.replay(frame_of([(0, "F", 1), (0, "B", 1)]), "1f1b", 1, 2).comm[0] == 0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_causes_add_up_to_the_idle_time(schedule):
     """Whatever operations take; and only differences between ranks can shorten a run."""
     for seed in range(5):
@@ -212,6 +227,8 @@ def test_the_command_says_where_the_time_goes(tmp_path, capsys):
     line = f"replay {tmp_path / 'run.csv'} --schedule 1f1b --pp 4 --microbatches 8 --comm 0.1".split()
     assert main([*line, "--against", "zb-h1", "--against", "hanayo"]) == 0
     text = capsys.readouterr().out
+    assert main(line[:-2]) == 0
+    assert "0.1 s each, as gaps between operations show" in capsys.readouterr().out
     assert {"bubble", "slower ranks", "transfers", "head of line", "refused:"} <= {
         entry.strip() for at in text.splitlines() for entry in at.split("  ")
     }
