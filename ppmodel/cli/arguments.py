@@ -180,7 +180,7 @@ workers = combined(
 )
 """Decorator: who computes."""
 
-_P2P = f"What a transfer occupies: {', '.join(P2P)} (default: the framework's, or else overlapped)."
+_P2P = f"What a transfer occupies: {', '.join(P2P)} (default: the framework's; with a slow link, as it sends)."
 _p2p = _in_semantics("p2p", "WORD", _P2P, choice(P2P))
 _SECONDS = {
     "forward": "Forward of one microbatch on 1/S of the model.",

@@ -25,9 +25,9 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is refused.
     """
-    from ppmodel.cli.ranked import ranked, ranked_lines
+    from ppmodel.cli.ranked import ranked, ranked_lines, reordered
     from ppmodel.export import write_rows
-    from ppmodel.studies.points import compared
+    from ppmodel.studies.points import compared, resolve, rows_of
 
     costs = arguments.asked_costs(given)
     cases = _cases([*([] if file is None else [file]), *names])
@@ -36,7 +36,13 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         if len(counts := sorted({row[name] for row in rows})) > 1:
             rule = f"is missing, and the tables differ: {' and '.join(map(str, counts))}"
             raise PPModelError(f"--{name}", None, rule, f"pass, for example, --{name} {counts[0]}")
-    pairs = ranked(rows)
+    pairs, sent, other = ranked(rows), "", "overlapped" if p2p is None else None
+    if rows[0].get("links") and not as_json:
+        sent_otherwise = rows_of(resolve(cases, pp, microbatches, p2p=other, allreduce=allreduce, **costs).points())
+        if places := reordered(rows, sent_otherwise):
+            way, more = f"under {other}" if other else "as the framework sends", len(places) - 1
+            sent = f"the way of sending decides: {way}, {places[0][0]} is faster than {places[0][1]}"
+            sent += f"; so with {counted(more, 'other pair')}" * bool(more)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "--csv")
@@ -47,7 +53,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         remark = f"; microbatches of {counted(sequences, 'sequence')}"
     else:
         remark = arguments.gpus_not_kept(costs, rows[0].get("gpus"))
-    text.say_json(rows) if as_json else text.say(ranked_lines(pairs, remark))
+    text.say_json(rows) if as_json else text.say(ranked_lines(pairs, remark, sent))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 

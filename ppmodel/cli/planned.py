@@ -38,7 +38,8 @@ def planned_lines(plan, most_rows, place):
     yield f"model   {size_text(model)}"
     yield f"system  {network_text(system)}"
     if system.links:
-        yield f"links   {' '.join(map(str, system.links))}"
+        ways = ", ".join(dict.fromkeys(frame.p2p))
+        yield f"links   {' '.join(map(str, system.links))}; transfers {ways}"
     yield f"answer  {answer_text(frame.iloc[0])}"
     if place:
         yield f"row {place + 1}   {answer_text(row)}"

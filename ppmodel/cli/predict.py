@@ -30,9 +30,9 @@ def predict_command(rows_file, system, framework, links, out):
     gradient_bytes, what a GPU keeps for the gradient of a parameter; gpus, which must be those of the layout; and
     framework, the name of a training framework, which decides what no column says. Without framework, it is that of the
     system's file if it was fitted; else the one that the column source names (NeMo, Megatron-Bridge, dgxc and MLPerf:
-    nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and the Playbook: nanotron; Megatron-DeepSpeed and vTrain:
-    megatron_deepspeed; BigScience: bigscience; DeepSpeed: deepspeed; InternEvo: eager; Hagemann: scaling); else
-    megatron. Other columns are copied as notes, unless their names nearly match one that is read.
+    nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and the Playbook: nanotron; vTrain: vtrain; BigScience and
+    Megatron-DeepSpeed: bigscience; DeepSpeed: deepspeed; InternEvo: eager; Hagemann: scaling); else megatron. Other
+    columns are copied as notes, unless their names nearly match one that is read.
 
     FILE.csv has the same rows and, behind them, predicted_iteration_s; predicted_memory_gb (1e9 bytes, on the most
     loaded GPU); predicted_fits, whether that is within the capacity; predicted_mfu; refused, why a row has no

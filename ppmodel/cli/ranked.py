@@ -1,5 +1,7 @@
 """The rows of a comparison, ranked by time, as text and as CSV cells."""
 
+from itertools import permutations
+
 from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, size_and_transfers, unevenness
 from ppmodel.clusters.specs.layout import DIMENSIONS, STAGE_GROUPS
 from ppmodel.schedules.registry import get, names
@@ -36,7 +38,17 @@ def time_of(row):
     return row.get("iteration_s", row["makespan_s"])
 
 
-def ranked_lines(pairs, remark=""):
+def reordered(rows, others):
+    """The pairs of labels that are in another order in other rows of the same schedules, the faster one there first."""
+    pairs = [pair for pair in zip(rows, others, strict=True) if all(row["refused"] is None for row in pair)]
+    return [
+        (a["label"], b["label"])
+        for (a, other_a), (b, other_b) in permutations(pairs, 2)
+        if time_of(b) * (1 + _TIE) < time_of(a) and time_of(other_a) * (1 + _TIE) < time_of(other_b)
+    ]
+
+
+def ranked_lines(pairs, remark="", sent=""):
     """Format what ``compare`` prints.
 
     Parameters
@@ -45,6 +57,8 @@ def ranked_lines(pairs, remark=""):
         From `ranked`; all at the same size, under the same semantics.
     remark : str
         What to add about the layout or, without one, about the model.
+    sent : str
+        What to say of the way of sending.
 
     Yields
     ------
@@ -56,7 +70,9 @@ def ranked_lines(pairs, remark=""):
     first = pairs[0][1]
     has_layout, has_model = "tp" in first, "model" in first
     model = f"; {first['model']} on {first['system']}" if has_model else ""
-    yield size_and_transfers(first) + (model if has_layout else f", all-reduce {first['allreduce']}{model}{remark}")
+    yield size_and_transfers([row for _, row in pairs]) + (
+        model if has_layout else f", all-reduce {first['allreduce']}{model}{remark}"
+    )
     if has_model:
         spread = ""
         if first.get("fastest_s") is not None:
@@ -79,6 +95,8 @@ def ranked_lines(pairs, remark=""):
         for place, row in defined:
             cells.append([*_cells(place, row, time_of(fastest)), *(f"{row[name]:.4g}" for name in parts)])
         yield from aligned(cells, right=(0, 2, 3, 4, *range(6, len(cells[0]))))
+        if sent:
+            yield sent
         if any(row.get("fit") in ("tight", "may not fit") for _, row in defined):
             yield f"tight, may not fit: {margin_text()}"
         if uneven := [f"{row['label']} by {row['slowest_over_mean'] - 1:.1%}" for _, row in defined if unevenness(row)]:

@@ -51,7 +51,7 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
 
 def _lines(rows, comm):
     ran = rows[0]
-    yield f"{plain(ran['label'])}: {size_and_transfers(ran)}"
+    yield f"{plain(ran['label'])}: {size_and_transfers(rows)}"
     unknown = ", as FILE shows no gaps between operations; see --comm"
     source = "" if comm is not None else ", as gaps between operations show" if ran["comm"] else unknown
     yield f"transfers           {ran['comm']:.4g} s each{source}"

@@ -2,6 +2,7 @@
 
 from ppmodel.cli import text
 from ppmodel.clusters.costs import microbatch_sequences
+from ppmodel.clusters.specs.framework import DEFAULT
 from ppmodel.clusters.specs.layout import DIMENSIONS
 from ppmodel.errors import counted
 from ppmodel.ops import OpKind
@@ -54,7 +55,9 @@ def _pipeline(result, run):
     size = f"{counted(result['pp'], 'rank')}{stages}, {counted(result['microbatches'], 'microbatch')}"
     yield f"{result['schedule']}, {size}; transfers {result['p2p']}{allreduce}"
     if result.get("links"):
-        yield f"links               {result['links']}"
+        sender = DEFAULT if run.system is None else run.system.framework.packaged or "its framework"
+        calls = f"; transfers as {sender} sends" * (run.p2p == run.point.usual_p2p != "overlapped")
+        yield f"links               {result['links']}{calls}"
     yield f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}"
     ideal, span = (f"{result[f'bubble_ratio_{name}']:z.4f}" for name in ("ideal", "span"))
     ratios = f"(over the ideal time {ideal}, over the longest span {span})"

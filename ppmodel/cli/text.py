@@ -79,10 +79,20 @@ def aligned(rows, right=()):
     return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
 
 
-def size_and_transfers(row):
-    """The size of a row's pipeline, and what its transfers occupy."""
+def size_and_transfers(rows):
+    """The size of a pipeline, and what transfers occupy in its rows.
+
+    >>> size = {"pp": 4, "microbatches": 8, "links": "0-1:delay=1"}
+    >>> size_and_transfers([size | {"p2p": "rendezvous", "label": "1F1B"}, size | {"p2p": "streams", "label": "ZB-H1"}])
+    '4 ranks, 8 microbatches; transfers rendezvous (1F1B), streams (ZB-H1), links 0-1:delay=1'
+    """
+    row, labels = rows[0], {}
+    for each in rows:
+        labels.setdefault(each["p2p"], []).append(each["label"])
+    several = len(labels) > 1
+    words = ", ".join(f"{word} ({', '.join(names)})" if several else word for word, names in labels.items())
     size = f"{counted(row['pp'], 'rank')}, {counted(row['microbatches'], 'microbatch')}"
-    return f"{size}; transfers {row['p2p']}" + (f", links {row['links']}" if row.get("links") else "")
+    return f"{size}; transfers {words}" + (f", links {row['links']}" if row.get("links") else "")
 
 
 _UNEVEN = 1.02

@@ -66,7 +66,7 @@ def launch(point, launcher):
         remedy = "give values of one, such as {tp} and {dp}"
         raise CostError("launch", launcher.title, "needs a layout", remedy, names_fields=True)
     values, arguments, without = launch_values(point), [], {}
-    usual = {name: getattr(LayoutSpec, name) for name, _ in layout_options()} | {"p2p": point.system.framework.p2p}
+    usual = {name: getattr(LayoutSpec, name) for name, _ in layout_options()} | {"p2p": point.usual_p2p}
     for field, rules in launcher.fields.items():
         for name in (field, *(name for rule in rules for name in rule.when)):
             if name not in values:

@@ -108,6 +108,25 @@ def test_a_model_without_a_layout_says_how_large_its_microbatches_are(capsys):
     assert "microbatches of 8 sequences" in printed.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("delay", "p2p", "said"),
+    [
+        ("3", "", "the way of sending decides: under overlapped, ZB-2p is faster than 1F1B"),
+        ("3", "--p2p latency", "the way of sending decides: as the framework sends, 1F1B is faster than ZB-2p"),
+        ("3", "--p2p streams", "the way of sending decides: as the framework sends, 1F1B is faster than ZB-2p"),
+        ("0", "--p2p latency", ""),
+    ],
+)
+def test_an_order_that_the_way_of_sending_decides_is_said(capsys, delay, p2p, said):
+    """In one line, over a slow link; and every schedule's transfers in the first."""
+    line = f"compare 1f1b zb-2p --pp 8 --microbatches 24 --forward 1 --backward 2 --link 6-7:delay={delay} {p2p}"
+    code, printed, _ = run(capsys, line)
+    assert code == 0
+    assert [text for text in printed.splitlines() if "way of sending" in text] == [said] * bool(said)
+    if not p2p:
+        assert "transfers rendezvous (1F1B), streams (ZB-2p), links 6-7:delay=3" in printed.splitlines()[0]
+
+
 def test_what_the_framework_does_not_run_is_said_with_what_does(capsys):
     """Below the ranking; a framework that has the schedule as it is modelled says nothing, nor do users' own tables."""
     line = "compare 1f1b zb-v --pp 4 --model llama3_8b --system h100 --tp 2 --dp 2 --global-batch 64"

@@ -19,9 +19,10 @@ from ppmodel.clusters.specs import (
     with_framework,
 )
 from ppmodel.errors import CostError, PPModelError, SpecificationError
+from ppmodel.studies.analysis import relative_to
 from ppmodel.studies.measured import read_rows
-from ppmodel.studies.measured.predict import predicted
-from ppmodel.studies.measured.rows import COLUMNS, system_of
+from ppmodel.studies.measured.predict import point_of, predicted
+from ppmodel.studies.measured.rows import COLUMNS, run_of, system_of
 from ppmodel.studies.measured.start import start_under
 from ppmodel.studies.measured.stated_run import stated_run
 
@@ -105,6 +106,8 @@ def test_every_door_gives_the_same_seconds():
         ("dgxc-benchmarking v25", "nemo"),
         ("llm-foundry", "fsdp"),
         ("Ultra-Scale Playbook", "nanotron"),
+        ("vTrain", "vtrain"),
+        ("Megatron-DeepSpeed", "bigscience"),
         ("", "megatron"),
     ],
 )
@@ -131,7 +134,7 @@ def test_what_a_row_names_counts_on_a_fitted_system(framework):
 
 
 def test_bad_frameworks_are_refused(tmp_path):
-    """By name, by file, in rows (which never name a file), and where transfers would differ."""
+    """By name, by file, and in rows (which never name a file)."""
     with refused(SpecificationError, "framework", "neither a known name"):
         pp.simulate("1f1b", 4, **RUN, framework="nope")
     with refused(CostError, "framework", "costs in seconds"):
@@ -142,9 +145,34 @@ def test_bad_frameworks_are_refused(tmp_path):
         load_framework(own)
     refused_row = predicted(dict.fromkeys(COLUMNS, "1") | {"framework": str(own)}, load_system("h100"))["refused"]
     assert "is not a known framework" in refused_row
-    latency = replace(FrameworkSpec(), p2p="latency")
-    with refused(CostError, "p2p", "is not the same"):
-        pp.compare("1f1b", 4, **RUN, framework=[latency, "megatron"])
+
+
+def test_a_slow_link_is_used_as_the_framework_sends():
+    """Without ``p2p``, by schedule, on every row; a link that is not slow, and another word, change nothing."""
+    names, slow = ["1f1b", "zb-h1", "interleaved-1f1b"], "0-1:delay=1"
+    sent = {"forward": 1, "backward": 2, "comm": 0.1}
+    frame = pp.compare(names, 4, 8, **sent, links=[None, slow, "0-1:delay=0"])
+    sending = ["rendezvous", "streams", "streams"]
+    assert frame.p2p[frame.links == slow].tolist() == sending
+    assert set(frame.p2p[frame.links != slow]) == {"overlapped"}
+    apart = [pp.compare(name, 4, 8, **sent, links=slow, p2p=p2p) for name, p2p in zip(names, sending, strict=True)]
+    assert frame.makespan_s[frame.links == slow].tolist() == [each.makespan_s[0] for each in apart]
+    assert len(relative_to(frame, "1F1B")) == 6
+    frame = pp.compare("1f1b", 4, **RUN, framework=["megatron", "nanotron", "plain"], links=slow)
+    assert frame.p2p.tolist() == ["rendezvous", "blocking_recv", "overlapped"]
+    for fitted, p2p in {"a100_vtrain": "rendezvous", "h100_playbook": "blocking_recv"}.items():
+        system = load_system(fitted).with_links(slow)
+        assert pp.simulate("1f1b", 4, 8, model="llama3_8b", system=system, tp=2).p2p == p2p
+        _, row = stated_run("llama3_8b pp=4 tp=2 global_batch=8")
+        assert point_of(run_of(row), system).semantics[0] == p2p
+
+
+def test_the_old_name_of_a_framework_is_read():
+    """As a name, in a row, and in the file of a system that was fitted under it."""
+    assert load_framework("megatron_deepspeed") == load_framework("vtrain")
+    row = {"framework": "megatron_deepspeed"}
+    assert system_of(row, load_system("a100")).framework.name == "vtrain"
+    assert FrameworkSpec(profile="megatron_deepspeed").packaged == "vtrain"
 
 
 def test_a_range_is_that_of_its_framework():

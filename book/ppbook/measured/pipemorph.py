@@ -91,11 +91,11 @@ def runs_of(hardware=None, model=None):
     return rows if model is None else rows[(rows.hardware == hardware) & (rows.model == model)]
 
 
-def links_of(method, slow_links, delay_s):
+def links_of(method, slow_links, delay_s, corrected=True):
     """The links as `replay` takes them.
 
     In the batches of 1F1B, the injector takes a send to rank 1 for one to the next rank: of rank 2's, it delays those
-    to rank 1 where link 2_3 is slow, and not where 1_2 is.
+    to rank 1 where link 2_3 is slow, and not where 1_2 is. So do we if `corrected`.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def links_of(method, slow_links, delay_s):
     ('2-3:delay=0.06', '2>1:delay=0.06 2>3:delay=0.06 3>2:delay=0.06')
     """
     links = slow_links.split(",") if delay_s else []
-    if method != "1F1B":
+    if method != "1F1B" or not corrected:
         return " ".join(f"{link.replace('_', '-')}:delay={delay_s!r}" for link in links) or None
     ways = {way for link in links for way in (link.replace("_", ">"), ">".join(link.split("_")[::-1]))} - {"2>1"}
     ways |= {"2>1"} if "2_3" in links else set()
@@ -136,7 +136,7 @@ def searched(rows, pp, slow_links, delay_s):
     return (name, {"times": (*options["times"][:3], mean_ms)}), p2p
 
 
-def predicted(methods=tuple(RAN), p2p=None, ran=None, order=rescheduled):
+def predicted(methods=tuple(RAN), p2p=None, ran=None, order=rescheduled, corrected=True):
     """Every run under a delay, with its predicted iteration: what the delay adds, and the measured one without it.
 
     Parameters
@@ -149,6 +149,8 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, order=rescheduled):
         Other tables than ran, by method.
     order : callable
         The order of `RESCHEDULED`: `rescheduled` or `searched`.
+    corrected : bool
+        Whether links are delayed as the injector does it; see `links_of`.
 
     Returns
     -------
@@ -171,7 +173,7 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, order=rescheduled):
         tables = RAN | dict(ran or ())
         if row.schedule == RESCHEDULED:
             tables[RESCHEDULED] = order(rows, row.pp, row.slow_links, row.delay_s)
-        links = links_of(row.schedule, row.slow_links, row.delay_s)
+        links = links_of(row.schedule, row.slow_links, row.delay_s, corrected)
         free_s = _iteration_s(rows, "ZB-CPU" if by_host else row.schedule, *size, None, tables, p2p)
         added_s = _iteration_s(rows, row.schedule, *size, links, tables, p2p) - free_s
         records.append({
@@ -181,6 +183,19 @@ def predicted(methods=tuple(RAN), p2p=None, ran=None, order=rescheduled):
         })  # fmt: skip
     frame = pd.DataFrame(records)
     return frame.assign(error=frame.predicted_s / frame.measured_s - 1)
+
+
+def in_order(runs):
+    """How many pairs of 1F1B and ZB under one delay are predicted in the measured order, and how many there are.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        From `predicted`.
+    """
+    means = runs.groupby(["hardware", "slow_links", "delay_s", "schedule"])[["measured_s", "predicted_s"]].mean()
+    faster = (means.xs("1F1B", level="schedule") < means.xs("ZB", level="schedule")).dropna()
+    return int((faster.measured_s == faster.predicted_s).sum()), len(faster)
 
 
 def reversal():

@@ -6,6 +6,9 @@ from pathlib import Path
 from ppmodel.errors import SpecificationError, did_you_mean
 from ppmodel.files import DATA
 
+RENAMED_FRAMEWORKS = {"megatron_deepspeed": "vtrain"}
+"""Names of version 0.1.0, and what the frameworks are called now; the old ones are read as well."""
+
 
 def system_names() -> list[str]:
     """List the systems that come with the package.
@@ -66,7 +69,7 @@ def framework_names() -> list[str]:
     Examples
     --------
     >>> framework_names()[-4:]
-    ['nanotron', 'nemo', 'plain', 'scaling']
+    ['nemo', 'plain', 'scaling', 'vtrain']
     """
     return sorted(path.stem for path in (DATA / "frameworks").glob("*.yaml"))
 

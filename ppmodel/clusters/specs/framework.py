@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
+from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS
 from ppmodel.clusters.specs.kernels import MemorySpec
 from ppmodel.errors import Rules
 
 if TYPE_CHECKING:
+    from ppmodel.clusters.specs.links import Link
     from ppmodel.clusters.specs.model import ModelSpec
     from ppmodel.clusters.specs.system import SystemSpec
 
@@ -30,6 +32,10 @@ class FrameworkSpec(Checked):
     ----------
     p2p : str
         What a transfer between stages occupies, as in `simulation.compile_graph`.
+    slow_link_p2p : str, optional
+        The same where a link is slow, by the framework's calls: there it matters. `p2p` if not given.
+    batched : str
+        Names of schedules, separated by spaces, whose transfers are batched: where a link is slow, ``rendezvous``.
     precision : {"bf16", "fp8"}
         Of matrix multiplications.
     dropout : bool
@@ -75,6 +81,8 @@ class FrameworkSpec(Checked):
     """
 
     p2p: entries.Transfers = "overlapped"
+    slow_link_p2p: entries.Transfers | None = None
+    batched: entries.Name = ""
     precision: Annotated[str, Entry(str, words=("bf16", "fp8"))] = "bf16"
     dropout: entries.Switch = False
     overlap_tensor: entries.Switch = False
@@ -118,7 +126,24 @@ class FrameworkSpec(Checked):
     @property
     def packaged(self) -> str:
         """Name of the packaged framework that it is, or was fitted from; empty if that is not known."""
-        return self.name or self.profile
+        name = self.name or self.profile
+        return RENAMED_FRAMEWORKS.get(name, name)
+
+    def sends(self, schedule: str, links: tuple[Link, ...] = ()) -> str:
+        """What a transfer of a schedule occupies if nothing is asked: `p2p`, or with a slow link, as it is sent.
+
+        A link is slow if it has a delay or a bandwidth of its own. A fitted system's framework sends as its profile.
+
+        >>> from ppmodel.clusters.specs import as_links
+        >>> megatron, slow = load_framework("megatron"), as_links("0-1:delay=60ms")
+        >>> megatron.sends("1f1b"), megatron.sends("1f1b", slow), megatron.sends("zb-2p", slow)
+        ('overlapped', 'rendezvous', 'streams')
+        """
+        if not any(link.delay_s or link.bandwidth_bytes_per_s for link in links):
+            return self.p2p
+        if self.slow_link_p2p is None and self.profile:
+            return load_framework(self.profile).sends(schedule, links)
+        return "rendezvous" if schedule in self.batched.split() else self.slow_link_p2p or self.p2p
 
     def model(self, model: ModelSpec) -> ModelSpec:
         """The model with the framework's bytes per parameter."""
@@ -180,6 +205,8 @@ def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpe
     >>> load_framework("nemo").overlap_gradients
     True
     """
+    if isinstance(name, str):
+        name = RENAMED_FRAMEWORKS.get(name, name)
     return load_specification(name, "frameworks", FrameworkSpec)
 
 

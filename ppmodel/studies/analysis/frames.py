@@ -21,7 +21,8 @@ def points_of(frame):
     Returns
     -------
     list of str
-        Including costs given in seconds, and ``links`` and ``change`` if present.
+        Including costs given in seconds, and ``links`` and ``change`` if present; ``p2p`` not if each schedule has its
+        own.
 
     Examples
     --------
@@ -32,7 +33,11 @@ def points_of(frame):
     from ppmodel.studies.points.columns import column_names
 
     names = column_names("schedule", "system", "seconds", "links", "change", "layout")
-    return [name for name in names if name in frame and name not in _NAMED]
+    names = [name for name in names if name in frame]
+    others = [name for name in names if name != "p2p"]
+    if names != others and frame.p2p.nunique() > 1 == frame.groupby(others, dropna=False).p2p.nunique().max():
+        names = others
+    return [name for name in names if name not in _NAMED]
 
 
 def relative_to(frame, base, value="makespan_s"):

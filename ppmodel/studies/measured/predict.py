@@ -42,7 +42,7 @@ def predicted(row, system, framework=None):
 def point_of(run, system):
     """The `Point` of a `MeasuredRun` on a system from `rows.system_of`."""
     size = run.layout.pp, run.num_microbatches
-    return Point(run.case, size, (system.framework.p2p, "excluded"), model=run.model, system=system, layout=run.layout)
+    return Point(run.case, size, model=run.model, system=system, layout=run.layout)
 
 
 def predictions(run, points):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ppmodel import schedules
 from ppmodel.clusters import specs
 from ppmodel.clusters.specs.entries import unchecked
+from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS
 from ppmodel.errors import PPModelError, shown
 from ppmodel.export import text_of_cell
 from ppmodel.files import csv_lines
@@ -22,8 +23,8 @@ _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 _SOURCES = {
     "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
-    "nanotron": re.compile(r"nanotron|Playbook"), "megatron_deepspeed": re.compile(r"Megatron-DeepSpeed|vTrain"),
-    "bigscience": re.compile(r"BigScience"), "deepspeed": re.compile(r"DeepSpeed"),
+    "nanotron": re.compile(r"nanotron|Playbook"), "vtrain": re.compile(r"vTrain"),
+    "bigscience": re.compile(r"BigScience|Megatron-DeepSpeed"), "deepspeed": re.compile(r"DeepSpeed"),
     "eager": re.compile(r"InternEvo"), "scaling": re.compile(r"Hagemann"),
 }  # fmt: skip
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
@@ -188,6 +189,7 @@ def system_of(row, system, framework=None):
 def framework_named(row, system):
     """The framework of a row on a system, as in `system_of`; None if nothing names it, or the system has it."""
     if name := row.get("framework", "").strip():
+        name = RENAMED_FRAMEWORKS.get(name, name)
         if name not in specs.framework_names():  # a row is data: it names a packaged framework, never a file
             remedy = f"choose one of {', '.join(specs.framework_names())}, or leave it empty"
             raise PPModelError("framework", repr(shown(name)), "is not a known framework", remedy)

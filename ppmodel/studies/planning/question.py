@@ -85,8 +85,8 @@ class Question:
 
     def point(self, case, sizes, **ways):
         """The point of a schedule in the `layout` of some sizes and ways."""
-        size, semantics = self.size(sizes), (self.system.framework.p2p, "excluded")
-        return Point(case, size, semantics, model=self.model, system=self.system, layout=self.layout(sizes, **ways))
+        layout = self.layout(sizes, **ways)
+        return Point(case, self.size(sizes), model=self.model, system=self.system, layout=layout)
 
     def tried(self, name, values):
         """The values of a size or a way to try: those given, or the one that is fixed."""

@@ -68,7 +68,8 @@ def simulate(
         ``overlapped_nic``: each rank's NIC; ``blocking_send``: the sender; ``blocking_recv``: the receiver;
         ``blocking``: first the sender, then the receiver; ``rendezvous``: both at the same time, each waiting for the
         other; ``streams``: a stream of each, on which it waits for the other. Without it, as the framework has it; its
-        link if costs are seconds.
+        link if costs are seconds. With a slow link, without it, as the framework (for seconds, Megatron-LM) sends for
+        the schedule: ``rendezvous`` for 1F1B, whose transfers it batches, and ``streams`` for others.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
         Whether gradient all-reduces are left out, overlap computation, occupy the ranks, or overlap computation while
         they occupy the links of transfers; see `simulation.compile_graph`.
@@ -136,7 +137,7 @@ def compare(
     layout : str, Path, LayoutSpec, dict, or list of them, optional
         How the run is spread over GPUs; needs a model and a system.
     framework : str, Path, FrameworkSpec, or list of them, optional
-        As in `simulate`; several need transfers that occupy the same.
+        As in `simulate`.
     links : dict, str, or list of them, optional
         As in `simulate`; they add a column ``links``. In a list, None is the system's own.
     p2p, allreduce : str or list of str

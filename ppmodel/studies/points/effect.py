@@ -207,4 +207,4 @@ def _value(point, name):
 
 def _default(point, name):
     """The value that holds if an option is not given."""
-    return point.system.framework.p2p if name == "p2p" and point.system else _DEFAULTS[name]
+    return point.usual_p2p if name == "p2p" else _DEFAULTS[name]

@@ -22,7 +22,7 @@ class Grid:
     """Every combination of schedules, layouts, sizes, semantics and costs, ordered like nested loops.
 
     From the slowest: schedule, layout, pp, microbatches, p2p, allreduce; then the seconds and the links, or system with
-    links and model; then the change. All points up to ``allreduce`` share one graph.
+    links and model; then the change. All points up to ``allreduce`` share one table and, unless p2p is open, one graph.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Grid:
     pp, microbatches : tuple of int
         Ranks and microbatches; empty if layouts or tables have their own.
     p2p, allreduce : tuple of str
-        Communication semantics, as in `simulation.compile_graph`.
+        Communication semantics, as in `simulation.compile_graph`; a `p2p` of None is `Point.usual_p2p`.
     systems : tuple of SystemSpec
     models : tuple of ModelSpec
         Neither if costs are given in seconds.
@@ -51,7 +51,7 @@ class Grid:
     cases: tuple
     pp: tuple = ()
     microbatches: tuple = ()
-    p2p: tuple = ("overlapped",)
+    p2p: tuple = (None,)
     allreduce: tuple = ("excluded",)
     systems: tuple = ()
     models: tuple = ()
@@ -188,7 +188,7 @@ def resolve(
     frameworks = product(as_list(framework), [] if system is None else map(specs.load_system, as_list(system)))
     systems = [specs.with_framework(entry, name) for name, entry in frameworks]
     systems = tuple(entry.with_links(network) for entry in systems for network in networks)
-    semantics = _semantics(p2p, allreduce, systems, seconds)
+    semantics = _semantics(p2p, allreduce, seconds)
     changes = () if changes is None else tuple(as_changes(changes, in_seconds))
     sizes = _counts("pp", pp), _counts("microbatches", microbatches)
     if not in_seconds:
@@ -218,19 +218,10 @@ def _counts(name, given):
     return counts
 
 
-def _semantics(p2p, allreduce, systems, seconds):
-    """Semantics of transfers and all-reduces: as given or, without p2p, as the systems' frameworks have it."""
+def _semantics(p2p, allreduce, seconds):
+    """Semantics of transfers and all-reduces, as given."""
     p2p, allreduce = as_list(p2p), as_list(allreduce)
-    if p2p == [None]:
-        words = {system.framework.p2p: system.name for system in systems} or {"overlapped": ""}
-        if len(words) > 1:
-            rule, remedy = (
-                f"is not the same for {' and '.join(words.values())}",
-                "give {field}, or compare them one by one",
-            )
-            raise CostError("p2p", ", ".join(words), rule, remedy, names_fields=True)
-        p2p = list(words)
-    for semantics in product(p2p, allreduce):
+    for semantics in product(["overlapped"] if p2p == [None] else p2p, allreduce):
         require_semantics(*semantics)
     if seconds.get("reduction") is not None and set(allreduce) == {"excluded"}:
         rule = "has no effect: the all-reduce is excluded"

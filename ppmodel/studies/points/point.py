@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ppmodel.clusters.costs import check_layout, model_costs
+from ppmodel.clusters.specs.framework import DEFAULT, load_framework
 from ppmodel.errors import CostError
 from ppmodel.given import as_list
 from ppmodel.schedules.cases import Case, built
@@ -40,7 +41,7 @@ class Point:
     size : (int, int)
         Ranks S and microbatches B.
     semantics : (str, str)
-        What transfers and all-reduces occupy, as in `simulation.compile_graph`.
+        What transfers and all-reduces occupy, as in `simulation.compile_graph`; None is `usual_p2p`.
     seconds : dict of str to float, optional
         Costs of `SECONDS`, and the links if they differ, instead of a model and a system.
     model : ModelSpec, optional
@@ -61,13 +62,17 @@ class Point:
 
     case: Case
     size: tuple[int, int]
-    semantics: tuple[str, str] = ("overlapped", "excluded")
+    semantics: tuple[str | None, str] = (None, "excluded")
     seconds: dict | None = None
     model: ModelSpec | None = None
     system: SystemSpec | None = None
     layout: LayoutSpec | None = None
     change: Change = UNCHANGED
     columns: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        p2p, allreduce = self.semantics
+        object.__setattr__(self, "semantics", (p2p or self.usual_p2p, allreduce))
 
     @cached_property
     def ordered_case(self):
@@ -150,6 +155,14 @@ class Point:
     def links(self):
         """The links that differ from the others; a tuple of `Link`."""
         return self.seconds.get("links", ()) if self.model is None else self.system.links
+
+    @property
+    def usual_p2p(self):
+        """Semantics of transfers if none are asked for: as the framework sends, which is the default's for seconds."""
+        framework = self.system and self.system.framework
+        if framework is None and not self.links:
+            return "overlapped"  # without a file to read
+        return (framework or load_framework(DEFAULT)).sends(self.case.name, self.links)
 
     @property
     def coordinates(self):
