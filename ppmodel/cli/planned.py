@@ -2,8 +2,18 @@
 
 from io import BytesIO
 
-from ppmodel.cli import text
-from ppmodel.cli.text import aligned, framework_text, gibibytes, margin_text, network_text, plain, range_text, size_text
+from ppmodel.cli.text import (
+    aligned,
+    framework_text,
+    gibibytes,
+    margin_text,
+    mfu_text,
+    network_text,
+    plain,
+    range_from,
+    range_text,
+    size_text,
+)
 from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
 from ppmodel.studies.planning.answer import EQUAL
 from ppmodel.studies.planning.available import error_of_differences
@@ -52,13 +62,12 @@ def planned_lines(plan, most_rows, place):
         name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
         yield from ("", f"{faster}{name} does not run it, or no such run was measured:", *_table(unusual, most_rows))
     if len(usual):
-        unknown = "not known, nor a range, without the system's kernels and collectives, and runs of its framework"
-        chance = "that this row is the fastest when run" if system.range else unknown
+        is_known = usual.fastest_s.notna().iloc[0]
+        chance = "that this row is the fastest when run" if is_known else "not known without a range"
         yield f"disturbed: seconds with {JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower; chance: {chance}"
+    yield f"range: {range_from(row)}"
     if system.collectives is None:
         yield "collectives: all of the links' bandwidth, as the system's file does not say what they attain"
-    if model.experts and system.range and system.framework.name:
-        yield "nine of ten: of runs without experts; see the published runs in the book, Against measured runs"
     if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.slow_above_memory_share)
         within = f" in {plan.limits.comfortable_bytes / 2**30:.3g} GiB{slow}"
@@ -90,7 +99,7 @@ def answer_text(row):
     return (
         f"{schedule_text(row)}, {sizes}, "
         f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
-        f"{order}: {row.iteration_s:.4g} s{range_text(row)}, {text.mfu_text(row)}, "
+        f"{order}: {row.iteration_s:.4g} s{range_text(row)}, {mfu_text(row)}, "
         f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
 

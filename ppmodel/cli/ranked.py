@@ -2,7 +2,16 @@
 
 from itertools import permutations
 
-from ppmodel.cli.text import aligned, fit_text, gibibytes, margin_text, plain, size_and_transfers, unevenness
+from ppmodel.cli.text import (
+    aligned,
+    fit_text,
+    gibibytes,
+    margin_text,
+    plain,
+    range_from,
+    size_and_transfers,
+    unevenness,
+)
 from ppmodel.clusters.specs.layout import DIMENSIONS, STAGE_GROUPS
 from ppmodel.schedules.registry import get, names
 from ppmodel.studies.points import PARTS
@@ -74,12 +83,13 @@ def ranked_lines(pairs, remark="", sent=""):
         model if has_layout else f", all-reduce {first['allreduce']}{model}{remark}"
     )
     if has_model:
-        spread = ""
-        if first.get("fastest_s") is not None:
-            low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
-            spread = f"; nine of ten measured runs took {low:.2f} to {high:.2f} times what was predicted"
-        yield f"framework: {first['framework'] or 'as fitted with the system'}{spread}"
+        yield f"framework: {first['framework'] or 'as fitted with the system'}"
     if has_layout:
+        ends = ""
+        if first["fastest_s"] is not None:
+            low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
+            ends = f"{low:.2f} to {high:.2f} of the time, "
+        yield f"range: {ends}{range_from(first)}"
         sizes = ", ".join(f"{name} {first[name]}" for name in _SIZES if first[name] is not None)
         yield f"layout: {sizes}{remark}"
     defined = [(place, row) for place, row in pairs if place is not None]

@@ -90,6 +90,7 @@ def _iteration(result, run, not_kept):
         f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
         f"{text.mfu_text(result)}"
     )
+    yield f"range               {text.range_from(result)}"
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:
             yield f"  {HEADINGS[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"

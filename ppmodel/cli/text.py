@@ -169,6 +169,12 @@ def mfu_text(row):
     return f"MFU {whole:.1%} ({causal:.1%} without masked scores)"
 
 
+def range_from(row):
+    """Which measured runs a row's range is from, or why it has none."""
+    is_known = row["fastest_s"] is not None and row["fastest_s"] == row["fastest_s"]
+    return f"{'nine of ten of such runs, by' if is_known else 'none:'} {row['range_from']}"
+
+
 def margin_text():
     """By how much predictions of memory are off, where a row is within that of a GPU's capacity."""
     from ppmodel.studies.measured import memory_margin

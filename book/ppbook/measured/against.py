@@ -1,6 +1,5 @@
 """The model compared with training runs that others measured, each predicted by a fit that had not seen it."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from ppmodel.studies.measured.fit import Regression, refitted
 from ppmodel.studies.measured.predict import GB
 from ppmodel.studies.measured.rows import is_healthy
 
-_FILE = re.compile(r"(\w+\.csv) \(")
 _NUMBERS = (
     "gpus", "hidden", "layers", "sequence", "chunks", "tp", "cp", "dp", "pp", "microbatch_size", "global_batch",
     "iteration_s", "memory_gb",
@@ -44,8 +42,7 @@ def files_of(system):
     >>> [path.stem for path in files_of(load_system("a100_vtrain"))]
     ['vtrain_single', 'vtrain_multi']
     """
-    source = next(value.source for value in system.provenance if value.kind == "fitted")
-    return [MEASURED / name for name in _FILE.findall(source)]
+    return [MEASURED / f"{name}.csv" for name in system.framework.range_sources.split(", ")]
 
 
 def runs_of(names):

@@ -20,25 +20,43 @@ AIM = 0.08
 _LOOKED_AT = "fitted", "inferred"
 
 
-def kept_aside():
-    """Errors on rows that no choice was made after.
+@cache
+def reported():
+    """What was reported of rows that were kept aside: ``data/reference/kept_aside.yaml``, as it is."""
+    return YAML(typ="safe").load(DATA / "reference" / "kept_aside.yaml")
+
+
+def accuracy(shown):
+    """Errors of time on rows after which no choice was made, beside those on the rows that are shown.
+
+    Parameters
+    ----------
+    shown : DataFrame
+        From `errors_by_source`.
 
     Returns
     -------
     DataFrame
-        One row per source: ``runs, title, system, rows, mean_error`` and, where it is known, ``fits_right``.
+        One row per source, device, precision and system: ``runs, device, precision``, ``system``, the fitted one, or
+        empty, ``rows``, how many, where it was reported, ``unseen``, their mean error, and, of unfitted systems,
+        ``shown``, that of the rows that are shown, and ``constant``, that of a constant utilization on these. The
+        largest error first.
 
     Examples
     --------
-    >>> len(kept_aside())
-    6
+    >>> shown = pd.DataFrame(columns=["source", "device", "precision", "mean", "constant"])
+    >>> table = accuracy(shown)
+    >>> len(table), int(table.system.eq("").sum()), float(table.unseen[0])
+    (28, 22, 0.163)
     """
-    document = YAML(typ="safe").load(DATA / "reference" / "kept_aside.yaml")
-    entries = [
-        {"runs": name} | {key: value["value"] if isinstance(value, dict) else value for key, value in entry.items()}
-        for name, entry in document["sources"].items()
-    ]
-    return pd.DataFrame(entries)
+    fitted, unfitted = (pd.DataFrame(reported()[kind]) for kind in ("fitted", "unfitted"))
+    beside = shown[["source", "device", "precision", "mean", "constant"]].rename(
+        columns={"source": "runs", "mean": "shown"}
+    )
+    unfitted = unfitted.merge(beside, how="left", on=["runs", "device", "precision"])
+    table = pd.concat([unfitted, fitted], ignore_index=True).rename(columns={"mean_error": "unseen"})
+    table = table.sort_values("unseen", ascending=False, kind="stable", ignore_index=True).fillna({"system": ""})
+    return table[["runs", "device", "precision", "system", "rows", "unseen", "shown", "constant"]]
 
 
 def beside_unfitted(fitted, unfitted):
@@ -100,6 +118,8 @@ def errors_by_source(runs):
 def constants_seen():
     """Which constants of packaged systems and frameworks were fitted to, or inferred from, which files of runs.
 
+    Those of ranges are left out: a framework names their sources itself.
+
     Returns
     -------
     DataFrame
@@ -108,15 +128,15 @@ def constants_seen():
     Examples
     --------
     >>> seen = constants_seen()
-    >>> seen[seen.spec == "nemo"].constant.unique().tolist()
-    ['fastest', 'slowest']
+    >>> sorted(set(seen[seen.spec == "gb300"].constant))
+    ['kernels.sustained_clock', 'reserve']
     """
     stems = [path.stem for path in sorted(MEASURED.glob("*.csv"))]
     specs = [load_system(name) for name in system_names()] + [load_framework(name) for name in framework_names()]
     rows = [
         (spec.name, value.field, stem)
         for spec in specs for value in spec.provenance
-        if value.kind in _LOOKED_AT and not value.field.startswith("errors.")
+        if value.kind in _LOOKED_AT and not value.field.startswith(("errors.", "range_", "framework."))
         for stem in stems if stem in value.source.lower().replace("-", "_")
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["spec", "constant", "runs"])
@@ -142,13 +162,12 @@ def facts_of(runs, errors):
     Returns
     -------
     dict of str to float
-        Of runs under NVIDIA's recipes, the ``best`` and ``worst`` mean error of a group, their number, ``nvidia``, and
-        the share ``covered``; of all, ``groups``, and of how many the baselines have the larger error.
+        Of runs under NVIDIA's recipes, the ``best`` and ``worst`` mean error of a group, and their number, ``nvidia``;
+        of all, ``groups``, and of how many the baselines have the larger error.
     """
     nvidia, means = runs[runs.framework == "nemo"], errors[errors.framework == "nemo"]["mean"]
     return {
         "best": means.min(), "worst": means.max(), "nvidia": len(nvidia), "groups": len(errors),
-        "covered": nvidia.iteration_s.between(nvidia.fastest_s, nvidia.slowest_s).mean(),
         "constant_behind": int((errors.constant > errors["mean"]).sum()),
         "rule_behind": int((errors.six_n_d > errors["mean"]).sum()),
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """How far off predictions of systems that nobody fitted are, by framework.
 
-``python -m ppbook.measured.ranges`` writes it.
+``python -m ppbook.measured.ranges`` writes it into the frameworks' files.
 """
 
 import re
@@ -8,14 +8,20 @@ import re
 import numpy as np
 import pandas as pd
 
-from ppbook.measured.unfitted import FILES, KINDS, unfitted_runs
-from ppmodel.clusters.specs import DATA, framework_names
+from ppbook.measured.by_source import AIM, anchors
+from ppbook.measured.unfitted import FILES, unfitted_runs
+from ppmodel.clusters.specs import DATA, framework_names, load_model
+from ppmodel.studies.measured.ranges import unseen_range
 
-NINE_OF_TEN = 0.05, 0.95
+GROUP = "runs", "device", "precision", "hidden", "layers"
+"""What tells groups of runs apart: the source, the machine, the format and the model."""
+
+_FEWEST = 5
+"""A precision of fewer runs counts as not measured."""
 
 
-def ratios(runs):
-    """Measured over predicted times of healthy runs.
+def healthy(runs):
+    """Runs that were not held up, with ``log``, that of measured over predicted time, and their ``group``.
 
     Parameters
     ----------
@@ -24,65 +30,55 @@ def ratios(runs):
 
     Returns
     -------
-    dict of str to ndarray of float
-        By file.
+    DataFrame
     """
-    healthy = runs[runs.is_healthy]
-    quotients = healthy.iteration_s / healthy.predicted_s
-    return {name: group.to_numpy() for name, group in quotients.groupby(healthy.runs, sort=False)}
-
-
-def ends(by_file):
-    """The ends of the range that holds nine of ten runs, if all files weigh the same.
-
-    Parameters
-    ----------
-    by_file : dict of str to ndarray of float
-        From `ratios`.
-
-    Returns
-    -------
-    (float, float)
-
-    Examples
-    --------
-    >>> ends({"few": np.array([1.0, 1.1]), "many": np.full(98, 2.0)})
-    (1.0, 2.0)
-    """
-    values = np.concatenate(list(by_file.values()))
-    weights = np.concatenate([np.full(len(entries), 1 / len(entries)) for entries in by_file.values()])
-    order = values.argsort()
-    share = (weights[order].cumsum() - weights[order] / 2) / weights.sum()
-    return tuple(float(np.interp(level, share, values[order])) for level in NINE_OF_TEN)
+    runs = runs[runs.is_healthy]
+    group = runs[[*GROUP]].astype(str).agg(" ".join, axis=1)
+    return runs.assign(log=np.log(runs.iteration_s / runs.predicted_s), group=group)
 
 
 def covered_when_left_out(runs):
-    """How many runs of each file are within a range from the other files of its kind, which it did not help to set.
+    """How many runs of each framework are within a range to which they did not contribute.
 
     Parameters
     ----------
     runs : DataFrame
-        From `unfitted_by_source`; runs below `LEAST_MFU` are left out, as in the ranges that frameworks state.
+        From `healthy`; its column ``framework`` may as well have the names of fitted systems.
 
     Returns
     -------
     DataFrame
-        One row per file: ``runs, kind`` (of `KINDS`), ``rows``, the ends of the range, ``fastest`` and ``slowest``, and
-        the share ``covered``.
+        One row per framework: ``framework, groups, rows``, the ends of its range, ``fastest`` and ``slowest``, and for
+        each column of `GROUP` with several values, and for ``group``, the share of runs that are within the range of
+        the runs that differ in it: each value is left out in turn.
     """
-    by_file = ratios(runs)
     rows = []
-    for kind, frameworks in KINDS.items():
-        names = [name for framework in frameworks for name in FILES[framework]]
-        for name in names:
-            fastest, slowest = ends({other: by_file[other] for other in names if other != name})
-            inside = (by_file[name] >= fastest) & (by_file[name] <= slowest)
-            rows.append((name, kind, len(inside), fastest, slowest, inside.mean()))
-    return pd.DataFrame(rows, columns=["runs", "kind", "rows", "fastest", "slowest", "covered"])
+    for framework, known in runs.groupby("framework", sort=False):
+        row = {"framework": framework, "groups": known.group.nunique(), "rows": len(known)}
+        row |= dict(zip(("fastest", "slowest"), unseen_range(known.log, known.group), strict=True))
+        for column in ("group", "runs", "device", "precision", "hidden"):
+            inside = []
+            for value, left_out in known.groupby(column):
+                rest = known[known[column] != value]
+                ends = unseen_range(rest.log, rest.group) if len(rest) else unseen_range([0.0], [""])
+                inside.append(np.exp(left_out.log).between(*ends))
+            if len(inside) > 1 or column == "group":
+                row[column] = pd.concat(inside).mean()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _most_published(framework):
+    """The most GPUs of a published run without experts that is as predicted, to `AIM`: see `by_source.anchors`."""
+    runs = [
+        run.gpus for run in anchors().itertuples() if run.framework.split()[0] == framework
+        and abs(run.error) <= AIM and not load_model(run.model.split()[0]).experts
+    ]  # fmt: skip
+    return max(runs, default=0)
 
 
 def written(framework):
-    """The text of a framework's file with the range of its kind.
+    """The text of a framework's file with its range, and the runs that it is from.
 
     Parameters
     ----------
@@ -94,15 +90,24 @@ def written(framework):
         Unchanged if no runs are known.
     """
     text = (DATA / "frameworks" / f"{framework}.yaml").read_text(encoding="utf-8")
-    alike = next((names for names in KINDS.values() if framework in names), ())
-    if not alike:
+    if framework not in FILES:
         return text
-    text = re.sub(r"^(fastest|slowest):\n  \{[^}]*\}\n", "", text, flags=re.MULTILINE)
-    by_file = ratios(pd.concat([unfitted_runs(file) for name in alike for file in FILES[name]]))
-    count = sum(map(len, by_file.values()))
-    source = f"nine of ten of {count} measured runs, all files weighing the same: {', '.join(by_file)}"
-    for name, value in zip(("fastest", "slowest"), ends(by_file), strict=True):
-        text += f'{name}:\n  {{value: {round(value, 2)}, kind: fitted,\n   source: "{source}"}}\n'
+    text = re.sub(r"^(fastest|slowest|range_\w+):\n  \{[^}]*\}\n", "", text, flags=re.MULTILINE)
+    runs = healthy(pd.concat(map(unfitted_runs, FILES[framework])))
+    formats = runs.precision.value_counts()
+    ends = unseen_range(runs.log, runs.group)
+    source = (
+        f"{len(runs)} runs in {runs.group.nunique()} groups (source, GPU, format, model), as measured.ranges has it"
+    )
+    of_gpus = source + "; and published runs (anchors.csv)"
+    stated = dict(zip(("fastest", "slowest"), (round(end, 2) for end in ends), strict=True)) | {
+        "range_runs": len(runs), "range_gpus": max(int(runs.gpus.max()), _most_published(framework)),
+        "range_precisions": f'"{" ".join(sorted(formats[formats >= _FEWEST].index))}"',
+        "range_sources": f'"{", ".join(FILES[framework])}"',
+    }  # fmt: skip
+    for name, value in stated.items():
+        of = of_gpus if name == "range_gpus" else source
+        text += f'{name}:\n  {{value: {value}, kind: fitted,\n   source: "{of}"}}\n'
     return text
 
 

@@ -19,8 +19,7 @@ from ppmodel.studies.measured.constants import with_values
 from ppmodel.studies.measured.predict import GB, predicted
 from ppmodel.studies.measured.rows import system_of
 from ppmodel.studies.measured.start import start_under
-from ppmodel.studies.planning.candidate_search import LONGEST
-from ppmodel.studies.points.margin import FITS
+from ppmodel.studies.points.margin import FITS, memory_margin
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
 """The columns of a layout, besides, that a rule may look at."""
@@ -29,6 +28,9 @@ _NEAR, _MOST_TP = ("tp", "cp", "microbatch_size"), 8
 
 FITTING = FITS[:2]
 """Layouts that are predicted to fit, tightly or not; rules choose among these."""
+
+WITHIN = 0.05
+"""By how much longer a layout that is not tight may take, to go first: as `ppmodel.plan` has it."""
 
 FEWEST = 3
 """Cells with fewer measured layouts leave nothing to choose."""
@@ -47,20 +49,20 @@ def layouts_of(rows, system):
     -------
     DataFrame
         One row per run that can be predicted: ``id``, `CELL`, `SIZES`, ``iteration_s`` (NaN if it failed), ``fit``, one
-        of `FITS`, ``predicted_s``, ``order_s``, by which `ppmodel.plan` orders them: `LONGEST` times as long where
-        the framework may go on without enough memory, and ``row``, the run as it was given.
+        of `FITS`, ``predicted_s``, ``order_s``, by which `ppmodel.plan` orders them: longer by `WITHIN` where memory
+        is tight, or the framework may go on without enough of it, and ``row``, the run as it was given.
     """
     records, capacity_gb = [], system.memory_capacity_bytes / GB
     for row in rows:
         prediction = predicted(row, system)
         if prediction["refused"] is None:
             sizes = {name: int(row[name]) for name in (*CELL, *SIZES)}
-            slow_above_memory_share = system_of(row, system).framework.slow_above_memory_share or np.inf
-            is_crowded = prediction["predicted_memory_gb"] > slow_above_memory_share * capacity_gb
+            share = system_of(row, system).framework.slow_above_memory_share or 1 - memory_margin()
+            is_tight = prediction["predicted_memory_gb"] > share * capacity_gb
             records.append({
                 "id": row["id"], **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
                 "fit": prediction["predicted_fit"], "predicted_s": prediction["predicted_iteration_s"], "row": row,
-                "order_s": prediction["predicted_iteration_s"] * (LONGEST if is_crowded else 1.0),
+                "order_s": prediction["predicted_iteration_s"] * (1 + WITHIN * is_tight),
             })  # fmt: skip
     return pd.DataFrame(records)
 

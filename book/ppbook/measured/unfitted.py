@@ -11,14 +11,15 @@ from ppbook.measured.baseline import constant_utilization
 from ppbook.measured.certainty import SIZE
 from ppmodel.clusters.costs import parameters
 from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.errors import PPModelError
 from ppmodel.studies.measured import read_rows
 from ppmodel.studies.measured.predict import predicted
 from ppmodel.studies.measured.rows import is_healthy, run_of, system_of
 
 MEASURED = DATA / "reference" / "measured"
 _SOURCES = YAML(typ="safe").load(MEASURED / "sources.yaml")
-SYSTEMS, FILES, KINDS, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "kinds", "networks"))
-"""The system of each device, the files of each framework, kinds of frameworks, and files with their own network."""
+SYSTEMS, FILES, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "networks"))
+"""The system of each device, the files of each framework, and files with their own network."""
 
 RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
@@ -53,6 +54,20 @@ def unfitted_system(file, device):
     return replace(system, network_bandwidth_bytes_per_s=load_system(NETWORKS[file]).network_bandwidth_bytes_per_s)
 
 
+def system_of_row(row, source):
+    """`unfitted_system` of a row of a source, under the source's framework, or the one that the row names.
+
+    Raises
+    ------
+    PPModelError
+        If no packaged system describes the row's device.
+    """
+    if row["device"] not in SYSTEMS:
+        raise PPModelError("device", row["device"], f"must be one of {', '.join(SYSTEMS)}", "leave out such rows")
+    named = {"framework": _FRAMEWORKS[source]} if source in _FRAMEWORKS else {}
+    return system_of(row | named, unfitted_system(source, row["device"]))
+
+
 @cache
 def unfitted_runs(file):
     """The runs of a file that were measured; all of them can be predicted.
@@ -78,7 +93,7 @@ def unfitted_runs(file):
     """
     records = []
     for row in [row for row in read_rows(MEASURED / f"{file}.csv")[1] if row["iteration_s"]]:
-        system = system_of(row | {"framework": _FRAMEWORKS[file]}, unfitted_system(file, row["device"]))
+        system = system_of_row(row, file)
         if (seconds := predicted(row, system)["predicted_iteration_s"]) is None:
             continue  # refused; `ppmodel predict` says why
         fastest, slowest = system.range or (np.nan, np.nan)

@@ -70,8 +70,11 @@ class FrameworkSpec(Checked):
     slow_above_memory_share : float, optional
         Share of a GPU's memory from which a run may go on, several times slower, instead of failing.
     fastest, slowest : float, optional
-        Of measured runs under it, on systems that were not fitted, nine of ten took between these multiples of the
-        predicted time; both, or neither.
+        Of measured runs of kinds that nobody has seen, nine of ten take between these multiples of the predicted time;
+        both, or neither. They hold for models without experts.
+    range_runs, range_gpus, range_precisions, range_sources : int, int, str and str, optional
+        The runs behind that range: their number, the most GPUs of one, their precisions, and where they are from.
+        Beyond these GPUs, or in another precision, there is no range.
     profile : str
         In a fitted system, the name of the framework under which it was fitted; empty if that is not known.
     name, title : str
@@ -109,6 +112,10 @@ class FrameworkSpec(Checked):
     slow_above_memory_share: entries.Efficiency | None = None
     fastest: entries.Number | None = field(default=None, compare=False)
     slowest: entries.Number | None = field(default=None, compare=False)
+    range_runs: entries.Whole | None = field(default=None, compare=False)
+    range_gpus: entries.Whole | None = field(default=None, compare=False)
+    range_precisions: entries.Name = field(default="", compare=False)
+    range_sources: entries.Name = field(default="", compare=False)
     profile: entries.Name = field(default="", compare=False)
     name: str = ""
     title: str = ""

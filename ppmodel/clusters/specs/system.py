@@ -16,6 +16,7 @@ from ppmodel.clusters.specs.framework import FrameworkSpec
 from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.clusters.specs.layout import LARGEST
 from ppmodel.clusters.specs.links import Link, as_links
+from ppmodel.clusters.specs.model import ModelSpec
 from ppmodel.errors import Rules, SpecificationError
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
@@ -117,7 +118,7 @@ class ErrorSpec(Checked):
     time, memory : float, optional
         Mean of |predicted / measured - 1|: 0.05 is 5 %.
     time_nine_tenths, memory_nine_tenths : float, optional
-        The same, but what nine of ten runs stayed below; less than 1.
+        The same, but what nine of ten runs stayed below; less than 1. Of times, the framework's range says more.
     fits : float, optional
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
@@ -224,21 +225,47 @@ class SystemSpec(Checked):
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The multiples of a predicted time that nine of ten measured runs of its kind fell between.
+        """The multiples of a predicted time that nine of ten measured runs fall between, of those known to it.
 
-        They are those of the fit, or else of the framework; None where nothing is known: without what kernels and
-        collectives attain, or under a framework whose runs nobody compared.
+        They are those of its framework, or of a fit; None where nothing is known: without what kernels and collectives
+        attain, unless it was fitted to runs, or under a framework whose runs nobody compared.
 
         >>> from ppmodel.clusters.specs import with_framework
         >>> with_framework(load_system("mid_cp_mid_nw")).range is None
         True
         """
-        if self.errors is not None and self.errors.time_nine_tenths is not None:
-            return 1 / (1 + self.errors.time_nine_tenths), 1 / (1 - self.errors.time_nine_tenths)
-        framework = self.framework
-        if not (self.kernels and self.collectives and framework and framework.fastest and framework.slowest):
+        framework, within = self.framework, self.errors and self.errors.time_nine_tenths
+        if framework is None or self._is_plain:
             return None
-        return framework.fastest, framework.slowest
+        if framework.fastest is None and within is not None:
+            return 1 / (1 + within), 1 / (1 - within)
+        return framework.fastest and (framework.fastest, framework.slowest)
+
+    @property
+    def _is_plain(self):
+        is_fitted = self.framework is not None and not self.framework.name
+        return not (is_fitted or (self.kernels and self.collectives))
+
+    def range_of(self, model: ModelSpec, gpus: int, precision: str) -> tuple[tuple[float, float] | None, str]:
+        """The range of a run, if such runs were measured, and the runs that it is from, or why there is none.
+
+        >>> from ppmodel.clusters.specs import load_model, with_framework
+        >>> system = with_framework(load_system("h100"), "fsdp")
+        >>> system.range_of(load_model("llama3_8b"), 4096, "bf16")
+        (None, 'no run under fsdp on more than 512 GPUs was measured')
+        """
+        framework, ends = self.framework, self.range
+        of = f"under {framework.name}" if framework.name else f"that {self.name} was fitted to"
+        reasons = {
+            "on a system without kernels and collectives": self._is_plain,
+            "": ends is None, "of a model with experts": bool(model.experts),
+            f"in {precision}": precision not in (framework.range_precisions or precision),
+            f"on more than {framework.range_gpus} GPUs": gpus > (framework.range_gpus or gpus),
+        }  # fmt: skip
+        if missing := [kind for kind, is_missing in reasons.items() if is_missing]:
+            return None, f"no run {of} {missing[0]}".rstrip() + " was measured"
+        count = f"{framework.range_runs} runs" if framework.range_runs else "runs"
+        return ends, f"{count} {of}" + f" ({framework.range_sources})" * bool(framework.range_sources)
 
 
 def scaled(block, factors):

@@ -14,7 +14,8 @@ from ppmodel.studies.measured.batch import Batch
 from ppmodel.studies.measured.constants import CONSTANTS, DIGITS, FACTOR, chosen, with_values
 from ppmodel.studies.measured.fit import Fitted, Regression, fitted, parted, refitted, with_spread
 from ppmodel.studies.measured.predict import GB, predicted
-from ppmodel.studies.measured.rows import MEASURED, configuration, is_healthy, read_rows, system_of
+from ppmodel.studies.measured.ranges import unseen_range
+from ppmodel.studies.measured.rows import MEASURED, configuration, is_healthy, model_of, read_rows, run_of, system_of
 from ppmodel.studies.measured.start import by_block, keeping_stated, start_under
 
 FOLDS, SEED = 5, 0
@@ -33,6 +34,7 @@ STATUS = ("measured", "oom", "failed")
 INTERVAL = "95 %: "
 """How the source of a constant begins that is fitted to rows."""
 
+_UNSEEN = "nine of ten runs of models that the fit had not seen, as measured.ranges has it"
 _FREE, _FITS_WIDTH, _FARTHEST = 1e6, 0.06, 10.0
 _UNITS = {
     "iteration_s": ("seconds", {1e3: "milliseconds", 1e6: "microseconds", 1 / 60: "minutes", 1 / 3600: "hours"}),
@@ -138,7 +140,10 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
                 system = _to_be_scaled(system, around, data.num_configurations)
                 factor = chosen(system, [FACTOR])
             scaled += [constant.name for constant in [*of_kind, *factor]]
-        fit_of_kind, errors = _fitted_and_judged(Regression(of_kind, data.residuals, SCALE, prior), data, factor)
+        regression = Regression(of_kind, data.residuals, SCALE, prior)
+        fit_of_kind, errors, of_unseen = _fitted_and_judged(regression, data, factor)
+        if what == "time" and data.num_configurations >= FOLDS:
+            system = _with_range(system, *data.range_of_unseen(regression, fit_of_kind.values, of_unseen))
         fit = Fitted(*(entries | before for entries, before in zip(fit_of_kind, fit, strict=True)))
         sources += errors
     if not fit.values:
@@ -150,20 +155,26 @@ def calibrated(files, system, names=None, prior=0.5, framework=None, runs=(), ki
 
 def _to_be_scaled(system, around, num_runs):
     """A system whose file has a `FACTOR`, and a range, another's, wider by the errors of its few runs."""
-    added = {FACTOR: (system.time_factor, "our choice", "no factor")}
     if around is not None:
         slowest = (around[1] / around[0]) ** (np.sqrt(1 + 1 / num_runs) / 2)
-        ends = {name: float(f"{end:.4g}") for name, end in (("fastest", 1 / slowest), ("slowest", slowest))}
         source = f"the range of {system.name} before, around {num_runs} known and wider by their errors"
-        added |= {f"framework.{name}": (end, "inferred", source) for name, end in ends.items()}
-        system = replace(system, framework=replace(system.framework, **ends))
-    entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("errors.")}
-    entries |= {name: Provenance(name, value, "", *rest) for name, (value, *rest) in added.items()}
-    return replace(system, errors=None, provenance=tuple(by_block(entries.values())))
+        system = _with_range(system, (1 / slowest, slowest), {}, "inferred", source)
+    entries = [entry for entry in system.provenance if not entry.field.startswith("errors.")]
+    entries.append(Provenance(FACTOR, system.time_factor, "", "our choice", "no factor"))
+    return replace(system, errors=None, provenance=tuple(by_block(entries)))
+
+
+def _with_range(system, ends, runs, kind="fitted", source=_UNSEEN):
+    """A system whose framework states a range, and the runs that it is from."""
+    stated = dict(zip(("fastest", "slowest"), (float(f"{end:.4g}") for end in ends), strict=True)) | runs
+    kept = [entry for entry in system.provenance if entry.field.removeprefix("framework.") not in stated]
+    kept += [Provenance(f"framework.{name}", value, "", kind, source) for name, value in stated.items()]
+    framework = replace(system.framework, **stated)
+    return replace(system, framework=framework, provenance=tuple(by_block(kept)))
 
 
 def _fitted_and_judged(regression, data, factor):
-    """The constants that the data determine, rounded, and the errors on rows that no fit had seen.
+    """The constants that the data determine, rounded, the errors on rows that no fit had seen, and their predictions.
 
     What is left of the errors is then fitted by a factor, if it is to be, without a prior.
     """
@@ -175,7 +186,7 @@ def _fitted_and_judged(regression, data, factor):
         scale = fitted(Regression(factor, lambda points: data.residuals([rounded | at for at in points]), SCALE, _FREE))
         rounded |= _rounded(scale.values)
         fit = fit._replace(factors=fit.factors | scale.factors)
-    return fit._replace(values=rounded), data.sources(data.predicted([rounded])[0], of_unseen)
+    return fit._replace(values=rounded), data.sources(data.predicted([rounded])[0], of_unseen), of_unseen
 
 
 def _rounded(values):
@@ -308,6 +319,22 @@ class Data:
             refits.append(refitted(regression, values, fitted_rows))
             predictions[held_out] = self.predicted(refits[-1:])[0, held_out]
         return predictions, refits
+
+    def range_of_unseen(self, regression, values, of_unseen):
+        """The range of times of one more model, from fits that had not seen a row's model, and the runs behind it.
+
+        Of one model alone, the fits had not seen the row's configuration: those of `of_unseen`.
+        """
+        models = [model_of(row) for row in self.rows]
+        if len(set(models)) > 1:
+            of_unseen, _ = self.of_unseen(regression, values, parted(models, FOLDS, SEED))
+        framework = self.system.framework
+        layouts = [run_of(row, framework).layout for row in self.rows]
+        return unseen_range(np.log(self.measured / of_unseen), list(zip(self.files, models, strict=True))), {
+            "range_runs": len(models), "range_gpus": max(layout.replica_gpus * layout.dp for layout in layouts),
+            "range_precisions": " ".join(sorted({layout.precision for layout in layouts})),
+            "range_sources": ", ".join(dict.fromkeys(file.removesuffix(".csv") for file in self.files.tolist())),
+        }  # fmt: skip
 
     def sources(self, as_fitted, of_unseen):
         """The `Source` of each file: of its rows with a number, and of those without, of which a share is wrong."""

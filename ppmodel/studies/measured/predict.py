@@ -3,14 +3,19 @@
 from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
 from ppmodel.studies.measured.rows import read_rows, run_of, system_of
+from ppmodel.studies.points.columns import ENDS
 from ppmodel.studies.points.effect import warn_of_links
 from ppmodel.studies.points.point import Point
 from ppmodel.studies.points.rows import rows_of
 
 PREDICTED = (
-    "predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused", "predicted_fit",
+    "predicted_iteration_s", "predicted_fastest_s", "predicted_slowest_s", "predicted_range_from",
+    "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused", "predicted_fit",
 )  # fmt: skip
-"""The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes."""
+"""The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes.
+
+Nine of ten runs of such a kind are between the fastest and the slowest; see `SystemSpec.range_of`.
+"""
 
 GB = 1e9
 
@@ -67,8 +72,10 @@ def predictions(run, points):
         seconds, flops = numbers["iteration_s"], numbers["iteration_s"] * numbers["model_flops_utilization"]
         if run.pipeline_runs > 1:
             seconds += (run.pipeline_runs - 1) * numbers["makespan_s"]
+        fastest, slowest = (numbers[name] and numbers[name] / numbers["iteration_s"] * seconds for name in ENDS[1:])
         predictions.append({
-            "predicted_iteration_s": seconds, "predicted_memory_gb": numbers["peak_memory_bytes"] / GB,
+            "predicted_iteration_s": seconds, "predicted_fastest_s": fastest, "predicted_slowest_s": slowest,
+            "predicted_range_from": numbers["range_from"], "predicted_memory_gb": numbers["peak_memory_bytes"] / GB,
             "predicted_fits": numbers["fits"],
             "predicted_fit": numbers["fit"], "predicted_mfu": run.pipeline_runs * flops / seconds, "refused": None,
         })  # fmt: skip

@@ -198,6 +198,15 @@ def framework_named(row, system):
     return next((name for name, text in _SOURCES.items() if text.search(source)), None)
 
 
+def model_of(row):
+    """What tells the models of rows apart: a packaged model's name, or the hidden size and the layers.
+
+    >>> model_of({"hidden": "1024", "layers": "8"})
+    ('', '1024', '8')
+    """
+    return tuple(row.get(name, "").strip() for name in ("model", "hidden", "layers"))
+
+
 def configuration(row):
     """Model, schedule and layout of a row, whatever was measured and whoever reported it.
 

@@ -47,6 +47,7 @@ def start_under(system, framework=None, rows=()):
     label = framework.profile or "its own"
     names = [field.name for field in fields(FrameworkSpec)]
     merged = {*HOST, "host_exponent", "fastest", "slowest", *(name for name in names if name.endswith("_factor"))}
+    merged |= {name for name in names if name.startswith("range_")}
     left_out = merged | {"name", "title", "provenance"}  # the system's constants contain what is merged
     values = {name: getattr(framework, name) for name in names if name not in left_out}
     under = replace(framework.system(system), framework=FrameworkSpec(**values))

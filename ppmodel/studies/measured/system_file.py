@@ -103,7 +103,7 @@ def _errors(calibration, date):
         text = f"five-fold cross-validation by configuration; {stated}; {date}"
         mean = round(fmean(source.unseen["mean"] for source in of_files), _DIGITS)  # all files weigh the same
         yield Provenance(f"errors.{what}", mean, "", "fitted", text)
-        if what != "fits":
+        if what == "memory":
             most = min(round(fmean(source.unseen["90 %"] for source in of_files), _DIGITS), _MOST)
             yield Provenance(f"errors.{what}_nine_tenths", most, "", "fitted", f"as {what}; {date}")
 

@@ -81,9 +81,9 @@ class Plan:
         """The candidates that differ in what matters, the best first.
 
         One stands for all with the same groups of GPUs that are no faster, and for those of the same ``pp``, ``tp`` and
-        ``ep`` that take as long and as much memory. The first is not tight, unless that costs more than `within`, or
-        `LONGEST` under a framework with `slow_above_memory_share`; of those within `EQUAL` of the fastest, the simplest
-        is first. What the framework does not run, or not as measured, is apart, after the others.
+        ``ep`` that take as long and as much memory. The first is not tight, unless that costs more than `within`; of
+        those within `EQUAL` of the fastest, the simplest is first. What the framework does not run, or not as measured,
+        is apart, after the others.
         """
         answers: list[Candidate] = []
         is_tight = self.limits.is_tight
@@ -93,7 +93,7 @@ class Plan:
                 fastest_s = min(candidate.iteration_s for candidate in left)
                 comfortable = [candidate for candidate in left if not is_tight(candidate)]
                 comfortable_s = min((candidate.iteration_s for candidate in comfortable), default=np.inf)
-                if not answers and comfortable_s <= fastest_s * (1 + self.limits.comfortable_within):
+                if not answers and comfortable_s <= fastest_s * (1 + self.question.within):
                     fastest_s, asked_for = comfortable_s, comfortable
                 else:
                     asked_for = left
@@ -161,14 +161,16 @@ class Plan:
             disturbed runs, in seconds; and ``chance``, from 0 to 1, that it is the fastest of the ten; see
             `planning.risk`.
         """
-        from pandas import DataFrame
+        from pandas import DataFrame, isna
 
         answers = [candidate for candidate in self.answers if candidate.is_run][:_RISKED]
         runs = [disturbed_s(self.point(candidate), candidate.iteration_s) for candidate in answers]
+        first = self.frame.iloc[0]
+        ends = None if isna(first.fastest_s) else (first[["fastest_s", "slowest_s"]] / first.iteration_s).tolist()
         seconds = np.stack(runs) if runs else np.empty((0, 1))
         return DataFrame({
             "iteration_s": [candidate.iteration_s for candidate in answers], "disturbed_s": seconds.mean(axis=1),
-            "chance": chances(seconds, self.question.system.range),
+            "chance": chances(seconds, ends),
         })  # fmt: skip
 
     def steps(self, place: int = 0) -> DataFrame:

@@ -32,11 +32,7 @@ _ENTRIES = 64
 """Entries of a chunk: enough to share tables, few enough to stop soon."""
 
 LONGEST = 1.25
-"""If the fastest candidate is tight: by which factor one that is not may take longer, and is still looked for.
-
-Where a framework is crowded above some memory, such a candidate may also be the first answer: a run that is short of
-memory goes on there, several times slower.
-"""
+"""If the fastest candidate is tight: by which factor one that is not may take longer, and is still looked for."""
 
 _LONG = 10**7  # operations, for which compiled code is worth loading
 _COLUMNS = {
@@ -62,7 +58,6 @@ class Limits:
         self.within, self.best, self.comfortable = question.within, {}, {}
         share = question.system.framework.slow_above_memory_share
         self.comfortable_bytes = question.system.memory_capacity_bytes * (share or 1 - memory_margin())
-        self.comfortable_within = LONGEST - 1 if share else question.within
 
     def is_tight(self, candidate):
         """Return whether a candidate fits by less than predictions of memory are off, or may be crowded."""

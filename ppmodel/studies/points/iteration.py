@@ -122,11 +122,13 @@ def iteration_columns(point, iteration):
     fullest = of_ranks.total.argmax()
     sizes = {name: float(column[fullest]) for name, column in of_ranks.columns.items()}
     peak_bytes, capacity_bytes = sizes.pop("peak_memory_bytes"), system.memory_capacity_bytes
-    gpu_s, ends = iteration.iteration_s * layout.gpus, point.system.range or (None, None)
+    gpu_s = iteration.iteration_s * layout.gpus
+    ends, range_from = system.range_of(model, layout.gpus, layout.precision)
     peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
     return layout.columns | iteration.parts | sizes | {
         "iteration_s": iteration.iteration_s,
-        **{name: end and end * iteration.iteration_s for name, end in zip(ENDS[1:], ends, strict=True)},
+        **{name: end and end * iteration.iteration_s for name, end in zip(ENDS[1:], ends or (None, None), strict=True)},
+        "range_from": range_from,
         "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
         "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (gpu_s * peak),
         "causal_flops_utilization": model_flops(model, sequences=layout.global_batch, causal=True) / (gpu_s * peak),

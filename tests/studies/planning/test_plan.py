@@ -248,10 +248,10 @@ def test_recomputing_more_so_that_a_layout_is_not_tight_is_tried():
     assert best.iteration_s <= 1.01 * more.iteration_s
 
 
-def test_what_may_be_crowded_is_first_only_if_the_rest_is_a_quarter_slower():
-    """Under a framework whose runs go on without enough memory; under others it is first if that is faster at all."""
+def test_what_may_be_crowded_counts_as_tight():
+    """Under a framework whose runs go on without enough memory: it is first only if the rest is much slower."""
     crowded, chosen = replace(load_framework("nanotron"), slow_above_memory_share=0.8), []
-    given = SMALL | {"schedules": ["1f1b"], "fix": {"dp": 2}, "memory_limit": "64 GiB", "within": 0.0}
+    given = SMALL | {"schedules": ["1f1b"], "fix": {"dp": 2}, "memory_limit": "64 GiB", "within": 0.25}
     for framework in (crowded, replace(crowded, slow_above_memory_share=None)):
         question = asked(**given, framework=framework)
         chosen.append(Plan(question, search(question)).answers[0])
@@ -365,7 +365,7 @@ def test_a_fitted_system_runs_what_the_framework_of_its_fit_runs():
     named = load_framework("nemo").system(load_system(SMALL["system"]))
     fitted = replace(named, framework=replace(named.framework, name="", profile="nemo"))
     given = SMALL | {"schedules": ["1f1b", "zb-h1", "dualpipev"], "within": 0.5}
-    frames = [pp.plan(**given | {"system": system}) for system in (named, fitted)]
+    frames = [pp.plan(**given | {"system": system}).drop(columns="range_from") for system in (named, fitted)]
     assert frames[0].equals(frames[1])
     assert set(frames[1].schedule[frames[1].is_run]) == {"1f1b"}
 

@@ -197,8 +197,8 @@ def test_a_sweep_is_another_if_its_rows_would_differ(file):
         return load_sweep(file(SHORT.replace("dgx_h100", "[fitted.yaml, unfitted.yaml]"))).as_dict()
 
     before = record(system, plain)
-    nine_tenths = load_system("h100_mlperf").errors.time_nine_tenths
-    assert record(system.replace(f"value: {nine_tenths:g},", "value: 0.5,"), plain) != before
+    fastest = load_system("h100_mlperf").framework.fastest
+    assert record(system.replace(f"value: {fastest:g},", "value: 0.5,"), plain) != before
     assert record(system, plain.replace("our estimate", "their estimate")) == before
     assert "provenance" not in str(before)
 
