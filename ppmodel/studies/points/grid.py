@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 from ppmodel.clusters import specs
 from ppmodel.clusters.specs.entries import RENAMED
@@ -76,16 +75,6 @@ class Grid:
         """Lengths of the loops that determine a graph."""
         sizes = max(1, len(self.pp)), max(1, len(self.microbatches))
         return len(self.cases), len(self.layouts), *sizes, len(self.p2p), len(self.allreduce)
-
-    @property
-    def num_graphs(self):
-        """Number of combinations up to ``allreduce``."""
-        return prod(self.graph_shape)
-
-    @property
-    def num_costs(self):
-        """Number of points of each graph."""
-        return (len(self.seconds) or len(self.systems) * len(self.models)) * max(1, len(self.changes))
 
     def sizes(self, case, layout):
         """The ranks and the numbers of microbatches of a schedule under a layout.

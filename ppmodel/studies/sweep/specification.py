@@ -123,9 +123,9 @@ def load_sweep(path, schedule_files=(), links=None):
         cases, files = _cases(folder, form, schedule_files)
         grid = resolve(
             cases, form.pp or None, form.microbatches or None, layout=_layouts(folder, form) or None,
-            system=_specifications(folder, "systems", form.systems, specs.load_system),
-            model=_specifications(folder, "models", form.models, specs.load_model),
-            framework=form.framework and _specification(folder, "framework", form.framework, specs.load_framework),
+            system=_loaded(folder, "systems", form.systems, specs.load_system),
+            model=_loaded(folder, "models", form.models, specs.load_model),
+            framework=_loaded(folder, "framework", form.framework, specs.load_framework) or None,
             links=form.links or [links], p2p=form.p2p or None, allreduce=form.allreduce,
         )  # fmt: skip
         asked = {key for entry in form.layouts if isinstance(entry, dict) for key in entry}
@@ -205,8 +205,8 @@ def _cases(folder, form, schedule_files):
         if entry.file is not None:
             with _within(place):
                 named = cases_of_file(folder / entry.file)
-                if named[0].user_entry:
-                    files.update(named[0].user_entry.texts)
+                if generator := named[0].user_entry:
+                    files.update(generator.texts)
                 else:  # a table
                     files.add((Path(entry.file).name, read_text(folder / entry.file, _LARGEST_FILE)))
             named = [case for case in named if entry.name in (None, case.name)]
@@ -266,19 +266,15 @@ def _beside(folder, name):
     return folder / name if isinstance(name, str) and name.endswith((".yaml", ".yml")) else name
 
 
-def _specification(folder, place, name, load):
-    remedy = f"write {name}.yaml" if (folder / f"{name}.yaml").is_file() else list_text(name)
-    with _within(place, name, remedy):
-        return load(_beside(folder, name))
-
-
-def _specifications(folder, key, names, load):
-    """Systems or models, each of another name."""
+def _loaded(folder, key, names, load):
+    """The specifications of a list of names, or of a single one, each of another name."""
     loaded = {}
-    for place, name in enumerate(names):
-        entry = _specification(folder, f"{key}.{place}", name, load)
+    for place, name in enumerate(as_list(names) if names is not None else ()):
+        field = f"{key}.{place}" if isinstance(names, list) else key
+        with _within(field, name, f"write {name}.yaml" if (folder / f"{name}.yaml").is_file() else list_text(name)):
+            entry = load(_beside(folder, name))
         if entry.name in loaded:
             rule = "has the same name as another, so rows would be ambiguous"
-            raise SpecificationError(f"{key}.{place}", name, rule, "rename the file")
+            raise SpecificationError(field, name, rule, "rename the file")
         loaded[entry.name] = entry
     return list(loaded.values())
