@@ -109,7 +109,8 @@ def simulate(
     )  # fmt: skip
     point.require_effect()
     run = point.run()
-    warn_without_effect([point], {"layout": layout, "links": links} | given)
+    row = {"refused": None, "peak_memory_bytes": run.peak_memory_bytes}
+    warn_without_effect([point], {"layout": layout, "links": links} | given, [row])
     return run
 
 

@@ -16,7 +16,6 @@ from ppmodel.clusters.specs.layout import DIMENSIONS, LayoutSpec, layout_options
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import receivers
-from ppmodel.studies.points.iteration import memory_of
 from ppmodel.studies.points.rows import table_columns
 
 _SIZES = {*DIMENSIONS, "gpus", "microbatch_size", "global_batch", "sequence"}
@@ -78,7 +77,7 @@ class NoEffectWarning(UserWarning):
         return f"{self.field} = {value}: {self.effect} here; leave it out"
 
 
-def warn_without_effect(points, given, rows=None, level=3):
+def warn_without_effect(points, given, rows, level=3):
     """Warn of each option without which all rows would be the same.
 
     Parameters
@@ -111,7 +110,7 @@ def warn_without_effect(points, given, rows=None, level=3):
         warnings.warn(NoEffectWarning(name, value), stacklevel=level)
 
 
-def without_effect(points, names, rows=None):
+def without_effect(points, names, rows):
     """Find the options that change no number of any row.
 
     Parameters
@@ -119,15 +118,15 @@ def without_effect(points, names, rows=None):
     points : sequence of Point
     names : iterable of str
         What the caller gave. An option that has several values is passed over: its rows can be compared.
-    rows : sequence of dict, optional
-        Of the points, if they are known.
+    rows : sequence of dict
+        Of the points.
 
     Returns
     -------
     list of (str, object)
         Their names and values.
     """
-    pairs = [pair for pair in zip(points, rows or [None] * len(points), strict=True) if _is_defined(*pair)]
+    pairs = [(point, row) for point, row in zip(points, rows, strict=True) if row["refused"] is None]
     found = [("links", link) for link in (idle_links([point for point, _ in pairs]) if "links" in names else [])]
     for name in sorted(_DEFAULTS.keys() & set(names)) if pairs else ():
         values = {_value(point, name) for point in points}
@@ -137,15 +136,15 @@ def without_effect(points, names, rows=None):
     return found
 
 
-def has_effect(name, point, row=None):
+def has_effect(name, point, row):
     """Determine whether the value of an option can change a number of a point.
 
     Parameters
     ----------
     name : str
     point : Point
-    row : dict, optional
-        Of the point, if it is known.
+    row : dict
+        Of the point.
 
     Returns
     -------
@@ -158,21 +157,12 @@ def has_effect(name, point, row=None):
             return False
         if name in _OF_MEMORY:
             resident_bytes = memory(run.table, run.model, run.costs.stages, layout, system).total.max()
-            return not isclose(resident_bytes, row["peak_memory_bytes"] if row else memory_of(point).total.max())
+            return not isclose(resident_bytes, row["peak_memory_bytes"])
         if _DEFAULTS[name] is not None:
             return _value(point, name) != _default(point, name)
         open_layout = replace(point.layout, **{name: None}).under(point.system.framework, point.size[0])
         return getattr(replace(point, layout=open_layout).layout_of(run.table), name) != getattr(layout, name)
     return True
-
-
-def _is_defined(point, row):
-    """Return whether a point has numbers."""
-    if row is not None:
-        return row["refused"] is None
-    with suppress(PPModelError):
-        return point.costs is not None
-    return False
 
 
 def idle_links(points):

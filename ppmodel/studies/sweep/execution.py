@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import SweepError, counted
 from ppmodel.files import checked_target, protect_inputs
-from ppmodel.studies.points import NoEffectWarning, without_effect
+from ppmodel.studies.points import NoEffectWarning, rows_of, without_effect
 from ppmodel.studies.sweep.rows import columns_of, compute_rows
 from ppmodel.studies.sweep.specification import load_sweep
 from ppmodel.studies.workers.progress import progress
@@ -88,7 +88,8 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
     with protect_inputs():
         sweep = load_sweep(specification, schedule_files, links)
         checked_target(out, "--out")
-        idle = without_effect(sweep.spread_points(), sweep.asked) if sweep.asked else []
+        points = sweep.spread_points() if sweep.asked else []
+        idle = without_effect(points, sweep.asked, rows_of(points))
     for name, value in idle:
         warnings.warn(NoEffectWarning(name, value), stacklevel=2)
     record, computed = json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1), None
