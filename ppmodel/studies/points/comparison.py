@@ -109,8 +109,7 @@ def simulate(
     )  # fmt: skip
     point.require_effect()
     run = point.run()
-    row = {"refused": None, "peak_memory_bytes": run.peak_memory_bytes}
-    warn_without_effect([point], {"layout": layout, "links": links} | given, [row])
+    warn_without_effect([point], {"layout": layout, "links": links} | given)
     return run
 
 
@@ -231,7 +230,8 @@ def compared(*arguments, **given):
     grid = resolve(*arguments, **given)
     points = grid.points()
     rows = rows_of(points)
-    warn_without_effect(points, given, rows, level=4)
+    defined = [point for point, row in zip(points, rows, strict=True) if row["refused"] is None]
+    warn_without_effect(defined, given, level=4)
     return columns_of(grid), rows
 
 

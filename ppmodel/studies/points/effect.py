@@ -16,6 +16,7 @@ from ppmodel.clusters.specs.layout import DIMENSIONS, LayoutSpec, layout_options
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import receivers
+from ppmodel.studies.points.iteration import memory_of
 from ppmodel.studies.points.rows import table_columns
 
 _SIZES = {*DIMENSIONS, "gpus", "microbatch_size", "global_batch", "sequence"}
@@ -77,12 +78,12 @@ class NoEffectWarning(UserWarning):
         return f"{self.field} = {value}: {self.effect} here; leave it out"
 
 
-def warn_without_effect(points, given, rows, level=3):
+def warn_without_effect(points, given, level=3):
     """Warn of each option without which all rows would be the same.
 
     Parameters
     ----------
-    points, rows
+    points : sequence of Point
         As in `without_effect`.
     given : dict of str to object
         What the caller gave by name, also in a layout's dictionary; None is not given.
@@ -106,45 +107,41 @@ def warn_without_effect(points, given, rows, level=3):
     """
     layout = given.get("layout")
     names = {name for name, value in given.items() if value is not None} | {"p2p", "allreduce"}
-    for name, value in without_effect(points, names.union(layout if isinstance(layout, dict) else ()), rows):
+    for name, value in without_effect(points, names.union(layout if isinstance(layout, dict) else ())):
         warnings.warn(NoEffectWarning(name, value), stacklevel=level)
 
 
-def without_effect(points, names, rows):
+def without_effect(points, names):
     """Find the options that change no number of any row.
 
     Parameters
     ----------
     points : sequence of Point
+        Those that are defined.
     names : iterable of str
         What the caller gave. An option that has several values is passed over: its rows can be compared.
-    rows : sequence of dict
-        Of the points.
 
     Returns
     -------
     list of (str, object)
         Their names and values.
     """
-    pairs = [(point, row) for point, row in zip(points, rows, strict=True) if row["refused"] is None]
-    found = [("links", link) for link in (idle_links([point for point, _ in pairs]) if "links" in names else [])]
-    for name in sorted(_DEFAULTS.keys() & set(names)) if pairs else ():
+    found = [("links", link) for link in (idle_links(points) if "links" in names else [])]
+    for name in sorted(_DEFAULTS.keys() & set(names)) if points else ():
         values = {_value(point, name) for point in points}
         is_default = all(_default(point, name) in values for point in points)
-        if len(values) == 1 and not is_default and not any(has_effect(name, *pair) for pair in pairs):
+        if len(values) == 1 and not is_default and not any(has_effect(name, point) for point in points):
             found.append((name, values.pop()))
     return found
 
 
-def has_effect(name, point, row):
+def has_effect(name, point):
     """Determine whether the value of an option can change a number of a point.
 
     Parameters
     ----------
     name : str
     point : Point
-    row : dict
-        Of the point.
 
     Returns
     -------
@@ -157,7 +154,7 @@ def has_effect(name, point, row):
             return False
         if name in _OF_MEMORY:
             resident_bytes = memory(run.table, run.model, run.costs.stages, layout, system).total.max()
-            return not isclose(resident_bytes, row["peak_memory_bytes"])
+            return not isclose(resident_bytes, memory_of(point).total.max())
         if _DEFAULTS[name] is not None:
             return _value(point, name) != _default(point, name)
         open_layout = replace(point.layout, **{name: None}).under(point.system.framework, point.size[0])

@@ -181,7 +181,13 @@ def resolve(
     changes = () if changes is None else tuple(as_changes(changes, in_seconds))
     sizes = _counts("pp", pp), _counts("microbatches", microbatches)
     if not in_seconds:
-        models = _models(model, system, seconds)
+        for name, value in seconds.items():
+            rule, remedy = "cannot be combined with model and system", "give either seconds or {model} and {system}"
+            raise CostError(name, value, rule, remedy, names_fields=True)
+        for name, value in (("model", model), ("system", system)):
+            if value is None:
+                raise CostError(name, None, "is missing", "give {model} and {system}, or seconds", names_fields=True)
+        models = tuple(map(specs.load_model, as_list(model)))
         return Grid(cases, *sizes, *semantics, systems, models, layouts, changes=changes)
     if framework is not None:
         rule = "has no effect: costs in seconds include what software does"
@@ -213,10 +219,8 @@ def _semantics(p2p, allreduce, systems, seconds):
     if p2p == [None]:
         words = {system.framework.p2p: system.name for system in systems} or {"overlapped": ""}
         if len(words) > 1:
-            rule, remedy = (
-                f"is not the same for {' and '.join(words.values())}",
-                "give {field}, or compare them one by one",
-            )
+            rule = f"is not the same for {' and '.join(words.values())}"
+            remedy = "give {field}, or compare them one by one"
             raise CostError("p2p", ", ".join(words), rule, remedy, names_fields=True)
         p2p = list(words)
     for semantics in product(p2p, allreduce):
@@ -225,17 +229,6 @@ def _semantics(p2p, allreduce, systems, seconds):
         rule = "has no effect: the all-reduce is excluded"
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
     return tuple(p2p), tuple(allreduce)
-
-
-def _models(model, system, seconds):
-    """The models that a caller gives, with a system and without seconds."""
-    for name, value in seconds.items():
-        rule, remedy = "cannot be combined with model and system", "give either seconds or {model} and {system}"
-        raise CostError(name, value, rule, remedy, names_fields=True)
-    for name, value in (("model", model), ("system", system)):
-        if value is None:
-            raise CostError(name, None, "is missing", "give {model} and {system}, or seconds", names_fields=True)
-    return tuple(map(specs.load_model, as_list(model)))
 
 
 def resolve_point(schedule, pp=None, microbatches=None, **given):

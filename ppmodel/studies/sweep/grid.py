@@ -4,11 +4,13 @@ Rows are ordered like nested loops, the schedule outermost: schedule, options, l
 allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
 """
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from math import prod
 
 import numpy as np
 
+from ppmodel.errors import PPModelError
 from ppmodel.studies.points import Grid
 
 _FEWEST_CHUNKS, _SMALLEST_CHUNK, _LARGEST_CHUNK = 128, 16, 4096
@@ -49,10 +51,13 @@ class Sweep(Grid):
         return prod(self.shape)
 
     def spread_points(self):
-        """Points of up to 64 graphs, spread over the grid."""
+        """Points of up to 64 graphs, spread over the grid; those that are defined."""
         graphs = np.unique(np.linspace(0, self.shape[0] - 1, _MOST_SPREAD).astype(int))
-        of_graphs = [self.points_of(*np.unravel_index(graph, self.graph_shape)) for graph in graphs]
-        return [points[place % len(points)] for place, points in enumerate(of_graphs)]
+        for place, graph in enumerate(graphs):
+            point = self.points_of(*np.unravel_index(graph, self.graph_shape))[place % self.shape[1]]
+            with suppress(PPModelError):
+                point.costs  # noqa: B018 -- is refused if the point is not defined
+                yield point
 
     def as_dict(self):
         """Return the whole sweep as plain values, for its record in files.
