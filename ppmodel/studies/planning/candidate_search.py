@@ -38,7 +38,6 @@ Where a framework is crowded above some memory, such a candidate may also be the
 memory goes on there, several times slower.
 """
 
-_LONG = 10**7  # operations, for which compiled code is worth loading
 
 
 class Limits:
@@ -275,7 +274,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
         If none fits, workers cannot be had, or the folder cannot.
     """
     require_runner(workers, scheduler)
-    prepare(_LONG)
+    prepare(10**7)  # operations: enough that compiled code is worth loading
     here, candidates, kept = _Search(question), {}, nullcontext()
     places = {entry[:2]: place for place, entry in enumerate(here.entries)}
     _latest[:], limits = [here], here.limits
