@@ -131,12 +131,6 @@ def test_two_runs_of_a_notebook_are_the_same_bytes(tmp_path):
     assert " at 0x" not in first
 
 
-def test_given_parameters_reach_the_cells(tmp_path):
-    """Papermill puts them in place of the notebook's own."""
-    done = execute(notebook(tmp_path, "print(system)"), tmp_path, {"system": "dgx_h100"})
-    assert "dgx_h100" in str(done.cells[-1].outputs)
-
-
 def test_a_folder_takes_the_place_of_another(tmp_path):
     """The new book replaces the old one whole, and one that is not there."""
     for target in ("old", "first"):
