@@ -17,8 +17,6 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation.costs import OpCosts
 from ppmodel.simulation.transfers import transfer_costs
 
-_MOST_KEPT = 256
-
 
 @dataclass(frozen=True, eq=False)
 class Stages:
@@ -131,10 +129,8 @@ def stages(schedule, model, system, layout=None):
     parts_s, step_s = work.seconds(layers)
     dense, experts = work.parameters(layers.work)
     of_parts = *parts_s.sum(axis=2).T, *work.bytes(layers.bytes)
-    made = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
-    if len(layers.stages) < _MOST_KEPT:
-        layers.stages[key] = made
-    return made
+    layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
+    return layers.stages[key]
 
 
 def layer_counts(work, cut, recompute):
