@@ -233,7 +233,7 @@ class StageWork(NamedTuple):
         last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
         reduced = reduction_s(parameters, last_s, self.sharing, layers.lines)
         if self.tied_bytes.any():
-            links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, system.nodes is not None))
+            links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, True))
             between, inside = (occupancy + 2 * latency for occupancy, latency in links)
             reduced = reduced + np.where(self.tied_bytes > 0, np.where(self.tied_inside, inside, between), 0.0)
         updated = optimizer_s(parameters, self.sharing, system)

@@ -103,22 +103,22 @@ class Declared(NamedTuple):
         """The legal values by what people write, if they are few: words, switches, or digits; otherwise None."""
         if self.type is bool:
             return {"true": True, "false": False}
-        if self.words:
-            return {word: word for word in self.words}
         is_digit = self.type is int and self.high < 10
-        return {str(digit): digit for digit in range(self.low, self.high + 1)} if is_digit else None
+        return (
+            {str(value): value for value in self.words or range(self.low, self.high + 1)}
+            if self.words or is_digit
+            else None
+        )
 
     @property
     def form(self):
         """Placeholder for the value in help texts."""
         if self.type is tuple:
             return "WORD|N,N,...|STRING"
-        if self.words:
-            words = "|".join(self.words)
-            return f"{words}|N" if self.type is int else f"[{words}]"
-        if self.high < 10:
-            return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
-        return "N"
+        if self.texts is None:
+            return "0..1" if self.high < 10 else "N"
+        texts = "|".join(self.texts)
+        return f"{texts}|N" if self.words and self.type is int else f"[{texts}]"
 
     @property
     def entry(self):
