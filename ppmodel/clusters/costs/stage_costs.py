@@ -133,34 +133,6 @@ def stages(schedule, model, system, layout=None):
     return layers.stages[key]
 
 
-def layer_counts(work, cut, recompute):
-    """Count each layer in each stage.
-
-    Parameters
-    ----------
-    work : LayerWork
-    cut : StageLayers
-    recompute : str or int
-        From `recompute_of`.
-
-    Returns
-    -------
-    ndarray of float, shape (num_stages, num_layers)
-    """
-    layers, heads = work.layers, np.minimum(cut.losses, 1)
-    dense = np.minimum(np.maximum(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0), cut.blocks)
-    counts = {
-        "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
-        "loss": cut.losses - heads, "head": heads,
-    }  # fmt: skip
-    if isinstance(recompute, str):
-        return np.array([counts[part] for part, _ in layers]).T
-    again = {"dense": np.minimum(recompute, dense)}  # the first layers of a stage, of which dense ones come first
-    again["block"] = np.minimum(recompute - again["dense"], counts["block"])
-    kept = {part: count - again.get(part, 0) for part, count in counts.items()}
-    return np.array([(again if mode == "full" else kept)[part] for part, mode in layers]).T
-
-
 class StageWork(NamedTuple):
     """The work of stages, the same on all systems with the same nodes; arrays with stages as their first axis.
 
@@ -244,7 +216,19 @@ class StageWork(NamedTuple):
 
 def stage_work(layers, schedule, model, layout, cut, nodes):
     """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
-    counts = layer_counts(layers, cut, recompute_of(model, layout))
+    recompute, heads = recompute_of(model, layout), np.minimum(cut.losses, 1)
+    dense = np.minimum(np.maximum(layers.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0), cut.blocks)
+    of_parts = {
+        "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
+        "loss": cut.losses - heads, "head": heads,
+    }  # fmt: skip
+    again = {}
+    if isinstance(recompute, int):  # the first layers of a stage, of which dense ones come first
+        again["dense"] = np.minimum(recompute, dense)
+        again["block"] = np.minimum(recompute - again["dense"], of_parts["block"])
+    kept = {part: count - again.get(part, 0) for part, count in of_parts.items()}
+    counts = [(again if part in again and mode == "full" else kept)[part] for part, mode in layers.layers]
+    counts = np.array(counts).T
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
     if layout is not None and model.tied_embeddings and model.vocabulary:
         ends = [cut.embedding, cut.head]
