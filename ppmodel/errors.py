@@ -179,6 +179,10 @@ class SizeError(ScheduleError):
     """A number of ranks or microbatches for which a schedule is not defined."""
 
 
+class GeneratorError(ScheduleError):
+    """Any other exception in a user's own generator."""
+
+
 class TableError(PPModelError):
     """A table that is not a schedule: an operation is missing, duplicated, misplaced or waits forever."""
 
@@ -211,7 +215,8 @@ class SweepError(PPModelError):
 def refusing(*rows):
     """Catch errors within the context, note them in rows, and go on.
 
-    An error that is not about a point ends everything; so does a lack of memory that no row can tell of.
+    An error that is not about a point ends everything; so does a lack of memory that no row can tell of. Rows do not
+    show the cells of a table that a user's generator makes wrong, but say what does.
 
     Examples
     --------
@@ -224,7 +229,9 @@ def refusing(*rows):
     try:
         yield
     except (PPModelError, MemoryError) as error:
-        if isinstance(error, SweepError) or not (rows or isinstance(error, PPModelError)):
+        if isinstance(error, SweepError | GeneratorError) or not (rows or isinstance(error, PPModelError)):
             raise
+        if isinstance(error, TableError) and error.where:
+            error.remedy = f"ppmodel check {error.where.rpartition(':')[0]} marks the cells"
         for row in rows:
             row["refused"] = str(NO_MEMORY if isinstance(error, MemoryError) else error)

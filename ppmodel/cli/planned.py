@@ -56,7 +56,7 @@ def planned_lines(plan, most_rows, place):
     if system.collectives is None:
         yield "collectives: all of the links' bandwidth, as the system's file does not say what they attain"
     if model.experts and system.range and system.framework.name:
-        yield "nine of ten: of runs without experts; see the published runs in the book, Against measured runs"
+        yield "nine of ten: of runs without experts"
     if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.slow_above_memory_share)
         within = f" in {plan.limits.comfortable_bytes / 2**30:.3g} GiB{slow}"

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from threading import RLock
 from traceback import extract_tb
 
-from ppmodel.errors import PPModelError, ScheduleError, TableError, cause
+from ppmodel.errors import GeneratorError, PPModelError, ScheduleError, TableError, cause
 from ppmodel.files import read_text
 from ppmodel.schedules import registry
 
@@ -152,7 +152,7 @@ def _failures_refused(file, field, value, fails, remedy):
         raise
     except (Exception, SystemExit) as error:
         where = _line(error, file) or file
-        raise ScheduleError(field, value, f"{fails} ({cause(error)})", remedy, where=where) from None
+        raise GeneratorError(field, value, f"{fails} ({cause(error)})", remedy, where=where) from None
 
 
 def _line(error, file):

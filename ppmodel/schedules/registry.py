@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     when : str
         When to use it, in one sentence; empty if unknown.
     source : str
-        The publication, as a key in the book's bibliography; empty if unpublished.
+        The publication, as a key of a bibliography; empty if unpublished.
     file : str or None
         The user's file that registered it.
     texts : tuple of (str, str)
