@@ -77,13 +77,6 @@ def did_you_mean(word, candidates):
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-class _Names(dict):
-    """What fields are called; those that are not in it keep their names."""
-
-    def __missing__(self, name):
-        return name
-
-
 class PPModelError(ValueError):
     """Input that breaks a rule.
 
@@ -154,7 +147,8 @@ class PPModelError(ValueError):
         """
         self.field = self.field and names.get(self.field, self.field)
         if self._template is not None:
-            self.remedy = self._template.format_map(_Names(names, field=self.field))
+            written = {**names, "field": self.field}
+            self.remedy = re.sub(r"{(\w+)}", lambda name: written.get(name[1], name[1]), self._template)
 
     def _render_traceback_(self):
         """Show the message in a notebook instead of a traceback, with the grid below it."""

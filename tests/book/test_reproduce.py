@@ -275,7 +275,7 @@ def test_a_home_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch):
 
 def test_a_refused_table_keeps_its_grid(tmp_path):
     """What a page says below a message comes with the error of the run, too."""
-    source = notebook(tmp_path, "from ppmodel.export import parse_table\nparse_table('0F0,0F1,0B0')")
+    source = notebook(tmp_path, "from ppmodel.tables import parse_table\nparse_table('0F0,0F1,0B0')")
     with pytest.raises(ReproduceError, match="TableError: rank 0 = 0B1: is missing") as caught:
         run(source, out=tmp_path / "failed")
     assert caught.value.grid == "rank 0 | 0F0 >0F1< 0B0"
