@@ -147,7 +147,7 @@ class PPModelError(ValueError):
         """
         self.field = self.field and names.get(self.field, self.field)
         if self._template is not None:
-            written = {**names, "field": self.field}
+            written = {**names, "field": str(self.field)}
             self.remedy = re.sub(r"{(\w+)}", lambda name: written.get(name[1], name[1]), self._template)
 
     def _render_traceback_(self):

@@ -26,11 +26,13 @@ class Extra(NamedTuple):
 
     Attributes
     ----------
+    text : str
+        As in the file.
     word : str
         Such as ``SEND_F``.
     stage : int
     microbatch : int or None
-        Microbatch of a transfer.
+        Microbatch of a transfer; None for an action.
     rank : int
         The row.
     place : int
@@ -39,6 +41,7 @@ class Extra(NamedTuple):
         Line of the file and column, for messages.
     """
 
+    text: str
     word: str
     stage: int
     microbatch: int | None
@@ -46,14 +49,6 @@ class Extra(NamedTuple):
     place: int
     where: int
     field: str
-
-    def __str__(self):
-        return f"{self.stage}{self.word}{'' if self.microbatch is None else self.microbatch}"
-
-    @property
-    def is_transfer(self):
-        """True for a SEND or a RECV."""
-        return self.word in _TRANSFERS
 
 
 def write(schedule):
@@ -136,14 +131,14 @@ def read_cell(text, letters):
 def parse_extra(text, *place):
     """Make an `Extra` from its text and place, or return None if `text` is not such a word.
 
-    >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
-    ('3SEND_F1', None)
+    >>> parse_extra("3SEND_F1", 1, 0, 2, "column 4").word, parse_extra("3F1", 1, 0, 2, "column 3")
+    ('SEND_F', None)
     """
     match = _EXTRA.fullmatch(text)
     if not match:
         return None
     stage, transfer, microbatch, sharding = match.groups()
-    return Extra(transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
+    return Extra(text, transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
 
 
 def check_extras(schedule, extras):
@@ -171,7 +166,7 @@ def check_extras(schedule, extras):
         for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
             operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
     place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
-    for extra in (extra for extra in extras if extra.is_transfer):
+    for extra in (extra for extra in extras if extra.microbatch is not None):
         key, sends = (extra.word, extra.stage, extra.microbatch), extra.word.startswith("SEND")
         index = operation_of.get(key, -1)
         operation, is_behind = schedule.op(index), place[index] >= extra.place
@@ -187,7 +182,7 @@ def check_extras(schedule, extras):
             ),
         ):
             if is_wrong:
-                raise TableError(extra.field, extra, rule, remedy, where=extra.where)
+                raise TableError(extra.field, extra.text, rule, remedy, where=extra.where)
         seen.add(key)
     for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1] if seen else ():
         rule = "is missing: a table has all transfers between its ranks, or none"

@@ -130,9 +130,9 @@ class Schedule:
         num_ranks, length = shape = np.broadcast(kind, stage, microbatch, replica, joined).shape
         columns, in_cell = np.empty((4, *shape), np.int32), np.empty(shape, bool)
         columns[0], columns[1], columns[2], columns[3], in_cell[:] = kind, stage, microbatch, replica, joined
-        rank_start: Any = np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32)
+        optional |= {"joined": in_cell.ravel(), "rank_start": np.arange(num_ranks + 1, dtype=np.int32) * length}
         homes = np.array(placement, dtype=np.int32, ndmin=2)
-        return cls(name, homes, num_microbatches, *columns.reshape(4, -1), in_cell.ravel(), rank_start, **optional)
+        return cls(name, homes, num_microbatches, *columns.reshape(4, -1), **optional)
 
     @classmethod
     def from_slots(
@@ -149,8 +149,8 @@ class Schedule:
         order = by_keys(rank, slots)
         rank, slots = rank[order], slots[order]
         joined = np.append(False, (rank[1:] == rank[:-1]) & (slots[1:] == slots[:-1]))
-        rank_start: Any = np.searchsorted(rank, np.arange(homes.max() + 2))
-        return cls(name, homes, num_microbatches, *columns[:, order], joined, rank_start, **optional)
+        optional |= {"joined": joined, "rank_start": np.searchsorted(rank, np.arange(homes.max() + 2))}
+        return cls(name, homes, num_microbatches, *columns[:, order], **optional)
 
     @classmethod
     def from_rows(cls, name: str, rows: Sequence[Sequence[Op | str | Sequence[Op]]], **optional: Any) -> Schedule:

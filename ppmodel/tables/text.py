@@ -197,7 +197,7 @@ def _parse(text, name):
     pytorch.check_extras(schedule, extras)
     if slotted:
         _check_slots(schedule, *np.repeat(slots, [len(cell) for row in cells for cell in row], axis=0).T)
-    transfers = sum(extra.is_transfer for extra in extras)
+    transfers = sum(extra.microbatch is not None for extra in extras)
     bare = comma and not notes and not slotted
     return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
 
