@@ -39,7 +39,6 @@ memory goes on there, several times slower.
 """
 
 
-
 class Limits:
     """Times up to which candidates are wanted: the best so far of what the framework runs, and of the rest.
 

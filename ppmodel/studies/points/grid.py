@@ -44,7 +44,8 @@ class Grid:
     Raises
     ------
     CostError
-        If all-reduces are timed in the pipeline although layouts time them in the iteration.
+        If a size is no whole number, or all-reduces are timed in the pipeline although layouts time them in the
+        iteration.
     """
 
     cases: tuple
@@ -59,6 +60,10 @@ class Grid:
     changes: tuple = ()
 
     def __post_init__(self):
+        for name, counts in (("pp", self.pp), ("microbatches", self.microbatches)):
+            if others := [count for count in counts if type(count) is not int]:
+                rule = "must be a whole number of at least 1"
+                raise CostError(name, others[0], rule, "give, for example, {field}=8", names_fields=True)
         contradicting = [word for word in self.allreduce if word != "excluded"]
         if self.layouts != (None,) and contradicting:
             rule = "cannot be combined with a layout, which reduces gradients once the pipeline has ended, or beside it"
@@ -179,7 +184,7 @@ def resolve(
     systems = tuple(entry.with_links(network) for entry in systems for network in networks)
     semantics = _semantics(p2p, allreduce, systems, seconds)
     changes = () if changes is None else tuple(as_changes(changes, in_seconds))
-    sizes = _counts("pp", pp), _counts("microbatches", microbatches)
+    sizes = [() if counts is None else tuple(as_list(counts)) for counts in (pp, microbatches)]
     if not in_seconds:
         for name, value in seconds.items():
             rule, remedy = "cannot be combined with model and system", "give either seconds or {model} and {system}"
@@ -201,16 +206,6 @@ def resolve(
         several["links"] = list(map(specs.as_links, networks))
     combined = tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
     return Grid(cases, *sizes, *semantics, layouts=layouts, seconds=combined, changes=changes)
-
-
-def _counts(name, given):
-    """The ranks or the microbatches that a caller gives; empty if they are open."""
-    counts = tuple(as_list(given)) if given is not None else ()
-    for count in counts:
-        if type(count) is not int:
-            rule = "must be a whole number of at least 1"
-            raise CostError(name, count, rule, "give, for example, {field}=8", names_fields=True)
-    return counts
 
 
 def _semantics(p2p, allreduce, systems, seconds):
