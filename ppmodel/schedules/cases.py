@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -147,6 +148,11 @@ def _cases_of(given):
     if isinstance(given, Schedule):
         return [Case(given.name, (), given)]
     if callable(given) and not isinstance(given, type):
+        try:
+            inspect.signature(given).bind(4, 8)
+        except TypeError as error:
+            shown, remedy = getattr(given, "__name__", repr(given)), "write a function (pp, microbatches) -> Schedule"
+            raise ScheduleError("schedule", shown, f"cannot be called with two sizes: {error}", remedy) from None
         registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
         return registered[:1] or [Case(getattr(given, "__name__", type(given).__name__), (), given)]
     if isinstance(given, os.PathLike):
