@@ -77,13 +77,6 @@ def did_you_mean(word, candidates):
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-class _Names(dict):
-    """What fields are called; those that are not in it keep their names."""
-
-    def __missing__(self, name):
-        return name
-
-
 class PPModelError(ValueError):
     """Input that breaks a rule.
 
@@ -154,7 +147,8 @@ class PPModelError(ValueError):
         """
         self.field = self.field and names.get(self.field, self.field)
         if self._template is not None:
-            self.remedy = self._template.format_map(_Names(names, field=self.field))
+            written = {**names, "field": str(self.field)}
+            self.remedy = re.sub(r"{(\w+)}", lambda name: written.get(name[1], name[1]), self._template)
 
     def _render_traceback_(self):
         """Show the message in a notebook instead of a traceback, with the grid below it."""
@@ -177,6 +171,10 @@ class ScheduleError(PPModelError):
 
 class SizeError(ScheduleError):
     """A number of ranks or microbatches for which a schedule is not defined."""
+
+
+class GeneratorError(ScheduleError):
+    """Any other exception in a user's own generator."""
 
 
 class TableError(PPModelError):
@@ -211,7 +209,8 @@ class SweepError(PPModelError):
 def refusing(*rows):
     """Catch errors within the context, note them in rows, and go on.
 
-    An error that is not about a point ends everything; so does a lack of memory that no row can tell of.
+    An error that is not about a point ends everything; so does a lack of memory that no row can tell of. Rows do not
+    show the cells of a table that a user's generator makes wrong, but say what does.
 
     Examples
     --------
@@ -224,7 +223,9 @@ def refusing(*rows):
     try:
         yield
     except (PPModelError, MemoryError) as error:
-        if isinstance(error, SweepError) or not (rows or isinstance(error, PPModelError)):
+        if isinstance(error, SweepError | GeneratorError) or not (rows or isinstance(error, PPModelError)):
             raise
+        if isinstance(error, TableError) and error.where:
+            error.remedy = f"ppmodel check {error.where.rpartition(':')[0]} marks the cells"
         for row in rows:
             row["refused"] = str(NO_MEMORY if isinstance(error, MemoryError) else error)

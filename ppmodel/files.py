@@ -38,11 +38,9 @@ def as_path(path, field="file", error=PPModelError):
     """
     if not isinstance(path, str | os.PathLike):
         raise error(field, repr(path), "is not the name of a file", "give its path")
-    try:
-        if "\0" not in os.fsdecode(os.fsencode(path)):
+    with suppress(UnicodeEncodeError):  # a lone surrogate
+        if b"\0" not in os.fsencode(path):
             return Path(path)
-    except UnicodeEncodeError:  # a lone surrogate
-        pass
     raise error(field, path, "cannot be the name of a file", "leave out NUL and what is no character")
 
 
@@ -131,19 +129,15 @@ def checked_target(path, field):
     """
     given = as_path(path, field)
     path = Path(os.path.realpath(given))
-    rule, remedy = None, "name another file"
     if _is_stream(given):
         return given
-    if path in map(Path, _inputs.get() or ()):
-        rule = "is what this command reads"
-    elif os.path.isdir(path):
-        rule = "exists but is not a file"
-    elif not os.path.isdir(path.parent):
-        rule, remedy = f"is in {path.parent}, which is no folder", "create it, or name another file"
-    elif os.path.exists(path) and not os.access(path, os.W_OK):
-        rule = "is write-protected"
-    if rule:
-        raise PPModelError(field, given, rule, remedy)
+    missing, remedy = f"is in {path.parent}, which is no folder", "name another file"
+    PPModelError.require([
+        (field, given, str(path) not in (_inputs.get() or ()), "is what this command reads", remedy),
+        (field, given, not os.path.isdir(path), "exists but is not a file", remedy),
+        (field, given, os.path.isdir(path.parent), missing, f"create it, or {remedy}"),
+        (field, given, os.access(path, os.W_OK) or not os.path.exists(path), "is write-protected", remedy),
+    ])  # fmt: skip
     return path
 
 
@@ -180,36 +174,31 @@ def write_whole(path, content, field):
             with open(path if number is None else os.dup(number), "ab") as file:
                 file.write(content)
             return
-        try:
-            temporary.write_bytes(content)
-            if path.exists():
-                shutil.copymode(path, temporary)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        temporary.write_bytes(content)
+        if path.exists():
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
         raise PPModelError(field, path, rule, "free some space, or name another file") from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 _ESCAPED = re.compile(r"\\(\\|[nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 
 def escaped(text):
-    """Write a text on one line: a backslash, whatever is not printable, and spaces at its ends as in Python's strings.
+    """Write a text on one line: a backslash, whatever is not printable, and spaces at its ends as Python's strings do.
 
     Names and titles are written to files in this form, so that they can neither end their line nor look like another
     one; `unescaped` reads them.
 
     >>> escaped("two\\nlines, \\x85"), escaped("plain text")
-    ('two\\\\nlines,\\\\x20\\\\x85', 'plain text')
+    ('two\\\\nlines, \\\\x85', 'plain text')
     """
-    inner = range(len(text) - len(text.lstrip()), len(text.rstrip()))
-    return "".join(
-        char if char.isprintable() and char != "\\" and (char != " " or place in inner)
-        else "\\x20" if char == " " else char.encode("unicode_escape").decode()
-        for place, char in enumerate(text)
-    )  # fmt: skip
+    line = "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text)
+    return re.sub("^ +| +$", lambda spaces: r"\x20" * len(spaces[0]), line)
 
 
 def unescaped(text):

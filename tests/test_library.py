@@ -6,7 +6,6 @@ import pickle
 import pydoc
 import subprocess
 import sys
-from collections import deque
 from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
@@ -475,24 +474,3 @@ def test_a_table_of_another_size_is_a_size_error():
     """Callers tell it from other mistakes by its type, not by its words."""
     with pytest.raises(SizeError):
         pp.simulate(pp.build("gpipe", 2, 2), 4, 8, **SECONDS)
-
-
-UNCOMPARABLE = {
-    "NA": pd.NA, "array with NA": pd.array([4, None], dtype="Int64"), "frame": pd.DataFrame({"a": [4]}),
-    "deque": deque([4, 8]), "keys": {4: 1}.keys(), "slice": slice(4),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", UNCOMPARABLE)
-@pytest.mark.parametrize("name", ["pp", "microbatches", "forward", "tp", "zero", "precision"])
-def test_what_cannot_be_compared_or_hashed_is_refused(kind, name):
-    """As any other value that is none of a number or a word."""
-    costs = {"forward": 1, "backward": 2} if name == "forward" else {"model": "llama3_8b", "system": "h100"}
-    given = {"pp": 4, "microbatches": 8, **costs, name: UNCOMPARABLE[kind]}
-    with pytest.raises(PPModelError):
-        pp.simulate("1f1b", **given)
-    try:
-        frame = pp.compare("1f1b", **given)
-    except PPModelError:
-        return
-    assert frame.refused.notna().any()

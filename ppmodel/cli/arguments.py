@@ -62,13 +62,12 @@ class Output(click.ParamType):
         self.suffixes = suffixes
 
     def convert(self, value, param, ctx):
-        if value == "":
-            remedy = f"pass, for example, {param.opts[0]} out"
-            raise PPModelError(param.opts[0], repr(value), "must name a file", remedy)
-        if value.endswith(self.suffixes or ""):
+        if value and value.endswith(self.suffixes or ""):
             return value
-        rule, remedy = f"must end in {', '.join(self.suffixes)}", f"write, for example, mine{self.suffixes[0]}"
-        raise PPModelError(param.opts[0], value, rule, remedy)
+        rule, remedy = "must name a file", f"pass, for example, {param.opts[0]} out"
+        if value:
+            rule, remedy = f"must end in {', '.join(self.suffixes)}", f"write, for example, mine{self.suffixes[0]}"
+        raise PPModelError(param.opts[0], value or repr(value), rule, remedy)
 
 
 def number(low, high, rule=None, name="NUMBER"):

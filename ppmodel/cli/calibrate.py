@@ -9,6 +9,7 @@ from ppmodel.cli.arguments import Output, Value, choice, combined, number, optio
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError, counted
+from ppmodel.files import write_whole
 
 _BLOCKS = ("kernels", "collectives", "memory")
 POOR = 0.5  # mean error of a fit
@@ -57,7 +58,6 @@ def calibrate_command(rows_files, runs, system, out, framework, constants, only,
     of all rows; else that of the system's file; else the one that all sources name; else megatron.
     """
     from ppmodel.clusters.specs import load_framework, load_system
-    from ppmodel.export import write_whole
     from ppmodel.studies.measured.calibrate import calibrated
     from ppmodel.studies.measured.stated_run import stated_run
     from ppmodel.studies.measured.system_file import system_text

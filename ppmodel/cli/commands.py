@@ -42,9 +42,8 @@ class _Careful:
             keys = {option.lstrip("-").replace("-", "_"): option for option in options}
             meant = suggest_key(name, keys).removeprefix("did you mean ").removesuffix("?")
             hint = f"did you mean {keys[meant]}?" if meant in keys else did_you_mean(given, options)
-            if file:
-                hint = f"{hint} An option of your own schedule is written after its file: {file}:{name}=...".strip()
-            remedy = hint or f"see {ctx.command_path} --help"
+            own = f"{'An' if hint else 'an'} option of your own schedule is written after its file: {file}:{name}=..."
+            remedy = f"{hint} {own if file else ''}".strip() or f"see {ctx.command_path} --help"
             raise click.ClickException(f"{given} is not an option of {ctx.command_path}; {remedy}") from None
         for param in order:
             if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:

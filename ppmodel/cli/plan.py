@@ -9,6 +9,7 @@ from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
 from ppmodel.clusters.specs.layout import SEARCHED_FOR, STAGE_GROUPS, layout_options
 from ppmodel.errors import PPModelError
+from ppmodel.files import write_whole
 
 _PICTURE = arguments.Output(".svg", ".png", ".pdf")
 _LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
@@ -63,7 +64,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     """
     from ppmodel.cli.planned import drawn_front, front_lines, plan_dict, planned_lines
     from ppmodel.clusters.specs.launcher import load_launcher
-    from ppmodel.export import write_rows, write_whole
+    from ppmodel.export import write_rows
     from ppmodel.studies.planning import planned
     from ppmodel.studies.workers.progress import passing
 

@@ -53,10 +53,8 @@ def main(argv=None):
         return 0
     except PPModelError as error:
         return _refused(str(error), error.grid)
-    except click.UsageError as error:
-        return _refused(_usage(error))
     except click.ClickException as error:  # an unknown option or command, and what was probably meant
-        return _refused(error.message)
+        return _refused(_usage(error) if isinstance(error, click.UsageError) else error.message)
     except MemoryError:
         return _refused(str(NO_MEMORY))
     except OSError as error:

@@ -133,33 +133,29 @@ def launch_values(point):
     >>> values["layers"], values["division"], values["first_less"], values["global_batch"]
     ('Et*20|(t*20|)*2t*20L', 'even', 0, 8)
     """
-    layout, table, case = point.complete_layout, point.table, point.case
-    recompute = recompute_of(point.model, layout)
+    layout, table, case, model = point.complete_layout, point.table, point.case, point.model
+    recompute, experts, latent = recompute_of(model, layout), model.experts, model.latent_attention
+    number, per_token, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     stages = point.costs.stages.cut.texts
     blocks = [stage.blocks for stage in stages]
     most = max(blocks)
     usual = stages[0].embedding and not any(stage.losses for stage in stages[:-1])
     ends = "even" if usual and most == min(blocks) else "ends"
-    return _model_values(point.model) | {name: getattr(layout, name) for name, _ in layout_options()} | {
-        "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
-        "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
-        "schedule": f"{case.label} of a file" if case.user_defined else case.name, "p2p": point.semantics[0],
-        "sequence": point.model.sequence, "recompute": recompute,
-        "whole_layers": None in MODES.get(recompute, MODES["full"]).again,
-        "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
-        "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
-    }  # fmt: skip
-
-
-def _model_values(model):
-    """The values of a model's file, and those derived from it."""
-    experts, latent = model.experts, model.latent_attention
-    number, per_token, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
     return {field.name: getattr(model, field.name) for field in fields(ModelSpec)} | {
         "head_size": f"{model.head_size:g}", "grouped": model.kv_heads < model.heads,
         "experts": experts is not None, "latent": latent is not None,
         "number": number, "experts_per_token": per_token, "expert_hidden": hidden, "shared": shared,
         "shared_hidden": experts and shared * hidden, "dense_layers": dense,
         "sparse_layers": experts and model.blocks - dense,
-    } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)}  # fmt: skip
+    } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)} | {
+        name: getattr(layout, name) for name, _ in layout_options()
+    } | {
+        "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
+        "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
+        "schedule": f"{case.label} of a file" if case.user_defined else case.name, "p2p": point.semantics[0],
+        "sequence": model.sequence, "recompute": recompute,
+        "whole_layers": None in MODES.get(recompute, MODES["full"]).again,
+        "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
+        "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
+    }  # fmt: skip

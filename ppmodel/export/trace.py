@@ -113,8 +113,7 @@ def trace_events(timeline, stages=None, streams=None):
     Raises
     ------
     PPModelError
-        If there are more than a million events. If streams would exceed the limit, they are left out, and a label on
-        the ranks says so.
+        If there are more than a million events, without those of streams.
 
     Examples
     --------
@@ -164,7 +163,7 @@ def trace_events(timeline, stages=None, streams=None):
                 place = {"pid": _ACTIVATIONS, "tid": 0, "ts": time / 1000}
                 events.append({"ph": "C", "name": f"rank {rank} {name}", **place, "args": {unit: round(level, 9)}})
     if streams is not None:
-        _add_streams(events, schedule, *spans, streams, MAX_EVENTS - at_most)
+        _add_streams(events, schedule, *spans, streams)
     return list(events)
 
 
@@ -244,20 +243,12 @@ def _add_messages(events, timeline, tracks, begin, end):
             events.append({**arrow, **events.track(process, track), "ts": int(time) / 1000})
 
 
-def _add_streams(events, schedule, begin, end, streams, at_most):
-    """Add a process with tracks for kernels and collectives of each rank; a note if there would be too many events."""
-    cells = [
-        (first, ops, streams(tuple((op.kind, op.stage) for op in ops)))
-        for first, ops in _cells(schedule, begin)
-        if ops[0].kind < OpKind.R
-    ]
-    if sum(len(stream) for *_, pair in cells for stream in pair) > at_most:
-        labels = {"labels": f"streams left out: more than {MAX_EVENTS} events"}
-        events.append({"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels})
-        return
+def _add_streams(events, schedule, begin, end, streams):
+    """Add a process with tracks for kernels and collectives of each rank."""
     for process in range(_FIRST, _FIRST + schedule.num_ranks):
         events.name("process", {"pid": process, "tid": 0}, f"rank {process - _FIRST}, two streams", process)
-    for first, ops, pair in cells:
+    for first, ops in ((first, ops) for first, ops in _cells(schedule, begin) if ops[0].kind < OpKind.R):
+        pair = streams(tuple((op.kind, op.stage) for op in ops))
         process, start = _FIRST + int(schedule.rank[first]), int(begin[first])
         pace = (int(end[first]) - start) / pair.end_s if pair.end_s else 0.0
         for track, units in zip(_STREAMS, pair, strict=True):

@@ -79,7 +79,10 @@ def plot_heatmap(
     row = _BARE_ROW if bare else _ROW + _LINE * (max(map(len, lines)) - 1)
     across = max(_COLUMN, _LETTER * max(len(line) for text in lines for line in text))
     figure, axes = _axes(len(panels), len(columns), step * len(rows) * row, across)
-    scale = _colour_scale(*limits or (frame[value].min(), frame[value].max()), centre, log)
+    low, high = limits or (frame[value].min(), frame[value].max())
+    scale = (LogNorm if log else Normalize)(low, high if high > low else low + 1), "cividis_r"
+    if centre is not None:
+        scale = CenteredNorm(centre, max(abs(low - centre), abs(high - centre), 1e-12)), "PuOr_r"
     for axis, (name, part) in zip(axes.flat, panels.items(), strict=True):
         numbers = np.full((step * len(rows), len(columns)), np.nan)
         texts = np.full(numbers.shape, "", dtype=object)
@@ -102,13 +105,6 @@ def plot_heatmap(
     titled = style.titled(figure, title, context)
     _fit_text(titled, axes, column_names, above or len(rows) >= _MANY)
     return titled
-
-
-def _colour_scale(low, high, centre, log):
-    """How numbers become colours: from yellow to blue or, from a centre on, from orange to purple."""
-    if centre is None:
-        return (LogNorm if log else Normalize)(low, high if high > low else low + 1), "cividis_r"
-    return CenteredNorm(centre, max(abs(low - centre), abs(high - centre), 1e-12)), "PuOr_r"
 
 
 def _draw_cells(axis, numbers, texts, norm, colours):

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
-from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from ppmodel.errors import PPModelError, did_you_mean
@@ -32,16 +31,10 @@ _NAME = re.compile(r"(?<![\w/.-])[A-Za-z0-9]+_\w+(?![\w/]|\.\w)")  # not of a fi
 _EXPONENT, _RAISED = re.compile(r"(\d[\d.]*)e([+-]\d+)"), str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _UNBROKEN = "\xa0"
 _COLUMNS = {column.name: column for column in COLUMNS}
-_OTHER_SCRIPTS = (  # if installed, these supply what the figures' font lacks
-    "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
-    "Microsoft YaHei", "PingFang SC", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Arial Unicode MS", "Unifont",
-)  # fmt: skip
-_INSTALLED = {font.name for font in fontManager.ttflist}
 
 warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box replaces it; tables have the full name
 sns.set_theme(
-    context="paper", style="whitegrid", palette="colorblind",
-    font=["DejaVu Sans", *(font for font in _OTHER_SCRIPTS if font in _INSTALLED)],
+    context="paper", style="whitegrid", palette="colorblind", font="DejaVu Sans",
     rc={
         "figure.dpi": 150, "savefig.dpi": 150, "savefig.bbox": "tight", "svg.hashsalt": "ppmodel",
         "figure.constrained_layout.use": True, "axes.spines.top": False, "axes.spines.right": False,

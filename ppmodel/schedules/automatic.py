@@ -41,32 +41,28 @@ shortest span of all 72 combinations in all but 7 cases, in which the span is le
 """
 
 
-def _is_times(times):
-    """Check that a value is four times, the first three above 0."""
-    return isinstance(times, tuple | list) and len(times) == 4 and all(map(_is_share, times)) and min(times[:3]) > 0
-
-
 def _times(text):
     """Read ``F:I:W:C``.
 
     >>> _times("18.5:18:9.3:0")
     (18.5, 18, 9.3, 0)
     """
-    return tuple(_number(part) for part in text.split(":"))
-
-
-def _is_share(share):
-    return is_number(share) and share >= 0
+    return tuple(map(_number, text.split(":")))
 
 
 def _number(text):
     return int(text) if text.strip().isdecimal() else float(text)
 
 
+def _are_times(times):
+    """Check that a value is a sequence of numbers of at least 0."""
+    return isinstance(times, tuple | list) and all(is_number(time) and time >= 0 for time in times)
+
+
 _TIMES = Option(
     "times", _times, (1, 1, 1, 0), "F:I:W:C", "must be four numbers, the first three above 0, as F:I:W:C",
     "times of forward, input gradient, weight gradient and transfer for which to search an order",
-    _is_times, ((1, 1, 1, 0), (18.5, 18, 9.3, 0.6)),
+    lambda times: _are_times(times) and len(times) == 4 and min(times[:3]) > 0, ((1, 1, 1, 0), (18.5, 18, 9.3, 0.6)),
 )  # fmt: skip
 _LIMIT_1P, _LIMIT_2P = (
     Option.count("limit", None, "N", f"microbatches whose activations fit on a rank, {usual} by default", (None, 3))
@@ -74,13 +70,14 @@ _LIMIT_1P, _LIMIT_2P = (
 )
 _HELD = Option(
     "held", _number, 1, "SHARE", "must be a number of at least 0",
-    "activations kept from I to W over those kept from F to I; above 1 with recomputation", _is_share, (1, 0.5),
+    "activations kept from I to W over those kept from F to I; above 1 with recomputation",
+    lambda share: _are_times([share]), (1, 0.5),
 )  # fmt: skip
 _DELAYS = Option(
     "delays", _times, None, "D:D:...",
     "must be a time of at least 0, or one for each link between neighbouring ranks, as D:D:D",
     "time of a message over each link, in the unit of the option times; gives PipeMorph's order for slow links",
-    lambda times: isinstance(times, tuple) and len(times) > 0 and all(map(_is_share, times)), (None, (0,), (2.5,)),
+    lambda times: _are_times(times) and len(times) > 0, (None, (0,), (2.5,)),
 )  # fmt: skip
 
 

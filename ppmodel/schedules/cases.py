@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
@@ -270,16 +269,17 @@ def cases_of_text(text):
     cases = cases_of_file(name) if is_file(name) else [Case(schedules.get(name).name)]
     if options is None:
         return cases
-    parts, texts = options.split(","), {}
-    for before, part in pairwise(parts):
-        if "=" not in part:
-            key, _, first = before.partition("=")
+    texts = {}
+    for part in options.split(","):
+        written, sign, value = part.partition("=")
+        key = written.replace("-", "_")
+        if not sign:
+            key, first = texts.popitem()
             remedy = f"name the schedule once per value: {name}:{key}={first} {name}:{key}={part.strip()}"
             raise ScheduleError(key, f"{first},{part}", "must be a single value", remedy)
-    for key, _, value in (part.partition("=") for part in parts):
-        if key.replace("-", "_") in texts:
-            raise ScheduleError(key, value, "is given twice", "leave out all but one")
-        texts[key.replace("-", "_")] = value
+        if key in texts:
+            raise ScheduleError(written, value, "is given twice", "leave out all but one")
+        texts[key] = value
     return [case.with_options(texts) for case in cases]
 
 
@@ -405,11 +405,6 @@ def built(case, num_ranks, num_microbatches):
     return _built(case, case.entry.generate, *size)  # a schedule that is registered again is built again
 
 
-@cached(lambda table: table.num_operations)
-def _built(case, _generate, num_ranks, num_microbatches):
-    return generated(case, num_ranks, num_microbatches)
-
-
 def generated(case, num_ranks, num_microbatches):
     """As `built`, without keeping the table."""
     if case.source is None:
@@ -423,6 +418,9 @@ def generated(case, num_ranks, num_microbatches):
         value = f"{case.name} at pp = {num_ranks}, microbatches = {num_microbatches}"
         raise SizeError("table", value, rule, "use that size")
     return case.source
+
+
+_built = cached(lambda table: table.num_operations)(lambda case, _generate, *size: generated(case, *size))
 
 
 def legal_cases(cases, num_ranks, num_microbatches):

@@ -222,10 +222,5 @@ def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, peri
 
     unit = np.arange(num_units + begun.max(), dtype=np.int32)[:, None] - begun
     running = (unit >= (num_units - 1) * sums) & (unit < num_units)
-    unit *= (microbatch.max() + 1) * (1 - sums)
-    unit += microbatch
-    packed = stage << 5 | replica << 4 | kind << 1 | joined  # what repeats is selected once, not column by column
-    packed = np.broadcast_to(packed, unit.shape)[running]
-    columns = [packed >> 1 & 7, packed >> 5, unit[running], packed >> 4 & 1]
-    columns += [(packed & 1).astype(bool)] if joined.any() else []
-    return [column.reshape(len(running), -1) for column in columns]
+    columns = kind, stage, microbatch + unit * (microbatch.max() + 1) * (1 - sums), replica, joined
+    return [np.broadcast_to(column, unit.shape)[running].reshape(len(running), -1) for column in columns]

@@ -3,9 +3,8 @@
 import numpy as np
 
 from ppmodel.loops.rounds import loops
-from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import Option, require_size
-from ppmodel.schedules.rounds import compiled_rounds, in_rounds
+from ppmodel.schedules.rounds import in_rounds
 from ppmodel.tables import Schedule
 
 CHUNKS = Option.count("chunks", 2, "V", "stages per rank", tried=(2, 3, 4, 5, 6, 8, 10))
@@ -40,15 +39,7 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
     Schedule
     """
     count, placement = chunks * num_microbatches, np.tile(np.arange(num_ranks, dtype=np.int32), chunks)
-    columns = compiled_rounds(count, kinds, first)
-    if columns is not None:
-        kind, microbatch, stage = loops.dispatcher(columns, num_microbatches, chunks, group)
-        return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)
-    begun, place = np.divmod(np.arange(count, dtype=np.int32), chunks * group)
-    # the last group may be smaller
-    chunk, member = np.divmod(place, np.minimum(group, num_microbatches - group * begun))
-    kind, number = in_rounds(count, kinds, first)
-    turn = np.where(kind == OpKind.F, chunk[number], chunks - 1 - chunk[number])  # the last chunk goes back first
-    stage = turn * num_ranks + np.arange(num_ranks)[:, None]
-    microbatch = (group * begun + member)[number]
+    kind, microbatch = in_rounds(count, kinds, first)
+    stage = np.empty_like(kind)
+    loops.run(kind.size, kind, num_microbatches, chunks, group, microbatch, stage)
     return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)

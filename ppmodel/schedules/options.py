@@ -50,7 +50,9 @@ class Option(NamedTuple):
         3
         """
         rule = f"must be a whole number of at least {least}"
-        return cls(name, _digits, default, form, rule, help, lambda value: is_count(value, least), examples, tried)
+        digits = re.compile("[0-9]{1,10}")  # without signs, spaces or underscores
+        read = lambda text: int(text) if digits.fullmatch(text) else -1  # noqa: E731
+        return cls(name, read, default, form, rule, help, lambda value: is_count(value, least), examples, tried)
 
     @classmethod
     def words(cls, name, words, help, tried=()):
@@ -113,11 +115,6 @@ def option_text(value):
     ('1:2', 'direct')
     """
     return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _digits(text):
-    """The number of decimal digits, without signs, spaces or underscores."""
-    return int(text) if re.fullmatch("[0-9]{1,10}", text) else -1
 
 
 def is_count(value, least=1):

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from threading import RLock
 from traceback import extract_tb
 
-from ppmodel.errors import PPModelError, ScheduleError, TableError, cause
+from ppmodel.errors import GeneratorError, PPModelError, ScheduleError, TableError, cause
 from ppmodel.files import read_text
 from ppmodel.schedules import registry
 
@@ -61,11 +61,9 @@ def texts_of(path):
         name = waiting.pop()
         texts[name] = read_text(folder / name, error=ScheduleError)
         with suppress(SyntaxError):  # named when it is run
-            imports = [
-                node for node in ast.walk(ast.parse(texts[name])) if isinstance(node, ast.Import | ast.ImportFrom)
-            ]
-            modules = {alias.name for node in imports for alias in node.names if isinstance(node, ast.Import)}
-            modules |= {node.module for node in imports if isinstance(node, ast.ImportFrom) and node.module}
+            nodes = list(ast.walk(ast.parse(texts[name])))
+            modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+            modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
             beside = {module.replace(".", os.sep) + ".py" for module in modules} - texts.keys()
             waiting += sorted(name for name in beside if (folder / name).is_file())
     return tuple(texts.items())
@@ -78,13 +76,12 @@ def _loaded(path, texts):
         file = path
         if not os.path.isfile(path) or texts_of(path) != texts:
             for name, text in texts:
-                copied = Path(other, name)
-                copied.parent.mkdir(exist_ok=True, parents=True)
-                copied.write_bytes(text.encode())
+                Path(other, name).parent.mkdir(exist_ok=True, parents=True)
+                Path(other, name).write_bytes(text.encode())
             file = os.path.join(other, os.path.basename(path))
         before = registry.collected.set(entries := [])
         try:
-            with _modules_beside(file, texts), _failures_refused(file, "file", path, "cannot be run", "fix it"):
+            with _as_users_code(file, texts, "file", path, "cannot be run", "fix it"):
                 runpy.run_path(file)
         finally:
             registry.collected.reset(before)
@@ -93,17 +90,24 @@ def _loaded(path, texts):
 
 
 @contextmanager
-def _modules_beside(file, texts):
-    """Let a user's code import what lies beside its file, and print on standard error, away from a command's output."""
-    folder, known = os.path.dirname(os.path.abspath(file)), set(sys.modules)
-    sys.path.append(folder)  # last, so that nothing in it takes the place of a library
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # which an edit in the same second leaves stale
+def _as_users_code(file, texts, field, value, fails, remedy):
+    """Let a user's code import what lies beside its file, and print on standard error, away from a command's output.
+
+    Whatever it raises becomes a refusal with the line of its file.
+    """
+    before, known = (sys.path, sys.dont_write_bytecode), set(sys.modules)
+    sys.path = [*sys.path, os.path.dirname(os.path.abspath(file))]  # last, to take the place of no library
+    sys.dont_write_bytecode = True  # which an edit in the same second leaves stale
     try:
         with redirect_stdout(sys.stderr):
             yield
+    except PPModelError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = _line(error, file) or file
+        raise GeneratorError(field, value, f"{fails} ({cause(error)})", remedy, where=where) from None
     finally:
-        sys.dont_write_bytecode = before
-        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
+        sys.path, sys.dont_write_bytecode = before
         for module in {name.removesuffix(".py").replace(os.sep, ".") for name, _ in texts} - known:
             sys.modules.pop(module, None)  # another file may have a module of this name beside it
 
@@ -124,8 +128,7 @@ def _checked(entry, file, texts):
         def call(num_ranks, num_microbatches, **options):
             size, where = f"at S = {num_ranks}, B = {num_microbatches}", registry.place_of(function) or file
             try:
-                refusing = _failures_refused(file, field, entry.name, f"fails {size}", "fix the line")
-                with _modules_beside(file, texts), refusing:
+                with _as_users_code(file, texts, field, entry.name, f"fails {size}", "fix the line"):
                     made = function(num_ranks, num_microbatches, **options)
                     if field == "generator":
                         registry.require_made(entry.name, made, num_ranks, num_microbatches, where)
@@ -143,24 +146,12 @@ def _checked(entry, file, texts):
     return {name: function and checked(function, fields[name]) for name, function in functions.items()}
 
 
-@contextmanager
-def _failures_refused(file, field, value, fails, remedy):
-    """Turn whatever a user's code raises within the context into a refusal with the line of its file."""
-    try:
-        yield
-    except PPModelError:
-        raise
-    except (Exception, SystemExit) as error:
-        where = _line(error, file) or file
-        raise ScheduleError(field, value, f"{fails} ({cause(error)})", remedy, where=where) from None
-
-
 def _line(error, file):
     """The last line of a file, or of a module beside it, that an error passed through."""
-    folder, places = (
-        os.path.dirname(file),
-        [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)],
-    )
+    folder = os.path.dirname(file)
+    places = [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)]
     places += [(error.filename, error.lineno)] if isinstance(error, SyntaxError) and error.lineno else []
-    beside = [place for place in places if os.path.dirname(os.path.abspath(place[0])) == os.path.abspath(folder)]
-    return f"{os.path.join(folder, os.path.basename(beside[-1][0]))}:{beside[-1][1]}" if beside else None
+    for name, line in reversed(places):
+        if os.path.dirname(os.path.abspath(name)) == os.path.abspath(folder):
+            return f"{os.path.join(folder, os.path.basename(name))}:{line}"
+    return None

@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     when : str
         When to use it, in one sentence; empty if unknown.
     source : str
-        The publication, as a key in the book's bibliography; empty if unpublished.
+        The publication, as a key of a bibliography; empty if unpublished.
     file : str or None
         The user's file that registered it.
     texts : tuple of (str, str)
@@ -71,16 +71,14 @@ class Entry(NamedTuple):
     options: tuple[Option, ...]
     bubble_ratio: Callable | None
     published: Callable | None
-    searched: bool
+    searched: bool = False
     when: str = ""
     source: str = ""
     file: str | None = None
     texts: tuple[tuple[str, str], ...] = ()
 
 
-def schedule(
-    name, *, label, title, legal, options=(), bubble_ratio=None, published=True, searched=False, when="", source="",
-):  # fmt: skip
+def schedule(name, *, label, options=(), bubble_ratio=None, published=True, **about):
     """Register the decorated generator; the arguments are those of `Entry`.
 
     `published` may also be True, meaning `bubble_ratio` itself, or False, meaning none.
@@ -96,8 +94,9 @@ def schedule(
 
     def register(generate):
         authors = published if callable(published) else bubble_ratio if published else None
-        settings = label or name, title, legal, tuple(options), bubble_ratio, authors, searched, when, source
-        entry, entries = Entry(name, generate, *settings), collected.get()
+        formulas = {"bubble_ratio": bubble_ratio, "published": authors}
+        entry = Entry(name, generate, label or name, options=tuple(options), **formulas, **about)
+        entries = collected.get()
         add([entry]) if entries is None else entries.append(entry)
         return generate
 

@@ -5,7 +5,6 @@ Shared by several schedules; registers nothing.
 
 import numpy as np
 
-from ppmodel.loops.compiled import VECTORISED
 from ppmodel.loops.rounds import rounds
 from ppmodel.tables import Schedule
 
@@ -37,20 +36,9 @@ def in_rounds(count, kinds, first):
     >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
     'F0 F1 I0 F2 I1 W0 I2 W1 W2'
     """
-    compiled = compiled_rounds(count, kinds, first)
-    if compiled is not None:
-        return compiled[0], compiled[1]
-    first, kinds = np.asarray(first), np.array(kinds, dtype=np.int32)
-    rounds = first[:, :, None] + np.arange(count)
-    turns = (len(kinds) * rounds + np.arange(len(kinds))[:, None, None]).transpose(1, 0, 2).reshape(len(rounds[0]), -1)
-    turn, number = np.divmod(turns.argsort(axis=1, kind="stable"), count)
-    return kinds[turn], number.astype(np.int32)
-
-
-def compiled_rounds(count, kinds, first):
-    """Kind, number and rank of every operation from compiled code, shape (3, S, len(kinds) count); or None."""
-    fast = rounds.compiled(len(kinds) * count * len(first[0]) // VECTORISED)
-    return fast and fast(count, np.array(kinds, dtype=np.int64), np.array(first, dtype=np.int64))
+    kind, number = np.empty((2, len(first[0]), len(kinds) * count), np.int32)
+    rounds.run(kind.size, count, np.array(kinds, dtype=np.int64), np.array(first, dtype=np.int64), kind, number)
+    return kind, number
 
 
 def on_own_ranks(name, num_microbatches, kinds, first):

@@ -26,11 +26,13 @@ class Extra(NamedTuple):
 
     Attributes
     ----------
+    text : str
+        As in the file.
     word : str
         Such as ``SEND_F``.
     stage : int
     microbatch : int or None
-        Microbatch of a transfer.
+        Microbatch of a transfer; None for an action.
     rank : int
         The row.
     place : int
@@ -39,6 +41,7 @@ class Extra(NamedTuple):
         Line of the file and column, for messages.
     """
 
+    text: str
     word: str
     stage: int
     microbatch: int | None
@@ -46,14 +49,6 @@ class Extra(NamedTuple):
     place: int
     where: int
     field: str
-
-    def __str__(self):
-        return f"{self.stage}{self.word}{'' if self.microbatch is None else self.microbatch}"
-
-    @property
-    def is_transfer(self):
-        """True for a SEND or a RECV."""
-        return self.word in _TRANSFERS
 
 
 def write(schedule):
@@ -136,23 +131,23 @@ def read_cell(text, letters):
 def parse_extra(text, *place):
     """Make an `Extra` from its text and place, or return None if `text` is not such a word.
 
-    >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
-    ('3SEND_F1', None)
+    >>> parse_extra("3SEND_F1", 1, 0, 2, "column 4").word, parse_extra("3F1", 1, 0, 2, "column 3")
+    ('SEND_F', None)
     """
     match = _EXTRA.fullmatch(text)
     if not match:
         return None
     stage, transfer, microbatch, sharding = match.groups()
-    return Extra(transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
+    return Extra(text, transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
 
 
 def check_extras(schedule, extras):
-    """Refuse transfers and sharding actions that contradict the table.
+    """Refuse transfers that contradict the table.
 
     The RECVs of a link need not be in the order of its SENDs: PyTorch's ``defer_pp_recv`` moves RECVs after later ones
     (ZB-V, DualPipeV, interleaved ZB).
 
-    Each must be on its stage's rank. Either all transfers between different ranks are present or none; a SEND comes
+    Each must be in the row of its stage. Either all transfers between different ranks are present or none; a SEND comes
     after the operation that produces its data, a RECV before the one that needs it.
 
     Parameters
@@ -171,26 +166,24 @@ def check_extras(schedule, extras):
         for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
             operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
     place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
-    for extra in extras:
+    for extra in (extra for extra in extras if extra.microbatch is not None):
         key, sends = (extra.word, extra.stage, extra.microbatch), extra.word.startswith("SEND")
-        home = int(schedule.placement[0, extra.stage]) if extra.stage < schedule.num_stages else None
-        index = operation_of.get(key)
-        operation, is_behind = (None, sends) if index is None else (schedule.op(index), place[index] >= extra.place)
+        index = operation_of.get(key, -1)
+        operation, is_behind = schedule.op(index), place[index] >= extra.place
         for is_wrong, rule, remedy in (
             (schedule.num_replicas > 1, "is ambiguous in a table with several replicas", "delete all such words"),
-            (home is None, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it"),
-            (home != extra.rank, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to row {home}"),
-            (extra.is_transfer and index is None, "is not a transfer of this table: nothing is sent there from another"
-             " rank", "delete it"),
+            (index < 0 or schedule.rank[index] != extra.rank, "is not a transfer of this row", "move or delete it"),
             (key in seen, "occurs twice in the table", "delete one of them"),
             (sends and is_behind, f"comes before {operation}, which produces its data", f"put it after {operation}"),
-            (index is not None and not sends and not is_behind, f"comes after {operation}, which needs its data",
-             f"put it before {operation}"),
-        ):  # fmt: skip
+            (
+                not sends and not is_behind,
+                f"comes after {operation}, which needs its data",
+                f"put it before {operation}",
+            ),
+        ):
             if is_wrong:
-                raise TableError(extra.field, extra, rule, remedy, where=extra.where)
-        if extra.is_transfer:
-            seen.add(key)
+                raise TableError(extra.field, extra.text, rule, remedy, where=extra.where)
+        seen.add(key)
     for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1] if seen else ():
         rule = "is missing: a table has all transfers between its ranks, or none"
         remedy = "add it, or delete every SEND and RECV"

@@ -65,9 +65,10 @@ def numbered_without_gap(flat, cells):
         gap = np.flatnonzero(numbers != np.arange(len(numbers)))
         if len(gap) or not len(numbers):
             first = gap[0] if len(gap) else 0
-            rule = "has no operation in the table"
-            remedy = f"number every {name} from 0 without gaps"
-            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=MarkedTable(texts(cells)))
+            beyond = {(rank, place) for rank, row in enumerate(cells) for place, cell in enumerate(row)
+                      if any(op[column] in numbers[first : first + 1] for op in cell)}  # fmt: skip
+            rule, remedy = "has no operation in the table", f"number every {name} from 0 without gaps"
+            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=MarkedTable(texts(cells), beyond))
         counts[name] = len(numbers)
     return counts
 

@@ -130,12 +130,12 @@ class Schedule:
         kind, stage, microbatch, replica, joined : array, broadcast to shape (num_ranks, operations of a rank)
             Row d is the program of rank d.
         """
-        given = kind, stage, microbatch, replica, joined
-        num_ranks, length = shape = np.broadcast(*given).shape
-        columns: list[Any] = [_column(values, shape, bool if values is joined else np.int32) for values in given]
-        columns.append(np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32))  # rank_start
+        num_ranks, length = shape = np.broadcast(kind, stage, microbatch, replica, joined).shape
+        columns, in_cell = np.empty((4, *shape), np.int32), np.empty(shape, bool)
+        columns[0], columns[1], columns[2], columns[3], in_cell[:] = kind, stage, microbatch, replica, joined
+        optional |= {"joined": in_cell.ravel(), "rank_start": np.arange(num_ranks + 1, dtype=np.int32) * length}
         homes = np.array(placement, dtype=np.int32, ndmin=2)
-        return cls(name, homes, num_microbatches, *columns, **optional)
+        return cls(name, homes, num_microbatches, *columns.reshape(4, -1), **optional)
 
     @classmethod
     def from_slots(
@@ -146,19 +146,14 @@ class Schedule:
 
         Operations of one rank with the same slot share a cell, in the order given.
         """
-        homes = np.atleast_2d(np.asarray(placement, dtype=np.int32))
-        arrays = (np.asarray(a, dtype=np.int32) for a in (kind, stage, microbatch, replica))
-        kind, stage, microbatch, replica = (a.ravel() for a in np.broadcast_arrays(*arrays))
-        rank, slots = homes[replica, stage], np.asarray(slot).ravel()
+        homes: Any = np.array(placement, dtype=np.int32, ndmin=2)
+        columns: Any = np.stack(np.broadcast_arrays(kind, stage, microbatch, replica)).astype(np.int32).reshape(4, -1)
+        rank, slots = homes[columns[3], columns[1]], np.ravel(slot)
         order = by_keys(rank, slots)
         rank, slots = rank[order], slots[order]
-        joined = np.zeros(len(order), dtype=bool)
-        joined[1:] = (rank[1:] == rank[:-1]) & (slots[1:] == slots[:-1])
-        rank_start: Any = np.searchsorted(rank, np.arange(homes.max() + 2))
-        return cls(
-            name, homes, num_microbatches, kind[order], stage[order], microbatch[order], replica[order], joined,
-            rank_start, **optional,
-        )  # fmt: skip
+        joined = np.append(False, (rank[1:] == rank[:-1]) & (slots[1:] == slots[:-1]))
+        optional |= {"joined": joined, "rank_start": np.searchsorted(rank, np.arange(homes.max() + 2))}
+        return cls(name, homes, num_microbatches, *columns[:, order], **optional)
 
     @classmethod
     def from_rows(cls, name: str, rows: Sequence[Sequence[Op | str | Sequence[Op]]], **optional: Any) -> Schedule:
@@ -418,12 +413,3 @@ class Schedule:
         """The `MarkedTable` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
         return MarkedTable(texts(self.rows()), {(int(self.rank[i]), int(place[i])) for i in indices})
-
-
-def _column(values, shape, dtype):
-    """Values for every position in some programs, concatenated."""
-    column = np.asarray(values)
-    if column.shape != shape:
-        column = np.empty(shape, dtype)
-        column[...] = values
-    return column.reshape(-1)

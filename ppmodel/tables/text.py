@@ -26,7 +26,6 @@ from ppmodel.tables.writing import VERSION
 
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
-_MOST_RANKS = 2**17
 _SIZES = {
     "microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares",
     "held_for_weight_grad": "held_for_weight_grad",
@@ -168,8 +167,6 @@ def _parse(text, name):
             _read_note(line, number, notes)
         elif line.strip(" ,\t"):
             lines.append((number, line))
-    if len(lines) > _MOST_RANKS:
-        raise TableError("rows", len(lines), f"must be at most {_MOST_RANKS}", "write one row per rank")
     if not lines:
         raise TableError("table", "empty", "must contain operations", "write one row per rank")
     comma = any("," in line for _, line in lines)
@@ -182,7 +179,7 @@ def _parse(text, name):
         rows.append((number, [cell.strip() for cell in cells]))
     slotted = rows[0][1][0].lower() in _RANK
     if slotted:
-        rows = _by_rank(*rows)
+        rows = _without_ranks(*rows)
     elif rows[0][1][0].isdecimal():
         rule = "is a rank's number, but the file has no header row"
         remedy = "begin with a row rank,0,1,2,... or delete the numbers"
@@ -200,7 +197,7 @@ def _parse(text, name):
     pytorch.check_extras(schedule, extras)
     if slotted:
         _check_slots(schedule, *np.repeat(slots, [len(cell) for row in cells for cell in row], axis=0).T)
-    transfers = sum(extra.is_transfer for extra in extras)
+    transfers = sum(extra.microbatch is not None for extra in extras)
     bare = comma and not notes and not slotted
     return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
 
@@ -220,23 +217,20 @@ def _read_note(line, number, notes):
         raise TableError("comment", key, rule, f"{meant} Write # key: value", where=number)
 
 
-def _by_rank(header, *rows):
-    """Sort the rows by the rank in their first cell; the header must number the slots."""
+def _without_ranks(header, *rows):
+    """The rows without their numbers, which must be in order, as must those of the slots in the header."""
     number, (_, *slots) = header
     if slots != [str(slot) for slot in range(len(slots))]:
         rule = "must number the slots 0, 1, 2, ..."
         raise TableError("header", ",".join(slots), rule, "fix or delete the first row", where=number)
-    ranks = {str(rank): None for rank in range(len(rows))}
-    for number, (written, *cells) in rows:
-        rank = written.lstrip("0") or "0"
+    for rank, (number, (written, *cells)) in enumerate(rows):
         if any(cells[len(slots) :]):
             field, rule = f"row of rank {rank}", f"is longer than the header, which has {len(slots)} slots"
             raise TableError(field, f"{len(cells)} cells", rule, "lengthen the header", where=number)
-        if ranks.get(rank, rank) is not None:
-            rule = f"must number the rows from 0 to {len(rows) - 1}, each once"
+        if written != str(rank):
+            rule = f"must number the rows from 0 to {len(rows) - 1}, in order"
             raise TableError("rank", written, rule, "fix the first column", where=number)
-        ranks[rank] = number, cells
-    return list(ranks.values())
+    return [(number, cells) for number, (_, *cells) in rows]
 
 
 def _read_cells(rows, letters, slotted):

@@ -70,8 +70,13 @@ def refuse_out_of_range(schedule):
     TableError.require(_rules_of_arrays(schedule))
     if int(schedule.kind.max()) == OpKind.O:
         _refuse_early_steps(schedule)
-    if schedule.num_replicas > 1 and schedule.joined.any():
-        _refuse_joined_reductions(schedule)
+    homes = schedule.placement
+    if schedule.joined.any() and not np.diff(np.sort(homes, axis=0), axis=0).all():  # two replicas share a rank
+        in_cell = schedule.joined | np.append(schedule.joined[1:], False)
+        is_twice = (homes[:, schedule.stage] == schedule.rank).sum(axis=0) > 1
+        for index in np.flatnonzero((schedule.kind == OpKind.R) & in_cell & is_twice)[:1]:
+            rule = "shares a cell, on a rank that has two replicas of its stage"
+            _refuse(schedule, index, rule, "put it in a cell of its own")
 
 
 def _rules_of_arrays(schedule):
@@ -112,17 +117,6 @@ def _refuse_early_steps(schedule):
         _refuse(schedule, index, "is not followed by an optimizer step, as on other ranks", remedy)
     for index in np.flatnonzero(schedule.joined & (steps | np.append(False, steps[:-1])))[:1]:
         _refuse(schedule, index, "shares a cell with an optimizer step", "put them in separate cells")
-
-
-def _refuse_joined_reductions(schedule):
-    """Refuse a reduction in a cell with another operation, if its rank has two replicas of its stage."""
-    if np.diff(np.sort(schedule.placement, axis=0), axis=0).all():  # all replicas of a stage are on different ranks
-        return
-    in_cell = schedule.joined | np.append(schedule.joined[1:], False)
-    is_twice = (schedule.placement[:, schedule.stage] == schedule.rank).sum(axis=0) > 1
-    for index in np.flatnonzero((schedule.kind == OpKind.R) & in_cell & is_twice)[:1]:
-        rule = "shares a cell, on a rank that has two replicas of its stage"
-        _refuse(schedule, index, rule, "put it in a cell of its own")
 
 
 def _refuse_missing(schedule):

@@ -31,10 +31,10 @@ def recorded(request, tmp_path_factory):
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, or a skip that says what is missing."""
-    from ppbook.build.browser import chromium, chromium_path
+    from ppbook.build.browser import CHROMIUM, chromium
 
-    if not chromium_path().exists():
-        pytest.skip(f"no browser at {chromium_path()}: install Debian's chromium, or name one in CHROMIUM")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}: install Debian's chromium, or name one in CHROMIUM")
     with chromium() as started:
         yield started
 

@@ -35,7 +35,7 @@ from ppmodel import build, replay
 from ppmodel.cli import main
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.specs import DATA, load_model, load_system
-from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.errors import PPModelError
 from ppmodel.metrics import idle_ratio
 from ppmodel.schedules.cases import as_case
 from ppmodel.simulation import BUFFERED, compile_graph, run_graph, uniform_costs
@@ -110,7 +110,8 @@ def test_a_changed_reference_is_noticed(everything):
 
 
 def test_every_claim_of_the_paper_is_there():
-    """Claims 1 to 11, all rows with a page of the book to read on, and every quantity asked for by some row."""
+    """Claims 1 to 11, rows with names of their own and a page to read on, and every quantity asked for by some row."""
+    assert len({one.id for one in [*ROWS, *STP_ROWS]}) == len([*ROWS, *STP_ROWS])
     assert [claim.number for claim in load_claims()] == list(range(1, 12))
     notebooks = {path.stem for path in (DATA.parent / "notebooks").glob("*.ipynb")}
     assert {one.page.removeprefix("nb/") for one in [*ROWS, *STP_ROWS]} <= notebooks
@@ -388,36 +389,6 @@ def test_turns_are_the_nearest_values_with_another_answer(model):
     assert np.isnan(table.below["levels_agree", "bandwidth"])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("quantity: gain", "quantity: gian", "is not a known quantity"),
-        ("over: gpipe", "than: gpipe", "is not a part of"),
-        ("take: median", "take: mean", "take is one of"),
-        ("relation: at least", "relation: above", "relation"),
-        ("id: fig3_table", "id: fig3_formula", "is given twice"),
-        ("tolerance: 0.02", "tolerance: 0", "tolerance"),
-        ("by: paper", "by: papers", "by"),
-    ],
-)
-def test_a_broken_claims_file_is_refused(tmp_path, old, new, said):
-    """One line that names the row or the line."""
-    text = (DATA / "claims.yaml").read_text()
-    assert old in text
-    path = tmp_path / "claims.yaml"
-    path.write_text(text.replace(old, new, 1))
-    with pytest.raises(SpecificationError, match=said) as caught:
-        load_claims(path)
-    assert "\n" not in str(caught.value)
-    assert "claims.yaml" in str(caught.value)
-
-
-def test_an_unknown_group_is_refused(bench):
-    """A misspelt group of systems is an error, not an empty one."""
-    with pytest.raises(PPModelError, match="neither a group"):
-        bench.columns("fast_nv")
-
-
 def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeypatch, capsys):
     """Both verdicts are shown; with what is expected it ends with 0."""
     first = load_claims()[:1]
@@ -456,17 +427,6 @@ def test_settings_are_named_after_their_files(name):
     assert all(entry.kind and entry.source for entry in setting.provenance)
 
 
-def test_a_changed_specification_is_not_answered_from_a_cache(tmp_path, model):
-    """The same file name with other values gives other numbers in one process."""
-    path, measured = tmp_path / "mine.yaml", []
-    text = (DATA / "systems" / "mid_cp_slow_nw.yaml").read_text()
-    for bandwidth in ("value: 5, unit: GB/s", "value: 1, unit: GB/s", "value: 5, unit: GB/s"):
-        path.write_text(text.replace("value: 5, unit: GB/s", bandwidth))
-        own = Bench.of(model, load_setting("default"), load_system(path))
-        measured.append(float(measure(row("equivalent"), own)[0]))
-    assert measured[0] == measured[2] != measured[1]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -488,13 +448,11 @@ def test_a_change_that_cannot_be_is_refused(wrong):
         Change(**wrong)
 
 
-def test_comparisons_name_known_numbers_only():
-    """An id that is not a published number is refused; the others keep their kind of source."""
+def test_comparisons_keep_the_kind_of_their_source():
+    """Ours beside a published number."""
     table = claims.beside_published({"fig3_formula": 0.158})
     assert table.difference[0] == pytest.approx(-0.002)
     assert table.kind[0] == "digest"
-    with pytest.raises(PPModelError, match="is not a published number"):
-        claims.beside_published({"fig9": 1})
 
 
 # ---- measured elsewhere ------------------------------------------------------------------------------

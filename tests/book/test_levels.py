@@ -166,6 +166,3 @@ def test_nothing_beats_the_front(grid):
             assert (as_good & better).any() == (not row.front)
         assert front.behind.tolist() == pytest.approx([0] * len(front), abs=1e-9)
         assert (group.behind >= -1e-9).all()
-
-
-# ---- where curves cross --------------------------------------------------------------------------

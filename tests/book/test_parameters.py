@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import nbformat
-import papermill
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
@@ -12,7 +11,6 @@ from ppbook.parameters import check, declared, fitting, parse, substitutes
 from ppmodel.clusters.specs import load_model
 from ppmodel.errors import PPModelError
 
-KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 CELL = """
 pp = 8  # count: ranks
@@ -157,20 +155,6 @@ def test_a_parameters_cell_holds_plain_values(source):
         own_of(source)
     with pytest.raises(PPModelError, match="is tagged 'parameters'"):
         declared(new_notebook(cells=[new_code_cell(source)]))
-
-
-def test_papermills_own_inspection_reads_less(tmp_path):
-    """Why we read the cell ourselves: it cuts a text at a sign, and takes code behind a value for part of it."""
-    source = 'url = "a#b"  # folder: of results\npp = 4  # count: ranks\nfor x in []: pass'
-    cell = new_code_cell(source, metadata={"tags": ["parameters"]})
-    path = tmp_path / "odd.ipynb"
-    nbformat.write(new_notebook(cells=[cell], metadata=KERNEL), path)
-    inspected = papermill.inspect_notebook(str(path))
-    assert inspected["url"]["default"] == '"a'
-    assert "for x in" in inspected["pp"]["default"]
-    assert own_of(source.split("\nfor")[0])["url"].value == "a#b"
-    with pytest.raises(PPModelError):
-        own_of(source)
 
 
 def test_lists_that_belong_together_are_equally_long():

@@ -285,11 +285,6 @@ def test_points_are_single_simulations(model, system, p2p):
     assert_single_simulations(chosen, model, system, p2p)
 
 
-def test_points_on_the_frontier_are_single_simulations(model, system, frontier):
-    """All of them, as the page says of its own."""
-    assert_single_simulations(frontier[frontier.frontier], model, system)
-
-
 def test_a_split_in_whole_blocks_is_faster_and_lower(model, system):
     """What the frontier says of 9 : 1 : 13 : 9 holds for 36, 4, 52 and 36 blocks, simulated in both ways."""
     own = points_of(model, system, 4, 32).query("family == @OWN")
@@ -305,8 +300,3 @@ def test_a_split_in_whole_blocks_is_faster_and_lower(model, system):
         assert own.relative_time.min() < uneven / even - 1 < -0.03
     assert ((own.relative_time < 0) & (own.relative_peak < 0)).any()
     assert own[own.relative_time <= 0].relative_peak.min() <= -0.125
-
-
-def test_the_frontier_is_the_same_every_time(points, frontier):
-    """Ties are broken by a rule."""
-    assert placements.frontier(points).equals(frontier)

@@ -117,7 +117,6 @@ def test_buttons_need_an_address(tmp_path):
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "x"\n')
     assert repository(project) is None
-    assert repository(tmp_path / "none.toml") is None
     project.write_text('[project.urls]\nRepository = "https://github.com/someone/ppmodel/"\n')
     config = {"html": {"favicon": "x"}}
     add_buttons(config, repository(project))

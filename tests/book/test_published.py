@@ -3,12 +3,9 @@
 import nbformat
 import papermill
 import pytest
-from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from ppbook import ROOT
 from ppbook.build.notebooks import execute, read
-from ppbook.build.reproduce import reproduce
 from ppbook.build.run import run
 
 PARAMETERS = """
@@ -85,24 +82,3 @@ def test_plain_papermill_leaves_it_out(small, tmp_path, given, concludes):
     outputs = str([cell.get("outputs") for cell in done.cells])
     assert ("Take GPipe" in outputs) == concludes
     assert ("Left out" in outputs) == (not concludes)
-
-
-@pytest.mark.long
-def test_a_book_for_ones_own_system_leaves_it_out(small, tmp_path):
-    """The paper's book has the conclusion with its number, another says what differs, without the folder of a file."""
-    book = tmp_path / "book"
-    book.mkdir()
-    (book / "_toc.yml").write_text("{format: jb-book, root: nb/small}")
-    (book / "_config.yml").write_text(
-        'title: tiny\nonly_build_toc_files: true\nexecute: {execute_notebooks: "off"}\n'
-        'parse: {myst_enable_extensions: [substitution, dollarmath]}\nsphinx: {config: {html_last_updated_fmt: ""}}\n'
-    )
-    mine = tmp_path / "mine.yaml"
-    mine.write_text((ROOT / "data" / "systems" / "dgx_h100.yaml").read_text())
-    for system, concludes in ((None, True), (mine, False)):
-        out = tmp_path / f"out {concludes}"
-        reproduce(system=system, out=out, notebooks=small.parent, book=book, jobs=1)
-        page = BeautifulSoup((out / "html" / "nb" / "small.html").read_text(), "html.parser").article.get_text()
-        assert ("GPipe wins by 0.25" in page) == ("Take GPipe." in page) == concludes
-        assert ("system = mine" in page) == ("Left out" in page) == (not concludes)
-        assert "Always." in page

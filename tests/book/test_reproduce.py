@@ -131,12 +131,6 @@ def test_two_runs_of_a_notebook_are_the_same_bytes(tmp_path):
     assert " at 0x" not in first
 
 
-def test_given_parameters_reach_the_cells(tmp_path):
-    """Papermill puts them in place of the notebook's own."""
-    done = execute(notebook(tmp_path, "print(system)"), tmp_path, {"system": "dgx_h100"})
-    assert "dgx_h100" in str(done.cells[-1].outputs)
-
-
 def test_a_folder_takes_the_place_of_another(tmp_path):
     """The new book replaces the old one whole, and one that is not there."""
     for target in ("old", "first"):
@@ -281,7 +275,7 @@ def test_a_home_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch):
 
 def test_a_refused_table_keeps_its_grid(tmp_path):
     """What a page says below a message comes with the error of the run, too."""
-    source = notebook(tmp_path, "from ppmodel.export import parse_table\nparse_table('0F0,0F1,0B0')")
+    source = notebook(tmp_path, "from ppmodel.tables import parse_table\nparse_table('0F0,0F1,0B0')")
     with pytest.raises(ReproduceError, match="TableError: rank 0 = 0B1: is missing") as caught:
         run(source, out=tmp_path / "failed")
     assert caught.value.grid == "rank 0 | 0F0 >0F1< 0B0"

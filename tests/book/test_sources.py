@@ -54,16 +54,6 @@ def test_a_quoted_fact_is_not_called_as_a_method_of_a_dict():
     assert not [span for span in spans if re.search(r"\{\{ \w+\.", span)]  # inside a code span nothing is substituted
 
 
-def test_published_numbers_have_a_kind_and_a_source():
-    """Every number that we compare with says where it comes from."""
-    from ppbook.claims import published
-
-    numbers = published()
-    assert numbers.index.is_unique
-    assert numbers.kind.isin(["stated", "digest", "inferred"]).all()
-    assert numbers.notna().all().all()
-
-
 def test_commands_in_the_guide_name_parameters_that_exist():
     """Every `ppmodel run` line of README and book passes the check that comes before a kernel."""
     from ppbook import parameters

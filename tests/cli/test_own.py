@@ -45,6 +45,7 @@ def test_a_generators_options_are_written_behind_its_name(capsys):
         (f"compare mine.py a/mine.py --pp 4 --microbatches 8 {SECONDS}", "a/mine.py: schedule = node-1f1b: .*mine"),
         (f"simulate mine.py --node 2 {SECONDS}", "--node is not an option .* after its file: mine.py:node=.*"),
         ("check broken.py --pp 4 --microbatches 8", "broken.py:1: file = broken.py: cannot be run .*ZeroDivisionError"),
+        (f"compare fails.py 1f1b --pp 4 --microbatches 8 {SECONDS}", "fails.py:4: generator = fails: .*NameError"),
         ("check leaves.py --pp 4 --microbatches 8", "leaves.py:1: file = leaves.py: cannot be run .*SystemExit"),
     ],
 )
@@ -56,12 +57,23 @@ def test_own_files_are_refused_in_one_line(capsys, line, said):
     before = Path("mine.csv").read_text()
     Path("a").mkdir()
     Path("a/mine.py").write_text(Path("mine.py").read_text().replace("node == 0", "node == 1"))
-    for name, text in {"two.py": two, "broken.py": "1 / 0", "leaves.py": "raise SystemExit(0)"}.items():
+    fails = two.partition("@")[0] + "@schedule('fails', label='', title='', legal='')\ndef fails(s, b): return rows\n"
+    files = {"two.py": two, "fails.py": fails, "broken.py": "1 / 0", "leaves.py": "raise SystemExit(0)"}
+    for name, text in files.items():
         Path(name).write_text(text)
     code, out, err = run(capsys, line)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert re.search(said, err), err
     assert Path("mine.csv").read_text() == before
+
+
+@pytest.mark.usefixtures("own")
+def test_a_row_whose_table_deadlocks_says_how_to_see_the_cells(capsys):
+    """Beside others, a generator's table that is none at this size is refused, without its cells."""
+    stuck = Path("mine.py").read_text().replace("return Schedule", "rows[-1] = rows[-1][::-1]\n    return Schedule")
+    Path("stuck.py").write_text(stuck)
+    out = run(capsys, f"compare stuck.py 1f1b --pp 4 --microbatches 8 {SECONDS}")[1]
+    assert out.endswith("; ppmodel check stuck.py marks the cells\n")
 
 
 PAGE = (ROOT / "book" / "idea-to-rank.md").read_text()

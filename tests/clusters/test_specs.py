@@ -1,6 +1,7 @@
 """Models and systems: read by name, type and unit, refused with the line."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,6 +107,17 @@ def test_the_line_is_the_fields(name):
         load_system(BAD / name)
     line = int(caught.value.where.split(":")[1])
     assert "network_band" in (BAD / name).read_text().splitlines()[line - 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("unknown.yaml", "network_bandwith is not"), ("missing.yaml", "network_latency is missing")]
+)
+def test_an_unknown_or_missing_key_stands_alone(name, message):
+    """The message has the key, not what stands below it; a key that a file does not have is on no line of it."""
+    with pytest.raises(SpecificationError) as caught:
+        load_system(BAD / name)
+    line = "" if name == "missing.yaml" else r":\d+"
+    assert re.match(rf"{re.escape(str(BAD / name))}{line}: {message}", str(caught.value))
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, "title: x\n<<: {a: 1}\n", "", "\n", "---\n---\n", "{", "? a\n"])

@@ -190,6 +190,9 @@ def test_the_failing_cell_is_marked():
         Schedule.from_rows("broken", rows("0F0 0F1 0B0 0B1 0B0\n1F0 1B0 1F1 1B1"))
     assert caught.value.grid.marks == {(0, 2), (0, 4)}
     assert str(caught.value.grid).count(">0B0<") == 2 == str(caught.value.grid).count(">")
+    with pytest.raises(TableError) as caught:
+        Schedule.from_rows("mistyped", rows("0F0 0F9 0B0\n1F0 1B0"))
+    assert caught.value.grid.marks == {(0, 1)}
 
 
 def test_tables_too_large_to_draw_are_refused():

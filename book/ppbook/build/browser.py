@@ -6,20 +6,8 @@ from pathlib import Path
 
 from ppbook.errors import ReproduceError
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-
-def chromium_path():
-    """Where Chromium is: as the environment variable CHROMIUM says, or where Debian puts it.
-
-    Returns
-    -------
-    Path
-    """
-    return Path(os.environ.get("CHROMIUM") or "/usr/bin/chromium")
+CHROMIUM = Path(os.environ.get("CHROMIUM") or "/usr/bin/chromium")
+"""Where Chromium is: as the environment variable CHROMIUM says, or where Debian puts it."""
 
 
 @contextmanager
@@ -35,14 +23,10 @@ def chromium():
     ReproduceError
         If there is none.
     """
-    path = chromium_path()
-    if not path.exists():
-        raise ReproduceError("CHROMIUM", path, "is no browser", "install chromium, or name another in CHROMIUM")
+    if not CHROMIUM.exists():
+        raise ReproduceError("CHROMIUM", CHROMIUM, "is no browser", "install chromium, or name another in CHROMIUM")
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(path), args=FLAGS)
-        try:
-            yield browser
-        finally:
-            browser.close()
+    flags = ["--disable-gpu", "--disable-quic", "--disable-sync"]
+    with sync_playwright() as by, by.chromium.launch(executable_path=str(CHROMIUM), args=flags) as browser:
+        yield browser

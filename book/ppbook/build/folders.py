@@ -48,15 +48,9 @@ def publish(new, target, made):
         What made it, such as ``ppmodel run table``.
     """
     (new / MARK).write_text(f"{made}\n", encoding="utf-8")
-    replaced = new.with_name("replaced")
     if target.exists():
-        target.rename(replaced)
-    try:
-        new.rename(target)
-    except OSError:
-        if replaced.exists():
-            replaced.rename(target)
-        raise
+        target.rename(new.with_name("replaced"))
+    new.rename(target)
 
 
 def copy_sources(source, target, left_out=()):

@@ -9,7 +9,6 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
@@ -28,7 +27,6 @@ KEPT = "nothing was written, and existing files are unchanged"
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _WARNINGS = re.compile(r"\b\w+Warning(?=: )")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_REFUSED_TAG = "papermill-error-cell-tag"
 _ENDS = "**The page ends here.** What follows is not defined for these parameters. {}"
 _REFUSALS = {
     name for name, entry in vars(errors).items() if isinstance(entry, type) and issubclass(entry, PPModelError)
@@ -52,11 +50,10 @@ def read(source):
     ReproduceError
         If it is not a notebook.
     """
+    text = read_text(source, _LARGEST_BYTES, ReproduceError)
     try:
-        notebook = nbformat.reads(read_text(source, _LARGEST_BYTES, ReproduceError), as_version=4)
+        notebook = nbformat.reads(text, as_version=4)
         nbformat.validate(notebook)
-    except ReproduceError:
-        raise
     except Exception:  # anything a library may raise for another kind of file
         raise ReproduceError("notebook", source, "cannot be read as a notebook", "pass an .ipynb file") from None
     return notebook
@@ -184,9 +181,7 @@ def execute(source, folder, values, limit=None, first=None, partly=False):
     ReproduceError
         If a cell raises or warns, takes too long, or the kernel dies.
     """
-    with TemporaryDirectory() as work:
-        output = Path(work, source.name) if partly and values else None
-        notebook = _run_by_papermill(source, folder, values, limit, first, output)
+    notebook = _run_by_papermill(source, folder, values, limit, first, partly)
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", ()):
             rule = None
@@ -203,42 +198,36 @@ def execute(source, folder, values, limit=None, first=None, partly=False):
     return notebook
 
 
-def _run_by_papermill(source, folder, values, limit, first, output, starts=3):
+def _run_by_papermill(source, folder, values, limit, first, partly, starts=3):
     """A kernel that dies before it answers is started again: another process may have taken a port chosen for it."""
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
 
-    running = None
-
-    def begun(cell_index, **_):
-        nonlocal running
-        running = cell_index
-
+    begun = []
     arguments = ["--IPKernelApp.log_level=50"] + ([f"--IPKernelApp.exec_lines={first}"] if first else [])
     try:
         return execute_notebook(
-            read(source), output, values, kernel_name="python3", cwd=str(folder), progress_bar=False,
-            execution_timeout=limit, extra_arguments=arguments, on_cell_start=begun,
+            read(source), None, values, kernel_name="python3", cwd=str(folder), progress_bar=False,
+            execution_timeout=limit, extra_arguments=arguments, on_cell_start=lambda cell, **_: begun.append(cell),
         )  # fmt: skip
     except PapermillExecutionError as error:
-        if output and error.ename in _REFUSALS:  # a page that has shown something ends where it refused
-            notebook = read(output)
-            cells = [cell for cell in notebook.cells if _REFUSED_TAG not in cell.metadata.get("tags", ())]
-            place = next(n for n, cell in enumerate(cells) if cell.metadata.get("papermill", {}).get("exception"))
-            notebook.cells = [*cells[:place], new_markdown_cell(_ENDS.format(error.evalue))]
-            if any(cell.get("outputs") for cell in cells[:place] if not cell.source.startswith(MAGIC)):
-                return notebook
+        shown = begun[:-1]
+        has_outputs = any(cell.get("outputs") and not cell.source.startswith(MAGIC) for cell in shown)
+        if partly and values and error.ename in _REFUSALS and has_outputs:  # the page ends where it refused
+            notebook = read(source)
+            notebook.cells = [*shown, new_markdown_cell(_ENDS.format(error.evalue))]
+            return notebook
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
         grid = "\n".join(error.traceback[1:]) if error.ename == TableError.__name__ else None
         raise ReproduceError("notebook", source.name, rule, KEPT, grid=grid or None) from None
     except CellTimeoutError:
-        rule = f"has not finished cell {running} after {limit:g} s"
+        rule = f"has not finished cell {len(begun) - 1} after {limit:g} s"
         raise ReproduceError("notebook", source.name, rule, f"fix its loop, or allow more time; {KEPT}") from None
     except (RuntimeError, DeadKernelError) as error:
-        if running is None and starts > 1:
-            return _run_by_papermill(source, folder, values, limit, first, output, starts - 1)
-        place = "before its first cell" if running is None else f"in cell {running}"
+        if not begun and starts > 1:
+            return _run_by_papermill(source, folder, values, limit, first, partly, starts - 1)
+        place = f"in cell {len(begun) - 1}" if begun else "before its first cell"
         raise ReproduceError("notebook", source.name, f"cannot be run: {error} {place}", KEPT) from None
 
 

@@ -29,7 +29,6 @@ _DROPPED = (
     ".cell.tag_parameters, .cell.tag_hide-cell, "
     ".only-dark, source, svg.narrow, .on-screen"  # keeps the light, wide pictures; templates are files of the reader's
 )
-_DOWNLOADS = re.compile("^Data$")  # sections that only name files
 _BUTTON = re.compile(r"<button [^>]*\bwindow\.print\(\)[^>]*>.*?</button>", re.DOTALL)
 _LAST_LIST = re.compile(r"(<nav [^>]*\bbd-docs-nav\b.*?)(</ul>\s*</div>\s*</nav>)", re.DOTALL)
 
@@ -115,7 +114,7 @@ def document(page):
     for cell in article.select("div.cell"):
         if not cell.get_text(strip=True) and not cell.select("img, svg, canvas"):
             cell.decompose()
-    for heading in article.find_all(re.compile("h[2-6]"), string=_DOWNLOADS):
+    for heading in article.find_all(re.compile("h[2-6]"), string="Data"):  # sections that only name files
         heading.find_parent("section").decompose()
     for part in article.select("noscript"):
         part.unwrap()

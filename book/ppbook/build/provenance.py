@@ -100,14 +100,11 @@ def version_table():
     >>> version_table().package.tolist()[:2]
     ['python', 'ppmodel']
     """
-    rows = [
-        ("python", metadata("ppmodel")["Requires-Python"], platform.python_version()),
-        ("ppmodel", None, _installed("ppmodel")),
-    ]
     pins = dict(_PIN.findall((ROOT / "requirements.lock").read_text(encoding="utf-8")))
     names = {re.sub(r"[-_.]+", "-", _NAME.match(required)[0]).lower() for required in requires("ppmodel")}
-    rows += [(name, pins.get(name), _installed(name)) for name in sorted(names)]
-    return pd.DataFrame(rows, columns=["package", "pinned", "installed"])
+    rows = [(name, pins.get(name), _installed(name)) for name in ("ppmodel", *sorted(names))]
+    python = "python", metadata("ppmodel")["Requires-Python"], platform.python_version()
+    return pd.DataFrame([python, *rows], columns=["package", "pinned", "installed"])
 
 
 def _installed(name):

@@ -116,9 +116,7 @@ def reproduce(
             archived = write_archive(work / ARCHIVE)
             identity = _configure(copy, name, archived)
             html = _with_explorer(copy, work)
-            files = {
-                path.stem: path for folder in (copy / "results", work / "pictures") for path in folder.glob("*.png")
-            }
+            files = {path.stem: path for path in [*copy.glob("results/*.png"), *work.glob("pictures/*.png")]}
             rewrite(html, lambda text, _: mended(pictures.choose(text, html / "_images", files)))
             if archived:
                 shutil.move(work / ARCHIVE, html)
@@ -145,10 +143,9 @@ def _asked(sources, given, size):
     options = {key: parameters.Parameter("", word, KINDS[word], False) for key, word in words.items()}
     require_names(files_of(given, options))
     parameters.check(given, options)
-    for field, value in (given | size).items():
-        if not specs:
-            rule = "has no effect without a system or model of your own"
-            raise ReproduceError(field, value, rule, "give the system, too")
+    if (given | size) and not specs:
+        rule = "has no effect without a system or model of your own"
+        raise ReproduceError(*next(iter((given | size).items())), rule, "give the system, too")
     changes = {}
     for source in sources:
         with named(source.name):

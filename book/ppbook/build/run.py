@@ -92,6 +92,4 @@ def _find(notebook):
     if Path(notebook).is_file():
         return Path(notebook)
     remedy = did_you_mean(notebook, names) or f"choose one of {', '.join(names)}, or a file"
-    if not names:
-        remedy = "run from a clone of the project, or pass a file: an installed package has no notebooks"
     raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)

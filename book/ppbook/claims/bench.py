@@ -5,9 +5,8 @@ from functools import cached_property, lru_cache
 
 from ppbook.parameters import SettingSpec
 from ppmodel.clusters.specs import ModelSpec, load_system
-from ppmodel.errors import PPModelError
 from ppmodel.schedules import get
-from ppmodel.schedules.cases import Case, built, case_of_data
+from ppmodel.schedules.cases import as_case, built
 from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.studies.points.simulated_times import times
 
@@ -129,16 +128,8 @@ class Bench:
         -------
         list of int
             All systems of the bench if a system was given.
-
-        Raises
-        ------
-        PPModelError
-            If the word is unknown.
         """
-        names = GROUPS.get(group, (group,))
-        if any(name not in NINE for name in names):
-            raise PPModelError("systems", group, "is neither a group nor one of the nine systems", "choose one")
-        return [NINE.index(name) for name in names] if self.is_nine else [0]
+        return [NINE.index(name) for name in GROUPS.get(group, (group,))] if self.is_nine else [0]
 
     def case(self, schedule):
         """A schedule, with the options that it leaves open set as the setting decides.
@@ -152,7 +143,7 @@ class Bench:
         -------
         Case
         """
-        case = schedule if isinstance(schedule, Case) else case_of_data(schedule)
+        case = as_case(schedule)
         options = {
             option.name: getattr(self.setting, option.name)
             for option in get(case.name).options

@@ -13,7 +13,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from ppbook.claims.rows import ClaimsFile, rows_of
+from ppbook.claims.file import load_claims
+from ppbook.claims.rows import rows_of
 from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.pages.asymmetric.orders import gains
 from ppbook.pages.asymmetric.peaks import FRONT_BACK, lowest_peak
@@ -21,10 +22,9 @@ from ppmodel import formulas
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import DATA
-from ppmodel.clusters.specs.document import read_document
-from ppmodel.errors import BatchError, CostError, PPModelError, ScheduleError
+from ppmodel.errors import BatchError, CostError, ScheduleError
 from ppmodel.metrics import bubble_ratios, idle_ratio, peak_activations
-from ppmodel.schedules.cases import as_case, built, case_of_data
+from ppmodel.schedules.cases import as_case, built
 from ppmodel.schedules.ratios import published_bubble_ratio
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 from ppmodel.studies.analysis.orders import negated, reversed_pairs
@@ -34,15 +34,11 @@ from ppmodel.tables import brief
 # ---- tables and formulas -------------------------------------------------------------------------
 
 
+@cache
 def level_gap(size, of):
     """The largest difference between the bubble ratios by formula, table and simulation without communication."""
-    return _level_gap(case_of_data(of), *size)
-
-
-@cache
-def _level_gap(case, num_ranks, num_microbatches):
-    schedule = built(case, num_ranks, num_microbatches)
-    formula = published_bubble_ratio(case, num_ranks, num_microbatches)
+    schedule = built(of, *size)
+    formula = published_bubble_ratio(of, *size)
     table = table_columns(schedule)["table_bubble_ratio"]
     simulated = idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
     return max(abs(float(formula) - ratio) for ratio in (table, simulated))
@@ -236,11 +232,7 @@ def flips(bench, knob, factors, allreduce=None):
 
 @cache
 def _conclusions():
-    path = DATA / "claims.yaml"
-    rows = [row for row in rows_of(read_document(path, ClaimsFile).claims) if row.conclusion]
-    for row in rows:
-        resolve_schedules(row, path)
-    return rows
+    return [row for row in rows_of(load_claims()) if row.conclusion]
 
 
 QUANTITIES = {
@@ -251,22 +243,6 @@ QUANTITIES = {
 
 
 # ---- rows ----------------------------------------------------------------------------------------
-
-
-def resolve_schedules(row, path):
-    """Replace the schedules of a criterion by their cases, once for all sizes and settings at which it is measured."""
-    name, criterion = row.criterion["quantity"], row.criterion
-    if name not in QUANTITIES or "size" not in signature(QUANTITIES[name]).parameters:
-        return
-    for key in ("of", "over"):
-        if key in criterion:
-            try:
-                are_several = name == "reversals"
-                cases = [case_of_data(given) for given in (criterion[key] if are_several else [criterion[key]])]
-            except PPModelError as error:
-                error.where = str(path)
-                raise
-            criterion[key] = cases if are_several else cases[0]
 
 
 def measure(row, bench):

@@ -3,9 +3,10 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ppmodel.clusters.specs import Kind
+from ppmodel.schedules.cases import case_of_data
 
 _DIGITS = 12
 EXACT = 1e-6
@@ -44,6 +45,16 @@ class Row(_Form):
     page: str
     conclusion: bool = False
     expected: Expected
+
+    @field_validator("criterion")
+    @classmethod
+    def resolve_schedules(cls, criterion):
+        """The criterion with cases in place of schedules, which ``of`` and ``over`` are where it asks for sizes."""
+        cases = {}
+        for key in {"of", "over"} & criterion.keys() if "pp" in criterion else ():
+            given = criterion[key]
+            cases[key] = [*map(case_of_data, given)] if criterion["quantity"] == "reversals" else case_of_data(given)
+        return criterion | cases
 
     def margin(self, measured):
         """How far inside the claimed range a number lies; below 0 if it is outside.

@@ -8,7 +8,6 @@ from ppbook.commands import command
 from ppmodel.cli import arguments
 from ppmodel.cli.listing import say_titles
 from ppmodel.cli.text import say
-from ppmodel.errors import PPModelError
 
 cell_limit = arguments.option(
     "time-limit cell_limit", None, "Stop a cell that takes longer (default: wait).", arguments.seconds("above 0")
@@ -48,14 +47,10 @@ def run_command(notebook, given, out, cell_limit):
 @command("notebooks")
 def notebooks_command():
     """List the notebooks that "ppmodel run" can run."""
-    from ppbook import ROOT
     from ppbook.build.run import notebook_names
 
     cells = {name: json.loads(path.read_text("utf-8"))["cells"] for name, path in sorted(notebook_names().items())}
     titles = {name: first["source"][0].removeprefix("# ").strip() for name, (first, *_) in cells.items()}
-    if not titles:
-        remedy = "run ppmodel from a clone of the project"
-        raise PPModelError("notebooks", ROOT / "notebooks", "has none: they do not come with the package", remedy)
     say_titles(titles)
 
 

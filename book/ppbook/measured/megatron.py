@@ -8,7 +8,6 @@ from ppmodel.clusters.costs import model_flops
 from ppmodel.clusters.specs import DATA, FrameworkSpec, load_system
 from ppmodel.studies.measured import COLUMNS, predicted, run_of
 
-_TERA = 1e12
 _PLAIN = dict.fromkeys(("cp", "ep", "dp", "microbatch_size"), 1) | {
     "gated_mlp": False, "vocabulary": 51200, "sequence": 2048, "attention": "unfused-fused-softmax",
     "sequence_parallel": False, "zero": 0, "recompute": "full",
@@ -74,5 +73,5 @@ def throughput(compute_efficiency=None, runs=None):
         run = run_of(row)
         flops = model_flops(run.model, sequences=run.layout.global_batch, recompute="full")
         gpu_s = predicted(row, ran_on)["predicted_iteration_s"] * run.layout.tp * run.layout.pp
-        rates.append(flops / gpu_s / _TERA)
+        rates.append(flops / gpu_s / 1e12)
     return runs.assign(predicted=rates, error=rates / runs.tflops_per_gpu - 1)

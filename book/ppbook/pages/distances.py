@@ -1,30 +1,17 @@
 """Distance of schedules from the best possible: from bounds, and from optima proved by a solver."""
 
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ppmodel.schedules.cases import as_case, legal_cases
 from ppmodel.studies.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
-from ppmodel.tables import Schedule, layout
+from ppmodel.tables import layout
 
 STEPS = ("order", "halves", "free")
 """What a schedule is compared with, in order of increasing freedom: the best order within its memory and with its kind
 of backward; also with split backwards; also with unlimited memory. All use the schedule's own placement."""
-
-
-class _Drawn(NamedTuple):
-    label: str
-    schedule: Schedule
-    comm: Fraction
-    peak: Fraction
-    whole: bool
-
-    def problem(self, step):
-        limit = None if step == "free" else self.peak
-        return problem_of(self.schedule, comm=self.comm, limit=limit, split=step != "order" or not self.whole)
 
 
 def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan"):
@@ -66,14 +53,22 @@ def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan")
     [['1F1B', 15.0, 15.0, 13.0], ['ZB-1p', 13.0, 13.0, 13.0]]
     """
     entries, solved, rows = list(_entries(cases, pp, microbatches, comm)), {}, []
-    for entry in entries:
-        row = {
-            "pp": pp, "microbatches": microbatches, "comm_over_forward": comm, "label": entry.label,
-            "layout": layout(entry.schedule), "backward": "whole" if entry.whole else "split",
-            "peak_activations": float(entry.peak), "time": time_of(entry.schedule, entry.problem("free"), objective),
+    for label, table in entries:
+        peak, whole = peak_of(table), is_whole(table)
+        problems = {
+            step: problem_of(
+                table, comm=Fraction(str(comm)), limit=None if step == "free" else peak,
+                split=step != "order" or not whole,
+            )
+            for step in STEPS
         }  # fmt: skip
-        for step in STEPS:
-            least, optimum = _answer(solved, entries, entry.problem(step), work, objective)
+        row = {
+            "pp": pp, "microbatches": microbatches, "comm_over_forward": comm, "label": label, "layout": layout(table),
+            "backward": "whole" if whole else "split", "peak_activations": float(peak),
+            "time": time_of(table, problems["free"], objective),
+        }  # fmt: skip
+        for step, problem in problems.items():
+            least, optimum = _answer(solved, [table for _, table in entries], problem, work, objective)
             is_solved = optimum is not None and optimum.time is not None
             best = float(optimum.time) if is_solved else float("nan")
             bound = float(least if optimum is None else max(least, optimum.bound))
@@ -93,18 +88,16 @@ def _entries(cases, num_ranks, num_microbatches, comm):
         for _, table in legal_cases([searched], num_ranks, num_microbatches):
             if table.microbatch_parts > 1 or np.ptp(table.stage_shares):
                 continue  # only orders of equal stages are compared
-            unfused = {f"{case.label} unfused": table.unfused()} if table.overlaps.any() else {}
-            for label, order in ({case.label: table} | unfused).items():
-                yield _Drawn(label, order, Fraction(str(comm)), peak_of(order), is_whole(order))
+            yield case.label, table
+            if table.overlaps.any():
+                yield f"{case.label} unfused", table.unfused()
 
 
-def _answer(solved, entries, problem, work, objective):
+def _answer(solved, tables, problem, work, objective):
     """Derived bound, and `Optimum` or None, of a problem; solved problems are cached."""
     key = (problem.placement.tobytes(), problem.placement.shape, problem.limit, problem.split)
     if key not in solved:
-        at_hand = [entry.schedule for entry in entries] + [
-            optimum.schedule for _, optimum in solved.values() if optimum
-        ]
+        at_hand = [*tables, *(optimum.schedule for _, optimum in solved.values() if optimum)]
         # of the given schedules that solve the problem, the fastest; ties go to the first
         fitting = [schedule for schedule in at_hand if work and schedule is not None and answers(schedule, problem)]
         hint = min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)

@@ -14,7 +14,6 @@ from math import isnan
 
 import numpy as np
 
-from ppbook.errors import ReproduceError
 from ppbook.pages.explorer import RANKS, sizes, variants, written
 from ppmodel import schedules
 from ppmodel.errors import SizeError
@@ -111,14 +110,6 @@ def packed(table):
     kept = np.flatnonzero(table.kind < OpKind.R)
     same_rank = table.placement[:, :, None] == table.placement[:, None, :]
     chunks = np.tril(same_rank, -1).sum(axis=2)  # the index of each stage among those of its rank and replica
-    if not (
-        chunks.max() < _MOST_CHUNKS
-        and table.num_replicas <= _MOST_REPLICAS
-        and table.table_microbatches <= _MOST_MICROBATCHES
-        and (table.rank[kept] == table.placement[table.replica[kept], table.stage[kept]]).all()
-    ):
-        rule = f"has more than {_MOST_CHUNKS} chunks, {_MOST_REPLICAS} replicas or {_MOST_MICROBATCHES} microbatches"
-        raise ReproduceError("explorer", table.name, rule, "leave its size out of the explorer")
     kinds = table.kind[kept] * 16 + table.replica[kept] * 8 + chunks[table.replica[kept], table.stage[kept]]
     stream = table.rank[kept] * 64 + kinds
     order = np.argsort(stream, kind="stable")

@@ -299,7 +299,7 @@ def list_table(rows, header, widths):
     rows : iterable of sequence of str
         Cells: plain text, or `MyST` where they hold links and formulas.
     header : sequence of str
-        Of the columns; without one, the first column names the rows.
+        Of the columns.
     widths : sequence of int
         Shares of the page.
 
@@ -321,9 +321,8 @@ def list_table(rows, header, widths):
     :::
     <BLANKLINE>
     """
-    kind = ":header-rows: 1" if header else ":stub-columns: 1"
-    lines = [":::{list-table}", kind, f":widths: {' '.join(map(str, widths))}", ""]
-    for cells in [header, *rows] if header else rows:
+    lines = [":::{list-table}", ":header-rows: 1", f":widths: {' '.join(map(str, widths))}", ""]
+    for cells in [header, *rows]:
         texts = [cell if isinstance(cell, MyST) else literal(cell) for cell in cells]
         lines += [f"{'  - ' if number else '* - '}{text}" for number, text in enumerate(texts)]
     return MyST("\n".join([*lines, ":::", ""]))

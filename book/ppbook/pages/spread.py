@@ -6,7 +6,6 @@ from textwrap import fill
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-from ppmodel.errors import PPModelError
 from ppmodel.plot import style
 from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 from ppmodel.plot.themes import ON_LIGHT
@@ -61,8 +60,6 @@ def plot_layout(layout, cuts, edges, captions, title, context="", *, devices_per
     >>> [text.get_text() for text in figure.axes[0].texts if "rank" in text.get_text()]
     ['rank 0', 'rank 1']
     """
-    if not cuts:
-        raise PPModelError("cuts", cuts, "must have at least one way to cut the model", "give the stages of a schedule")
     page = _Page(layout, cuts)
     letters = int((style.page_width() - 0.3) * 72 / _LETTER)
     below = {group: fill(_UNIT.sub("\u00a0", text), letters) for group, text in captions.items()}

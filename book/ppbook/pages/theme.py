@@ -46,10 +46,8 @@ def repository(project):
     Returns
     -------
     str or None
-        None where none is configured, or there is no such file.
+        None where none is configured.
     """
-    if not project.is_file():
-        return None
     return tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("urls", {}).get("Repository")
 
 

@@ -135,7 +135,9 @@ def parse(pairs, parameters):
     """
     given = {}
     for name, text in pairs:
-        _require_name(name, text, parameters)
+        if name not in parameters:
+            remedy = did_you_mean(name, parameters) or f"it has {', '.join(parameters)}"
+            raise PPModelError(name, shown(text), "is not a parameter here", remedy)
         if name in given:
             raise PPModelError(name, shown(text), "is given twice", "give it once")
         if isinstance(parameters[name].value, str):
@@ -149,12 +151,6 @@ def parse(pairs, parameters):
             remedy = "write a decimal number, a word, or a list such as [8, 16]"
             raise PPModelError(name, shown(text), "cannot be read as YAML", remedy) from None
     return given
-
-
-def _require_name(name, value, parameters):
-    if name not in parameters:
-        remedy = did_you_mean(name, parameters) or f"it has {', '.join(parameters)}"
-        raise PPModelError(name, shown(value), "is not a parameter here", remedy)
 
 
 def check(given, parameters):
@@ -186,7 +182,6 @@ def check(given, parameters):
     ppmodel.errors.PPModelError: pp = 0: must be a whole number of at least 1; write, for example, 8
     """
     for name, value in given.items():
-        _require_name(name, value, parameters)
         default, _, kind, several, _ = parameters[name]
         if several and not (isinstance(value, list) and (value or not default)):
             what = "must not be empty" if value == [] else "must be a list"

@@ -23,8 +23,8 @@ from ppmodel.clusters.costs.partition import (
     stage_layers,
 )
 from ppmodel.clusters.costs.roofline import Kernels, kernels_s
-from ppmodel.clusters.costs.stage_costs import Offload, Stages, cell_streams_of, model_costs, stages
-from ppmodel.clusters.costs.totals import Parameters, model_flops, parameters
-from ppmodel.clusters.costs.transfers import buffer_bytes, hockney_s, message_bytes
+from ppmodel.clusters.costs.stage_costs import Offload, cell_streams_of, model_costs, stages
+from ppmodel.clusters.costs.totals import model_flops, parameters
+from ppmodel.clusters.costs.transfers import buffer_bytes, message_bytes
 from ppmodel.clusters.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes
-from ppmodel.clusters.costs.work import PARTS, BlockOperation, Kernel, Work
+from ppmodel.clusters.costs.work import PARTS, Kernel, Work

@@ -6,7 +6,6 @@ calibration, or a sweep over systems, computes the work only once, and the layer
 """
 
 from collections import defaultdict
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from ppmodel.clusters.costs.partition import LayerTimes
 from ppmodel.clusters.costs.roofline import Kernels, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
 from ppmodel.clusters.specs import MemorySpec
+from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.clusters.specs.recompute import MODES, Module
 from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
@@ -183,23 +183,21 @@ def _items(listed, lines, layout):
                 unit += operations[index].kernel is None and phase != Phase.WEIGHT_GRAD
             unit += 1
             units.append(unit)
-        items = sorted(unit_of)
-        for phase, index in items:
-            if operations[index].kernel is not None:
+        for phase, index in sorted(unit_of, key=lambda item: (operations[item[1]].kernel is None, item)):
+            operation, slot = operations[index], layer * len(Phase) + phase
+            if operation.kernel is not None:
                 numbers[phase, index] = len(kernels)
-                slot = layer * len(Phase) + phase
-                kernels.append((*_kernel(operations[index], phase), slot, unit_of[phase, index]))
-        for phase, index in items:
-            if (collective := operations[index].collectives[phase]) is not None:
-                kind, group, num_bytes, copies = collective
-                user = _user(operations, index, phase, collective, numbers)
-                hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
-                beside = numbers[phase, user] if hides and user is not None else NOTHING
-                is_gathered = phase == Phase.WEIGHT_GRAD
-                gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
-                line = lines.setdefault((kind, group, copies), len(lines))
-                slot = (layer * len(Phase) + phase) * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
-                exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
+                kernels.append((*_kernel(operation, phase), slot, unit_of[phase, index]))
+                continue
+            kind, group, num_bytes, copies = operation.collectives[phase]
+            user = _user(operations, index, phase, numbers)
+            hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
+            beside = numbers.get((phase, user), NOTHING) if hides else NOTHING
+            is_gathered = phase == Phase.WEIGHT_GRAD
+            gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
+            line = lines.setdefault((kind, group, copies), len(lines))
+            slot = slot * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
+            exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
     *columns, volume = np.array(exchanges, dtype=float).reshape(-1, len(Exchanges._fields)).T
     exchanges = Exchanges(*(column.astype(np.intp) for column in columns), volume)
     return Kernels.of(kernels), exchanges, units
@@ -234,53 +232,49 @@ def _kernel(operation, phase):
     return *operation.works[phase], kernel, rows, width, operation.count
 
 
-def _user(operations, index, phase, collective, numbers):
+def _user(operations, index, phase, kernels):
     """The operation that may hide a collective: its product or, for a ring, the attention that it feeds; or None."""
-    kernels = [other for other in range(len(operations)) if (phase, other) in numbers]
-    if collective.kind == "ring":
-        attention = [other for other in kernels if operations[other].kernel == Kernel.ATTENTION]
-        return min(attention, key=lambda other: abs(other - index), default=None)
-    if collective.group != "tensor" or not operations[index].can_hide:
-        return None
-    products = [other for other in kernels if operations[other].is_product]
-    forward = operations[index].forward_comm  # Megatron-LM's f comes before its products, g after them
-    if forward.kind == "all-gather" if forward else operations[index].input_grad_comm:
-        return next((other for other in products if other >= index), None)
-    return next((other for other in reversed(products) if other <= index), None)
+    exchange, users = operations[index], [other for other in range(len(operations)) if (phase, other) in kernels]
+    kind, group, *_ = exchange.collectives[phase]
+    if kind == "ring":
+        users = [other for other in users if operations[other].kernel == Kernel.ATTENTION]
+    else:
+        forward = exchange.forward_comm  # Megatron-LM's f comes before its products, g after them
+        is_before = forward.kind == "all-gather" if forward else exchange.input_grad_comm is not None
+        can_hide = group == "tensor" and exchange.can_hide
+        users = [other for other in users if can_hide and operations[other].is_product and (other > index) == is_before]
+    return min(users, key=lambda other: abs(other - index), default=None)
 
 
 def _sizes(layers, operations, gpu):
     """The bytes, parameters and launches of layers."""
     model, layout, tp, run = gpu.model, gpu.layout, gpu.tp, (gpu.model, gpu.sequences, gpu.layout)
     refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
-    activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), len(Phase), 5))
+    rows, launches = [], np.zeros((len(layers), len(Phase), 5))
     piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, (layout.pp or 1) * layout.rank_gpus
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
         kernels, again = [op for op in operations[part] if op.kernel is not None], MODES[recompute].again
-        activations.append(_activations(kernels, again))
-        in_loss = sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS)
-        logits = transformer.logits_bytes(*run) if part == "head" else 0.0
-        backward.append((sum(op.weight_grad_bytes for op in kernels), logits, in_loss))
-        parameters.append([sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)])
+        # what is saved of an input that is made again is dropped; the first operation's is the layer's
+        is_whole = None in again  # otherwise the output of attention is kept
+        makers = again if is_whole else [module for module in again if module != Module.SCORES]
+        inputs = [is_whole, *(op.module in makers for op in kernels)]
+        saved, scores = [0.0, 0.0], [0.0, 0.0]  # kept and dropped
+        for op, is_made_again in zip(kernels, inputs, strict=False):
+            saved[is_made_again] += op.saved_bytes
+            scores[op.module in again] += op.core_bytes
+        rows.append((
+            saved[0], scores[0], saved[1], scores[1], kernels[0].saved_bytes if is_whole else 0.0,
+            sum(op.weight_grad_bytes for op in kernels), transformer.logits_bytes(*run) if part == "head" else 0.0,
+            sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS),
+            *(sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)),
+        ))  # fmt: skip
         if part in _BLOCKS:
             added = sum(op.count for op in kernels) - plain if dense else 0
             launches[layer, : len(Phase) if None in again else Phase.RECOMPUTE] = 1.0, tp > 1, refused, piped, added
-    columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
+    columns = np.split(np.array(rows, dtype=float), (5, 8), axis=1)
     return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
-
-
-def _activations(kernels, again):
-    """The bytes of a layer, as in `LayerColumns`: what is saved of an input that is made again is dropped."""
-    is_whole = None in again  # otherwise the output of attention is kept
-    makers = again if is_whole else [module for module in again if module != Module.SCORES]
-    inputs = [is_whole, *(op.module in makers for op in kernels)]  # the first one's is the layer's
-    saved, scores = [0.0, 0.0], [0.0, 0.0]  # kept and dropped
-    for op, is_made_again in zip(kernels, inputs, strict=False):
-        saved[is_made_again] += op.saved_bytes
-        scores[op.module in again] += op.core_bytes
-    return saved[0], scores[0], saved[1], scores[1], kernels[0].saved_bytes if is_whole else 0.0
 
 
 class LayerCosts:
@@ -353,20 +347,19 @@ class LayerCosts:
 
 
 def layers_of(model, sequences, system, layout=None):
-    """The `LayerCosts` of a model on a system; parameters as in `layer_work`."""
-    return _layers_of(model, sequences, system.timed, layout and _of_a_layer(layout))
+    """The `LayerCosts` of a model on a system; parameters as in `layer_work`.
+
+    Layouts that differ only in what layers do not depend on share them.
+    """
+    if layout is not None:
+        recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1
+        layout = unchecked(layout, chunks=None, layers="even", global_batch=None, recompute=recompute)
+    return _layers_of(model, sequences, system.timed, layout)
 
 
 @lru_cache(2**12)
 def _layers_of(model, sequences, system, layout):
     return LayerCosts(layer_work(model, sequences, layout), system)
-
-
-@lru_cache(2**12)
-def _of_a_layer(layout):
-    """A layout whose fields that layers do not depend on are reset, so that layouts share their layers."""
-    recompute = layout.recompute if isinstance(layout.recompute, str | None) else 1
-    return replace(layout, chunks=None, layers="even", global_batch=None, recompute=recompute)
 
 
 def _wait_for_host(seconds, sizes, system):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from heapq import heapify, heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -281,7 +280,11 @@ def stage_layers(schedule, model, layout=None, times=None):
         if model.blocks > _MOST_BALANCED:
             rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
             raise CostError("blocks", model.blocks, rule, "choose layers: even")
-        blocks = _balanced_blocks(schedule, model, times)
+        if times.block > 0:  # as multiples of a block, to a hundredth, so that similar systems get the same partition
+            *seconds, dense_blocks = times
+            times = LayerTimes(*(round(layer_s / times.block, 2) for layer_s in seconds), dense_blocks)
+        loads, even = _rank_loads(schedule).tolist(), stage_blocks(schedule, model).tolist()
+        blocks = _balanced(tuple(map(tuple, loads)), tuple(even), times)
     mtp_layers, last = model.mtp_layers, np.eye(schedule.num_stages, dtype=int)[-1]
     embedding, mtp, losses = 0, mtp_layers * last, (1 + mtp_layers) * last
     if written:  # in the order of the model
@@ -306,34 +309,20 @@ def stage_layers(schedule, model, layout=None, times=None):
 
 def _rank_loads(schedule):
     """The fraction of each stage's microbatches that a rank computes; shape (num_ranks, num_stages)."""
-    loads = np.zeros((schedule.num_ranks, schedule.num_stages))
-    if schedule.num_replicas == 1:
-        loads[schedule.placement[0], np.arange(schedule.num_stages)] = 1.0
-        return loads
-    forward = schedule.kind == OpKind.F
-    np.add.at(loads, (schedule.rank[forward], schedule.stage[forward]), 1.0)
+    loads, counts = np.zeros((schedule.num_ranks, schedule.num_stages)), schedule.class_counts.sum(axis=0)
+    forwards = counts.reshape(len(OpKind), *schedule.placement.shape)[OpKind.F]
+    np.add.at(loads, (schedule.placement, np.arange(schedule.num_stages)), forwards)
     return loads / loads.sum(axis=0)
 
 
-def _balanced_blocks(schedule, model, times):
-    """Balanced by times as multiples of a block, to a hundredth, so that similar systems get the same partition."""
-    loads, even = _rank_loads(schedule), stage_blocks(schedule, model)
-    if times.block > 0:
-        *seconds, dense_blocks = times
-        times = LayerTimes(*(round(layer_s / times.block, 2) for layer_s in seconds), dense_blocks)
-    return _balanced(loads.tobytes(), loads.shape, even.tobytes(), times)
-
-
 @lru_cache(2**12)
-def _balanced(loads, shape, even, times):
+def _balanced(loads, even, times):
     """Blocks of each stage such that the slowest rank is as fast as possible; an even split if that gains little.
 
     Unequal stages wait for each other, which a slightly faster slowest rank does not compensate.
     """
-    loads, even = np.frombuffer(loads).reshape(shape), np.frombuffer(even, dtype=np.int64)
-    blocks = _filled(loads, int(even.sum()), times)
-    if times.dense_blocks:
-        blocks = _moved(loads, blocks, times)
+    loads, even = np.array(loads), np.array(even)
+    blocks = _moved(loads, _filled(loads, int(even.sum()), times), times)
     slowest, slowest_even = (float((loads @ _stage_times(cut, times)).max()) for cut in (blocks, even))
     blocks = even if slowest_even <= slowest * (1 + _LITTLE) else blocks
     blocks.flags.writeable = False
@@ -352,23 +341,21 @@ def _filled(loads, num_blocks, times):
         blocks[-1] = 0  # the head alone is a stage
     stages = _stage_times(blocks, times._replace(dense_blocks=0))
     ranks, stages = (loads @ stages).tolist(), stages.tolist()
-    ranks_of = [[(rank, loads[rank, stage]) for rank in np.flatnonzero(loads[:, stage])] for stage in range(num_stages)]
-    order = [(stage % 2, -stage) if len(ranks_of[stage]) > 1 else (0, stage) for stage in range(num_stages)]
+    added = [
+        [(rank, loads[rank, stage] * times.block) for rank in np.flatnonzero(loads[:, stage])]
+        for stage in range(num_stages)
+    ]
 
-    def ends(stage):
-        return max(ranks[rank] + share * times.block for rank, share in ranks_of[stage]), stages[stage], order[stage]
+    def key(stage):
+        end = max(ranks[rank] + seconds for rank, seconds in added[stage])
+        return end, stages[stage], (stage % 2, -stage) if len(added[stage]) > 1 else (0, stage)
 
-    waiting = [(*ends(stage), stage) for stage in range(num_stages)]
-    heapify(waiting)
     for _ in range(num_blocks - int(blocks.sum())):
-        while waiting[0] != (now := (*ends(waiting[0][-1]), waiting[0][-1])):  # its rank has received others since
-            heapreplace(waiting, now)
-        stage = waiting[0][-1]
+        stage = min(range(num_stages), key=key)
         blocks[stage] += 1
         stages[stage] += times.block
-        for rank, share in ranks_of[stage]:
-            ranks[rank] += share * times.block
-        heapreplace(waiting, (*ends(stage), stage))
+        for rank, seconds in added[stage]:
+            ranks[rank] += seconds
     return blocks
 
 
@@ -383,15 +370,16 @@ def _moved(loads, blocks, times):
         return np.round([ranks.max(axis=-1), (ranks**2).sum(axis=-1), (stages**2).sum(axis=-1)], 12)
 
     block = np.eye(len(blocks), dtype=np.int64)
-    while True:
+    while times.dense_blocks:  # equal ones are balanced already
         rank = (loads @ _stage_times(blocks, times)).argmax()
         giving = np.flatnonzero((loads[rank] > 0) & (blocks > 1))
         moved = (blocks - block[giving, None] + block).reshape(-1, len(blocks))
         keys = judged(moved)
         best = np.lexsort(keys[::-1])[:1]
         if not (len(best) and keys[:, best[0]].tolist() < judged(blocks).tolist()):
-            return blocks
+            break
         blocks = moved[best[0]]
+    return blocks
 
 
 def _stage_times(blocks, times):

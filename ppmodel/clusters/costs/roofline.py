@@ -87,46 +87,39 @@ def kernels_s(kernels, system, precision="bf16"):
     >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
     [1.0]
     """
-    spec, bandwidth = system.kernels or KernelSpec(), system.memory_bandwidth_bytes_per_s
-    efficiencies = {
-        Kernel.STREAM: spec.stream_efficiency, Kernel.SOFTMAX: spec.softmax_efficiency,
-        Kernel.LOSS: spec.loss_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
-        Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or spec.softmax_efficiency,
-    }  # fmt: skip
-    bandwidths = _by_class(bandwidth * system.memory_efficiency, efficiencies, bandwidth)[kernels.kernel]
-    compute_s = kernels.flops / _rates(kernels, system, spec, precision) + kernels.count * system.compute_latency_s
-    return np.maximum(compute_s, kernels.bytes / bandwidths + kernels.count * system.memory_latency_s)
-
-
-def _rates(kernels, system, spec, precision):
-    """FLOP/s that each kernel attains."""
-    rates = np.full(len(Kernel), system.peak_compute_flops * system.compute_efficiency)
+    spec, peak, bandwidth = (
+        system.kernels or KernelSpec(),
+        system.peak_compute_flops,
+        system.memory_bandwidth_bytes_per_s,
+    )
+    flops = np.full(len(Kernel), peak * system.compute_efficiency)  # by class, per second, as are bytes
+    moved = np.full(len(Kernel), bandwidth * system.memory_efficiency)
     rows, width = np.zeros((2, len(Kernel)))
     rows[_PRODUCTS], width[_PRODUCTS] = spec.product_half_rows, spec.product_half_width
+    rows[[Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD]] = spec.attention_half_length
     if precision == "fp8":
         if system.fp8_peak_compute_flops is None:
             remedy = "add fp8_peak_compute to the system, or choose bf16"
             raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
         products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
-        rates[products] = system.fp8_peak_compute_flops * (spec.fp8_efficiency or system.compute_efficiency)
+        flops[products] = system.fp8_peak_compute_flops * (spec.fp8_efficiency or system.compute_efficiency)
         rows[products] = spec.product_half_rows if spec.fp8_half_rows is None else spec.fp8_half_rows
         width[products] = spec.product_half_width if spec.fp8_half_width is None else spec.fp8_half_width
-    rates[[Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED_WEIGHT]] *= spec.weight_grad_efficiency
-    rows[[Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD]] = spec.attention_half_length
-    forward = spec.attention_efficiency
-    efficiencies = {
-        Kernel.ATTENTION: forward, Kernel.ATTENTION_BACKWARD: spec.attention_backward_efficiency or forward,
+    flops[[Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED_WEIGHT]] *= spec.weight_grad_efficiency
+    attention, softmax = spec.attention_efficiency, spec.softmax_efficiency
+    by_arithmetic = {
+        Kernel.ATTENTION: attention, Kernel.ATTENTION_BACKWARD: spec.attention_backward_efficiency or attention,
         Kernel.BATCHED: spec.batched_efficiency,
     }  # fmt: skip
-    rates, kind = _by_class(rates, efficiencies, system.peak_compute_flops), kernels.kernel
+    by_memory = {
+        Kernel.STREAM: spec.stream_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
+        Kernel.SOFTMAX: softmax, Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or softmax,
+        Kernel.LOSS: spec.loss_efficiency,
+    }  # fmt: skip
+    for rates, most, efficiencies in ((flops, peak, by_arithmetic), (moved, bandwidth, by_memory)):
+        for kernel, efficiency in efficiencies.items():
+            rates[kernel] = most * efficiency if efficiency else rates[kernel]
+    kind = kernels.kernel
     slowed = (1 + rows[kind] / kernels.rows) * (1 + width[kind] / kernels.width)
-    return spec.sustained_clock * rates[kind] / slowed
-
-
-def _by_class(rates, efficiencies, peak):
-    """Rate of each class: its known efficiency times the peak, or else its plain rate."""
-    rates = np.full(len(Kernel), rates)
-    for kernel, efficiency in efficiencies.items():
-        if efficiency:
-            rates[kernel] = peak * efficiency
-    return rates
+    compute_s = kernels.flops / (spec.sustained_clock * flops[kind] / slowed) + kernels.count * system.compute_latency_s
+    return np.maximum(compute_s, kernels.bytes / moved[kind] + kernels.count * system.memory_latency_s)

@@ -72,10 +72,8 @@ class Runs:
         system = system.timed
         parts_s, step_s = self.work.seconds(LayerCosts(self.layers, system))
         bandwidths = self.own_bandwidth if system.links else None
-        between = inside = transfers.hockney_s(self.message_bytes, system, bandwidths=bandwidths)
-        if system.nodes is not None:
-            inside = transfers.hockney_s(self.message_bytes, system, inside=True, bandwidths=bandwidths)
-        occupancy, latency = over_links(self.leaves, self.within, between, inside)
+        both = (transfers.hockney_s(self.message_bytes, system, inside, bandwidths) for inside in (False, True))
+        occupancy, latency = over_links(self.leaves, self.within, *both)
         latency = latency + np.where(self.leaves, self.delay_s, 0.0)
         return np.array([compute_seconds(parts_s.sum(axis=2).T, step_s), occupancy, latency])
 

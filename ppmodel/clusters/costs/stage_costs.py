@@ -17,8 +17,6 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation.costs import OpCosts
 from ppmodel.simulation.transfers import transfer_costs
 
-_MOST_KEPT = 256
-
 
 @dataclass(frozen=True, eq=False)
 class Stages:
@@ -131,38 +129,8 @@ def stages(schedule, model, system, layout=None):
     parts_s, step_s = work.seconds(layers)
     dense, experts = work.parameters(layers.work)
     of_parts = *parts_s.sum(axis=2).T, *work.bytes(layers.bytes)
-    made = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
-    if len(layers.stages) < _MOST_KEPT:
-        layers.stages[key] = made
-    return made
-
-
-def layer_counts(work, cut, recompute):
-    """Count each layer in each stage.
-
-    Parameters
-    ----------
-    work : LayerWork
-    cut : StageLayers
-    recompute : str or int
-        From `recompute_of`.
-
-    Returns
-    -------
-    ndarray of float, shape (num_stages, num_layers)
-    """
-    layers, heads = work.layers, np.minimum(cut.losses, 1)
-    dense = np.minimum(np.maximum(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0), cut.blocks)
-    counts = {
-        "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
-        "loss": cut.losses - heads, "head": heads,
-    }  # fmt: skip
-    if isinstance(recompute, str):
-        return np.array([counts[part] for part, _ in layers]).T
-    again = {"dense": np.minimum(recompute, dense)}  # the first layers of a stage, of which dense ones come first
-    again["block"] = np.minimum(recompute - again["dense"], counts["block"])
-    kept = {part: count - again.get(part, 0) for part, count in counts.items()}
-    return np.array([(again if mode == "full" else kept)[part] for part, mode in layers]).T
+    layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
+    return layers.stages[key]
 
 
 class StageWork(NamedTuple):
@@ -237,7 +205,7 @@ class StageWork(NamedTuple):
         last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
         reduced = reduction_s(parameters, last_s, self.sharing, layers.lines)
         if self.tied_bytes.any():
-            links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, system.nodes is not None))
+            links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, True))
             between, inside = (occupancy + 2 * latency for occupancy, latency in links)
             reduced = reduced + np.where(self.tied_bytes > 0, np.where(self.tied_inside, inside, between), 0.0)
         updated = optimizer_s(parameters, self.sharing, system)
@@ -248,7 +216,19 @@ class StageWork(NamedTuple):
 
 def stage_work(layers, schedule, model, layout, cut, nodes):
     """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
-    counts = layer_counts(layers, cut, recompute_of(model, layout))
+    recompute, heads = recompute_of(model, layout), np.minimum(cut.losses, 1)
+    dense = np.minimum(np.maximum(layers.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0), cut.blocks)
+    of_parts = {
+        "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
+        "loss": cut.losses - heads, "head": heads,
+    }  # fmt: skip
+    again = {}
+    if isinstance(recompute, int):  # the first layers of a stage, of which dense ones come first
+        again["dense"] = np.minimum(recompute, dense)
+        again["block"] = np.minimum(recompute - again["dense"], of_parts["block"])
+    kept = {part: count - again.get(part, 0) for part, count in of_parts.items()}
+    counts = [(again if part in again and mode == "full" else kept)[part] for part, mode in layers.layers]
+    counts = np.array(counts).T
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
     if layout is not None and model.tied_embeddings and model.vocabulary:
         ends = [cut.embedding, cut.head]

@@ -39,10 +39,9 @@ def pipeline_links(schedule, model, system, layout=None):
     delay_s = bandwidths = None
     if system.links:
         delay_s, bandwidths = link_values(system.links, schedule.placement, receivers(schedule))
-    between = hockney_s(num_bytes, system, bandwidths=bandwidths)
+    between, inside = (hockney_s(num_bytes, system, inside, bandwidths) for inside in (False, True))
     if system.nodes is None:
-        return Links(None, between, between, None, delay_s)
-    inside = hockney_s(num_bytes, system, inside=True, bandwidths=bandwidths)
+        return Links(None, between, inside, None, delay_s)
     gpus_per_node = system.nodes.devices_per_node
     if gpus == 1:
         nodes = nics = system.nodes.of_ranks(schedule.num_ranks)
@@ -81,7 +80,7 @@ def hockney_s(num_bytes, system, inside=False, bandwidths=None):
         Provides bandwidth BW and latency L of one directed link, and from `collectives` the fraction of BW that
         messages attain.
     inside : bool
-        Whether the link is within a node, if the system has nodes.
+        Whether the link is within a node; a system without nodes has one kind of link.
     bandwidths : ndarray of float, optional
         Bandwidths of several links of their own; NaN for the system's.
 
@@ -97,7 +96,7 @@ def hockney_s(num_bytes, system, inside=False, bandwidths=None):
     1.0
     """
     attained = system.collectives or CollectiveSpec()
-    if inside:
+    if inside and system.nodes:
         bandwidth, latency_s = system.nodes.node_bandwidth_bytes_per_s, system.nodes.node_latency_s
         efficiency = attained.node_efficiency
     else:
@@ -181,6 +180,5 @@ def ring_s(volumes, schedule, system, nodes):
         occupancy, latency = hockney_s(volumes, system, inside, bandwidths)
         return occupancy + 2 * (schedule.num_replicas - 1) * (latency + delay_s)
 
-    if nodes is None:
-        return np.broadcast_to(over(inside=False), sender.shape).max(axis=0)
+    nodes = np.arange(schedule.num_ranks) if nodes is None else nodes
     return np.where(nodes[sender] == nodes[receiver], over(True), over(False)).max(axis=0)

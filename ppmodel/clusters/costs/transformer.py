@@ -5,7 +5,6 @@ from typing import NamedTuple
 from ppmodel.clusters.costs.collectives import Collective
 from ppmodel.clusters.costs.work import (
     FP8_WIDTH,
-    NO_WORK,
     BlockOperation,
     GpuWork,
     Kernel,
@@ -13,12 +12,10 @@ from ppmodel.clusters.costs.work import (
     exchange,
     gathering,
     scattering,
-    sharing_input,
 )
 from ppmodel.clusters.specs.recompute import Module
 
 _CAUSAL_HALF = 0.5
-_DISPATCHED = {"fp8": FP8_WIDTH}
 _ROUTING = 40
 """Small kernels of a router of Megatron-LM in 2025, by our count: scores, best experts, masks, counts, loss."""
 
@@ -143,9 +140,9 @@ def embedding_operations(model, sequences, layout=None):
     gpu = GpuWork.of(model, sequences, layout)
     elements = gpu.tokens * model.hidden
     moved, kept = Work(elements, (1 + 1 / gpu.tp) * model.element_bytes * elements), model.element_bytes * elements
-    positions = model.sequence if model.learned_positions else 0
-    parameters = (model.vocabulary / gpu.tp + positions) * model.hidden
-    looked_up = BlockOperation("embedding", moved, NO_WORK, moved, weight_grad_bytes=kept, parameters=parameters)
+    rows = model.vocabulary / gpu.tp + (model.sequence if model.learned_positions else 0)
+    options = {"weight_grad_bytes": kept, "parameters": rows * model.hidden}
+    looked_up = BlockOperation("embedding", moved, weight_grad=moved, **options)
     return [looked_up, *gpu.reduce("embedding")]
 
 
@@ -220,17 +217,16 @@ def head_operations(model, sequences, layout=None, *, again=False):
     )  # fmt: skip
     logits, width = gpu.tokens * vocabulary, model.element_bytes + _SINGLE
     loss = BlockOperation(
-        "softmax and loss", Work(5.0 * logits, width * logits), Work(2.0 * logits, width * logits), NO_WORK,
+        "softmax and loss", Work(5.0 * logits, width * logits), Work(2.0 * logits, width * logits),
         saved_bytes=_SINGLE * logits, kernel=Kernel.LOSS,
     )  # fmt: skip
     operations = [gpu.norm("last norm"), *gpu.gather("head", model.hidden, [output])]
     if gpu.tp == 1:
         return [*operations, loss]
-    names, total = ("largest logit", "logit of the label", "sum of the loss"), _SINGLE * gpu.tokens
-    largest, label, denominator = (  # of the cross-entropy over a split vocabulary
-        exchange(name, Collective("all-reduce", "tensor", total), can_hide=False) for name in names
-    )
-    return [*operations, largest, loss, label, denominator]
+    total = Collective("all-reduce", "tensor", _SINGLE * gpu.tokens)  # of the cross-entropy over a split vocabulary
+    names = "largest logit", "logit of the label", "sum of the loss"
+    largest, *others = (exchange(name, total, can_hide=False) for name in names)
+    return [*operations, largest, loss, *others]
 
 
 def logits_bytes(model, sequences, layout=None):
@@ -273,6 +269,11 @@ def attention_operations(gpu):
     """From the normalised stream to the sum over tp of the output projection, in the order of the forward.
 
     If tp exceeds the number of key-value heads, each GPU has a copy of one (Megatron-LM).
+
+    With context parallelism, each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, which
+    balances causal attention. A ring passes on keys and values in forward and backward and, in the backward, also their
+    gradients (Liu et al., 2023); otherwise they are gathered before each pass, and gradients are reduced and scattered
+    (Grattafiori et al., 2024, section 3.3.2).
     """
     model, latent = gpu.model, gpu.model.latent_attention
     value_size = latent.value_head_size if latent else model.head_size
@@ -283,14 +284,18 @@ def attention_operations(gpu):
         outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
         product = gpu.linear("query-key-value", gpu.tokens, model.hidden, outputs, kept_rows=gpu.stream)
         projections = gpu.gather("attention", model.hidden, [product])
-    core = (_fused if model.attention == "fused" else _materialised)(gpu, heads)
+    core = _core(gpu, heads)
+    if gpu.layout.cp > 1:
+        volume = model.element_bytes * gpu.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)
+        if gpu.layout.context_exchange == "ring":
+            ring, both = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
+            core = [exchange("ring of keys and values", ring, both, module=core[0].module), *core]
+        else:
+            again = exchange("gather keys and values again", input_grad=Collective("all-gather", "context", volume))
+            core = [gathering("gather keys and values", "context", volume), *core, again]
     attended, kept_width = heads.queries * heads.value_size, gpu.kept_width()  # attention's backward needs it in full
-    return [
-        *projections,
-        *_in_context(gpu, heads, core),
-        gpu.linear("projection", gpu.tokens, attended, model.hidden, kept_width=kept_width),
-        *gpu.reduce("attention"),
-    ]
+    projection = gpu.linear("projection", gpu.tokens, attended, model.hidden, kept_width=kept_width)
+    return [*projections, *core, projection, *gpu.reduce("attention")]
 
 
 def _latent_projections(gpu, heads):
@@ -300,11 +305,8 @@ def _latent_projections(gpu, heads):
     stream; the latents are gathered, and the up-projections are split by heads. All heads share one rotary key.
     """
     latent, hidden, tokens, stream = gpu.model.latent_attention, gpu.model.hidden, gpu.tokens, gpu.stream
-    outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
-    options = {"kept_rows": stream, "module": Module.LATENT}
-    up = gpu.linear("key-value up", tokens, latent.key_value_rank, outputs, **options)
-    down = gpu.linear("key-value down", stream, hidden, latent.key_value_rank + latent.rope_head_size)
-    rank, outputs = latent.query_rank, heads.queries * heads.size
+    options, rank = {"kept_rows": stream, "module": Module.LATENT}, latent.query_rank
+    outputs = heads.queries * heads.size
     if rank:
         queries = [
             gpu.linear("query down", stream, hidden, rank),
@@ -312,102 +314,69 @@ def _latent_projections(gpu, heads):
             *gpu.gather("queries", rank, [gpu.linear("query up", tokens, rank, outputs, **options)]),
         ]
     else:  # directly from the stream, as in DeepSeek-V2-Lite
-        query = gpu.linear("query", tokens, hidden, outputs, kept_rows=stream)
-        queries = gpu.gather("queries", hidden, [sharing_input(query)])
+        query = gpu.linear("query", tokens, hidden, outputs, kept_rows=stream, shares_input=True)
+        queries = gpu.gather("queries", hidden, [query])
+    outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
+    up = gpu.linear("key-value up", tokens, latent.key_value_rank, outputs, **options)
+    widths = hidden, latent.key_value_rank + latent.rope_head_size
     return [
         *queries,
-        sharing_input(down) if rank else down,  # the queries keep the same input
+        gpu.linear("key-value down", stream, *widths, shares_input=rank > 0),  # with the queries
         gpu.norm("key-value norm", latent.key_value_rank),
         *gpu.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size),
     ]
 
 
-def _in_context(gpu, heads, core):
-    """The core, between the collectives of context parallelism that exchange keys and values.
+def _core(gpu, heads):
+    """From queries, keys and values to what the output projection reads.
 
-    Each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, which balances causal
-    attention. A ring passes on keys and values in forward and backward and, in the backward, also their gradients
-    (Liu et al., 2023); otherwise they are gathered before each pass, and gradients are reduced and scattered
-    (Grattafiori et al., 2024, section 3.3.2).
+    Fused, it is one kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022). Otherwise there
+    are two batched products, with the scores between them in memory; the batch counts as rows of a single product.
+    Softmax and dropout are separate passes, or one kernel that also masks.
     """
-    if gpu.layout.cp == 1:
-        return core
-    model, widths = gpu.model, heads.size + heads.value_size
-    volume = model.element_bytes * gpu.sequences * model.sequence * heads.keys * widths
-    if gpu.layout.context_exchange == "ring":
-        forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
-        return [exchange("ring of keys and values", forward, backward, module=core[0].module), *core]
-    again = exchange("gather keys and values again", input_grad=Collective("all-gather", "context", volume))
-    return [gathering("gather keys and values", "context", volume), *core, again]
-
-
-def _traffic(gpu, heads):
-    """Numbers of elements: queries, a GPU's own keys, the keys that its queries attend to, and scores."""
+    model, width, length, cp = gpu.model, gpu.model.element_bytes, gpu.model.sequence, gpu.layout.cp
     query, key = gpu.tokens * heads.queries * heads.size, gpu.tokens * heads.keys * heads.size
-    scores = gpu.sequences * heads.queries * gpu.model.sequence**2 / gpu.layout.cp
-    return query, key, key * gpu.layout.cp, scores
+    met, value = key * cp, heads.value_size / heads.size  # the keys that queries attend to; width of values over keys
+    scores = gpu.sequences * heads.queries * length**2 / cp
+    if model.attention == "fused":
+        scores *= _CAUSAL_HALF if gpu.layout.causal else 1.0
+        flops, statistics = 2.0 * scores * heads.size, 4.0 * gpu.tokens * heads.queries
+        core = Work((1 + value) * flops + 5.0 * scores, width * (1 + value) * (query + met) + statistics)
+        moved = width * 2 * (1 + value) * (query + met) + statistics
+        gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
+        saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
+        shape = gpu.sequences * heads.queries, length / cp, length, heads.size
+        kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
+        return [BlockOperation("attention (fused)", core, gradient, saved_bytes=saved, **kernel)]
 
+    def product(name, size, elements, *shape, **kept):
+        forward = Work(2.0 * scores * size, width * sum((*elements, scores)))
+        backward = Work(2 * forward.flops, 2 * forward.bytes)  # a product for each input
+        shape = scores / length, *shape
+        return BlockOperation(name, forward, backward, module=Module.SCORES, kernel=Kernel.BATCHED, shape=shape, **kept)
 
-def _fused(gpu, heads):
-    """One kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022)."""
-    width, (query, key, met, scores) = gpu.model.element_bytes, _traffic(gpu, heads)
-    value, length = heads.value_size / heads.size, gpu.model.sequence
-    scores *= _CAUSAL_HALF if gpu.layout.causal else 1.0
-    flops = 2.0 * scores * heads.size
-    statistics = 4.0 * gpu.tokens * heads.queries
-    core = Work((1 + value) * flops + 5.0 * scores, width * (1 + value) * (query + met) + statistics)
-    moved = width * 2 * (1 + value) * (query + met) + statistics
-    gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
-    saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
-    shape = gpu.sequences * heads.queries, length / gpu.layout.cp, length, heads.size
-    kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
-    return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, **kernel)]
-
-
-def _materialised(gpu, heads):
-    """Two batched products with the scores between them in memory; the batch counts as rows of a single product."""
-    model, (query, key, met, scores) = gpu.model, _traffic(gpu, heads)
-    width, value = model.element_bytes, heads.value_size / heads.size
-    rows, length = scores / model.sequence, model.sequence
-    kept = width * scores if model.dropout else 0.0
-    first = _batched("scores", model, heads.size, (query, met, scores), (rows, length, heads.size))
-    values = query * value, met * value, scores
-    last = _batched("context", model, heads.value_size, values, (rows, heads.value_size, length))
-    return [
-        first._replace(saved_bytes=width * (query + key)),
-        *_between(model, scores),
-        last._replace(saved_bytes=width * key * value, core_bytes=kept),
-    ]
-
-
-def _batched(name, model, size, elements, shape):
-    """A product of queries and keys, or scores and values, by heads; the backward has one for each input."""
-    query, key, scores = elements
-    product = Work(2.0 * scores * size, model.element_bytes * (query + key + scores))
-    moved = model.element_bytes * (2 * query + 2 * key + 2 * scores)
-    gradient = Work(2 * product.flops, moved)
-    return BlockOperation(name, product, gradient, NO_WORK, module=Module.SCORES, kernel=Kernel.BATCHED, shape=shape)
-
-
-def _between(model, scores):
-    """Softmax and dropout of the scores, as separate passes or as one kernel that also masks."""
-    width = model.element_bytes
-    kept, mask = width * scores, scores if model.dropout else 0.0
+    mask, dropout = (scores, Work(scores, (2 * width + 1) * scores)) if model.dropout else (0.0, None)
     if model.attention == "fused-softmax":
-        results = 2 if model.dropout else 1  # the softmax, which its gradient needs, and what the dropout leaves of it
+        results = 2 if dropout else 1  # the softmax, which its gradient needs, and what the dropout leaves of it
         forward = Work(5.0 * scores + mask, (1 + results) * width * scores + mask)
         backward = Work(4.0 * scores + mask, 3.0 * width * scores + mask)
-        name = "softmax, mask and dropout" if model.dropout else "softmax and mask"
-        return [_pass(name, forward, backward, kept + mask, Kernel.FUSED_SOFTMAX)]
-    softmax = _pass("softmax", Work(5.0 * scores, 2.0 * width * scores), Work(4.0 * scores, 3.0 * width * scores), kept)
-    if not model.dropout:
-        return [softmax]
-    dropout = Work(scores, (2 * width + 1) * scores)
-    return [softmax, _pass("attention dropout", dropout, dropout, scores)]
-
-
-def _pass(name, forward, backward, kept, kernel=Kernel.SOFTMAX):
-    return BlockOperation(name, forward, backward, NO_WORK, core_bytes=kept, module=Module.SCORES, kernel=kernel)
+        name = "softmax, mask and dropout" if dropout else "softmax and mask"
+        passes = [(name, forward, backward, width * scores + mask, Kernel.FUSED_SOFTMAX)]
+    else:
+        forward, backward = Work(5.0 * scores, 2.0 * width * scores), Work(4.0 * scores, 3.0 * width * scores)
+        passes = [("softmax", forward, backward, width * scores, Kernel.SOFTMAX)]
+        passes += [("attention dropout", dropout, dropout, scores, Kernel.SOFTMAX)] if dropout else []
+    return [
+        product("scores", heads.size, (query, met), length, heads.size, saved_bytes=width * (query + key)),
+        *(
+            BlockOperation(name, *works, core_bytes=kept, module=Module.SCORES, kernel=kernel)
+            for name, *works, kept, kernel in passes
+        ),
+        product(
+            "context", heads.value_size, (query * value, met * value), heads.value_size, length,
+            saved_bytes=width * key * value, core_bytes=width * scores if dropout else 0.0,
+        ),
+    ]  # fmt: skip
 
 
 # ---- MLP and experts ---------------------------------------------------------------------------
@@ -418,25 +387,23 @@ def mlp_operations(gpu, size, place="MLP", *, shares_input=False):
 
     `size` is the hidden width, `place` the name of the products; another operation may keep the input of the first.
     """
-    up, activation, down = _products(gpu, gpu.tokens, size / gpu.tp, place, kept_rows=gpu.stream)
-    up = sharing_input(up) if shares_input else up
-    return [*gpu.gather(place, gpu.model.hidden, [up]), activation, down, *gpu.reduce(place)]
+    kept = {"kept_rows": gpu.stream, "shares_input": shares_input}
+    up, *others = _products(gpu, gpu.tokens, size / gpu.tp, place, kept)
+    return [*gpu.gather(place, gpu.model.hidden, [up]), *others, *gpu.reduce(place)]
 
 
-def _products(gpu, rows, size, place, **options):
+def _products(gpu, rows, size, place, of_first, **options):
     """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
     model, wide = gpu.model, rows * size
     projections = 2 if model.gated_mlp else 1
     read, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
     moved = read + model.element_bytes * wide  # the backward also reads what was saved
-    forward, backward = Work(flops, moved), Work(flops, moved + read)
     activation = BlockOperation(
-        "activation" if place == "MLP" else f"{place} activation", forward, backward, NO_WORK,
-        projections * gpu.kept_width() * wide, module=Module.ACTIVATION, kernel=Kernel.ACTIVATION,
+        "activation" if place == "MLP" else f"{place} activation", Work(flops, moved), Work(flops, moved + read),
+        saved_bytes=projections * gpu.kept_width() * wide, module=Module.ACTIVATION, kernel=Kernel.ACTIVATION,
     )  # fmt: skip
-    up = gpu.linear(f"{place} up", rows, model.hidden, projections * size, **options)
-    down = gpu.linear(f"{place} down", rows, size, model.hidden, **(options | {"kept_rows": rows}))
-    return up, activation, down
+    up = gpu.linear(f"{place} up", rows, model.hidden, projections * size, **of_first, **options)
+    return [up, activation, gpu.linear(f"{place} down", rows, size, model.hidden, **options)]
 
 
 def expert_operations(gpu):
@@ -454,47 +421,38 @@ def expert_operations(gpu):
     tokens and in the backward the gradients of their outputs, may have 8 bits; what they return
     keeps the model's precision (DeepSeek-AI, 2024, section 3.3.3).
     """
-    model, experts, outside = gpu.model, gpu.model.experts, gpu.repeats_stream
-    shared = experts.shared * experts.hidden
-    per_token, copies = experts.experts_per_token, gpu.stream * experts.experts_per_token
-    moved = model.element_bytes * (gpu.stream + copies) * model.hidden
-    copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
-    elements = copies * gpu.layout.expert_imbalance * model.hidden
-    widths = _DISPATCHED.get(gpu.layout.dispatch_precision, model.element_bytes), model.element_bytes
-    dispatched, combined = (Collective("all-to-all", "expert", float(width * elements), per_token) for width in widths)
-    outward = exchange("all-to-all to experts", dispatched, input_grad=combined)
-    back = exchange("all-to-all from experts", combined, input_grad=dispatched)
-    of_experts = _of_experts(gpu)
-    # complete on every GPU: a product for the scores of all experts, then softmax and selection of the best
-    rows, number = gpu.stream, experts.number
+    model, experts, layout, hidden = gpu.model, gpu.model.experts, gpu.layout, gpu.model.hidden
+    number, per_token, width, rows = experts.number, experts.experts_per_token, model.element_bytes, gpu.stream
+    # complete on every GPU: a product for the scores of all experts, without a bias, then softmax and the best of them
     scores = _SINGLE * rows * number
     best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
-    weights = model.hidden * number  # without a bias
-    return [
-        gpu.linear("router", rows, model.hidden, number, kernel=Kernel.UNQUANTISED, parameters=weights),
-        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores, count=_ROUTING),
-        *(mlp_operations(gpu, shared, "shared experts", shares_input=True) if shared else []),
-        *(gpu.gather("experts", model.hidden, []) if outside else []),
-        BlockOperation("dispatch", copied, summed, NO_WORK),
-        *([outward, *of_experts, back] if gpu.layout.ep > 1 else of_experts),
-        BlockOperation("combine", summed, copied, NO_WORK),
-        *(gpu.reduce("experts") if outside else []),
-    ]  # fmt: skip
-
-
-def _of_experts(gpu):
-    """The experts of one GPU on the copies of its expert-tensor group."""
-    model, experts, layout = gpu.model, gpu.model.experts, gpu.layout
-    gathers = layout.expert_tp > 1 and not gpu.repeats_stream
-    copies = gpu.stream * (layout.expert_tp if gathers else 1) * experts.experts_per_token * layout.expert_imbalance
-    count = experts.number / layout.ep
-    operations = _products(gpu, copies, experts.hidden / layout.expert_tp, "experts", count=count, experts=True)
-    if layout.ep > 1 and count > 1:
-        pass_ = Work(0.0, 2.0 * model.element_bytes * copies * model.hidden)
-        to, back = (BlockOperation(f"sort copies by {key}", pass_, pass_, NO_WORK) for key in ("expert", "sender"))
-        operations = to, *operations, back
-    if not gathers:
-        return operations
-    volume = float(model.element_bytes * copies * model.hidden)
-    before = gathering("gather copies", "expert-tensor", volume)
-    return [before, *operations, scattering("scatter copies", "expert-tensor", volume)]
+    operations = [
+        gpu.linear("router", rows, hidden, number, kernel=Kernel.UNQUANTISED, parameters=hidden * number),
+        BlockOperation("top experts", *best, saved_bytes=scores, count=_ROUTING),
+    ]
+    if shared := experts.shared * experts.hidden:
+        operations += mlp_operations(gpu, shared, "shared experts", shares_input=True)
+    # the experts of one GPU, on the copies of its expert-tensor group
+    gathers, here = layout.expert_tp > 1 and not gpu.repeats_stream, number / layout.ep
+    copies = rows * (layout.expert_tp if gathers else 1) * per_token * layout.expert_imbalance
+    inside = _products(gpu, copies, experts.hidden / layout.expert_tp, "experts", {}, count=here, experts=True)
+    if layout.ep > 1 and here > 1:
+        moved = Work(0.0, 2.0 * width * copies * hidden)
+        to, back = (BlockOperation(f"sort copies by {key}", moved, moved) for key in ("expert", "sender"))
+        inside = [to, *inside, back]
+    if gathers:
+        group, volume = "expert-tensor", float(width * copies * hidden)
+        inside = [gathering("gather copies", group, volume), *inside, scattering("scatter copies", group, volume)]
+    if layout.ep > 1:
+        elements = rows * per_token * layout.expert_imbalance * hidden
+        widths = FP8_WIDTH if layout.dispatch_precision == "fp8" else width, width
+        sent, returned = (Collective("all-to-all", "expert", float(size * elements), per_token) for size in widths)
+        to = exchange("all-to-all to experts", sent, returned)
+        inside = [to, *inside, exchange("all-to-all from experts", returned, sent)]
+    copies = rows * per_token
+    moved = width * (rows + copies) * hidden
+    copied, summed = Work(0.0, moved), Work(float(copies * hidden), moved)
+    inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
+    if gpu.repeats_stream:
+        inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]
+    return [*operations, *inside]

@@ -10,6 +10,7 @@ other, 2 that overlap gains nothing. Kernels and collectives share a GPU's multi
 """
 
 from bisect import bisect_left
+from functools import reduce
 from itertools import accumulate, chain, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
@@ -217,10 +218,9 @@ def _cell(first, second, order, contention):
     turns = _turns(first, _OWN), _turns(second, _OTHER)
     gathered = enumerate(units[0].weight_comm_s for units in (first, second))
     start = [(_EVEN, 0.0, comm_s, operation, 0, "weight_comm_s") for operation, comm_s in gathered if comm_s]
-    cells = []
-    for pair in (turns, turns[::-1]):  # one turn of each, then the rest of the longer one
-        cells.append(_timed([*start, *chain(*chain(*zip_longest(*pair, fillvalue=())))], contention))
-    shortest = min(cells, key=itemgetter(1))
+    # one turn of each, then the rest of the longer one
+    orders = (chain(*chain(*zip_longest(*pair, fillvalue=()))) for pair in (turns, turns[::-1]))
+    shortest = min((_timed([*start, *order], contention) for order in orders), key=itemgetter(1))
     if order == "alternating":
         return shortest
     best = _best_order([*start, *chain(*turns[1])], [*chain(*turns[0])], contention, shortest[1])
@@ -244,10 +244,8 @@ def _turns(units, operation):
 
 def _timed(items, contention):
     """The items, and the seconds from the first item to the end of both streams."""
-    state = START
-    for item in items:
-        state = after(state, *item[:3], contention)
-    return items, state[0] + state[1]
+    end = reduce(lambda state, item: after(state, *item[:3], contention), items, START)
+    return items, end[0] + end[1]
 
 
 def _best_order(ours, theirs, contention, shortest):

@@ -103,9 +103,9 @@ class BlockOperation(NamedTuple):
     """
 
     name: str
-    forward: Work
-    input_grad: Work
-    weight_grad: Work
+    forward: Work = NO_WORK
+    input_grad: Work = NO_WORK
+    weight_grad: Work = NO_WORK
     saved_bytes: float = 0.0
     core_bytes: float = 0.0
     weight_grad_bytes: float = 0.0
@@ -136,10 +136,10 @@ class BlockOperation(NamedTuple):
         return self.kernel in _PRODUCTS
 
 
-def exchange(name, forward=None, input_grad=None, weight_grad=None, *, module=None, can_hide=True):
+def exchange(name, forward=None, input_grad=None, weight_grad=None, **options):
     """An operation that is a collective alone, in the forward or in a half of the backward."""
     comm = {"forward_comm": forward, "input_grad_comm": input_grad, "weight_grad_comm": weight_grad}
-    return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kernel=None, module=module, can_hide=can_hide, **comm)
+    return BlockOperation(name, kernel=None, **comm, **options)
 
 
 def gathering(name, group, volume):
@@ -202,13 +202,16 @@ class GpuWork(NamedTuple):
         in_fp8 = (self.layout.kept_precision or precision) == "fp8"
         return FP8_WIDTH if in_fp8 else self.model.element_bytes
 
-    def linear(self, name, rows, inputs, outputs, *, kernel=Kernel.PRODUCT, kept_rows=None, kept_width=None, **others):
+    def linear(
+        self, name, rows, inputs, outputs, *, kernel=Kernel.PRODUCT, kept_rows=None, kept_width=None,
+        shares_input=False, **others,
+    ):  # fmt: skip
         """A dense layer: a matrix product forward and one per gradient; the weight gradient needs input and gradient.
 
-        `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use. What is
-        kept has the width that the product computes with, unless one is given. `others` are further fields of the
-        operation. If they have a `count` of products, such as those of experts, each has its part of the rows and its
-        own weights.
+        `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use; or none
+        if another operation keeps the same input. What is kept has the width that the product computes with, unless one
+        is given. `others` are further fields of the operation. If they have a `count` of products, such as those of
+        experts, each has its part of the rows and its own weights.
 
         Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
         """
@@ -218,6 +221,7 @@ class GpuWork(NamedTuple):
         flops = 2.0 * rows * inputs * outputs
         product = Work(flops, width * (rows * inputs + count * (inputs * outputs) + rows * outputs))
         saved, kept = kept_width * kept_rows * inputs, kept_width * (kept_rows * inputs + rows * outputs)
+        saved, kept = (0.0, kept - saved) if shares_input else (saved, kept)
         values = {
             "parameters": count * (inputs * outputs + (outputs if self.model.bias else 0)), "weight_grad_bytes": kept,
             "shape": (rows / count, outputs, inputs),
@@ -233,7 +237,7 @@ class GpuWork(NamedTuple):
         forward = Work(2.0 * elements, 3.0 * width * elements + mask)
         backward = Work(2.0 * elements, (3.0 + undropped) * width * elements + mask)
         name = f"residual and dropout {number}" if dropout else f"residual {number}"
-        return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask, kernel=Kernel.STREAM)
+        return BlockOperation(name, forward, backward, saved_bytes=mask, kernel=Kernel.STREAM)
 
     def norm(self, name, size=None):
         """Layer or RMS normalisation: a reduction over each row; its input is kept."""
@@ -278,12 +282,6 @@ class GpuWork(NamedTuple):
         if not self.splits_stream:
             return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
         return [scattering(f"leave {place}", "tensor", volume)]
-
-
-def sharing_input(operation):
-    """A product without the bytes of its input, which another operation keeps."""
-    kept = operation.saved_bytes
-    return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
 
 
 def recompute_of(model, layout=None):

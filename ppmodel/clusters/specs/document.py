@@ -15,7 +15,7 @@ from ppmodel.clusters.specs.suggest import guess_file_type, suggest_key
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
 
-_LARGEST_BYTES = 10**7
+LARGEST_BYTES = 10**7
 
 _REMEDIES = {
     "float_type": "write a number, without quotes",
@@ -123,7 +123,7 @@ def place_in(path, *location):
 
 def _read_places(path, form=None):
     """The places of a file's mapping, as `_places` gives them."""
-    text = read_text(path, _LARGEST_BYTES, SpecificationError)
+    text = read_text(path, LARGEST_BYTES, SpecificationError)
     try:
         places = _places(text)
     except MarkedYAMLError as error:
@@ -246,10 +246,10 @@ def _first_mistake(problems, places, path, file_type, form):
     value = problem["input"]
     if isinstance(value, bool | str | dict | list):  # as the file would write it
         value = str(value).lower() if isinstance(value, bool) else repr(value)
-    rule, remedy = rule_and_remedy(problem)[0], form
+    (rule, mended), remedy, line = rule_and_remedy(problem), form, places[location][0]
     match problem["type"]:
         case "missing":
-            name, value = ".".join(map(str, (*parent, key))), None
+            name, value, line = ".".join(map(str, (*parent, key))), None, location and line  # of its block, if any
             rule, remedy = "is missing", f"add the key {key}"
         case "model_type":
             block = _form_at(file_type, problem["loc"])
@@ -266,13 +266,13 @@ def _first_mistake(problems, places, path, file_type, form):
             remedy = f"write {entry['value']}.{key}, or, for thousands, the number without commas"
         case "extra_forbidden":
             keys = [field.alias or key for key, field in _form_at(file_type, parents).model_fields.items()]
-            rule = "is not a known key"
+            rule, value = "is not a known key", None if isinstance(problem["input"], dict | list) else value
             remedy = suggest_key(key, keys, parents) or f"delete it; the keys are {', '.join(keys)}"
         case "string_pattern_mismatch":
             rule, remedy = "must be one line, without control characters", "write it on one line"
         case _ if parents:
-            remedy = (list_text(problem["input"]) if isinstance(key, int) else "") or rule_and_remedy(problem)[1]
-    return SpecificationError(name, value, rule, remedy, where=f"{path}:{places[location][0]}")
+            remedy = (list_text(problem["input"]) if isinstance(key, int) else "") or mended
+    return SpecificationError(name, value, rule, remedy, where=f"{path}:{line}" if line else str(path))
 
 
 def rule_and_remedy(problem):

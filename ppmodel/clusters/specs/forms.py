@@ -1,14 +1,23 @@
 """Forms of specification files, made from what their fields declare; and values of callers, checked alike."""
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, TypeAdapter, ValidationError, create_model
+from pydantic import BeforeValidator, Field, StrictBool, ValidationError, create_model
 
-from ppmodel.clusters.specs.document import Block, Line, Sourced, place_in, read_document, rule_and_remedy
+from ppmodel.clusters.specs.document import (
+    LARGEST_BYTES,
+    Block,
+    Line,
+    Sourced,
+    place_in,
+    read_document,
+    rule_and_remedy,
+)
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
 from ppmodel.clusters.specs.units import UNITS
 from ppmodel.errors import SpecificationError
+from ppmodel.files import read_text
 from ppmodel.given import to_builtin
 
 
@@ -53,14 +62,12 @@ def file_form(spec_type, titled=True):
     return create_model(f"{spec_type.__name__}File", __base__=Block, **keys)
 
 
-_check = cache(lambda entry: TypeAdapter(_type_of(entry.of_callers or entry)).validate_python)
-
-
 @cache
-def _checks(spec_type):
-    """Name, default and check of each value of a specification."""
+def _form_of_callers(spec_type):
+    """The form of values that callers give, and their defaults."""
     entries = {name: entry for name, entry in declared(spec_type).items() if isinstance(entry, Entry)}
-    return [(name, getattr(spec_type, name, None), _check(entry)) for name, entry in entries.items()]
+    values = {name: (_type_of(entry.of_callers or entry), None) for name, entry in entries.items()}
+    return create_model(spec_type.__name__, **values), {name: getattr(spec_type, name, ...) for name in entries}
 
 
 def check_values(spec_type, values):
@@ -82,16 +89,18 @@ def check_values(spec_type, values):
     SpecificationError
         For the first illegal value.
     """
-    checked = {}
-    for name, default, check in _checks(spec_type):
-        value = values[name]
-        if type(value) is type(default) and value == default:
-            continue
-        try:
-            checked[name] = check(to_builtin(value))
-        except ValidationError as error:
-            raise SpecificationError(name, value, *rule_and_remedy(error.errors()[0])) from None
-    return checked
+    form, defaults = _form_of_callers(spec_type)
+    changed = {
+        name: to_builtin(values[name]) for name, default in defaults.items()
+        if type(values[name]) is not type(default) or values[name] != default
+    }  # fmt: skip
+    try:
+        checked = form(**changed)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = problem["loc"][0]
+        raise SpecificationError(name, values[name], *rule_and_remedy(problem)) from None
+    return {name: getattr(checked, name) for name in changed}
 
 
 def read_file(path, spec_type):
@@ -112,6 +121,12 @@ def read_file(path, spec_type):
     SpecificationError
         In one line: file, line, field, value, rule and remedy.
     """
+    return _read(path, read_text(path, LARGEST_BYTES, SpecificationError), spec_type)
+
+
+@lru_cache(256)
+def _read(path, text, spec_type):  # noqa: ARG001 - the text is part of the cache's key
+    """The specification of a file while it has this text: a study reads the same few files again."""
     form, provenance = read_document(path, file_form(spec_type)), []
     try:
         values = _values(form, spec_type, "", provenance)

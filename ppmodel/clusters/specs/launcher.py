@@ -37,9 +37,8 @@ class Rule(Form):
 
 def _rules(fields):
     """A text alone is one argument, whatever the values."""
-    if not isinstance(fields, dict):
-        return fields
-    return {name: [{"write": [rules]}] if isinstance(rules, str) else rules for name, rules in fields.items()}
+    entries = fields.items() if isinstance(fields, dict) else ()
+    return {name: [{"write": [rules]}] if isinstance(rules, str) else rules for name, rules in entries} or fields
 
 
 class Launcher(Form):

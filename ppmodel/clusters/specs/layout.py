@@ -7,7 +7,7 @@ the declaration.
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,22 +103,22 @@ class Declared(NamedTuple):
         """The legal values by what people write, if they are few: words, switches, or digits; otherwise None."""
         if self.type is bool:
             return {"true": True, "false": False}
-        if self.words:
-            return {word: word for word in self.words}
         is_digit = self.type is int and self.high < 10
-        return {str(digit): digit for digit in range(self.low, self.high + 1)} if is_digit else None
+        return (
+            {str(value): value for value in self.words or range(self.low, self.high + 1)}
+            if self.words or is_digit
+            else None
+        )
 
     @property
     def form(self):
         """Placeholder for the value in help texts."""
         if self.type is tuple:
             return "WORD|N,N,...|STRING"
-        if self.words:
-            words = "|".join(self.words)
-            return f"{words}|N" if self.type is int else f"[{words}]"
-        if self.high < 10:
-            return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
-        return "N"
+        if self.texts is None:
+            return "0..1" if self.high < 10 else "N"
+        texts = "|".join(self.texts)
+        return f"{texts}|N" if self.words and self.type is int else f"[{texts}]"
 
     @property
     def entry(self):
@@ -128,14 +128,19 @@ class Declared(NamedTuple):
 
 
 def declared(default, type, help, *arguments, **keywords):
+    """A field; for `needs`, the name of a size stands for more than one GPU."""
     if default is not None and type is not bool:
         keywords.setdefault("usual", str(default) if isinstance(default, str) else f"{default:g}")
+    if isinstance(size := keywords.get("needs"), str):
+        keywords["needs"] = lambda run: getattr(run.layout, size) > 1
     return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
 
 
-_OF_MEMORY, _OF_EXPERTS, _OF_TRANSFERS = (
-    f"Layout: {part}" for part in ("computing and memory", "experts", "communication")
+_stated = partial(declared, column=True, of_runs=True)
+_memory, _experts, _transfers = (
+    partial(declared, section=f"Layout: {part}") for part in ("computing and memory", "experts", "communication")
 )
+_PRECISIONS = "bf16", "fp8"
 
 
 def _shares(run):
@@ -300,92 +305,72 @@ class LayoutSpec(Groups, Checked):
     title: str = ""
     pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True, of_runs=True)
     chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
-    tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True, of_runs=True)
-    cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True, of_runs=True)
-    ep: int = declared(
-        1, int, "Expert parallelism, over the GPUs of tp, cp and dp.", column=True, of_runs=True, section=_OF_EXPERTS
-    )
-    etp: int | None = declared(None, int, "GPUs that share each expert.", column=True, usual="tp", section=_OF_EXPERTS)
-    dp: int = declared(1, int, "Data parallelism: replicas that train side by side.", column=True, of_runs=True)
+    tp: int = _stated(1, int, "Tensor parallelism: GPUs that share each GEMM.")
+    cp: int = _stated(1, int, "Context parallelism: GPUs that share each sequence.")
+    ep: int = _experts(1, int, "Expert parallelism, over the GPUs of tp, cp and dp.", column=True, of_runs=True)
+    etp: int | None = _experts(None, int, "GPUs that share each expert.", column=True, usual="tp")
+    dp: int = _stated(1, int, "Data parallelism: replicas that train side by side.")
     gpus: int | None = declared(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
-    microbatch_size: int = declared(1, int, "Sequences per microbatch.", column=True, of_runs=True)
-    global_batch: int | None = declared(
-        None, int, "Sequences per iteration: dp x microbatch size x B.", column=True, of_runs=True
-    )
+    microbatch_size: int = _stated(1, int, "Sequences per microbatch.")
+    global_batch: int | None = _stated(None, int, "Sequences per iteration: dp x microbatch size x B.")
     sequence: int | None = declared(None, int, "Tokens of a sequence.", column=True, usual="the model's")
-    sequence_parallel: bool = declared(
-        False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True,
-        needs=lambda run: run.layout.tp > 1,
-    )  # fmt: skip
-    zero: int = declared(
-        0, int, "What replicas shard: 1 optimizer state, 2 also gradients, 3 also weights.", 0, 3, column=True,
-        of_runs=True, needs=_shares,
-    )  # fmt: skip
-    recompute: str | int | None = declared(
-        None, int, f"What the backward recomputes: {_RECOMPUTED}, or that many layers of each stage in full.", low=0,
-        words=RECOMPUTE, column=True, of_runs=True, usual="the model's", section=_OF_MEMORY,
-        needs=_recomputes,
-    )  # fmt: skip
-    precision: str | None = declared(
-        None, str, "Precision of GEMMs.", words=("bf16", "fp8"), column=True, usual="the framework's",
-        section=_OF_MEMORY,
-    )  # fmt: skip
-    expert_imbalance: float = declared(
-        1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep", section=_OF_EXPERTS
+    sequence_parallel: bool = _stated(False, bool, "Also split norms and dropout over tp.", needs="tp")
+    zero: int = _stated(
+        0, int, "What replicas shard: 1 optimizer state, 2 also gradients, 3 also weights.", 0, 3, needs=_shares
     )
-    expert_nodes: int | None = declared(
-        None, int, "Most nodes that hold a token's experts; the token is sent once to each.", section=_OF_EXPERTS,
+    recompute: str | int | None = _memory(
+        None, int, f"What the backward recomputes: {_RECOMPUTED}, or that many layers of each stage in full.", low=0,
+        words=RECOMPUTE, column=True, of_runs=True, usual="the model's", needs=_recomputes,
+    )  # fmt: skip
+    precision: str | None = _memory(
+        None, str, "Precision of GEMMs.", words=_PRECISIONS, column=True, usual="the framework's"
+    )
+    expert_imbalance: float = _experts(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep")
+    expert_nodes: int | None = _experts(
+        None, int, "Most nodes that hold a token's experts; the token is sent once to each.",
         needs=lambda run: run.layout.ep > 1 and _on_nodes(run) % (run.layout.ep * run.layout.expert_tp) > 0,
     )  # fmt: skip
-    dispatch_precision: str = declared(
-        "bf16", str, "Precision of tokens sent to experts.", words=("bf16", "fp8"), section=_OF_EXPERTS,
-        needs=lambda run: run.layout.ep > 1,
+    dispatch_precision: str = _experts(
+        "bf16", str, "Precision of tokens sent to experts.", words=_PRECISIONS, needs="ep"
+    )
+    kept_precision: str | None = _memory(
+        None, str, "Precision of inputs kept for weight gradients.", words=_PRECISIONS, usual="that of GEMMs",
+        needs=lambda run: "fp8" in (run.layout.kept_precision, run.layout.precision),
     )  # fmt: skip
-    kept_precision: str | None = declared(
-        None, str, "Precision of inputs kept for weight gradients.", words=("bf16", "fp8"), usual="that of GEMMs",
-        section=_OF_MEMORY, needs=lambda run: "fp8" in (run.layout.kept_precision, run.layout.precision),
-    )  # fmt: skip
-    causal: bool = declared(
-        True, bool, "Skip the masked half of the scores in fused attention.", usual="yes", section=_OF_MEMORY,
+    causal: bool = _memory(
+        True, bool, "Skip the masked half of the scores in fused attention.", usual="yes",
         needs=lambda run: run.model.attention == "fused",
     )  # fmt: skip
-    context_exchange: str = declared(
-        "ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"), section=_OF_TRANSFERS,
-        needs=lambda run: run.layout.cp > 1,
-    )  # fmt: skip
-    overlap_tensor: bool | None = declared(
-        None, bool, "Hide tensor-parallel collectives under GEMMs.", section=_OF_TRANSFERS,
-        needs=lambda run: run.layout.tp > 1,
-    )  # fmt: skip
-    overlap_backward: bool | None = declared(
-        None, bool, "Hide tensor-parallel collectives of input gradients under weight gradients.",
-        section=_OF_TRANSFERS, needs=lambda run: run.layout.tp > 1,
-    )  # fmt: skip
-    overlap_gradients: bool | None = declared(
-        None, bool, "Hide gradient reduction under the backward.", section=_OF_TRANSFERS, needs=_reduces
+    context_exchange: str = _transfers(
+        "ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"), needs="cp"
     )
-    overlap_parameters: bool | None = declared(
-        None, bool, "Hide gathering of parameters under the forward.", section=_OF_TRANSFERS,
+    overlap_tensor: bool | None = _transfers(None, bool, "Hide tensor-parallel collectives under GEMMs.", needs="tp")
+    overlap_backward: bool | None = _transfers(
+        None, bool, "Hide tensor-parallel collectives of input gradients under weight gradients.", needs="tp"
+    )
+    overlap_gradients: bool | None = _transfers(
+        None, bool, "Hide gradient reduction under the backward.", needs=_reduces
+    )
+    overlap_parameters: bool | None = _transfers(
+        None, bool, "Hide gathering of parameters under the forward.",
         needs=lambda run: run.layout.zero and _shares(run),
     )  # fmt: skip
-    pairing: str = declared(
+    pairing: str = _transfers(
         "alternating", str, "Order of the units of two operations in a cell.", words=("alternating", "best"),
-        section=_OF_TRANSFERS, needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys,
+        needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys,
     )  # fmt: skip
-    send_results: str = declared(
+    send_results: str = _transfers(
         "at_end", str, "When two operations in a cell send their results.", words=("at_end", "when_ready"),
-        section=_OF_TRANSFERS, needs=lambda run: run.table.num_ranks > 1 and run.table.pairs.keys,
+        needs=lambda run: run.table.num_ranks > 1 and run.table.pairs.keys,
     )  # fmt: skip
-    offload: float = declared(
-        0.0, float, "Fraction of activations to copy to host memory and back.", 0, 1, column=True, section=_OF_MEMORY
-    )
-    offload_warm_up: float | None = declared(
-        None, float, "The same before a rank's first backward.", 0, 1, usual="as --offload", section=_OF_MEMORY,
+    offload: float = _memory(0.0, float, "Fraction of activations to copy to host memory and back.", 0, 1, column=True)
+    offload_warm_up: float | None = _memory(
+        None, float, "The same before a rank's first backward.", 0, 1, usual="as --offload",
         needs=lambda run: run.layout.offload_warm_up != run.layout.offload,
     )  # fmt: skip
-    offload_chunks: str = declared(
+    offload_chunks: str = _memory(
         "first", str, "Chunks whose activations are copied: each rank's first, or all.", words=("first", "all"),
-        section=_OF_MEMORY, needs=lambda run: run.layout.offloads and run.table.num_stages > run.table.num_ranks,
+        needs=lambda run: run.layout.offloads and run.table.num_stages > run.table.num_ranks,
     )  # fmt: skip
     layers: str | tuple[int, ...] = declared(
         "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L'."

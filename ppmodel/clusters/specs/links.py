@@ -9,6 +9,7 @@ delay of a link comes on top of what its messages take anyway, and its bandwidth
 from __future__ import annotations  # help() shows a field's type by its name
 
 import re
+from functools import partial
 from typing import NamedTuple
 
 from ppmodel.clusters.specs.units import parse_quantity
@@ -20,6 +21,7 @@ _RULES = {
     "bandwidth": (("B/s", "GB/s", "TB/s", "Gbit/s"), "must be above 0, in B/s, GB/s, TB/s or Gbit/s", "25GB/s"),
 }
 _LARGEST = 1e30
+_refused = partial(SpecificationError, "links")
 
 
 class Link(NamedTuple):
@@ -49,20 +51,17 @@ class Link(NamedTuple):
     bandwidth_bytes_per_s: float | None = None
 
     def __str__(self):
-        values = [f"delay={_shortest(self.delay_s)}"] if self.delay_s or self.bandwidth_bytes_per_s is None else []
-        if self.bandwidth_bytes_per_s is not None:
-            values.append(f"bandwidth={_shortest(self.bandwidth_bytes_per_s)}B/s")
+        delay, bandwidth = (
+            repr(value and float(value)).removesuffix(".0") for value in self[3:]
+        )  # the shortest digits
+        values = [f"delay={delay}"] if self.delay_s or self.bandwidth_bytes_per_s is None else []
+        values += [f"bandwidth={bandwidth}B/s"] if self.bandwidth_bytes_per_s is not None else []
         return f"{self.sender}{'-' if self.both_ways else '>'}{self.receiver}:{','.join(values)}"
 
     @property
     def directions(self) -> tuple[tuple[int, int], ...]:
         """Sender and receiver of each direction that it is."""
         return ((self.sender, self.receiver), (self.receiver, self.sender))[: 1 + self.both_ways]
-
-
-def _shortest(number):
-    """The shortest digits that are read as the same number."""
-    return repr(float(number)).removesuffix(".0")
 
 
 def as_links(given: object) -> tuple[Link, ...]:
@@ -93,7 +92,11 @@ def as_links(given: object) -> tuple[Link, ...]:
     if isinstance(given, str):
         texts = given.split() or [given]
     elif isinstance(given, dict):
-        texts = [f"{edge}:{_written(values)}" for edge, values in given.items()]
+        entries = {edge: values.items() if isinstance(values, dict) else () for edge, values in given.items()}
+        texts = [
+            f"{edge}:{','.join(f'{name}={shown(value)}'.replace(' ', '') for name, value in values)}"
+            for edge, values in entries.items()
+        ]
     elif isinstance(given, list | tuple | None) and all(isinstance(entry, Link) for entry in given or ()):
         texts = list(map(str, given or ()))
     else:
@@ -108,13 +111,6 @@ def as_links(given: object) -> tuple[Link, ...]:
             seen[direction] = link
         links.append(link)
     return tuple(sorted(links, key=lambda link: link[:3]))
-
-
-def _written(values):
-    """The values of a link as text."""
-    if not isinstance(values, dict):
-        return ""
-    return ",".join(f"{name}={shown(value).replace(' ', '')}" for name, value in values.items())
 
 
 def _link(text):
@@ -136,7 +132,3 @@ def _link(text):
             raise _refused(f"{edge}:{name}={value}", rule, f"write, for example, {edge}:{name}={example}")
         si[name] = number
     return Link(*(sorted(ranks) if both_ways else ranks), both_ways, si.get("delay", 0.0), si.get("bandwidth"))
-
-
-def _refused(value, rule, remedy):
-    return SpecificationError("links", value, rule, remedy)

@@ -343,22 +343,19 @@ class Data:
         for file, (what, of_kind) in product(dict.fromkeys(self.files.tolist()), kinds):
             of_file = (self.files == file) & of_kind
             if of_file.any():
-                summary = _summary(unseen[of_file], what) if self.num_configurations >= FOLDS else {}
-                sources.append(Source(file, what, int(of_file.sum()), float(errors[of_file].mean()), summary))
+                off = unseen[of_file]
+                median, nine_tenths, worst = np.quantile(off, (0.5, 0.9, 1.0)).tolist()
+                smallest = np.sort(off)[: max(int(0.9 * len(off)), 1)]
+                summary = {"mean": float(off.mean())} if self.num_configurations >= FOLDS else {}
+                if summary and what != "fits":
+                    summary |= {
+                        "median": median, "90 %": nine_tenths, "worst": worst,
+                        "mean without the worst tenth": float(smallest.mean()),
+                    }  # fmt: skip
+                sources.append(Source(file, what, len(off), float(errors[of_file].mean()), summary))
         return sources
 
     def _errors(self, predictions):
         """Errors of predictions as shares of the measurements; without one, whether a prediction is wrong."""
         is_wrong = (predictions > self.system.memory_capacity_bytes) != self.is_out
         return np.where(self.has_number, np.abs(predictions / self.measured - 1), is_wrong)
-
-
-def _summary(errors, what):
-    """Means and quantiles of errors, by their names in a system's file; where rows only fit or do not, the mean."""
-    median, nine_tenths, worst = np.quantile(errors, (0.5, 0.9, 1.0)).tolist()
-    smallest = np.sort(errors)[: max(int(0.9 * len(errors)), 1)]
-    summary = {
-        "mean": float(errors.mean()), "median": median, "90 %": nine_tenths, "worst": worst,
-        "mean without the worst tenth": float(smallest.mean()),
-    }  # fmt: skip
-    return {"mean": summary["mean"]} if what == "fits" else summary

@@ -66,18 +66,20 @@ def read_operation_times(sources):
     PPModelError
         With file, line and column of what is missing or wrong.
     """
-    rows = []
+    named = []
     for place, source in enumerate(sources if isinstance(sources, list | tuple) else [sources]):
         is_table = hasattr(source, "itertuples") or str(source).endswith(".csv")
-        rows += _of_table(source) if is_table else _of_trace(source, place)
-    if not rows:
+        named += _of_table(source) if is_table else _of_trace(source, place)
+    if not named:
         rule, remedy = "must be in the source", "name rows or slices 1F3, F3 or Forward 3, as PyTorch's pipelining does"
         where = None if hasattr(sources, "itertuples") else str(sources)
         raise PPModelError("operations", "none", rule, remedy, where=where)
-    kinds = {row.kind for row in rows}
-    if OpKind.W in kinds and OpKind.I not in kinds:
-        rows = [row._replace(kind=OpKind.I if row.kind == OpKind.B else row.kind) for row in rows]
-    first_rows = {}
+    letters, rows, first_rows = {match[2][0] for _, match, *_ in named}, [], {}
+    backward = OpKind.I if "W" in letters and "I" not in letters else OpKind.B
+    for rank, match, *time in named:
+        kind = backward if match[2][0] == "B" else OpKind[match[2][0]]
+        stage, microbatch = (None if digits is None else int(digits) for digits in (match[1], match[3]))
+        rows.append(OperationTime(rank, kind, stage, microbatch, *time))
     for row in rows:
         if (first := first_rows.setdefault(row[:4], row)) is not row:
             name = f"rank {row.rank} {row.kind.name}{'' if row.microbatch is None else row.microbatch}"
@@ -87,7 +89,7 @@ def read_operation_times(sources):
 
 
 def _of_table(source):
-    """Rows of a CSV file, or of a frame."""
+    """Rank, matched name, seconds, start and place of the rows of a CSV file, or of a frame."""
     if hasattr(source, "itertuples"):
         if missing := [name for name in _COLUMNS if name not in source]:
             raise PPModelError("columns", f"without {missing[0]}", "must be in the frame", "name the column so")
@@ -107,7 +109,7 @@ def _of_table(source):
         if not (rank.isascii() and rank.isdecimal() and int(rank) < _MOST_RANKS):
             rule = f"must be a whole number from 0 to {_MOST_RANKS - 1}"
             raise PPModelError("rank", row["rank"], rule, "count ranks from 0", where=where)
-        rows.append(_operation(int(rank), match, *_span(row, where), where))
+        rows.append((int(rank), match, *_span(row, where), where))
     return rows
 
 
@@ -123,7 +125,7 @@ def _span(row, where):
 
 
 def _of_trace(path, place):
-    """Slices of a trace in Chrome's format that are named like operations; those of the GPU where there are any."""
+    """As `_of_table`, of a trace in Chrome's format: slices named like operations; the GPU's if it has any."""
     about, events = read_events(path)
     ranks = about.get("distributedInfo")
     default = ranks["rank"] if isinstance(ranks, dict) and isinstance(ranks.get("rank"), int) else place
@@ -141,13 +143,8 @@ def _of_trace(path, place):
     for event, match in of_gpu or slices:
         where, rank = f"{path}: {match[0]}", tracks.get(_track(event), default)
         seconds, start = read_number(event, "dur", where), read_number(event, "ts", where, -LARGEST)
-        rows.append(_operation(rank, match, 1e-6 * seconds, 1e-6 * start, where))
+        rows.append((rank, match, 1e-6 * seconds, 1e-6 * start, where))
     return rows
-
-
-def _operation(rank, match, seconds, start, where):
-    stage, microbatch = (None if digits is None else int(digits) for digits in (match[1], match[3]))
-    return OperationTime(rank, OpKind[match[2][0]], stage, microbatch, seconds, start, where)
 
 
 def _track(event):

@@ -154,7 +154,13 @@ def _by_stage(table, rows):
     seconds, start_s = np.full((2, table.num_operations), np.nan)
     of_kinds = np.zeros((2, 4, table.num_stages))  # what rows without a microbatch say: sums and counts
     for row in rows:
-        stage = _stage_of(row, homes)
+        stages = homes[row.rank] if row.rank < len(homes) else []
+        stage = stages[0] if row.stage is None and len(stages) == 1 else row.stage
+        if stage not in stages:
+            rule = f"has the stages {', '.join(map(str, stages))}" if stages else f"is not one of {len(homes)}"
+            value = "no stage" if row.stage is None else f"stage {row.stage}"
+            remedy = "name the stage, as in 1F3, or another schedule or --pp"
+            raise PPModelError(f"rank {row.rank}", value, rule, remedy, where=row.where)
         index = place.get((row.kind, stage, row.microbatch or 0))
         if index is None:
             operation = f"{stage}{row.kind.name}{'' if row.microbatch is None else row.microbatch}"
@@ -185,11 +191,17 @@ def _totals(table, seconds, of_kinds):
 
 
 def _spans(table, seconds, start_s):
-    """The start and the end of every cell, in seconds; NaN where they are not known."""
+    """The start and the end of every cell, in seconds, NaN where they are not known; cells of a rank may not overlap."""
     begun_s, ended_s = np.full((2, np.count_nonzero(~table.joined)), np.nan)
     np.fmin.at(begun_s, table.cell, start_s)
     np.fmax.at(ended_s, table.cell, start_s + seconds)
-    _refuse_overlaps(table, table.rank[~table.joined], begun_s, ended_s)
+    ranks, length_s = table.rank[~table.joined], ended_s - begun_s
+    for before, after in pairwise(np.lexsort((begun_s, ranks)).tolist()):  # on a rank, but for the clock's error
+        least_s = _TOUCHING * min(length_s[before], length_s[after])
+        if ranks[before] == ranks[after] and ended_s[before] - begun_s[after] > least_s:
+            names = [str(table.op(np.flatnonzero(table.cell == place)[0])) for place in (before, after)]
+            rule, remedy = f"starts before {names[0]} has ended", "give times of one clock and one stream"
+            raise PPModelError(f"rank {ranks[after]}", names[1], rule, remedy)
     return begun_s, ended_s
 
 
@@ -232,29 +244,6 @@ def _divided(table, seconds, start_s, of_kinds, begun_s, ended_s):
     weights = means[np.minimum(table.kind, _W), table.stage]
     weights[np.isnan(np.bincount(cell, np.where(weights > 0, weights, np.nan)))[cell]] = 1.0
     return np.where(shared, length_s[cell] * weights / np.bincount(cell, weights)[cell], seconds)
-
-
-def _refuse_overlaps(table, ranks, begun_s, ended_s):
-    """Refuse a cell that begins before the one before it on its rank has ended, by more than the clock's error."""
-    length_s = ended_s - begun_s
-    for before, after in pairwise(np.lexsort((begun_s, ranks)).tolist()):
-        least_s = _TOUCHING * min(length_s[before], length_s[after])
-        if ranks[before] == ranks[after] and ended_s[before] - begun_s[after] > least_s:
-            names = [str(table.op(np.flatnonzero(table.cell == place)[0])) for place in (before, after)]
-            rule, remedy = f"starts before {names[0]} has ended", "give times of one clock and one stream"
-            raise PPModelError(f"rank {ranks[after]}", names[1], rule, remedy)
-
-
-def _stage_of(row, homes):
-    """The stage of a measured operation; one that does not say has its rank's only one. `homes` are ranks' stages."""
-    stages = homes[row.rank] if row.rank < len(homes) else []
-    stage = stages[0] if row.stage is None and len(stages) == 1 else row.stage
-    if stage not in stages:
-        rule = f"has the stages {', '.join(map(str, stages))}" if stages else f"is not one of {len(homes)}"
-        value = "no stage" if row.stage is None else f"stage {row.stage}"
-        remedy = "name the stage, as in 1F3, or another schedule or --pp"
-        raise PPModelError(f"rank {row.rank}", value, rule, remedy, where=row.where)
-    return stage
 
 
 def _completed(totals):

@@ -111,7 +111,17 @@ def read_rows(path):
     lines = csv_lines(path, _LARGEST_BYTES)
     names, _ = next(lines, ([], ""))
     columns = [*map(text_of_cell, names)]
-    _require_columns(columns, f"{path}:1")
+    for name in columns:
+        if columns.count(name) > 1:
+            raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
+        near = get_close_matches(name.strip().lower(), (*COLUMNS, *_ALSO_READ), n=1, cutoff=_ALIKE)
+        if near and near[0] != name:
+            meant = NEW_NAMES.get(near[0], near[0])
+            rule, remedy = f"is nearly {meant}, but no column that is read", f"write {meant}, or rename a note"
+            raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
+    if missing := [name for name in COLUMNS if name not in columns]:
+        rule = f"must have the columns {', '.join(COLUMNS)}"
+        raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=f"{path}:1")
     rows = []
     for values, where in lines:
         if len(values) != len(columns):
@@ -123,20 +133,6 @@ def read_rows(path):
     if not rows:
         raise PPModelError("rows", "none", "must be at least one", "write one row for each run", where=str(path))
     return columns, rows
-
-
-def _require_columns(columns, where):
-    for name in columns:
-        if columns.count(name) > 1:
-            raise PPModelError("column", name, "is given twice", "rename one of the two", where=where)
-        near = get_close_matches(name.strip().lower(), (*COLUMNS, *_ALSO_READ), n=1, cutoff=_ALIKE)
-        if near and near[0] != name:
-            meant = NEW_NAMES.get(near[0], near[0])
-            rule, remedy = f"is nearly {meant}, but no column that is read", f"write {meant}, or rename a note"
-            raise PPModelError("column", repr(name), rule, remedy, where=where)
-    if missing := [name for name in COLUMNS if name not in columns]:
-        rule = f"must have the columns {', '.join(COLUMNS)}"
-        raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=where)
 
 
 def require_measured(name, text, where):
@@ -298,7 +294,16 @@ def run_of(row, framework=None):
         model = replace(model, sequence=values.get("sequence", model.sequence))
     else:
         of_layout["layers"] = even_layers(values["layers"], values["pp"] * values["chunks"])
-        model = _model(values, framework)
+        gated = values["gated_mlp"]  # what has no column follows from the family: Llama with a gated MLP, GPT without
+        model = specs.ModelSpec(
+            name="row", title="", **{name: values[name] for name in _OF_MODEL}, blocks=values["layers"],
+            head_size=values["hidden"] / values["heads"], norm="rmsnorm" if gated else "layernorm", bias=not gated,
+            dropout=framework.dropout and not gated, recompute="none", learned_positions=not gated,
+            global_batch=values["global_batch"], element_bytes=2,
+            gradient_bytes=framework.gradient_bytes or _GRADIENT_BYTES,
+            optimizer_bytes=framework.optimizer_bytes or _OPTIMIZER_BYTES,
+            tied_embeddings=framework.tied_embeddings or not gated,
+        )  # fmt: skip
     layout = specs.LayoutSpec(**of_layout).under(framework)
     layout.require_shares()
     return MeasuredRun(case, model, layout, layout.microbatches, runs)
@@ -315,20 +320,6 @@ def stated_value(name, text):
         rule = f"must be a whole number from 1 to {_LARGEST}"
         raise PPModelError(name, repr(shown(text)), rule, "write, for example, 8")
     return number
-
-
-def _model(values, framework):
-    """The model; properties without a column follow from its family: Llama with a gated MLP, GPT without."""
-    gated = values["gated_mlp"]
-    return specs.ModelSpec(
-        name="row", title="", **{name: values[name] for name in _OF_MODEL}, blocks=values["layers"],
-        head_size=values["hidden"] / values["heads"], norm="rmsnorm" if gated else "layernorm", bias=not gated,
-        dropout=framework.dropout and not gated, recompute="none", learned_positions=not gated,
-        global_batch=values["global_batch"], element_bytes=2,
-        gradient_bytes=framework.gradient_bytes or _GRADIENT_BYTES,
-        optimizer_bytes=framework.optimizer_bytes or _OPTIMIZER_BYTES,
-        tied_embeddings=framework.tied_embeddings or not gated,
-    )  # fmt: skip
 
 
 def even_layers(layers, stages):

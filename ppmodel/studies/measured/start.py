@@ -55,7 +55,14 @@ def start_under(system, framework=None, rows=()):
         raise PPModelError("framework", name, f"is a row's, not {label}", "leave out --framework, or what rows name")
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("framework.")}
     stated = {entry.field: entry for entry in framework.provenance}
-    for name in _changed(system, under):
+    changed = []
+    for block in ("kernels", "collectives", "memory"):
+        before, after = getattr(system, block), getattr(under, block)
+        for field in fields(after) if after is not None else ():
+            value = getattr(after, field.name)
+            if value is not None and value != (getattr(before, field.name) if before is not None else field.default):
+                changed.append(f"{block}.{field.name.removesuffix('_s')}")
+    for name in changed:
         entry = entries.get(name) or Provenance(name, None, _UNITS.get(name.rpartition(".")[2], ""), "digest", "")
         entries[name] = entry._replace(
             value=to_unit(value_of(under, name), entry.unit), kind="digest",
@@ -80,16 +87,6 @@ def keeping_stated(system, rows):
     entries.append(Provenance("framework.gradient_bytes", value, "", "stated", "all rows"))
     framework = replace(system.framework, gradient_bytes=value)
     return replace(system, framework=framework, provenance=tuple(by_block(entries)))
-
-
-def _changed(system, under):
-    """Names of the constants that differ."""
-    for block in ("kernels", "collectives", "memory"):
-        before, after = getattr(system, block), getattr(under, block)
-        for field in fields(after) if after is not None else ():
-            value = getattr(after, field.name)
-            if value is not None and value != (getattr(before, field.name) if before is not None else field.default):
-                yield f"{block}.{field.name.removesuffix('_s')}"
 
 
 def by_block(entries):

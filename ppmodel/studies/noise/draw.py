@@ -13,7 +13,6 @@ So a seed gives the same bytes whatever runs before it, after it or at the same 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -22,7 +21,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.loops.compiled import prepare
 from ppmodel.metrics import operations_s
 from ppmodel.ops import OpKind
-from ppmodel.simulation import run_graph
+from ppmodel.simulation import Iterations, run_graph
 
 TIE = 1e-9
 """Relative difference up to which two times count as equal, because of rounding."""
@@ -176,27 +175,7 @@ def noisy_makespans(graph, costs, noise, seeds):
     >>> noisy_makespans(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1, 2]).tolist()
     [51.0, 51.0]
     """
-    return noisy_runs(graph, [costs], noise, seeds).makespans_s[0]
-
-
-class NoisyRuns(NamedTuple):
-    """Times of many runs of one schedule on several systems, a row per system, in seconds.
-
-    Attributes
-    ----------
-    makespans_s : ndarray of float, shape (number of systems, number of runs)
-    computing_s : ndarray of float
-        Total computing time of all ranks.
-    spans_s : ndarray of float
-        Longest span of a rank from its first to its last operation.
-    reduced_s : ndarray of float
-        Start of the optimizer steps.
-    """
-
-    makespans_s: np.ndarray
-    computing_s: np.ndarray
-    spans_s: np.ndarray
-    reduced_s: np.ndarray
+    return noisy_runs(graph, [costs], noise, seeds)[0].makespan_s[0]
 
 
 def noisy_runs(graph, many_costs, noise, seeds):
@@ -211,7 +190,10 @@ def noisy_runs(graph, many_costs, noise, seeds):
 
     Returns
     -------
-    NoisyRuns
+    ends : Iterations
+        Each array of shape (number of systems, number of runs).
+    computing_s : ndarray of float, of the same shape
+        Computing time of all ranks, summed, in seconds.
 
     Raises
     ------
@@ -225,8 +207,8 @@ def noisy_runs(graph, many_costs, noise, seeds):
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("1f1b", 4, 8)
     >>> many = [uniform_costs(schedule, forward=1, backward=backward) for backward in (2, 3)]
-    >>> runs = noisy_runs(compile_graph(schedule), many, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
-    >>> runs.makespans_s.tolist(), runs.computing_s.tolist()
+    >>> ends, computing_s = noisy_runs(compile_graph(schedule), many, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
+    >>> ends.makespan_s.tolist(), computing_s.tolist()
     ([[51.0], [70.0]], [[120.0], [160.0]])
     """
     seeds = list(seeds)
@@ -237,5 +219,5 @@ def noisy_runs(graph, many_costs, noise, seeds):
         for place, costs in enumerate(many_costs):
             computing_s = (factors * nominal_s[place]).sum()  # always in the same order, however many threads there are
             timeline = run_graph(graph, costs, factors)
-            runs[:, place, run] = timeline.makespan_s, computing_s, timeline.longest_span_s, timeline.reduced_s
-    return NoisyRuns(*runs)
+            runs[:, place, run] = timeline.makespan_s, timeline.reduced_s, timeline.longest_span_s, computing_s
+    return Iterations(*runs[:3]), runs[3]

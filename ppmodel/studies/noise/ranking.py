@@ -99,7 +99,7 @@ def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
             for places in places_of(point.graph_key for point in points).values():
                 graph, costs = points[places[0]].graph, [points[place].costs for place in places]
                 noiseless[places] = makespans(graph, costs)
-                noisy[places] = noisy_runs(graph, costs, noise, seeds).makespans_s
+                noisy[places] = noisy_runs(graph, costs, noise, seeds)[0].makespan_s
         except BlocksError:
             continue
         evaluated[case.label] = noiseless.tolist(), noisy

@@ -5,5 +5,5 @@ and occupy nothing (``latency``); a reduction of replicas is left out. Times are
 """
 
 from ppmodel.studies.optimum.lower_bounds import Bounds, bounds
-from ppmodel.studies.optimum.problem import OBJECTIVES, Problem, answers, is_whole, peak_of, problem_of, time_of
+from ppmodel.studies.optimum.problem import Problem, answers, is_whole, peak_of, problem_of, time_of
 from ppmodel.studies.optimum.solver import Optimum, solve

@@ -11,9 +11,6 @@ from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
-OBJECTIVES = ("makespan", "span")
-"""From the first start to the last end of all ranks, or of the rank where that is longest (Zero Bubble's)."""
-
 _FINEST = 10**4
 """Largest denominator of a share."""
 
@@ -146,6 +143,7 @@ def time_of(schedule, problem, objective="makespan"):
     problem : Problem
         Its limit does not matter here.
     objective : {"makespan", "span"}
+        From the first start to the last end of all ranks, or of the rank where that is longest (Zero Bubble's).
 
     Returns
     -------

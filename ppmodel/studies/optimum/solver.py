@@ -132,20 +132,6 @@ class _Model:
                 end += self.lengths[kind, stage]
         return {(*of, number): start for of, starts in ranked.items() for number, start in enumerate(sorted(starts))}
 
-    def _order(self):
-        problem, last_stage = self.problem, self.problem.placement.shape[1] - 1
-        lags = (problem.hops * int(self.whole.comm)).tolist()
-        for kind, copy, stage, number in self.start:
-            earlier = [((kind, copy, stage, number - 1), 0)] if number else []
-            if kind == OpKind.F and stage:
-                earlier.append(((kind, copy, stage - 1, number), lags[copy][stage]))
-            elif kind == problem.gradient and stage < last_stage:
-                earlier.append(((kind, copy, stage + 1, number), lags[copy][stage + 1]))
-            elif kind != OpKind.F:
-                earlier.append(((OpKind.F if kind == problem.gradient else problem.gradient, copy, stage, number), 0))
-            for before, lag in earlier:
-                self.model.add(self.start[kind, copy, stage, number] >= self.end[before] + lag)
-
     def _memory(self):
         sizes, limit, last = self.problem.sizes, self.problem.limit, self.problem.last
         unit = Fraction(1, lcm(*(size.denominator for size in sizes)))
@@ -166,7 +152,23 @@ class _Model:
                     stays.append(self.model.new_interval_var(self.start[key], length, self.end[freed], ""))
                 self.model.add_cumulative(stays, demands, int(limit / unit))
 
-    def _target(self):
+    def solved(self, work):
+        problem, last_stage = self.problem, self.problem.placement.shape[1] - 1
+        lags = (problem.hops * int(self.whole.comm)).tolist()
+        for kind, copy, stage, number in self.start:  # after the same of an earlier microbatch, and what it needs
+            earlier = [((kind, copy, stage, number - 1), 0)] if number else []
+            if kind == OpKind.F and stage:
+                earlier.append(((kind, copy, stage - 1, number), lags[copy][stage]))
+            elif kind == problem.gradient and stage < last_stage:
+                earlier.append(((kind, copy, stage + 1, number), lags[copy][stage + 1]))
+            elif kind != OpKind.F:
+                earlier.append(((OpKind.F if kind == problem.gradient else problem.gradient, copy, stage, number), 0))
+            for before, lag in earlier:
+                self.model.add(self.start[kind, copy, stage, number] >= self.end[before] + lag)
+        for keys in self.of_rank:
+            self.model.add_no_overlap([self.interval[key] for key in keys])
+        if problem.limit is not None:
+            self._memory()
         target = self.model.new_int_var(self.least, self.horizon, "")
         for keys in self.of_rank:
             first = 0
@@ -176,17 +178,9 @@ class _Model:
                     if key[0] == OpKind.F and key[3] == 0:
                         self.model.add(first <= self.start[key])
             for key in keys:
-                if key[0] != OpKind.F and key[3] == self.problem.microbatches_per_copy - 1:
+                if key[0] != OpKind.F and key[3] == problem.microbatches_per_copy - 1:
                     self.model.add(target >= self.end[key] - first)
         self.model.minimize(target)
-
-    def solved(self, work):
-        self._order()
-        for keys in self.of_rank:
-            self.model.add_no_overlap([self.interval[key] for key in keys])
-        if self.problem.limit is not None:
-            self._memory()
-        self._target()
         solver = self.cp_sat.CpSolver()
         solver.parameters.num_workers, solver.parameters.random_seed = 1, 0
         solver.parameters.max_deterministic_time = work
@@ -196,7 +190,7 @@ class _Model:
             return Optimum(None, bound, False, None)
         kind, copy, stage, number = (np.array(column) for column in zip(*self.start, strict=True))
         slot = np.array([solver.value(begin) for begin in self.start.values()])
-        problem, shares = self.problem, self.problem.shares
+        shares = problem.shares
         operations = (kind, stage, number * len(problem.placement) + copy, copy, slot)
         sizes = {} if shares is None else {"stage_shares": np.array(shares, dtype=float)}
         schedule = Schedule.from_slots("optimum", problem.placement, problem.num_microbatches, *operations, **sizes)

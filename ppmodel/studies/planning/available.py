@@ -54,10 +54,6 @@ def _file():
     return read_document(DATA / "available.yaml", _File)
 
 
-def _entries(schedule):
-    return [entry for entry in _file().entries if entry.schedule == schedule]
-
-
 def _profile(name):
     """The `Profile` of that name; None if it is not known which code it stands for."""
     return next((entry for entry in _file().profiles if entry.profile == name), None)
@@ -82,7 +78,8 @@ def frameworks_of(name):
     >>> frameworks_of("combined-1f1b")
     'Megatron-LM (for expert parallelism only)'
     """
-    return ", ".join(entry.framework + _NOTES[entry.has] for entry in _entries(name)) or NOWHERE
+    entries = [entry for entry in _file().entries if entry.schedule == name]
+    return ", ".join(entry.framework + _NOTES[entry.has] for entry in entries) or NOWHERE
 
 
 def runs_as_modelled(name, profile=None, experts=False, ranks=2):
@@ -113,7 +110,7 @@ def runs_as_modelled(name, profile=None, experts=False, ranks=2):
     >>> runs_as_modelled("combined-1f1b", "megatron", experts=True), runs_as_modelled("zb-v", "megatron", ranks=1)
     (True, True)
     """
-    entries, framework = _entries(name), _profile(profile)
+    entries, framework = [entry for entry in _file().entries if entry.schedule == name], _profile(profile)
     enough = ("yes", "experts") if experts else ("yes",)
     if ranks == 1 and all(entry.has == "yes" for entry in entries):
         return True

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,23 +11,6 @@ from ppmodel.clusters.memory import on_ranks
 from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import as_case
-
-
-class Core(NamedTuple):
-    """Costs of a microbatch if the model is one stage.
-
-    Parameters
-    ----------
-    alone_s, computing_s : float
-        Seconds of its forward and backward: the lesser of two times, with whole and with split backwards, exposed
-        collectives included; and without collectives, which cells of two operations may hide.
-    stages : Stages
-        The one stage.
-    """
-
-    alone_s: float
-    computing_s: float
-    stages: object
 
 
 class CandidateBounds:
@@ -45,35 +27,35 @@ class CandidateBounds:
     """
 
     def __init__(self, question):
-        self.question, self._core = question, cache(self._core_of)
+        self.question, self._stages = question, cache(self._one_stage)
 
-    def core(self, sizes):
-        """The `Core` of sizes; the same for all that differ in pp and dp alone."""
-        return self._core(sizes._replace(pp=1, dp=self.question.gpus // sizes.stage_gpus))
+    def stages(self, sizes):
+        """The `Stages` of the model as one stage, with whole and with split backwards.
 
-    def _core_of(self, sizes):
-        question, seconds = self.question, []
-        for name in ("1f1b", "zb-h1"):
-            point = question.point(as_case(name), sizes, zero=0, recompute="none", layers="even")
-            of_stages = replace(point, size=(1, 1)).costs.stages
-            seconds.append(float(of_stages.parts_s.sum()))
-            computing_s = float(of_stages.parts_s[..., 0].sum())
-        return Core(min(seconds), computing_s, of_stages)
+        They are the same for all sizes that differ in pp and dp alone.
+        """
+        return self._stages(sizes._replace(pp=1, dp=self.question.gpus // sizes.stage_gpus))
+
+    def _one_stage(self, sizes):
+        ways = {"zero": 0, "recompute": "none", "layers": "even"}
+        points = (self.question.point(as_case(name), sizes, **ways) for name in ("1f1b", "zb-h1"))
+        return [replace(point, size=(1, 1)).costs.stages for point in points]
 
     def seconds(self, case, sizes):
         """A lower bound on the seconds of an iteration of a schedule at some sizes."""
         if case.name not in names() or case.user_entry or "concat" in dict(case.options):  # two microbatches
             return 0.0
-        core = self.core(sizes)
-        (_, microbatches), microbatch_s = self.question.size(sizes), core.alone_s
-        if _has_pairs(case.name):
-            microbatch_s = _paired_s(core.computing_s, microbatch_s - core.computing_s, self.question.system)
+        both, (_, microbatches) = self.stages(sizes), self.question.size(sizes)
+        microbatch_s = min(float(of_stages.parts_s.sum()) for of_stages in both)  # with exposed collectives
+        if _has_pairs(case.name):  # which hide them
+            computing_s = float(both[-1].parts_s[..., 0].sum())
+            microbatch_s = _paired_s(computing_s, microbatch_s - computing_s, self.question.system)
         return float(microbatches * microbatch_s / sizes.pp)
 
     def bytes(self, sizes, zero):
         """A lower bound on the bytes of the most loaded GPU."""
         layout = self.question.layout(sizes, zero=zero)
-        of_model = persistent_bytes(self.core(sizes).stages, self.question.model, layout)
+        of_model = persistent_bytes(self.stages(sizes)[-1], self.question.model, layout)
         return float(sum(part.sum() for part in of_model)) / sizes.pp + self.question.system.reserve_bytes
 
 

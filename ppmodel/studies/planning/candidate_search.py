@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import chain, islice
 
 import numpy as np
 
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
-from ppmodel.clusters.specs import ORDERS
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
 from ppmodel.schedules.cases import built
@@ -33,12 +33,6 @@ _ENTRIES = 64
 
 LONGEST = 1.25
 """If the fastest candidate is tight: by which factor one that is not may take longer, and is still looked for."""
-
-_LONG = 10**7  # operations, for which compiled code is worth loading
-_COLUMNS = {
-    "entry": int, "is_run": bool, "zero": int, "recompute": str, "layers": str, "order": str, "peak_bytes": float,
-    "iteration_s": float,
-}  # fmt: skip
 
 
 class Limits:
@@ -167,68 +161,58 @@ def _fitting(question, entry, limits):
             continue
         hopeless.add((zero, layers))
         is_run = entry.is_run and (zero <= usual or "zero" in question.fixed)
-        divided = cache(partial(_Divided, question, entry, table, zero, layers))
+        recomputing = cache(partial(divided, question, entry, table, zero, layers))
+        ways = partial(_least_recomputed, question, recomputing, lambda of_stages: least_s(of_stages) <= most_s)
         with refusing():  # more stages than layers
-            recomputed_least = partial(_least_recomputed, question, divided, lambda part: least_s(part) <= most_s)
-            for recompute in chain(*map(recomputed_least, (capacity, limits.comfortable_bytes))):
+            for recompute in chain(*map(ways, (capacity, limits.comfortable_bytes))):
                 hopeless.discard((zero, layers))
-                run = divided(recompute)
-                cut = zero, recompute, run.stages.layers.tobytes()
+                point, of_stages, peak_bytes = recomputing(recompute)
+                cut = zero, recompute, of_stages.layers.tobytes()
                 for order in orders(question, entry.sizes, zero) if cut not in cuts else ():
-                    point, peak = run.ordered(order), run.peak_bytes(order)
-                    if peak <= capacity:
-                        yield Candidate(*entry[:2], is_run, zero, recompute, layers, order, peak, np.inf), point
+                    ordered = replace(point, layout=replace(point.layout, order=order))
+                    if (peak := peak_bytes(ordered)) <= capacity:
+                        yield Candidate(*entry[:2], is_run, zero, recompute, layers, order, peak, np.inf), ordered
                 cuts.add(cut)
 
 
-class _Divided:
-    """An entry that is sharded, divided among stages and recomputed in one way."""
+def divided(question, entry, table, zero, layers, recompute):
+    """An entry that is sharded, divided among stages and recomputed in one way.
 
-    def __init__(self, question, entry, table, zero, layers, recompute):
-        self.point = question.point(entry.case, entry.sizes, zero=zero, layers=layers, recompute=recompute)
-        self.table, self.layout = table, self.point.layout_of(table)
-
-    @cached_property
-    def stages(self):
-        """The `Stages`."""
-        return stages(self.table, self.point.model, self.point.system, layout=self.layout)
-
-    @cached_property
-    def resident_bytes(self):
-        """The bytes of the most loaded GPU, where they depend on no times."""
-        of_ranks = memory(self.table, self.point.model, self.stages, self.layout, self.point.system)
-        return float(of_ranks.total.max())
-
-    def ordered(self, order):
-        """The point, in an order of the dimensions over GPUs."""
-        return replace(self.point, layout=replace(self.point.layout, order=order))
-
-    def peak_bytes(self, order=ORDERS[0]):
-        """The bytes of the most loaded GPU."""
-        is_timed = self.layout.offloads or open_options(self.point.case)
-        return float(memory_of(self.ordered(order)).total.max()) if is_timed else self.resident_bytes
+    Returns
+    -------
+    point : Point
+    of_stages : Stages
+    peak_bytes : callable
+        Returns the bytes of the most loaded GPU, of the point itself or of one with another order of the dimensions.
+    """
+    point = question.point(entry.case, entry.sizes, zero=zero, layers=layers, recompute=recompute)
+    layout = point.layout_of(table)
+    of_stages = stages(table, point.model, point.system, layout=layout)
+    is_timed = layout.offloads or open_options(point.case)
+    resident = cache(partial(memory, table, point.model, of_stages, layout, point.system))
+    return point, of_stages, lambda ordered=point: float((memory_of(ordered) if is_timed else resident()).total.max())
 
 
-def _least_recomputed(question, divided, is_fast, most_bytes):
+def _least_recomputed(question, recomputing, is_fast, most_bytes):
     """Yield the cheapest ways to recompute that fit into some memory and are fast enough."""
 
     def fits(recompute):
-        return divided(recompute).peak_bytes() <= most_bytes
+        return recomputing(recompute)[-1]() <= most_bytes
 
     least, *others = question.tried("recompute", recomputed(question.model))
-    if not is_fast(divided(least).stages):
+    if not is_fast(recomputing(least)[1]):
         return
     if fits(least):
         yield least
         return
-    for recompute in (way for way in others if is_fast(divided(way).stages)):
+    for recompute in (way for way in others if is_fast(recomputing(way)[1])):
         if recompute != 1 and fits(recompute):
             yield recompute
         if recompute == 1 and fits("full"):
-            most = int(divided("full").stages.blocks.max())
+            most = int(recomputing("full")[1].blocks.max())
             fewest = bisect_left(range(most), True, lo=1, key=fits)
             fewest = "full" if fewest >= most else fewest
-            if is_fast(divided(fewest).stages):
+            if is_fast(recomputing(fewest)[1]):
                 yield fewest
 
 
@@ -248,18 +232,6 @@ class _Search:
         candidates = simulated(self.question, self.wanted(first, last), self.limits)
         self.limits.add(candidates)
         return candidates
-
-    def columns(self, candidates):
-        """Candidates as the columns of a part."""
-        places = {entry[:2]: place for place, entry in enumerate(self.entries)}
-        rows = [(places[one[:2]], *one[2:4], str(one.recompute), *one[5:]) for one in candidates]
-        return {name: [row[column] for row in rows] for column, name in enumerate(_COLUMNS)}
-
-    def candidates(self, columns):
-        """The candidates of a part."""
-        columns["recompute"] = [int(text) if text.isdecimal() else text for text in columns["recompute"]]
-        rows = zip(*columns.values(), strict=True)
-        return [Candidate(*self.entries[place][:2], *values) for place, *values in rows]
 
 
 _latest = []
@@ -296,11 +268,18 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
         If none fits, workers cannot be had, or the folder cannot.
     """
     require_runner(workers, scheduler)
-    prepare(_LONG)
-    here, candidates = _Search(question), {}
+    prepare(10**7)  # operations: enough that compiled code is worth loading
+    here, candidates, kept = _Search(question), {}, nullcontext()
+    places = {entry[:2]: place for place, entry in enumerate(here.entries)}
     _latest[:], limits = [here], here.limits
     numbered = ((number, *rows) for number, rows in enumerate(here.chunks))
     tasks = (task for task in numbered if task[0] not in candidates and here.wanted(*task[1:]))
+
+    if resume is not None:
+        require_installed(pyarrow="sweep", filelock="sweep")
+        cases = [(*case[:3], case.user_entry and case.user_entry.texts) for case in question.cases]
+        about = f"{versions()}\n{replace(question, cases=cases)}\n"
+        kept = open_store(resume, about, {"candidate": str}, "--resume")
 
     def take(number, found):
         candidates[number] = found
@@ -309,15 +288,17 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
             on_progress(limits.best)
 
     try:
-        with nullcontext() if resume is None else _resumed(resume, question) as store:
+        with kept as store:
             for number in range(len(here.chunks)) if store else ():
                 if number in store:
-                    take(number, here.candidates(store.read(number)))
+                    rows = map(json.loads, store.read(number)["candidate"])
+                    take(number, [Candidate(*here.entries[place][:2], *values) for place, *values in rows])
             first = run_tasks(candidates_of, question, islice(tasks, 1))  # here: the others then know the limits
             with closing(run_tasks(candidates_of, question, tasks, workers, scheduler)) as others:
                 for number, found in chain(first, others):
                     if store:
-                        store.put(number, here.columns(found))
+                        rows = [(places[candidate[:2]], *candidate[2:]) for candidate in found]
+                        store.put(number, {"candidate": list(map(json.dumps, rows))})
                     take(number, found)
     except KeyboardInterrupt:
         how_far = f"{len(candidates)} of at most {len(here.chunks)} parts searched"
@@ -327,15 +308,6 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     return [candidate for number in sorted(candidates) for candidate in candidates[number] if limits.accepts(candidate)]
 
 
-def _resumed(folder, question):
-    """The parts of a search in a folder."""
-    require_installed(pyarrow="sweep", filelock="sweep")
-    entries = [(case, case.user_entry) for case in question.cases]
-    cases = [(case.name, case.options, case.source, entry and entry.texts) for case, entry in entries]
-    about = f"{versions()}\n{replace(question, cases=cases)}\n"
-    return open_store(folder, about, _COLUMNS, "--resume")
-
-
 def _refuse(question, entries):
     """Raise why there is no candidate: none is defined, what fits waits for itself forever, or none fits."""
     refusals, is_defined = [], False
@@ -343,9 +315,10 @@ def _refuse(question, entries):
     capacity_bytes = question.system.memory_capacity_bytes
     for entry, way in ((tried, way) for tried in entries for way in divisions(question, tried.sizes)):
         try:
-            run = _Divided(question, entry, built(entry.case, *question.size(entry.sizes)), *way, recompute)
-            if run.peak_bytes() <= capacity_bytes:
-                run.point.run()
+            table = built(entry.case, *question.size(entry.sizes))
+            point, _, peak_bytes = divided(question, entry, table, *way, recompute)
+            if peak_bytes() <= capacity_bytes:
+                point.run()
         except TableError:
             raise
         except PPModelError as error:

@@ -27,7 +27,7 @@ from ppmodel.studies.points import Point
 SEARCHED = "zero", "recompute", "layers", "order"
 """What else is searched of a layout."""
 
-_MOST_GPUS, _MOST_BATCH = 2**20, 2**24
+_LARGEST = 2**24
 
 
 class Sizes(Groups, namedtuple("_Sizes", ("pp", *DIMENSIONS, "microbatch_size"), defaults=[1] * 4)):
@@ -116,66 +116,41 @@ def asked(
     PPModelError
         If something is unknown, or nothing could be planned.
     """
-    gpus = _whole("gpus", gpus, _MOST_GPUS)
-    batch = _whole("global_batch", global_batch, _MOST_BATCH)
-    system = with_framework(load_system(system), framework).with_links(links)
-    model = system.framework.model(load_model(model))
     for field, given in (("fix", fix), ("most", most)):
         if not isinstance(given, Mapping | None):
             raise PPModelError(field, given, "must map names to values", f'write, for example, {field}={{"tp": 8}}')
-    fixed = _fixed(fix or {}, gpus, batch, model)
+    most = {name: value for name, value in (most or {}).items() if value is not None}
+    counts = {"gpus": gpus, "global_batch": global_batch} | {f"max_{name}": value for name, value in most.items()}
+    counts |= {} if sequence is None else {"sequence": sequence}
+    rule = f"must be a whole number from 1 to {_LARGEST}"
+    PPModelError.require(
+        (name, count, type(count) is int and 1 <= count <= _LARGEST, rule, f"give, for example, {name}=64")
+        for name, count in counts.items()
+    )
+    system = with_framework(load_system(system), framework).with_links(links)
+    model, fixed = system.framework.model(load_model(model)), _fixed(fix or {})
     if sequence is not None:
-        fixed["sequence"] = _whole("sequence", sequence, _MOST_BATCH)
-        model = replace(model, sequence=sequence)
+        fixed["sequence"], model = sequence, replace(model, sequence=sequence)
     if memory_limit is not None:
-        system = replace(system, memory_capacity_bytes=_limit(memory_limit, system))
-    if not (is_number(to_builtin(within)) and 0 <= within <= 1):
-        raise PPModelError("within", within, "must be from 0 to 1", "write 0.05 for 5 %")
-    most = {name: _whole(f"max_{name}", value) for name, value in (most or {}).items() if value is not None}
-    for field, ep in (("fix ep", fixed.get("ep", 1)), ("max_ep", most.get("ep", 1))):
-        if ep > 1 and model.experts is None:
-            raise PPModelError(field, ep, f"has no effect: {model.name} has no experts", "leave it out")
-    for name, largest in most.items():
-        if fixed.get(name, 0) > largest:
-            rule = f"contradicts max_{name} = {largest}"
-            raise PPModelError(f"fix {name}", fixed[name], rule, "leave out one of the two")
-    if "tp" not in most and system.nodes is not None:
-        most["tp"] = system.nodes.devices_per_node
-    return Question(model, system, gpus, batch, _cases(schedules), fixed, most, within)
-
-
-def _whole(field, value, largest=_MOST_GPUS):
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
-        rule = f"must be a whole number from 1 to {largest}"
-        raise PPModelError(field, value, rule, "give, for example, {field}=64", names_fields=True)
-    return value
-
-
-def _limit(limit, system):
-    limit = to_builtin(limit)
-    limit_bytes = limit if is_number(limit) else parse_size(limit, "memory_limit")
-    if not system.reserve_bytes < limit_bytes <= system.memory_capacity_bytes:
+        limit = to_builtin(memory_limit)
+        limit_bytes = limit if is_number(limit) else parse_size(limit, "memory_limit")
+        is_legal = system.reserve_bytes < limit_bytes <= system.memory_capacity_bytes
         reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in (system.reserve_bytes, system.memory_capacity_bytes))
         rule = f"must be more than {system.name} holds back ({reserve}), and no more than a GPU has ({capacity})"
-        raise PPModelError("memory_limit", limit, rule, f"write, for example, {capacity}")
-    return limit_bytes
+        PPModelError.require([("memory_limit", limit, is_legal, rule, f"write, for example, {capacity}")])
+        system = replace(system, memory_capacity_bytes=limit_bytes)
+    cases = as_cases(names() if schedules is None else schedules)
+    places = {name: place for place, name in enumerate(names())}  # decides between equal times, however they are named
+    cases.sort(key=lambda case: (places.get(case.name, len(places)), case.name, str(case.options)))
+    question = Question(model, system, gpus, global_batch, tuple(cases), fixed, most, within)
+    PPModelError.require(_rules(question))
+    if system.nodes is not None:
+        most.setdefault("tp", system.nodes.devices_per_node)
+    return question
 
 
-def _cases(schedules):
-    cases, order = as_cases(names() if schedules is None else schedules), names()
-    if not cases:
-        raise PPModelError("schedules", "nothing", "must name one", "leave it out, which tries all")
-    rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
-    PPModelError.require(("schedules", case.name, case.size is None, rule, remedy) for case in cases)
-
-    def place(case):  # decides between equal times, however schedules are named
-        return order.index(case.name) if case.name in order else len(order), case.name, str(case.options)
-
-    return tuple(sorted(cases, key=place))
-
-
-def _fixed(fix, gpus, batch, model):
-    """The fixed values, checked."""
+def _fixed(fix):
+    """The fixed values, each checked on its own."""
     known = [name for name, _ in layout_options() if name not in SEARCHED_FOR]
     fix = {RENAMED.get(name, name): value for name, value in fix.items()}
     for name in fix:
@@ -187,13 +162,18 @@ def _fixed(fix, gpus, batch, model):
     except PPModelError as error:
         error.field = f"fix {error.field}"
         raise
-    fix = {name: getattr(checked, name) for name in fix if getattr(checked, name) is not None}
-    PPModelError.require(_rules(fix, gpus, batch, model))
-    return fix
+    return {name: value for name in fix if (value := getattr(checked, name)) is not None}
 
 
-def _rules(fix, gpus, batch, model):
+def _rules(question):
     """Field, value, whether the rule holds, rule and remedy; the first that does not hold is reported."""
+    fix, most, gpus, batch, model = question.fixed, question.most, question.gpus, question.global_batch, question.model
+    within, ep, pp = to_builtin(question.within), fix.get("ep", 1), fix.get("pp", 1)
+    yield "schedules", "nothing", question.cases, "must name one", "leave it out, which tries all"
+    rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
+    for case in question.cases:
+        yield "schedules", case.name, case.size is None, rule, remedy
+    yield "within", within, is_number(within) and 0 <= within <= 1, "must be from 0 to 1", "write 0.05 for 5 %"
     shares = {name: fix[name] for name in ("pp", *MULTIPLIED) if name in fix}
     product = prod(shares.values())
     named = " ".join(f"{name}={value}" for name, value in shares.items())
@@ -205,14 +185,19 @@ def _rules(fix, gpus, batch, model):
     batches = [whole * each for whole in (batch // each, batch // each + 1) if whole]
     remedy = f"choose a batch of {' or '.join(map(str, batches))}, or fix another"
     yield "fix", named, batch % each == 0, f"does not divide a global batch of {batch}", remedy
-    experts, ep, pp = model.experts.number if model.experts else 0, fix.get("ep", 1), fix.get("pp", 1)
+    experts = model.experts.number if model.experts else 0
     yield "fix ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
+    for field, size in (("fix ep", ep), ("max_ep", most.get("ep", 1))):
+        yield field, size, size == 1 or experts, f"has no effect: {model.name} has no experts", "leave it out"
     for name, size in layout_bounds().items():
-        most = fix.get(size, max(1, experts) if size == "ep" else gpus)
-        rule = f"is more than {most}, the most of {size} for {model.name}"
-        yield f"fix {name}", fix.get(name), fix.get(name, 0) <= most, rule, "choose a smaller one"
+        largest = fix.get(size, max(1, experts) if size == "ep" else gpus)
+        rule = f"is more than {largest}, the most of {size} for {model.name}"
+        yield f"fix {name}", fix.get(name), fix.get(name, 0) <= largest, rule, "choose a smaller one"
     rule = f"is more than the layers of {model.name} ({model.blocks})"
     yield "fix pp", pp, pp <= model.blocks + 2, rule, "choose a smaller pp"
+    for name, largest in most.items():
+        rule = f"contradicts max_{name} = {largest}"
+        yield f"fix {name}", fix.get(name), fix.get(name, 0) <= largest, rule, "leave out one of the two"
 
 
 def divisors(number, most=None):

@@ -231,7 +231,8 @@ def compared(*arguments, **given):
     grid = resolve(*arguments, **given)
     points = grid.points()
     rows = rows_of(points)
-    warn_without_effect(points, given, rows, level=4)
+    defined = [point for point, row in zip(points, rows, strict=True) if row["refused"] is None]
+    warn_without_effect(defined, given, level=4)
     return columns_of(grid), rows
 
 

@@ -78,12 +78,12 @@ class NoEffectWarning(UserWarning):
         return f"{self.field} = {value}: {self.effect} here; leave it out"
 
 
-def warn_without_effect(points, given, rows=None, level=3):
+def warn_without_effect(points, given, level=3):
     """Warn of each option without which all rows would be the same.
 
     Parameters
     ----------
-    points, rows
+    points : sequence of Point
         As in `without_effect`.
     given : dict of str to object
         What the caller gave by name, also in a layout's dictionary; None is not given.
@@ -107,45 +107,41 @@ def warn_without_effect(points, given, rows=None, level=3):
     """
     layout = given.get("layout")
     names = {name for name, value in given.items() if value is not None} | {"p2p", "allreduce"}
-    for name, value in without_effect(points, names.union(layout if isinstance(layout, dict) else ()), rows):
+    for name, value in without_effect(points, names.union(layout if isinstance(layout, dict) else ())):
         warnings.warn(NoEffectWarning(name, value), stacklevel=level)
 
 
-def without_effect(points, names, rows=None):
+def without_effect(points, names):
     """Find the options that change no number of any row.
 
     Parameters
     ----------
     points : sequence of Point
+        Those that are defined.
     names : iterable of str
         What the caller gave. An option that has several values is passed over: its rows can be compared.
-    rows : sequence of dict, optional
-        Of the points, if they are known.
 
     Returns
     -------
     list of (str, object)
         Their names and values.
     """
-    pairs = [pair for pair in zip(points, rows or [None] * len(points), strict=True) if _is_defined(*pair)]
-    found = [("links", link) for link in (idle_links([point for point, _ in pairs]) if "links" in names else [])]
-    for name in sorted(_DEFAULTS.keys() & set(names)) if pairs else ():
+    found = [("links", link) for link in (idle_links(points) if "links" in names else [])]
+    for name in sorted(_DEFAULTS.keys() & set(names)) if points else ():
         values = {_value(point, name) for point in points}
         is_default = all(_default(point, name) in values for point in points)
-        if len(values) == 1 and not is_default and not any(has_effect(name, *pair) for pair in pairs):
+        if len(values) == 1 and not is_default and not any(has_effect(name, point) for point in points):
             found.append((name, values.pop()))
     return found
 
 
-def has_effect(name, point, row=None):
+def has_effect(name, point):
     """Determine whether the value of an option can change a number of a point.
 
     Parameters
     ----------
     name : str
     point : Point
-    row : dict, optional
-        Of the point, if it is known.
 
     Returns
     -------
@@ -158,21 +154,12 @@ def has_effect(name, point, row=None):
             return False
         if name in _OF_MEMORY:
             resident_bytes = memory(run.table, run.model, run.costs.stages, layout, system).total.max()
-            return not isclose(resident_bytes, row["peak_memory_bytes"] if row else memory_of(point).total.max())
+            return not isclose(resident_bytes, memory_of(point).total.max())
         if _DEFAULTS[name] is not None:
             return _value(point, name) != _default(point, name)
         open_layout = replace(point.layout, **{name: None}).under(point.system.framework, point.size[0])
         return getattr(replace(point, layout=open_layout).layout_of(run.table), name) != getattr(layout, name)
     return True
-
-
-def _is_defined(point, row):
-    """Return whether a point has numbers."""
-    if row is not None:
-        return row["refused"] is None
-    with suppress(PPModelError):
-        return point.costs is not None
-    return False
 
 
 def idle_links(points):

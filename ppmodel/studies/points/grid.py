@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 from ppmodel.clusters import specs
 from ppmodel.clusters.specs.entries import RENAMED
@@ -45,7 +44,8 @@ class Grid:
     Raises
     ------
     CostError
-        If all-reduces are timed in the pipeline although layouts time them in the iteration.
+        If a size is no whole number, or all-reduces are timed in the pipeline although layouts time them in the
+        iteration.
     """
 
     cases: tuple
@@ -60,6 +60,10 @@ class Grid:
     changes: tuple = ()
 
     def __post_init__(self):
+        for name, counts in (("pp", self.pp), ("microbatches", self.microbatches)):
+            if others := [count for count in counts if type(count) is not int]:
+                rule = "must be a whole number of at least 1"
+                raise CostError(name, others[0], rule, "give, for example, {field}=8", names_fields=True)
         contradicting = [word for word in self.allreduce if word != "excluded"]
         if self.layouts != (None,) and contradicting:
             rule = "cannot be combined with a layout, which reduces gradients once the pipeline has ended, or beside it"
@@ -76,16 +80,6 @@ class Grid:
         """Lengths of the loops that determine a graph."""
         sizes = max(1, len(self.pp)), max(1, len(self.microbatches))
         return len(self.cases), len(self.layouts), *sizes, len(self.p2p), len(self.allreduce)
-
-    @property
-    def num_graphs(self):
-        """Number of combinations up to ``allreduce``."""
-        return prod(self.graph_shape)
-
-    @property
-    def num_costs(self):
-        """Number of points of each graph."""
-        return (len(self.seconds) or len(self.systems) * len(self.models)) * max(1, len(self.changes))
 
     def sizes(self, case, layout):
         """The ranks and the numbers of microbatches of a schedule under a layout.
@@ -190,9 +184,15 @@ def resolve(
     systems = tuple(entry.with_links(network) for entry in systems for network in networks)
     semantics = _semantics(p2p, allreduce, seconds)
     changes = () if changes is None else tuple(as_changes(changes, in_seconds))
-    sizes = _counts("pp", pp), _counts("microbatches", microbatches)
+    sizes = [() if counts is None else tuple(as_list(counts)) for counts in (pp, microbatches)]
     if not in_seconds:
-        models = _models(model, system, seconds)
+        for name, value in seconds.items():
+            rule, remedy = "cannot be combined with model and system", "give either seconds or {model} and {system}"
+            raise CostError(name, value, rule, remedy, names_fields=True)
+        for name, value in (("model", model), ("system", system)):
+            if value is None:
+                raise CostError(name, None, "is missing", "give {model} and {system}, or seconds", names_fields=True)
+        models = tuple(map(specs.load_model, as_list(model)))
         return Grid(cases, *sizes, *semantics, systems, models, layouts, changes=changes)
     if framework is not None:
         rule = "has no effect: costs in seconds include what software does"
@@ -208,16 +208,6 @@ def resolve(
     return Grid(cases, *sizes, *semantics, layouts=layouts, seconds=combined, changes=changes)
 
 
-def _counts(name, given):
-    """The ranks or the microbatches that a caller gives; empty if they are open."""
-    counts = tuple(as_list(given)) if given is not None else ()
-    for count in counts:
-        if type(count) is not int:
-            rule = "must be a whole number of at least 1"
-            raise CostError(name, count, rule, "give, for example, {field}=8", names_fields=True)
-    return counts
-
-
 def _semantics(p2p, allreduce, seconds):
     """Semantics of transfers and all-reduces, as given."""
     p2p, allreduce = as_list(p2p), as_list(allreduce)
@@ -227,17 +217,6 @@ def _semantics(p2p, allreduce, seconds):
         rule = "has no effect: the all-reduce is excluded"
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
     return tuple(p2p), tuple(allreduce)
-
-
-def _models(model, system, seconds):
-    """The models that a caller gives, with a system and without seconds."""
-    for name, value in seconds.items():
-        rule, remedy = "cannot be combined with model and system", "give either seconds or {model} and {system}"
-        raise CostError(name, value, rule, remedy, names_fields=True)
-    for name, value in (("model", model), ("system", system)):
-        if value is None:
-            raise CostError(name, None, "is missing", "give {model} and {system}, or seconds", names_fields=True)
-    return tuple(map(specs.load_model, as_list(model)))
 
 
 def resolve_point(schedule, pp=None, microbatches=None, **given):

@@ -11,7 +11,7 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import graph_of, makespans, run_graph
 from ppmodel.studies.points.columns import ENDS
 from ppmodel.studies.points.margin import fit_word
-from ppmodel.studies.points.point import once
+from ppmodel.studies.points.point import once, places_of
 
 _LEAST_S = 1e-30
 _COUNTED = {OpKind.F: [0], OpKind.B: [1, 2], OpKind.I: [1], OpKind.W: [2]}
@@ -65,10 +65,8 @@ def iterations_of(graph, points, costs, makespans_s):
     ]
     free_s = makespans(graph, free)
     whole_s = np.empty(len(points))
-    for is_hidden in (False, True):
-        places = [n for n, point in enumerate(points) if point.complete_layout.overlap_gradients is is_hidden]
-        if places:
-            whole_s[places] = makespans(step_graph(graph, is_hidden), [costs[n] for n in places])
+    for is_hidden, places in places_of(point.complete_layout.overlap_gradients for point in points).items():
+        whole_s[places] = makespans(step_graph(graph, is_hidden), [costs[place] for place in places])
     times = zip(makespans_s, resident_s.tolist(), free_s.tolist(), whole_s.tolist(), strict=True)
     return [_iteration(graph.schedule, *entry) for entry in zip(costs, times, strict=True)]
 

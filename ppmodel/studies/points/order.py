@@ -1,6 +1,7 @@
 """Orders found by search (zb-1p, zb-2p), for the times and the held fraction of a point."""
 
 from dataclasses import replace
+from math import prod
 
 from ppmodel.clusters.memory import activation_bytes
 from ppmodel.errors import CostError
@@ -90,9 +91,7 @@ def ordered_case(point):
 
 def prepare_search(points):
     """Load compiled code if some points together need a long search for their orders."""
-    searches = [point for point in points if open_options(point.case) and all(type(n) is int for n in point.size)]
-    if searches:
-        prepare(_SEARCH * sum(point.size[0] * point.size[1] for point in searches))
+    prepare(_SEARCH * sum(prod(point.size) for point in points if open_options(point.case)))
 
 
 def ordered_for(point):

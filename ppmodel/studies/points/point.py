@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ppmodel.tables import Schedule
 
 _HALVES = {"input_grad", "weight_grad"}
+_changed = lru_cache(2**10)(Change.system)
 _OF_SOME_TABLES = {"pair": "cell with both a forward and a backward", "optimizer": "optimizer steps"}
 
 
@@ -97,7 +98,7 @@ class Point:
     @property
     def changed_system(self) -> SystemSpec | None:
         """The system under the change; what is known of its errors is that of `system`."""
-        return self.system if self.system is None or self.change == UNCHANGED else _changed(self.system, self.change)
+        return self.system and _changed(self.change, self.system)
 
     @cached_property
     def costs(self) -> OpCosts:
@@ -231,12 +232,6 @@ def require_seconds(seconds):
     if "backward" not in seconds and len(halves) < len(_HALVES):
         remedy = "give {field}, or {input_grad} and {weight_grad}"
         raise CostError("backward", None, "is missing", remedy, names_fields=True)
-
-
-@lru_cache(2**10)
-def _changed(system, change):
-    """A system under a change, cached: equal systems share it."""
-    return change.system(system)
 
 
 def places_of(keys):

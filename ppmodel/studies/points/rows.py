@@ -11,14 +11,12 @@ from ppmodel.studies.points.point import once, places_of
 from ppmodel.tables import brief
 
 
-def rows_of(points, graph_of=None):
+def rows_of(points):
     """Compute the rows of points.
 
     Parameters
     ----------
     points : sequence of Point
-    graph_of : callable, optional
-        Maps a point to its graph, for callers that keep graphs themselves.
 
     Returns
     -------
@@ -41,19 +39,16 @@ def rows_of(points, graph_of=None):
             row["ordered_for"] = ordered_for(point)
             ordered.append((point, row))
     for places in places_of(point.graph_key for point, _ in ordered).values():
-        _fill(*zip(*(ordered[place] for place in places), strict=True), graph_of)
+        _fill(*zip(*(ordered[place] for place in places), strict=True))
     return rows
 
 
-def _fill(points, rows, graph_of):
+def _fill(points, rows):
     """Complete the rows of points that share a graph."""
-    graph = None
+    graph, priced = None, []
     with refusing(*rows):
-        graph = graph_of(points[0]) if graph_of else points[0].graph
-    if graph is None:
-        return
-    priced = []
-    for point, row in zip(points, rows, strict=True):
+        graph = points[0].graph
+    for point, row in zip(points, rows, strict=True) if graph else ():
         point.__dict__["table"] = graph.schedule
         with refusing(row):
             priced.append((point.costs, point, row))

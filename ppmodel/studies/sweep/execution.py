@@ -82,22 +82,42 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
     """
     require_runner(workers, scheduler)
     require_installed(pyarrow="sweep", tqdm="sweep", filelock="sweep")
+    from pyarrow.dataset import dataset
+
     out = Path(out)
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
     with protect_inputs():
         sweep = load_sweep(specification, schedule_files, links)
         checked_target(out, "--out")
-        idle = without_effect(sweep.spread_points(), sweep.asked) if sweep.asked else []
+        idle = without_effect(list(sweep.spread_points()) if sweep.asked else [], sweep.asked)
     for name, value in idle:
         warnings.warn(NoEffectWarning(name, value), stacklevel=2)
     record, computed = json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1), None
     with open_store(out.with_name(f"{out.name}.parts"), record, columns_of(sweep), "parts", force) as store:
         if not _is_complete(out, record, force):
-            computed = _compute_missing(store, sweep, workers, scheduler)
+            tasks = [(chunk, *rows) for chunk, rows in enumerate(sweep.chunks()) if chunk not in store]
+            computed = sum(last - first for _, first, last in tasks)
+            done = sweep.num_rows - computed
+            try:
+                parts = run_tasks(compute_rows, sweep, tasks, workers, scheduler if tasks else None)
+                with closing(parts), progress(sweep.num_rows, done) as advance:
+                    for chunk, columns in parts:
+                        store.put(chunk, columns)
+                        done += (rows := len(columns["refused"]))
+                        advance(rows)
+            except KeyboardInterrupt:
+                how_far = f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on"
+                raise KeyboardInterrupt(how_far) from None
             store.join(out, {_RECORD: record})
         store.discard()
-    return Summary(out, sweep.num_rows, computed, *_refused(out))
+    kinds = {}  # of refusals: apart from numbers
+    for batch in dataset(out).to_batches(columns=["refused"]):
+        for entry in batch["refused"].drop_null().value_counts().to_pylist():
+            kind = kinds.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
+            kind[0] += entry["counts"]
+    commonest = max(kinds.values(), key=itemgetter(0), default=(0, None))  # of equally common ones, the first
+    return Summary(out, sweep.num_rows, computed, sum(rows for rows, _ in kinds.values()), *commonest)
 
 
 def _is_complete(out, record, force):
@@ -116,33 +136,3 @@ def _is_complete(out, record, force):
         rule = "exists already, from another specification or version of ppmodel"
         raise SweepError("--out", out, rule, "choose another name, or pass --force to replace it")
     return not force
-
-
-def _compute_missing(store, sweep, workers, scheduler):
-    """Compute and store the chunks without a part; return the number of their rows."""
-    tasks = [(chunk, *rows) for chunk, rows in enumerate(sweep.chunks()) if chunk not in store]
-    computed = sum(last - first for _, first, last in tasks)
-    done = sweep.num_rows - computed
-    try:
-        parts = run_tasks(compute_rows, sweep, tasks, workers, scheduler if tasks else None)
-        with closing(parts), progress(sweep.num_rows, done) as advance:
-            for chunk, columns in parts:
-                store.put(chunk, columns)
-                rows = len(columns["refused"])
-                done += rows
-                advance(rows)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on") from None
-    return computed
-
-
-def _refused(out):
-    """The last fields of a `Summary`; of equally common reasons, the first."""
-    from pyarrow.dataset import dataset
-
-    kinds = {}
-    for batch in dataset(out).to_batches(columns=["refused"]):
-        for entry in batch["refused"].drop_null().value_counts().to_pylist():
-            kind = kinds.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
-            kind[0] += entry["counts"]
-    return sum(rows for rows, _ in kinds.values()), *max(kinds.values(), key=itemgetter(0), default=(0, None))

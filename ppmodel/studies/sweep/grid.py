@@ -4,10 +4,13 @@ Rows are ordered like nested loops, the schedule outermost: schedule, options, l
 allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
 """
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from math import prod
 
 import numpy as np
 
+from ppmodel.errors import PPModelError
 from ppmodel.studies.points import Grid
 
 _FEWEST_CHUNKS, _SMALLEST_CHUNK, _LARGEST_CHUNK = 128, 16, 4096
@@ -37,30 +40,24 @@ class Sweep(Grid):
     asked: tuple = ()
 
     @property
-    def num_runs(self):
-        """Number of runs under each noise; one without noise."""
-        return max(1, sum(map(len, self.seeds)))
-
-    @property
-    def rows_per_point(self):
-        """Rows of one graph, system and model."""
-        return max(1, len(self.noises)) * self.num_runs
-
-    @property
-    def rows_per_graph(self):
-        """Rows that share one graph."""
-        return self.num_costs * self.rows_per_point
+    def shape(self):
+        """Numbers of graphs, of points of each, of noises, and of runs under each; 1 without noise."""
+        points, runs = len(self.systems) * len(self.models), sum(map(len, self.seeds))
+        return prod(self.graph_shape), points, max(1, len(self.noises)), max(1, runs)
 
     @property
     def num_rows(self):
         """Number of rows, including those of undefined points."""
-        return self.num_graphs * self.rows_per_graph
+        return prod(self.shape)
 
     def spread_points(self):
-        """Points of up to 64 graphs, spread over the grid."""
-        graphs = np.unique(np.linspace(0, self.num_graphs - 1, _MOST_SPREAD).astype(int))
-        of_graphs = [self.points_of(*np.unravel_index(graph, self.graph_shape)) for graph in graphs]
-        return [points[place % len(points)] for place, points in enumerate(of_graphs)]
+        """Points of up to 64 graphs, spread over the grid; those that are defined."""
+        graphs = np.unique(np.linspace(0, self.shape[0] - 1, _MOST_SPREAD).astype(int))
+        for place, graph in enumerate(graphs):
+            point = self.points_of(*np.unravel_index(graph, self.graph_shape))[place % self.shape[1]]
+            with suppress(PPModelError):
+                point.costs  # noqa: B018 -- is refused if the point is not defined
+                yield point
 
     def as_dict(self):
         """Return the whole sweep as plain values, for its record in files.
@@ -89,5 +86,5 @@ class Sweep(Grid):
         [(0, 16), (16, 32)]
         """
         size = min(max(self.num_rows // _FEWEST_CHUNKS, _SMALLEST_CHUNK), _LARGEST_CHUNK)
-        size = size - size % self.rows_per_graph or size
+        size = size - size % prod(self.shape[1:]) or size
         return [(first, min(first + size, self.num_rows)) for first in range(0, self.num_rows, size)]

@@ -115,17 +115,17 @@ def load_sweep(path, schedule_files=(), links=None):
     (4, 8, 16)
     """
     path = Path(path)
-    folder, form = path.parent, read_document(path, _SweepFile, _FORM)
+    form = read_document(path, _SweepFile, _FORM)
     if links is not None and form.links:
         raise SpecificationError("links", links, "is also a key of the file", f"leave it out, or delete it in {path}")
     with _placed(path):
         SpecificationError.require(_rules(form))
-        cases, files = _cases(folder, form, schedule_files)
+        cases, files = _cases(path, form, schedule_files)
         grid = resolve(
-            cases, form.pp or None, form.microbatches or None, layout=_layouts(folder, form) or None,
-            system=_specifications(folder, "systems", form.systems, specs.load_system),
-            model=_specifications(folder, "models", form.models, specs.load_model),
-            framework=form.framework and _specification(folder, "framework", form.framework, specs.load_framework),
+            cases, form.pp or None, form.microbatches or None, layout=_layouts(path, form) or None,
+            system=_loaded(path, "systems", form.systems, specs.load_system),
+            model=_loaded(path, "models", form.models, specs.load_model),
+            framework=_loaded(path, "framework", form.framework, specs.load_framework) or None,
             links=form.links or [links], p2p=form.p2p or None, allreduce=form.allreduce,
         )  # fmt: skip
         asked = {key for entry in form.layouts if isinstance(entry, dict) for key in entry}
@@ -139,29 +139,21 @@ def load_sweep(path, schedule_files=(), links=None):
 
 
 @contextmanager
-def _placed(path):
-    """Give errors the line of the entry that they name, unless another file is at fault."""
+def _placed(path, place="", value=None, remedy=None):
+    """Give errors the line of the entry that they name, unless another file, or an argument, is at fault.
+
+    They name a value, which stands at a place, or a key below that place.
+    """
     try:
         yield
     except PPModelError as error:
-        if error.where is not None:
+        if error.where is not None or error.field == _ARGUMENT:
             raise
-        place = [int(key) if key.isdecimal() else key for key in error.field.split(".")]
-        is_argument, parts = place[0] == _ARGUMENT, (error.value, error.rule, error.remedy)
-        where = None if is_argument else place_in(path, *place)
-        raise SpecificationError(_ARGUMENT if is_argument else error.field, *parts, where=where) from None
-
-
-@contextmanager
-def _within(place, value=None, remedy=None):
-    """Let errors that name no file name a value, which stands at a place, or a key below that place."""
-    try:
-        yield
-    except PPModelError as error:
-        if error.where is None:
-            error.field = f"{place}.{error.field}" if value is None else place
-            error.value, error.remedy = error.value if value is None else value, remedy or error.remedy
-        raise
+        is_whole = value is not None or place == _ARGUMENT
+        field = place if is_whole else f"{place}.{error.field}".lstrip(".")
+        where = place_in(path, *(int(key) if key.isdecimal() else key for key in field.split(".")))
+        parts = error.value if value is None else value, error.rule, remedy or error.remedy
+        raise SpecificationError(field, *parts, where=None if place == _ARGUMENT else where) from None
 
 
 def _rules(form):
@@ -196,19 +188,19 @@ def _rules(form):
         yield f"noise.{place}.straggling", noise.straggling, noise.slowdown > 1 or not noise.straggling, rule, remedy
 
 
-def _cases(folder, form, schedule_files):
+def _cases(path, form, schedule_files):
     """Every schedule with every combination of its options, in file order; and name and text of the user's files."""
     cases, files = {}, set()
     entries = [(f"schedules.{place}", entry) for place, entry in enumerate(form.schedules)]
     entries += [(_ARGUMENT, _ScheduleForm(file=str(Path(file).absolute()))) for file in schedule_files]
     for place, entry in entries:
         if entry.file is not None:
-            with _within(place):
-                named = cases_of_file(folder / entry.file)
-                if named[0].user_entry:
-                    files.update(named[0].user_entry.texts)
+            with _placed(path, place):
+                named = cases_of_file(path.parent / entry.file)
+                if generator := named[0].user_entry:
+                    files.update(generator.texts)
                 else:  # a table
-                    files.add((Path(entry.file).name, read_text(folder / entry.file, _LARGEST_FILE)))
+                    files.add((Path(entry.file).name, read_text(path.parent / entry.file, _LARGEST_FILE)))
             named = [case for case in named if entry.name in (None, case.name)]
             if not named:
                 raise SpecificationError(f"{place}.name", entry.name, f"is not in {entry.file}", "leave it out")
@@ -216,9 +208,9 @@ def _cases(folder, form, schedule_files):
             raise SpecificationError(f"{place}.name", None, "is missing", "add the key name, or file")
         else:
             remedy = f"write {{file: {entry.name}}}" if is_file(entry.name) else list_text(entry.name)
-            with _within(place, entry.name, remedy):
+            with _placed(path, place, entry.name, remedy):
                 named = [case_of_data(entry.name)]
-        for case in chain.from_iterable(_with_options(place, case, entry.model_extra) for case in named):
+        for case in chain.from_iterable(_with_options(path, place, case, entry.model_extra) for case in named):
             defaults = {name: option.default for name, option in case.known_options.items()}
             key = case.name, frozenset((defaults | dict(case.options)).items())
             if key in cases:
@@ -227,7 +219,7 @@ def _cases(folder, form, schedule_files):
     return list(cases.values()), tuple(sorted(files))
 
 
-def _with_options(place, case, given):
+def _with_options(path, place, case, given):
     """A case with every combination of the values of its options."""
     several = {}
     for key, value in given.items():
@@ -237,19 +229,19 @@ def _with_options(place, case, given):
         takes_numbers = option and isinstance(option.default or (*option.examples, None)[0], tuple)  # as ``split``
         is_single = isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
         several[key] = [value] if takes_numbers and is_single else as_list(value)
-    with _within(place):
+    with _placed(path, place):
         return [case.with_options(dict(zip(several, values, strict=True))) for values in product(*several.values())]
 
 
-def _layouts(folder, form):
+def _layouts(path, form):
     """Every layout that is named or written out, with each combination of values in lists."""
     layouts = []
     for place, entry in enumerate(form.layouts):
         written = entry if isinstance(entry, dict) else {"name": entry}
         values = {key: value for key, value in written.items() if key not in ("name", "pp")}
-        with _within(f"layouts.{place}"):
+        with _placed(path, f"layouts.{place}"):
             stated = {"pp": written["pp"]} if "pp" in written else None
-            several = specs.as_layouts(specs.as_layout(_beside(folder, written.get("name")), stated), values)
+            several = specs.as_layouts(specs.as_layout(_beside(path, written.get("name")), stated), values)
         for layout in several:
             if layout in layouts:
                 raise SpecificationError(f"layouts.{place}", entry, *_TWICE)
@@ -261,24 +253,21 @@ def _layouts(folder, form):
     return layouts
 
 
-def _beside(folder, name):
-    """The path of a YAML file that is named relative to a folder; any other name as it is."""
-    return folder / name if isinstance(name, str) and name.endswith((".yaml", ".yml")) else name
+def _beside(path, name):
+    """The path of a YAML file whose name is relative to that of another file; any other name as it is."""
+    return path.parent / name if isinstance(name, str) and name.endswith((".yaml", ".yml")) else name
 
 
-def _specification(folder, place, name, load):
-    remedy = f"write {name}.yaml" if (folder / f"{name}.yaml").is_file() else list_text(name)
-    with _within(place, name, remedy):
-        return load(_beside(folder, name))
-
-
-def _specifications(folder, key, names, load):
-    """Systems or models, each of another name."""
+def _loaded(path, key, names, load):
+    """The specifications of a list of names, or of a single one, each of another name."""
     loaded = {}
-    for place, name in enumerate(names):
-        entry = _specification(folder, f"{key}.{place}", name, load)
+    for place, name in enumerate(as_list(names) if names is not None else ()):
+        field = f"{key}.{place}" if isinstance(names, list) else key
+        is_beside = (path.parent / f"{name}.yaml").is_file()
+        with _placed(path, field, name, f"write {name}.yaml" if is_beside else list_text(name)):
+            entry = load(_beside(path, name))
         if entry.name in loaded:
             rule = "has the same name as another, so rows would be ambiguous"
-            raise SpecificationError(f"{key}.{place}", name, rule, "rename the file")
+            raise SpecificationError(field, name, rule, "rename the file")
         loaded[entry.name] = entry
     return list(loaded.values())

@@ -53,7 +53,7 @@ def test_systems_of_one_run_share_its_noise(case, noise, some, factor):
     graph = compile_graph(schedule)
     tables = {name: factor * getattr(costs, name) for name in ("compute_s", "occupancy_s", "latency_s")}
     slower = replace(costs, **tables)
-    one, other = noisy_runs(graph, [costs, slower], noise, some).makespans_s
+    one, other = noisy_runs(graph, [costs, slower], noise, some)[0].makespan_s
     assert one.tolist() == noisy_makespans(graph, costs, noise, some).tolist()
     np.testing.assert_allclose(other, factor * one, rtol=1e-9)
 

@@ -1,6 +1,7 @@
 """Rows of sweeps: those of `compare`, in the same order and with the same bytes however they are cut."""
 
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -92,8 +93,8 @@ def test_noisy_rows_are_runs_with_their_seeds(noisy, noisy_rows):
 
 def test_results_vary_from_run_to_run(noisy, noisy_rows):
     """All but those that follow from table, costs and memory alone, whatever takes how long."""
-    runs = slice(noisy.num_runs)  # of the first point
-    assert noisy_rows["refused"][runs] == [None] * noisy.num_runs
+    runs = slice(noisy.shape[-1])  # of the first point
+    assert noisy_rows["refused"][runs] == [None] * noisy.shape[-1]
     assert {name for name in NUMBERS if len(set(noisy_rows[name][runs])) == 1} == FREE_OF_TIMES
 
 
@@ -152,4 +153,4 @@ def test_chunks_cut_all_rows(file, plain, noisy):
         sizes = [last - first for first, last in chunks]
         assert list(itertools.accumulate(sizes)) == [last for _, last in chunks]
         assert (chunks[-1][1], max(sizes)) == (sweep.num_rows, largest)
-        assert largest % sweep.rows_per_graph in (0, largest)
+        assert largest % math.prod(sweep.shape[1:]) in (0, largest)

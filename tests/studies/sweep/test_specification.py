@@ -94,13 +94,14 @@ def test_the_template_explains_every_key():
 
 
 GENERATOR = """
+from ppmodel.errors import SizeError
 from ppmodel.schedules import build
 from ppmodel.schedules.registry import Option, schedule
 from dataclasses import replace
 @schedule("mine", label="mine", title="mine", legal="any", options=[Option.count("odd", 1, "O", "nothing")])
 def mine(num_ranks, num_microbatches, odd=1):
     if num_ranks == 5:
-        raise IndexError("no five")
+        raise SizeError("pp", 5, "must not be five", "choose four")
     return replace(build("1f1b", num_ranks, num_microbatches), name="mine")
 """
 OWN = """
@@ -135,7 +136,7 @@ def test_schedules_of_ones_own_stand_beside_the_registered_ones(own, tmp_path, c
     assert times["mine O = 1"] == times["1F1B"]
     refused = [row["refused"] for row in rows if row["pp"] == 5]
     assert refused[0] is None
-    assert refused[3].startswith("mine.py:8: generator = mine: fails at S = 5, B = 8 (IndexError: no five)")
+    assert refused[3] == "pp = 5: must not be five; choose four"
     assert refused[5].startswith("table = by hand at pp = 5, microbatches = 8: is a table for pp = 4")
     record = json.loads(parquet.read_schema(out).metadata[b"ppmodel_sweep"])
     assert dict(record["sweep"]["files"])["mine.py"] == GENERATOR
