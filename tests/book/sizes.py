@@ -32,9 +32,11 @@ PARAMETERS = {
     "choose": {
         "pp": 4,
         "multiples": [1, 4],
-        "ratios": [0.1],
+        "ratios": [0.1, 0.5],
         "memories": [0.8, 1.0],
         "schedules": ["1f1b", "zb-h1", "v-half"],
+        "model": "llama3_8b",
+        "tp": 2,
     },
     "systems": {"models": ["paper"], "systems": ["dgx_a100"], "pp": 4, "microbatches": 8},
     "which-layout": {

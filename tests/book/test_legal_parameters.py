@@ -67,7 +67,7 @@ def test_memory_in_which_nothing_fits_is_in_the_chart(tmp_path):
     """Cells in which no schedule fits are empty, and not left out."""
     ran("choose", {"pp": 4, "multiples": [1], "ratios": [0.5], "memories": [0.5, 1.0], "schedules": ["zb-v"]}, tmp_path)
     cells = pd.read_csv(tmp_path / "results" / "choose.csv")
-    assert cells.limit[cells.label.isna()].tolist() == [0.5]
+    assert cells.limit[cells.label.isna()].tolist() == [0.5, 0.5]  # with tensor parallelism, and without
 
 
 @pytest.mark.parametrize("largest", [0.0001, 0.001])

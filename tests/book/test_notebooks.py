@@ -10,7 +10,7 @@ from sizes import PARAMETERS
 from benchmarks.tables import load_speed
 from ppbook import ROOT
 from ppbook.claims import TARGETS, UNKNOWNS, load_claims, rows_of
-from ppmodel import build, formulas, read_table, simulate
+from ppmodel import build, formulas, plan, read_table, simulate
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.specs import load_model, load_system, template_path
 
@@ -129,13 +129,20 @@ def test_hanayo(recorded):
 @of("choose")
 def test_choose(recorded):
     """Each cell has the simplest of the fastest schedules that fit; every one of them is a leaf with a link."""
-    cells = recorded("choose.csv").set_index(["limit", "multiple"])
+    every = recorded("choose.csv")
+    assert list(dict.fromkeys(every.link)) == ["c / F = 0.1", "Llama 3 8B, tp 2", "c / F = 0.5"]  # beyond clusters last
+    cells = every[every.link == "c / F = 0.1"].set_index(["limit", "multiple"])
     assert set(cells.schedule[0.8]) == {"v-half"}
     assert (cells.memory <= cells.index.get_level_values("limit")).all()
     thirds = {"forward": 1, "input_grad": 1, "weight_grad": 1, "comm": 0.1}
     plain, split = (simulate(name, 4, 4, **thirds).makespan_s for name in ("1f1b", "zb-h1"))
     assert (cells.schedule[1.0, 1] == "zb-h1") == (split < 0.99 * plain)
     assert cells.share[1.0, 1] <= min(split / plain - 1, 0) + 0.01
+    fixed = {"pp": 4, "tp": 2, "microbatch_size": 1, "recompute": "none", "layers": "balanced", "zero": 0}
+    given = {"gpus": 8, "global_batch": 16, "fix": fixed, "within": 1.0}
+    answers = plan("llama3_8b", "h100", schedules=["1f1b", "zb-h1", "v-half"], **given).set_index("schedule").iteration_s
+    (least,) = every.share[(every.link == "Llama 3 8B, tp 2") & (every.multiple == 4) & (every.limit == 1.0)]
+    assert least == pytest.approx(answers.min() / answers["1f1b"] - 1, abs=0.01)
 
 
 @of("systems")
