@@ -28,6 +28,7 @@ from ppmodel.clusters.costs import model_flops
 from ppmodel.clusters.specs import DATA, load_framework, load_model, load_system
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules.cases import case_of_data
+from ppmodel.studies.measured import memory_margin
 from ppmodel.studies.measured.ranges import BETWEEN, WITHIN, unseen_range
 
 
@@ -151,12 +152,12 @@ def test_errors_of_unseen_rows_name_sources_that_exist(unfitted):
 
 
 def test_anchors_are_within_eight_percent():
-    """All but one of Megatron-DeepSpeed, for which vTrain's profile is too fast; all fit."""
+    """All but one of Megatron-DeepSpeed, for which vTrain's profile is too fast; none exceeds a GPU by the margin."""
     table = anchors()
     assert len(table) == 85
     missed = table[table.error.abs() > AIM].run
     assert missed.tolist() == ["GLM-130B, 768 A100s"]
-    assert table.fits.all()
+    assert table.memory_share.max() < 1 + memory_margin()
     ranged = table.dropna(subset="fastest_s")
     assert ranged.published_s.between(ranged.fastest_s, ranged.slowest_s).mean() > 0.8
     summary = anchors_by_source(table)

@@ -140,7 +140,8 @@ def test_choose(recorded):
     assert cells.share[1.0, 1] <= min(split / plain - 1, 0) + 0.01
     fixed = {"pp": 4, "tp": 2, "microbatch_size": 1, "recompute": "none", "layers": "balanced", "zero": 0}
     given = {"gpus": 8, "global_batch": 16, "fix": fixed, "within": 1.0}
-    answers = plan("llama3_8b", "h100", schedules=["1f1b", "zb-h1", "v-half"], **given).set_index("schedule").iteration_s
+    answers = plan("llama3_8b", "h100", schedules=["1f1b", "zb-h1", "v-half"], **given)
+    answers = answers.set_index("schedule").iteration_s
     (least,) = every.share[(every.link == "Llama 3 8B, tp 2") & (every.multiple == 4) & (every.limit == 1.0)]
     assert least == pytest.approx(answers.min() / answers["1f1b"] - 1, abs=0.01)
 

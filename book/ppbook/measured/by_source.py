@@ -181,7 +181,8 @@ def anchors():
     DataFrame
         One row per run of ``data/reference/anchors.csv``: its columns, with ``layout`` as text; ``gpus`` and
         ``sequence``; ``published_s``, the time of an iteration from what is published, ``predicted_s``, its ``error``,
-        and ``fastest_s`` and ``slowest_s``, the ends of the stated range; ``memory_gib`` and ``fits``.
+        and ``fastest_s`` and ``slowest_s``, the ends of the stated range; ``memory_gib``, ``memory_share`` of a GPU's,
+        and ``fits``.
 
     Raises
     ------
@@ -208,6 +209,7 @@ def anchors():
             "gpus": row["gpus"], "sequence": sequence, "published_s": published_s, "predicted_s": row["iteration_s"],
             "error": row["iteration_s"] / published_s - 1, "fastest_s": row["fastest_s"],
             "slowest_s": row["slowest_s"], "memory_gib": row["peak_memory_bytes"] / 2**30, "fits": row["fits"],
+            "memory_share": row["peak_memory_bytes"] / row["memory_capacity_bytes"],
         })  # fmt: skip
     return pd.DataFrame(rows)
 
