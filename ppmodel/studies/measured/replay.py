@@ -191,7 +191,7 @@ def _totals(table, seconds, of_kinds):
 
 
 def _spans(table, seconds, start_s):
-    """The start and the end of every cell, in seconds, NaN where they are not known; cells of a rank may not overlap."""
+    """The start and the end of every cell, in seconds, NaN where they are not known; a rank's may not overlap."""
     begun_s, ended_s = np.full((2, np.count_nonzero(~table.joined)), np.nan)
     np.fmin.at(begun_s, table.cell, start_s)
     np.fmax.at(ended_s, table.cell, start_s + seconds)
