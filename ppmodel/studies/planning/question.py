@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 
 from ppmodel.clusters.specs import (
     LayoutSpec,
@@ -134,11 +134,12 @@ def asked(
     if memory_limit is not None:
         limit = to_builtin(memory_limit)
         limit_bytes = limit if is_number(limit) else parse_size(limit, "memory_limit")
-        is_legal = system.reserve_bytes < limit_bytes <= system.memory_capacity_bytes
-        reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in (system.reserve_bytes, system.memory_capacity_bytes))
+        capacity_bytes, nominal = system.memory_capacity_bytes, ceil(system.memory_capacity_bytes / 2**30) * 2**30
+        is_legal = system.reserve_bytes < limit_bytes <= nominal  # drivers show 79.65 of 80 GiB
+        reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in (system.reserve_bytes, capacity_bytes))
         rule = f"must be more than {system.name} holds back ({reserve}), and no more than a GPU has ({capacity})"
         PPModelError.require([("memory_limit", limit, is_legal, rule, f"write, for example, {capacity}")])
-        system = replace(system, memory_capacity_bytes=limit_bytes)
+        system = replace(system, memory_capacity_bytes=min(limit_bytes, capacity_bytes))
     cases = as_cases(names() if schedules is None else schedules)
     places = {name: place for place, name in enumerate(names())}  # decides between equal times, however they are named
     cases.sort(key=lambda case: (places.get(case.name, len(places)), case.name, str(case.options)))
