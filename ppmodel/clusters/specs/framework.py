@@ -65,8 +65,8 @@ class FrameworkSpec(Checked):
         As in `KernelSpec`; the system's if not given, or if that is longer.
     host_exponent : float, optional
         As in `KernelSpec`: 1 where every launch waits for its kernel; the system's if not given.
-    activation_factor : float
-        Factor on the activations that are kept.
+    activation_factor, working_factor : float
+        Factors on a block's activations and on the memory of one while it is recomputed, times those of `MemorySpec`.
     slow_above_memory_share : float, optional
         Share of a GPU's memory from which a run may go on, several times slower, instead of failing.
     fastest, slowest : float, optional
@@ -109,6 +109,7 @@ class FrameworkSpec(Checked):
     iteration_overhead_s: entries.Time | None = None
     host_exponent: entries.Exponent | None = None
     activation_factor: entries.Number = 1.0
+    working_factor: entries.Number = 1.0
     slow_above_memory_share: entries.Efficiency | None = None
     fastest: entries.Number | None = field(default=None, compare=False)
     slowest: entries.Number | None = field(default=None, compare=False)
@@ -179,9 +180,10 @@ class FrameworkSpec(Checked):
         if self.data_factor != 1.0 and links is not None:
             attained = links.data_efficiency or links.network_efficiency
             links = replace(links, data_efficiency=self.data_factor * attained)
-        if self.activation_factor != 1.0:
+        if (self.activation_factor, self.working_factor) != (1.0, 1.0):
             memory = memory or MemorySpec()
-            memory = replace(memory, activation_factor=memory.activation_factor * self.activation_factor)
+            names = "activation_factor", "working_factor"
+            memory = replace(memory, **{name: getattr(memory, name) * getattr(self, name) for name in names})
         return replace(system, framework=self, kernels=kernels, memory=memory, collectives=links, errors=None)
 
 
