@@ -26,6 +26,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is refused.
     """
     from ppmodel.cli.ranked import ranked, ranked_lines, reordered
+    from ppmodel.clusters.specs import load_model, load_system
     from ppmodel.export import write_rows
     from ppmodel.studies.points import compared, resolve, rows_of
 
@@ -47,13 +48,15 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "--csv")
     if "model" in costs and "tp" not in columns:  # a microbatch is the model's share of its global batch
-        from ppmodel.clusters.specs import load_model
-
         sequences = load_model(costs["model"]).global_batch // rows[0]["microbatches"]
         remark = f"; microbatches of {counted(sequences, 'sequence')}"
     else:
         remark = arguments.gpus_not_kept(costs, rows[0].get("gpus"))
-    text.say_json(rows) if as_json else text.say(ranked_lines(pairs, remark, sent))
+    if as_json:
+        text.say_json(rows)
+    else:
+        peaks = text.peaks_text(load_system(costs["system"])) if "system" in costs else ""
+        text.say([*ranked_lines(pairs, remark, sent), *[f"peaks: {peaks}"] * bool(peaks)])
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 

@@ -9,6 +9,7 @@ from ppmodel.cli.text import (
     margin_text,
     mfu_text,
     network_text,
+    peaks_text,
     plain,
     range_from,
     range_text,
@@ -66,8 +67,8 @@ def planned_lines(plan, most_rows, place):
         chance = "that this row is the fastest when run" if is_known else "not known without a range"
         yield f"disturbed: seconds with {JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower; chance: {chance}"
     yield f"range: {range_from(row)}"
-    if system.collectives is None:
-        yield "collectives: all of the links' bandwidth, as the system's file does not say what they attain"
+    if remark := peaks_text(system):
+        yield f"peaks: {remark}"
     if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.slow_above_memory_share)
         within = f" in {plan.limits.comfortable_bytes / 2**30:.3g} GiB{slow}"

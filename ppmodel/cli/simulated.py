@@ -75,6 +75,8 @@ def _model_and_system(run):
     yield f"model               {run.model.name}: {text.size_text(run.model)}"
     yield f"system              {run.system.name}: {text.network_text(run.system, 'GPUs' if run.layout else 'ranks')}"
     yield f"framework           {text.framework_text(run.system)}{f': {framework.title}' if framework.name else ''}"
+    if remark := text.peaks_text(run.system):
+        yield f"peaks               {remark}"
 
 
 def _iteration(result, run, not_kept):

@@ -125,6 +125,23 @@ def network_text(system, members="GPUs"):
     return f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s) between {ends}{inside}"
 
 
+def peaks_text(system):
+    """What a system of peaks alone does not say, and the packaged one that does; empty for one that says it.
+
+    >>> from ppmodel.clusters.specs import load_system
+    >>> peaks_text(load_system("h100"))
+    ''
+    """
+    if system.kernels is not None and system.collectives is not None:
+        return ""
+    from ppmodel.clusters.specs.system import similar_system
+
+    name = similar_system(system)
+    remedy = f"; {name} has them ('like: {name}' in a file of yours)" if name else ""
+    rule = "not what kernels and collectives attain: times may be up to 30 % off, mostly too short"
+    return f"{system.name} gives peaks, {rule}{remedy}"
+
+
 def unevenness(row):
     """How much busier the most loaded rank is than the mean, if by more than 2 %; otherwise an empty string.
 

@@ -92,7 +92,8 @@ def test_without_collectives_there_is_no_range_and_a_line_says_what_is_assumed(t
     for system, is_known in ((str(mine), False), ("rtx4090", True)):
         assert main(["plan", *question, "--system", system]) == 0
         text = capsys.readouterr().out
-        assert ("nine of ten: " in text, "collectives: all of the links' bandwidth" in text) == (is_known, not is_known)
+        assert ("nine of ten: " in text, "peaks: mine gives peaks" in text) == (is_known, not is_known)
+        assert ("rtx4090 has them" in text) != is_known
 
 
 def test_several_layers_are_a_list(capsys):

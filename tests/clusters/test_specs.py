@@ -331,3 +331,32 @@ def test_constants_never_keep_a_model_from_ending(constants):
         replace(system.kernels, host_exponent=0.0005)
     with refused(SpecificationError, "data_sharing"):
         replace(system.collectives, data_sharing=400)
+
+
+def test_a_system_like_a_packaged_one_takes_what_its_file_leaves_open(tmp_path):
+    """Value by value, in blocks as well, with a source that says so; errors of a fit stay with what was fitted."""
+    mine, entry = tmp_path / "mine.yaml", '{value: 4, kind: our choice, source: "counted"}'
+    mine.write_text(f"title: mine\nlike: a100_vtrain\nnodes:\n  devices_per_node: {entry}\n")
+    system, other = load_system(mine), load_system("a100_vtrain")
+    assert system.nodes == replace(other.nodes, devices_per_node=4)
+    assert replace(system, name=other.name, title=other.title, nodes=other.nodes) == other
+    assert system.errors is None
+    assert other.errors is not None
+    sources = {value.field: value.source for value in system.provenance}
+    assert sources.pop("nodes.devices_per_node") == "counted"
+    assert all(source.startswith("as a100_vtrain: ") for source in sources.values())
+    mine.write_text(mine.read_text().replace("a100_vtrain", "h20O"))
+    with pytest.raises(SpecificationError, match=r"mine.yaml:2: like = h20O: .* mean h200"):
+        load_system(mine)
+
+
+def test_gpus_have_the_memory_that_their_drivers_show():
+    """In the source of each packaged system of a GPU; the paper's systems name none."""
+    shown = {}
+    for name in system_names():
+        (entry,) = [value for value in load_system(name).provenance if value.field == "memory_capacity"]
+        if match := re.search("shows ([0-9,]+) (MiB|bytes)", entry.source):
+            size = int(match[1].replace(",", "")) * (2**20 if match[2] == "MiB" else 1)
+            shown[name] = load_system(name).memory_capacity_bytes / size
+    assert {"a100", "h100", "h200", "b200", "gb200", "gb300", "mi300x"} < shown.keys()
+    assert list(shown.values()) == pytest.approx([1] * len(shown), rel=1e-4)

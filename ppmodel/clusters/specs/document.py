@@ -11,9 +11,10 @@ from ruamel.yaml import events as yaml
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.clusters.specs.entries import RENAMED, Kind
+from ppmodel.clusters.specs.files import system_names
 from ppmodel.clusters.specs.suggest import guess_file_type, suggest_key
-from ppmodel.errors import SpecificationError
-from ppmodel.files import read_text
+from ppmodel.errors import SpecificationError, did_you_mean
+from ppmodel.files import DATA, read_text
 
 LARGEST_BYTES = 10**7
 
@@ -90,10 +91,32 @@ def read_document(path, file_type, form=None):
     unit = "unit: ..., " if "unit" in keys else ""
     form = form or f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}', as the files in data do"
     places = _read_places(path, form)
+    document = places[()][1]
+    if "like" in file_type.model_fields and (name := document.get("like")) is not None:
+        if name not in (names := system_names()):
+            remedy = did_you_mean(str(name), names) or "choose one that ppmodel systems lists"
+            raise SpecificationError("like", name, "is no packaged system", remedy, where=place_in(path, "like"))
+        document = _completed(document, _read_places(DATA / "systems" / f"{name}.yaml")[()][1])
     try:
-        return file_type.model_validate(places[()][1])
+        return file_type.model_validate(document)
     except ValidationError as error:
         raise _first_mistake(error.errors(), places, path, file_type, form) from None
+
+
+def _completed(document, other, name=None):
+    """A document with what it leaves open taken from the system that it names in ``like``, and sources that say so.
+
+    The other's title and errors are its own.
+    """
+    name, completed = name or document["like"], dict(document)
+    for key, entry in other.items():
+        if key in ("title", "errors"):
+            continue
+        if "source" in entry:
+            completed.setdefault(key, entry | {"source": f"as {name}: {entry['source']}"})
+        elif isinstance(given := completed.get(key, {}), dict):
+            completed[key] = _completed(given, entry, name)
+    return completed
 
 
 def place_in(path, *location):

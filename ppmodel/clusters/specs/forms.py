@@ -55,6 +55,8 @@ def _entry_form(entry):
 def file_form(spec_type, titled=True):
     """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
     keys = {"title": (Line, ...)} if titled and "title" in spec_type.__dataclass_fields__ else {}
+    if titled and "kernels" in spec_type.__dataclass_fields__:  # a system may leave values open, and name another
+        keys["like"] = str | None, None
     for key, name in file_keys(spec_type).items():
         entry = declared(spec_type)[name]
         form = _entry_form(entry) if isinstance(entry, Entry) else file_form(entry, titled=False)

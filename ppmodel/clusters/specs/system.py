@@ -18,11 +18,13 @@ from ppmodel.clusters.specs.layout import LARGEST
 from ppmodel.clusters.specs.links import Link, as_links
 from ppmodel.clusters.specs.model import ModelSpec
 from ppmodel.errors import Rules, SpecificationError
+from ppmodel.files import DATA
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
 """Ranks that share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
 
 _PAIR = 2
+_NEAR = 0.1
 
 
 @dataclass(frozen=True)
@@ -306,3 +308,20 @@ def load_system(name: str | os.PathLike[str] | SystemSpec) -> SystemSpec:
     50000000000.0
     """
     return load_specification(name, "systems", SystemSpec)
+
+
+def similar_system(system: SystemSpec) -> str | None:
+    """Name of the packaged GPU, not fitted to runs, with the nearest peaks; None if they are more than a tenth away.
+
+    >>> similar_system(load_system("dgx_h100_nodes")), similar_system(load_system("mid_cp_mid_nw"))
+    ('h100', None)
+    """
+
+    def sizes(system):
+        return np.log([system.peak_compute_flops, system.memory_bandwidth_bytes_per_s, system.memory_capacity_bytes])
+
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DATA / "systems").glob("*.yaml"))}
+    known = [name for name, text in texts.items() if "\nkernels:" in text and "\nframework:" not in text]
+    apart = {name: np.abs(sizes(load_system(name)) - sizes(system)) for name in known}
+    near = [name for name in known if apart[name][:2].max() < _NEAR]
+    return min(near, key=lambda name: apart[name].sum(), default=None)
