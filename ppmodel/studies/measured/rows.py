@@ -195,7 +195,7 @@ def framework_named(row, system):
 
 
 def model_of(row):
-    """What tells the models of rows apart: a packaged model's name, or the hidden size and the layers.
+    """A key that tells the models of rows apart: a packaged model's name, or the hidden size and the layers.
 
     >>> model_of({"hidden": "1024", "layers": "8"})
     ('', '1024', '8')

@@ -52,7 +52,7 @@ def entries_text(entries, title, command, notes=()):
     -------
     str
     """
-    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes), f"title: {_quoted(title)}"]
+    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes), f"title: {_quoted(_printable(title))}"]
     block = ""
     for entry in entries:
         inside, _, key = entry.field.rpartition(".")
