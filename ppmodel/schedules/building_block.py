@@ -72,3 +72,32 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     columns = np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32)[part], stage, microbatch
     ends = np.cumsum(np.count_nonzero(taken, axis=1))[:-1]
     return list(zip(*(np.split(column, ends) for column in columns), strict=True))
+
+
+def stretched(kind, stage, microbatch, cut, length, times):
+    """Repeat a stretch of the steady state, to extend a short order to more microbatches.
+
+    Parameters
+    ----------
+    kind, stage, microbatch : ndarray of int
+        A rank's order, from `squeezed`.
+    cut : int
+        Start of the stretch.
+    length : int
+        Operations in one period: those of one microbatch.
+    times : int
+        Microbatches to add.
+
+    Returns
+    -------
+    kind, stage, microbatch : ndarray of int
+
+    Examples
+    --------
+    >>> stretched(np.array([0, 2, 3]), np.zeros(3, int), np.zeros(3, int), 0, 3, 1)[2]
+    array([0, 0, 0, 1, 1, 1])
+    """
+    source = np.arange(len(kind) + length * times)
+    added = np.clip((source - cut) // length, 0, times)
+    source -= length * added
+    return kind[source], stage[source], microbatch[source] + added

@@ -8,7 +8,8 @@ The letters are ours; the papers write B for I.
 import numpy as np
 
 from ppmodel import formulas
-from ppmodel.schedules.building_block import squeezed
+from ppmodel.ops import OpKind
+from ppmodel.schedules.building_block import squeezed, stretched
 from ppmodel.schedules.phases import in_a_v, v_placement
 from ppmodel.schedules.registry import require_legal, require_size, schedule
 from ppmodel.tables import Schedule
@@ -156,12 +157,32 @@ def v_min(num_ranks, num_microbatches):
     return _repeated_block("v-min", num_ranks, num_microbatches, forwards, gradients, peak)
 
 
+def steady_from(num_ranks):
+    """The least number of microbatches for which a table of building blocks has a stable stretch to repeat: S + 5.
+
+    Every rank's stable phase then includes a period starting at the first forward of microbatch S + 2. A test checks
+    all S up to 96.
+
+    >>> steady_from(4)
+    9
+    """
+    return num_ranks + 5
+
+
 def _repeated_block(name, num_ranks, num_microbatches, forwards, gradients, peak):
-    """Build a table from building blocks; offsets by rank, on the way down and on the way up."""
+    """Build a table from building blocks; offsets by rank, on the way down and on the way up.
+
+    From some number of microbatches on, a table has a steady state in which every six operations repeat; longer tables
+    extend it.
+    """
     rule = f"must be at most {_MAX_SQUEEZED} for {name}, because blocks are squeezed one operation at a time"
     require_legal(num_ranks <= _MAX_SQUEEZED, "pp", num_ranks, rule, "pass fewer ranks")
-    placement = v_placement(num_ranks)
+    placement, short = v_placement(num_ranks), min(num_microbatches, steady_from(num_ranks))
     ways = [offsets[::direction] for offsets, direction in zip((*forwards, *gradients), (1, -1, 1, -1), strict=True)]
-    orders = squeezed(placement.tolist(), np.concatenate(ways), 6, num_microbatches, 2 * peak)
+    orders = squeezed(placement.tolist(), np.concatenate(ways), 6, short, 2 * peak)
+    if num_microbatches > short:
+        for rank, (kind, stage, microbatch) in enumerate(orders):
+            cut = np.flatnonzero((kind == OpKind.F) & (stage == rank) & (microbatch == num_ranks + 2))[0]
+            orders[rank] = stretched(kind, stage, microbatch, cut, 6, num_microbatches - short)
     columns = (np.stack(column) for column in zip(*orders, strict=True))
     return Schedule.from_programs(name, placement, num_microbatches, *columns)

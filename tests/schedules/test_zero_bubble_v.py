@@ -14,6 +14,7 @@ from ppmodel.errors import ScheduleError
 from ppmodel.loops.compiled import using
 from ppmodel.metrics import bubble_ratios, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
+from ppmodel.schedules import zero_bubble_v
 from ppmodel.schedules.building_block import squeezed
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
@@ -179,6 +180,19 @@ def test_squeezing_the_ends_is_no_worse_than_the_block_alone():
     for count in (10, 16, 32):
         over = simulated(build("v-half", 8, count), 1, 1.16, 0.72).makespan_s - 2.88 * count
         assert over == pytest.approx(11.44)
+
+
+@pytest.mark.parametrize("name", ["v-half", "v-min"])
+def test_long_tables_repeat_the_steady_state_of_short_ones(name, monkeypatch):
+    """Where a table is stretched it is what squeezing all its blocks gives, operation for operation, for S to 96."""
+    for stages in range(1, 97):
+        count = zero_bubble_v.steady_from(stages) + 1 + stages % 5
+        with using(True), monkeypatch.context() as patch:
+            stretched = build(name, stages, count)
+            patch.setattr(zero_bubble_v, "steady_from", lambda _: 1000)
+            whole = build(name, stages, count)
+        for column in ("kind", "stage", "microbatch"):
+            np.testing.assert_array_equal(getattr(stretched, column), getattr(whole, column))
 
 
 def test_squeezing_keeps_the_limit_and_pays_every_debt():

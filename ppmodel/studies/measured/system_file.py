@@ -52,7 +52,8 @@ def entries_text(entries, title, command, notes=()):
     -------
     str
     """
-    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes), f"title: {_quoted(_printable(title))}"]
+    title = _quoted(_printable(title))
+    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes), f"title: {title}"]
     block = ""
     for entry in entries:
         inside, _, key = entry.field.rpartition(".")
