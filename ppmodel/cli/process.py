@@ -102,4 +102,6 @@ def run():
         code = _refused("interrupted", prefix="", code=EXIT_INTERRUPTED)
     if is_heard:  # nothing more to clean up
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if code == EXIT_INTERRUPTED:  # else Python ends by the signal where that came in `exec`, as of a dataclass
+        os._exit(code)
     sys.exit(code)

@@ -1,19 +1,31 @@
-"""Notebooks, run by papermill, and what their numbers are held against."""
+"""Notebooks, run at small sizes, and what their numbers are held against."""
 
 import json
+import sys
+import warnings
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import papermill
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from matplotlib.figure import Figure
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+from traitlets.config import Config
 
 from ppmodel import build, names
 from ppmodel.clusters.costs import model_costs
 from ppmodel.clusters.specs import load_model, load_system
+from ppmodel.schedules import registry
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.studies.points import NoEffectWarning
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+RESULTS = {"results": "results"}
 
 
 def labels_at(num_ranks, microbatches):
@@ -29,12 +41,40 @@ def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
 
 
 def executed(name, parameters, folder):
-    """Run a notebook; from the name of a file in its results folder to what it holds."""
-    papermill.execute_notebook(
-        str(NOTEBOOKS / f"{name}.ipynb"), str(folder / "out.ipynb"), parameters | {"results": "results"},
-        cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
-    )  # fmt: skip
+    """Run a notebook's cells in this process, where all modules are loaded, with its figures drawn.
+
+    Returns
+    -------
+    callable
+        From the name of a file in its results folder to what it holds.
+    """
+    notebook = parameterize_notebook(load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb")), parameters | RESULTS)
+    with _shell(folder) as shell:
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                shown = shell.run_cell(cell.source, store_history=True)
+                shown.raise_error()
+                if isinstance(shown.result, Figure):
+                    shown.result.draw_without_rendering()
     return reader(folder / "results")
+
+
+@contextmanager
+def _shell(folder):
+    """A shell for cells that run in a folder; whatever they set or register in this process is gone after them."""
+    with (
+        pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()), warnings.catch_warnings(),
+        np.printoptions(), pd.option_context("display.float_format", None),
+    ):  # fmt: skip
+        warnings.filterwarnings("ignore", category=NoEffectWarning)  # all others are errors here
+        patch.chdir(folder)
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+        patch.setattr(registry, "_registry", dict(registry._registry))
+        try:
+            yield InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+        finally:
+            InteractiveShell.clear_instance()
 
 
 def reader(folder):

@@ -1,4 +1,4 @@
-"""Notebooks record the numbers that follow from their parameters: nearly all run by papermill, at small sizes."""
+"""Notebooks record the numbers that follow from their parameters; nearly all are run at small sizes."""
 
 from hashlib import sha256
 

@@ -16,10 +16,10 @@ import pytest
 from books import HTML, notebook, tiny_book
 from sizes import PARAMETERS
 
-from ppbook import ROOT, parameters
+from ppbook import ROOT
 from ppbook.build import reproduce as build
 from ppbook.build.folders import MARK, copy_sources, publish
-from ppbook.build.notebooks import execute, read
+from ppbook.build.notebooks import execute, execute_all
 from ppbook.build.reproduce import LONGEST, _quoted, reproduce
 from ppbook.build.run import run
 from ppbook.errors import ReproduceError
@@ -301,16 +301,29 @@ def test_notebooks_are_needed(tmp_path):
         reproduce(notebooks=tmp_path)
 
 
+SMALL = ("memory", "runtime", "which-layout")
+"""Notebooks that run for a system of one's own, at small sizes."""
+
+
+def mostly_as_built(changes, folder, into, *arguments):
+    """Run a few of the book's notebooks; the others' pages and results are those of the book as built.
+
+    Each runs on another system than its own in the tests of notebooks, and with a file for its system in those of
+    parameters.
+    """
+    shutil.copytree(HTML / "results", folder / "results", dirs_exist_ok=True)
+    shutil.copytree(HTML / "_sources" / "nb", into)
+    small = {path: PARAMETERS[path.stem] | values for path, values in changes.items() if path.stem in SMALL}
+    return execute_all(small, folder, into, *arguments)
+
+
 @pytest.mark.long
 def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tmp_path, monkeypatch):
     """A user's own system gives a whole book in a folder of its own; its file's path appears nowhere."""
     mine = tmp_path / "my {own} system.yaml"
     shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", mine)
-    out, clone = tmp_path / "a {book} of mine", tmp_path / "clone"
-    shortened({"system": str(mine), "model": None, "memory_limit": "64 GiB"}, clone / "notebooks")
-    for name in (".git", "book", "pyproject.toml"):
-        (clone / name).symlink_to(ROOT / name)
-    monkeypatch.setattr(build, "ROOT", clone)
+    out = tmp_path / "a {book} of mine"
+    monkeypatch.setattr(build, "execute_all", mostly_as_built)
     assert main(["reproduce", "--system", str(mine), "--memory-limit", "64 GiB", "--out", str(out)]) == 0
     for page in ("runtime", "which-layout"):
         text = (out / "html" / "nb" / f"{page}.html").read_text()
@@ -320,39 +333,3 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
     assert "64 GiB" in text
     assert (out / "html" / "introduction.html").exists()
     assert {path.name for path in out.iterdir()} == {"html", "run.js"}
-
-
-def shortened(given, folder):
-    """Write the book's notebooks, three that a system of one's own concerns at small sizes.
-
-    The rest computes nothing: its figures are empty, and its numbers are those of the book as built. Each of them runs
-    on another system than its own in the tests of notebooks, and with a file for its system in those of parameters.
-    """
-    folder.mkdir(parents=True)
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        whole = read(path)
-        own = parameters.declared(whole)
-        changed = parameters.substitutes(given, own)
-        first, check, *others = [cell for cell in whole.cells if cell.cell_type == "code"]
-        if path.stem not in SMALL:
-            check.source += f"\n{_COPY.format(str(HTML / 'results'))}"
-            for cell in others:
-                if not cell.source.startswith("%%published"):
-                    cell.source = _EMPTY if "figure" in cell.metadata.get("mystnb", {}) else ""
-        else:
-            small = {key: value for key, value in SMALL[path.stem].items() if key not in changed}
-            lines = [f"{key} = {value!r}  # {own[key].word}: small" for key, value in small.items()]
-            first.source = "\n".join([first.source, *lines])
-        nbformat.write(whole, folder / path.name)
-
-
-SMALL = {name: PARAMETERS[name] for name in ("memory", "runtime")}
-SMALL["which-layout"] = PARAMETERS["which-layout"]
-_EMPTY = "from matplotlib.figure import Figure\n\nFigure(figsize=(1, 1))"
-_COPY = """import shutil
-from pathlib import Path
-
-Path(results).mkdir(exist_ok=True)
-for path in Path({!r}).glob("*.*"):
-    if not (Path(results) / path.name).exists():
-        shutil.copy(path, results)"""

@@ -32,6 +32,14 @@ def test_an_interruption_is_one_line_from_the_start(milliseconds):
     assert (running.returncode, err) == (130, "interrupted\n")
 
 
+def test_an_interruption_while_text_is_executed_has_the_same_exit_code(tmp_path):
+    """Python ends such a process by the signal, however the exception was caught."""
+    text = "from ppmodel.cli import process\nprocess.main = lambda: exec('raise KeyboardInterrupt')\nprocess.run()"
+    (tmp_path / "interrupted.py").write_text(text)
+    done = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 @pytest.mark.parametrize("value", ["0", "x", "-1"])
 def test_variables_that_numba_cannot_read_are_one_line(value):
     """A bad number of threads is told by its name, where compiled code is first needed."""
