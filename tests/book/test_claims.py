@@ -58,12 +58,13 @@ def bench(model):
 
 @pytest.fixture(scope="session")
 def judged(tmp_path_factory):
-    """Judgements by row under both settings, which processes that test side by side make once for all."""
+    """Judgements by row under both settings, and of STP's claims, which processes side by side make once for all."""
     folder = tmp_path_factory.getbasetemp()
     path = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "judgements.pickle"
     with FileLock(f"{path}.lock"):
         if not path.exists():
             under = {name: judge(load_claims(), load_model("paper"), load_setting(name)) for name in ANCHORS}
+            under["stp"] = claims.judge_stp(load_claims(about="stp"))
             path.write_bytes(pickle.dumps({name: {each.row.id: each for each in rows} for name, rows in under.items()}))
     return pickle.loads(path.read_bytes())
 
@@ -74,9 +75,9 @@ def judgements(judged):
 
 
 @pytest.fixture(scope="module")
-def everything(judgements):
+def everything(judged):
     """The judgements with those of STP's claims."""
-    return judgements | {one.row.id: one for one in claims.judge_stp(load_claims(about="stp"))}
+    return judged["default"] | judged["stp"]
 
 
 def row(name):
@@ -184,11 +185,10 @@ def test_a_row_that_nothing_turns_says_so(verdict, judgements, capsys):
     assert lines[verdict] in capsys.readouterr().out
 
 
-def test_rows_about_stp_turn_by_costs_which_no_setting_has(capsys):
+def test_rows_about_stp_turn_by_costs_which_no_setting_has(judged, capsys):
     """`--row` prints them, without commands."""
-    stp = load_claims(about="stp")
-    judgements = claims.judge_stp(stp)
-    assert claims.headline_table(stp, judgements).decides.str.contains("under costs: ").any()
+    judgements = judged["stp"].values()
+    assert claims.headline_table(load_claims(about="stp"), judgements).decides.str.contains("under costs: ").any()
     turned = next(judgement for judgement in judgements if judgement.turned)
     assert main(["claims", "--of", "stp", "--row", turned.row.id]) == 0
     assert "turned by" not in capsys.readouterr().out

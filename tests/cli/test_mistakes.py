@@ -117,7 +117,7 @@ VALUES = [
     "nowhere.csv", "nowhere.py", "nowhere.yaml", "1f1b:=", "1f1b:chunks=2", "null", "[]", "odd.csv", "odd.json",
     "odd.yaml", "odd.py",
 ]  # fmt: skip
-ODD = [b"", b"\0" * 99, b"\xe9\n", b"[" * 10**4, b"0F0," + b"9" * 5000, b"a: &a [*a]", b"!!x", b"x = 1"]
+ODD = [b"", b"\0" * 99, b"\xe9\n", b"[" * 800, b"0F0," + b"9" * 5000, b"a: &a [*a]", b"!!x", b"x = 1"]
 COMMANDS = {
     f"table hanayo {SIMULATE[14:]}": ["", "--pp", "--waves", "--format"],
     f"check 1f1b {SIMULATE[14:]}": ["", "--microbatches"],
