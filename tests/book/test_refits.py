@@ -12,7 +12,7 @@ def test_a_model_that_is_left_out_is_not_learned_from(tmp_path):
     """Its measurements touch the predictions of other models, not its own; folds cut at random mix the two."""
     pytest.importorskip("scipy")
     start, system = load_system(STARTS["b200_simumax"]), load_system("b200_simumax")
-    rows = [{name: row[name] for name in row if name != "file"} for row in rows_of("b200_simumax")]
+    rows = [{name: row[name] for name in row if name != "file"} for row in rows_of("b200_simumax")[::3]]
     slow = [
         row | {"iteration_s": str(2 * float(row["iteration_s"]))} if row["hidden"] == "8192" else row for row in rows
     ]

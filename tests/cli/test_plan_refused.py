@@ -31,7 +31,7 @@ BAD = [
     {"--gpus": "7", "--fix": "tp=8"}, {"--gpus": "7", "--global-batch": "64", "--fix": "tp=7"},
     {"--gpus": "8", "--global-batch": "7", "--fix": "dp=8"}, {"--sequence": "1001", "--fix": "cp=2"},
     {"--system": "a100", "--fix": "precision=fp8"}, {"--model": "llama3_405b"}, {"--gpus": "37", "--global-batch": "4"},
-    {"--model": "mixtral_8x7b", "--fix": "ep=3"}, {"--explain": "500"}, {"--fix": "pp=8", "": "chunks=10"},
+    {"--model": "mixtral_8x7b", "--fix": "ep=3"}, {"--explain": "500", "": "1f1b"}, {"--fix": "pp=8", "": "chunks=10"},
     {"--csv": "missing/folder/out.csv"}, {"--schedules": "hanayo", "--fix": "pp=2"},
     {"--workers": "2", "--scheduler": "x"}, {"--scheduler": ""}, {"--pareto": "front.txt"}, {"--launch": "megatorn"},
     {"--model": "mixtral_8x7b", "--fix": "expert_imbalance=0.5"}, {"--fix": "expert_imbalance=1.2"},
@@ -43,7 +43,8 @@ BAD = [
     {"--tp": "3"}, {"--tp": "8", "--fix": "tp=4"}, {"--tensor-parallel": "8"}, {"--fix": "tp:8"}, {"--fix": "tp=8,8"},
     {"--memory-limit": "80gb"}, {"--gpus": "1,024"}, {"--system": "H100"},
     # what no candidate has
-    {"--fix": "recompute=99"}, {"--fix": "layers=15,16"}, {"--fix": "layers=Et*2|t*2L"}, {"--fix": "layers=[16,15]"},
+    {"--fix": "recompute=99", "": "1f1b"}, {"--fix": "layers=15,16", "": "1f1b"},
+    {"--fix": "layers=Et*2|t*2L", "": "1f1b"}, {"--fix": "layers=[16,15]", "": "1f1b"},
     {"--schedules": "1f1b", "--fix": "chunks=2"}, {"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"},
 ]  # fmt: skip
 
@@ -64,8 +65,8 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("change", "reason"), [
-    ({"--fix": "recompute=99"}, "recompute = 99: is more than any stage has"),
-    ({"--fix": "layers=Et*2|t*2L"}, "layers = Et*2|t*2L: must be"),
+    ({"--fix": "recompute=99", "--schedules": "1f1b"}, "recompute = 99: is more than any stage has"),
+    ({"--fix": "layers=Et*2|t*2L", "--schedules": "1f1b"}, "layers = Et*2|t*2L: must be"),
     ({"--tp": "8", "--fix": "tp=4"}, "--tp = 8: contradicts --fix tp=4"),
     ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"), ({"--model": "llama3_405b"}, "weights and optimizer need"),
     ({"--memory-limit": "81 GiB"}, "no more than a GPU has (79.65 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),

@@ -57,7 +57,7 @@ def same(candidate):
 def test_the_order_in_which_schedules_are_named_decides_nothing():
     """Where one rank has the whole model, all take the same time."""
     named = ["zb-v", "interleaved-1f1b"]
-    question = {"gpus": 8, "global_batch": 24, "framework": "nemo"}
+    question = {"gpus": 4, "global_batch": 12, "framework": "nemo"}
     first, second = (pp.plan("llama2_13b", "h100", schedules=names, **question) for names in (named, named[::-1]))
     assert first.equals(second)
 
@@ -364,7 +364,7 @@ def test_a_fitted_system_runs_what_the_framework_of_its_fit_runs():
     """No ZeRO stage above the framework's, and the same code, as if the framework were named."""
     named = load_framework("nemo").system(load_system(SMALL["system"]))
     fitted = replace(named, framework=replace(named.framework, name="", profile="nemo"))
-    given = SMALL | {"schedules": ["1f1b", "zb-h1", "dualpipev"], "within": 0.5}
+    given = SMALL | {"gpus": 4, "schedules": ["1f1b", "zb-h1", "dualpipev"], "within": 0.5}
     frames = [pp.plan(**given | {"system": system}).drop(columns="range_from") for system in (named, fitted)]
     assert frames[0].equals(frames[1])
     assert set(frames[1].schedule[frames[1].is_run]) == {"1f1b"}
