@@ -15,13 +15,16 @@ import pandas as pd
 from ppbook.measured.regret import CELL, SIZES, choices, layouts_of
 from ppbook.measured.unfitted import FILES, SYSTEMS, system_of_row
 from ppmodel.clusters.specs import load_system
-from ppmodel.errors import PPModelError
+from ppmodel.errors import EXIT_REFUSED, PPModelError
 from ppmodel.studies.measured import read_rows
 from ppmodel.studies.measured.predict import PREDICTED, predicted
 from ppmodel.studies.measured.rows import is_healthy
 from ppmodel.studies.points.margin import fitted_systems
 
 KEYS = "source", "device", "precision", "system"
+
+NEEDED = "device", "iteration_s"
+"""Columns that a file must have, beside those that `read_rows` needs."""
 
 
 def judged(path):
@@ -30,8 +33,8 @@ def judged(path):
     Parameters
     ----------
     path : str or Path
-        As `read_rows` takes it; its name, or the beginning of each row's ``id``, is that of a source in
-        ``data/reference/measured``, or the column ``source`` names one.
+        As `read_rows` takes it, with the columns of `NEEDED`; its name, or the beginning of each row's ``id``, is that
+        of a source in ``data/reference/measured``, or the column ``source`` names one.
 
     Returns
     -------
@@ -45,8 +48,12 @@ def judged(path):
     PPModelError
         If the file is refused.
     """
+    columns, rows = read_rows(path)
+    if missing := [name for name in NEEDED if name not in columns]:
+        rule = f"must have the columns {', '.join(NEEDED)}, too"
+        raise PPModelError("columns", f"without {missing[0]}", rule, "add them to the header", where=f"{path}:1")
     records = []
-    for row in read_rows(path)[1]:
+    for row in rows:
         source = source_of(row, path)
         for fitted in ("not fitted", *fitted_to(source)):
             try:
@@ -133,17 +140,20 @@ def regrets(rows):
     -------
     DataFrame
         By source: ``source``, ``nodes``, up to 32 or more, ``cases``; ``median``, ``mean`` and ``worst`` of the regret
-        of the first choice by an unfitted system, ``three_median`` and ``three_mean`` of the best of the first three.
-        Empty where no model has three layouts on the same GPUs with the same batch.
+        of the first choice by an unfitted system, ``three_median`` and ``three_mean`` of the best of the first three,
+        and ``failed``, how many failed before one ran. Empty where no model has three layouts on the same GPUs with
+        the same batch, in the same precision.
     """
     frames = []
     unfitted = rows[(rows.system == "not fitted") & rows.refused.isna()]
-    for (source, device), of_source in unfitted.groupby(["source", "device"], sort=False):
+    for (source, device, _), of_source in unfitted.groupby(["source", "device", "precision"], sort=False):
         given = [row for row in of_source.row if all(row.get(name, "").strip() for name in (*CELL, *SIZES))]
+        if not given:
+            continue
+        layouts = layouts_of(given, load_system(SYSTEMS[device]))
         try:
-            layouts = layouts_of(given, load_system(SYSTEMS[device]))
             made = choices(layouts.assign(beyond=layouts.tp > 8), {"ours": ["beyond", "order_s"]})
-        except (PPModelError, AttributeError):
+        except PPModelError:  # nothing to choose
             continue
         made["nodes"] = np.where(made.gpus <= 256, "up to 32", "more")
         frames.append(made.assign(source=source))
@@ -160,15 +170,19 @@ def regrets(rows):
 @click.option("--out", type=click.Path(dir_okay=False), help="CSV file for every row with its predictions.")
 def main(rows, out):
     """Errors, coverage, fits and regret of predictions on the rows of files."""
-    frame = pd.concat(map(judged, rows), ignore_index=True)
+    try:
+        frame = pd.concat(map(judged, rows), ignore_index=True)
+        if out:
+            frame.drop(columns="row").to_csv(out, index=False)
+    except (PPModelError, OSError) as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(EXIT_REFUSED) from None
     for title, table in (("errors", summary(frame)), ("first choice among measured layouts", regrets(frame))):
         if len(table):
             shares = dict.fromkeys(table.select_dtypes("float"), "{:.1%}".format)
             click.echo(f"{title}\n{table.to_string(index=False, formatters=shares, na_rep='')}\n")
     if len(refusals := frame.refused.value_counts()):
         click.echo("refused\n" + refusals.to_string(header=False))
-    if out:
-        frame.drop(columns="row").to_csv(out, index=False)
 
 
 if __name__ == "__main__":

@@ -85,11 +85,12 @@ def ranked_lines(pairs, remark="", sent=""):
     if has_model:
         yield f"framework: {first['framework'] or 'as fitted with the system'}"
     if has_layout:
-        ends = ""
-        if first["fastest_s"] is not None:
-            low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
-            ends = f"{low:.2f} to {high:.2f} of the time, "
-        yield f"range: {ends}{range_from(first)}"
+        if first["refused"] is None:
+            ends = ""
+            if first["fastest_s"] is not None:
+                low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
+                ends = f"{low:.2f} to {high:.2f} of the time, "
+            yield f"range: {ends}{range_from(first)}"
         sizes = ", ".join(f"{name} {first[name]}" for name in _SIZES if first[name] is not None)
         yield f"layout: {sizes}{remark}"
     defined = [(place, row) for place, row in pairs if place is not None]

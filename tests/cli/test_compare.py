@@ -136,3 +136,12 @@ def test_what_the_framework_does_not_run_is_said_with_what_does(capsys):
     assert "ZB-V" in before
     assert [text.split(":")[0].strip() for text in after.splitlines()[1:]] == ["ZB-V"]
     assert "does not run" not in run(capsys, f"{line} --framework fsdp")[1]
+
+
+def test_a_comparison_with_a_layout_of_which_every_row_is_refused_says_why(capsys):
+    """There is no range to state, nor a ranking."""
+    line = "compare 1f1b zb-v --pp 3 --model llama3_8b --system h100 --tp 2 --dp 2 --global-batch 63 --layers 11,11,11"
+    code, out, err = run(capsys, line)
+    assert (code, err) == (1, "")
+    assert "range" not in out
+    assert [line.partition(":")[0] for line in out.partition("refused:\n")[2].splitlines()] == ["  1F1B", "  ZB-V"]

@@ -188,6 +188,21 @@ def test_a_range_is_that_of_its_framework():
     assert with_framework(fitted, nemo).range == (nemo.fastest, nemo.slowest)
 
 
+def test_a_run_of_a_kind_that_was_not_measured_has_a_reason_instead_of_a_range():
+    """Under a framework, on a fitted system, and on one that names no runs; a link that is slow is such a kind, too."""
+    llama, h100 = load_model("llama3_8b"), with_framework(load_system("h100"))
+    fitted = load_system("h100_playbook")
+    assert h100.range_of(llama, 8, "bf16")[0] == h100.range
+    for system, gpus, precision, reason in (
+        (h100, 8, "fp8", "no run under megatron in fp8 was measured"),
+        (h100, 10**5, "bf16", "no run under megatron on more than 12288 GPUs was measured"),
+        (h100.with_links("0-1:delay=20ms"), 8, "bf16", "no run under megatron with a slow link was measured"),
+        (fitted, 8, "fp8", "no run in fp8 is among those that h100_playbook was fitted to"),
+        (load_system("a800"), 8, "bf16", "a800 states none"),
+    ):
+        assert system.range_of(llama, gpus, precision) == (None, reason)
+
+
 @pytest.mark.parametrize("layout", [{}, {"tp": 2}])
 def test_every_row_of_a_model_names_its_framework(layout):
     """Also without a layout, since kernels and host times are the framework's; empty if it was fitted."""

@@ -60,7 +60,7 @@ def layouts_of(rows, system):
             share = system_of(row, system).framework.slow_above_memory_share or 1 - memory_margin()
             is_tight = prediction["predicted_memory_gb"] > share * capacity_gb
             records.append({
-                "id": row["id"], **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
+                "id": row.get("id", ""), **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
                 "fit": prediction["predicted_fit"], "predicted_s": prediction["predicted_iteration_s"], "row": row,
                 "order_s": prediction["predicted_iteration_s"] * (1 + WITHIN * is_tight),
             })  # fmt: skip

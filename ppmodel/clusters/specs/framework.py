@@ -140,14 +140,14 @@ class FrameworkSpec(Checked):
     def sends(self, schedule: str, links: tuple[Link, ...] = ()) -> str:
         """What a transfer of a schedule occupies if nothing is asked: `p2p`, or with a slow link, as it is sent.
 
-        A link is slow if it has a delay or a bandwidth of its own. A fitted system's framework sends as its profile.
+        A fitted system's framework sends as its profile. A link is slow as `Link.is_slow` has it.
 
         >>> from ppmodel.clusters.specs import as_links
         >>> megatron, slow = load_framework("megatron"), as_links("0-1:delay=60ms")
         >>> megatron.sends("1f1b"), megatron.sends("1f1b", slow), megatron.sends("zb-2p", slow)
         ('overlapped', 'rendezvous', 'streams')
         """
-        if not any(link.delay_s or link.bandwidth_bytes_per_s for link in links):
+        if not any(link.is_slow for link in links):
             return self.p2p
         if self.slow_link_p2p is None and self.profile:
             return load_framework(self.profile).sends(schedule, links)

@@ -59,6 +59,11 @@ class Link(NamedTuple):
         return f"{self.sender}{'-' if self.both_ways else '>'}{self.receiver}:{','.join(values)}"
 
     @property
+    def is_slow(self) -> bool:
+        """Whether it has a delay or a bandwidth of its own."""
+        return bool(self.delay_s or self.bandwidth_bytes_per_s)
+
+    @property
     def directions(self) -> tuple[tuple[int, int], ...]:
         """Sender and receiver of each direction that it is."""
         return ((self.sender, self.receiver), (self.receiver, self.sender))[: 1 + self.both_ways]

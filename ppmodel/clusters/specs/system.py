@@ -236,12 +236,13 @@ class SystemSpec(Checked):
         >>> with_framework(load_system("mid_cp_mid_nw")).range is None
         True
         """
-        framework, within = self.framework, self.errors and self.errors.time_nine_tenths
+        framework = self.framework
         if framework is None or self._is_plain:
             return None
-        if framework.fastest is None and within is not None:
-            return 1 / (1 + within), 1 / (1 - within)
-        return framework.fastest and (framework.fastest, framework.slowest)
+        if framework.fastest is not None and framework.slowest is not None:
+            return framework.fastest, framework.slowest
+        within = None if self.errors is None else self.errors.time_nine_tenths
+        return None if within is None else (1 / (1 + within), 1 / (1 - within))
 
     @property
     def _is_plain(self):
@@ -255,16 +256,23 @@ class SystemSpec(Checked):
         >>> system = with_framework(load_system("h100"), "fsdp")
         >>> system.range_of(load_model("llama3_8b"), 4096, "bf16")
         (None, 'no run under fsdp on more than 512 GPUs was measured')
+        >>> load_system("h100_playbook").range_of(load_model("llama3_8b"), 8, "fp8")
+        (None, 'no run in fp8 is among those that h100_playbook was fitted to')
         """
-        framework, ends = self.framework, self.range
+        framework, ends = self.framework or FrameworkSpec(), self.range
         of = f"under {framework.name}" if framework.name else f"that {self.name} was fitted to"
+        if ends is None and not framework.name:
+            return None, f"{self.name} states none"
         reasons = {
             "on a system without kernels and collectives": self._is_plain,
             "": ends is None, "of a model with experts": bool(model.experts),
             f"in {precision}": precision not in (framework.range_precisions or precision),
             f"on more than {framework.range_gpus} GPUs": gpus > (framework.range_gpus or gpus),
+            "with a slow link": any(link.is_slow for link in self.links),
         }  # fmt: skip
         if missing := [kind for kind, is_missing in reasons.items() if is_missing]:
+            if not framework.name:
+                return None, f"no run {missing[0]} is among those {of}"
             return None, f"no run {of} {missing[0]}".rstrip() + " was measured"
         count = f"{framework.range_runs} runs" if framework.range_runs else "runs"
         return ends, f"{count} {of}" + f" ({framework.range_sources})" * bool(framework.range_sources)
