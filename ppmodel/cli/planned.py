@@ -83,7 +83,7 @@ def planned_lines(plan, most_rows, place):
 def _ties(plan):
     """How many answers are too close to the first to tell, and which of them to run."""
     seconds, rows = plan.risk.disturbed_s, [place + 1 for place in plan.tried]
-    share, numbers = error_of_differences(), sorted({*rows})
+    share, numbers = error_of_differences(), [place + 1 for place in plan.proposed]
     tried = f"row{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
     first = f", row 1 {seconds[0]:.4g} s" * (rows[1] > 1)
     return (
@@ -122,7 +122,7 @@ def _over(share):
 
 def _table(frame, most_rows, plan=None):
     """Answers as lines, at most so many and those to run; with their risk, or the code that has their schedules."""
-    shown = sorted({*range(min(most_rows, len(frame))), *(plan.tried if plan else ())})
+    shown = sorted({*range(min(most_rows, len(frame))), *(plan.proposed if plan else ())})
     missing, risk, frame = len(frame) - len(shown), plan and plan.risk, frame.iloc[shown]
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
     headings = ["disturbed", "chance"] if risk is not None else ["schedule in"]

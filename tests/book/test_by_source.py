@@ -20,6 +20,7 @@ from ppbook.measured.by_source import (
     beside_unfitted,
     constants_seen,
     errors_by_source,
+    reported,
 )
 from ppbook.measured.fitted_errors import chosen_over_best
 from ppbook.measured.ranges import covered_when_left_out, healthy
@@ -149,6 +150,20 @@ def test_errors_of_unseen_rows_name_sources_that_exist(unfitted):
     assert table.unseen.between(0, 0.2, inclusive="neither").all()
     assert (table.system != "").sum() == 6
     assert table[table.system == ""].shown.notna().sum() >= 18
+
+
+def test_the_readme_says_how_far_off_unseen_rows_are(unfitted):
+    """As the book's pages do: the range of sources, unfitted and fitted, models with experts, and the first choices."""
+    table, aside = accuracy(errors_by_source(unfitted)), reported()
+    means = [mean for _, group in table.groupby(table.system != "").unseen for mean in (group.min(), group.max())]
+    alone, most, fitted, most_fitted = (f"{100 * mean:.0f}" for mean in means)
+    text = " ".join((DATA.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"off by {alone} to {most} % on average, source by source" in text
+    experts = f"{100 * aside['experts']['mean_error']:.0f} %"
+    assert f"of the source by {fitted} to {most_fitted} %; of models with experts by {experts}" in text
+    choice = aside["choice"]
+    assert f"best of three took {100 * choice['three_mean']:.0f} % longer" in text
+    assert f"the first alone {100 * choice['mean']:.0f} %" in text
 
 
 def test_anchors_are_within_eight_percent():

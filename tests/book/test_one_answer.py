@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import nbformat
-import pandas as pd
 import pytest
 from books import HTML
 from commands import run
@@ -69,15 +68,6 @@ def test_the_readme_has_the_answer_of_the_plan():
     recorded = json.loads((HTML / "results" / "which.json").read_text(encoding="utf-8"))
     assert f".venv/bin/{command}\n" in readme
     assert f"answer  {recorded['answer']}\n" in readme
-
-
-def test_the_readme_says_how_far_off_predictions_are():
-    """As the book does: fitted to other rows of a source, and not fitted, but for runs that have stalled."""
-    fitted, unfitted = (pd.read_csv(HTML / "results" / f"measured_{name}.csv") for name in ("errors", "unfitted"))
-    healthy = unfitted["mean"][~unfitted.source.str.contains("below")]
-    said = re.findall(r"off by (\d+) to (\d+) %", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert said == [(f"{100 * means.min():.0f}", f"{100 * means.max():.0f}") for means in (fitted["mean"], healthy)]
-    assert f"On {fitted.rows.sum()} training runs" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_files_that_the_appendix_names_are_in_the_book():

@@ -74,7 +74,7 @@ def test_rows_that_are_not_listed_are_counted(rows, capsys):
     assert main([*QUESTION, "--within", "0.5", "--rows", str(rows)]) == 0
     lines = capsys.readouterr().out.splitlines()
     plan = planned("llama3_8b", "h100", 4, 8, within=0.5)
-    listed = sorted({*range(rows), *plan.tried})
+    listed = sorted({*range(rows), *plan.proposed})
     assert rows > 1 or len(listed) > rows
     start = next(place for place, line in enumerate(lines) if "iteration (s)" in line) + 1
     assert [int(line.split()[0]) - 1 for line in lines[start : start + len(listed)]] == listed

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 EQUAL = 0.01
 """Times that differ by less are a tie; of a tie, the simplest comes first."""
 
+_FIRST = 3  # of measured layouts, the best of the first three is near the best: see the book, Is the plan right?
+
 UNEVEN_EXPERTS = 1.25
 """How much busier than the mean a GPU's experts are in a step from an answer."""
 
@@ -125,6 +127,12 @@ class Plan:
         fits = self.frame.is_tie & (self.frame.fit.ne("tight") | (self.frame.fit[0] == "tight"))
         places = (self.answers.index(candidate) for candidate in self.ties)
         return [0, int(self.risk.disturbed_s.where(fits).argmin()), next(place for place in places if fits[place])]
+
+    @property
+    def proposed(self) -> list[int]:
+        """Places of the answers to run: those of `tried` and, with ties, the first three that the framework runs."""
+        num_first = min(_FIRST, int(self.frame.is_run.sum())) if len(self.ties) > 1 else 1
+        return sorted({*range(num_first), *self.tried})
 
     @cached_property
     def frame(self) -> DataFrame:

@@ -162,7 +162,8 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     ties = ties[ties.fit == "fits"]  # what may not fit is not proposed
     assert (first, steadiest) == (0, plan.risk.disturbed_s.reindex(ties.index).idxmin())
     assert f"is row {steadiest + 1} ({plan.risk.disturbed_s[steadiest]:.4g} s disturbed" in line
-    numbers = [str(place + 1) for place in sorted({*plan.tried})]
+    assert plan.proposed == sorted({0, 1, 2, *plan.tried})
+    numbers = [str(place + 1) for place in plan.proposed]
     assert f"Run row{'s' * (len(numbers) > 1)} {', '.join(numbers)}: " in line
     simplest = frame.iloc[int(line.rsplit(maxsplit=1)[1]) - 1]
     assert simplest.name in ties.index
