@@ -161,9 +161,9 @@ def test_the_readme_says_how_far_off_unseen_rows_are(unfitted):
     assert f"off by {alone} to {most} % on average, source by source" in text
     experts = f"{100 * aside['experts']['mean_error']:.0f} %"
     assert f"of the source by {fitted} to {most_fitted} %; of models with experts by {experts}" in text
-    later = aside["later"]
-    assert f"off by {100 * later['best']:.0f} to {100 * later['worst']:.0f} %, mostly outside their range" in text
-    assert later["covered"] < later["ranged"] / 2
+    others = aside["others"]
+    assert f"off by {100 * others['best']:.0f} to {100 * others['worst']:.0f} %, mostly outside their range" in text
+    assert others["covered"] < others["ranged"] / 2
     choice = aside["choice"]
     assert f"best of three took {100 * choice['three_mean']:.0f} % longer" in text
     assert f"the first alone {100 * choice['mean']:.0f} %" in text
