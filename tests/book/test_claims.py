@@ -448,13 +448,6 @@ def test_a_change_that_cannot_be_is_refused(wrong):
         Change(**wrong)
 
 
-def test_comparisons_keep_the_kind_of_their_source():
-    """Ours beside a published number."""
-    table = claims.beside_published({"fig3_formula": 0.158})
-    assert table.difference[0] == pytest.approx(-0.002)
-    assert table.kind[0] == "digest"
-
-
 # ---- measured elsewhere ------------------------------------------------------------------------------
 
 RATES, MEMORIES = (

@@ -71,6 +71,12 @@ def test_the_readme_has_the_answer_of_the_plan():
     assert f"answer  {recorded['answer']}\n" in readme
 
 
+def test_the_readme_says_how_much_of_the_paper_holds():
+    """As the verdicts count."""
+    facts = json.loads((HTML / "results" / "claims_headline.json").read_text(encoding="utf-8"))
+    assert f"{facts['hold']} of {facts['rows']} published numbers" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_readme_says_how_far_off_predictions_are():
     """As the book does: fitted to other rows of a source, and not fitted, but for runs that have stalled."""
     fitted, unfitted = (pd.read_csv(HTML / "results" / f"measured_{name}.csv") for name in ("errors", "unfitted"))

@@ -6,7 +6,7 @@ the verdict says whether the row holds under all of them, under some, or under n
 """
 
 from ppbook.claims.bench import NINE, Bench
-from ppbook.claims.file import beside_published, load_claims, load_figures, published
+from ppbook.claims.file import load_claims, load_figures, published
 from ppbook.claims.quantities import measure
 from ppbook.claims.rows import Expected, rows_of
 from ppbook.claims.settings_search import TARGETS, holding, search
