@@ -149,11 +149,11 @@ class Paper:
             One row each, numbers as they are printed: columns ``id, title, published, kind, ours, difference, met``,
             and ``measured``, our number in full.
         """
+        answers = {True: "✓ met", False: "✗ not met"}
         return pd.DataFrame([
             {"id": row.id, "title": row.title, "published": row.reference, "kind": row.kind,
-             "ours": row.number(judgement.measured),
-             "difference": _difference(row, judgement.measured),
-             "met": "✓ met" if judgement.holds_here else "✗ not met", "measured": judgement.measured}
+             "ours": row.number(judgement.measured), "difference": _difference(row, judgement.measured),
+             "met": "no case" if judgement.reason else answers[judgement.holds_here], "measured": judgement.measured}
             for judgement in judgements for row in [judgement.row]
         ])  # fmt: skip
 
