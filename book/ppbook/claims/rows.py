@@ -27,6 +27,14 @@ class Expected(_Form):
     margin: float
 
 
+class Unmet(_Form):
+    """Of a row that fails: what was tried, what comes nearest, and what its source would have to say."""
+
+    tried: str
+    nearest: str
+    needed: str
+
+
 class Row(_Form):
     """One number or statement that can be checked; the head of ``data/claims.yaml`` explains the fields."""
 
@@ -45,6 +53,7 @@ class Row(_Form):
     page: str
     conclusion: bool = False
     expected: Expected
+    unmet: Unmet | None = None
 
     @field_validator("criterion")
     @classmethod
