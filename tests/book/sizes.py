@@ -95,7 +95,7 @@ PARAMETERS = {
     "measured": {},
     "plan-right": {"systems": ["a100_bigscience"], "recipes_on": "b200"},
     "kernels": {"systems": ["h100", "a100_selene"]},
-    "claims": {"implied": "default"},
+    "claims": {"setting": "default"},
     "semantics": {
         "pp": 4,
         "form_microbatches": 8,

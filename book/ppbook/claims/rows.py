@@ -21,10 +21,14 @@ class _Form(BaseModel):
 
 
 class Expected(_Form):
-    """The result expected of a row today: its verdict, and its margin under the default setting."""
+    """The result expected of a row today: its verdict, and its margin, by setting where that decides."""
 
     verdict: Literal["holds", "depends", "fails"]
-    margin: float
+    margin: float | dict[str, float]
+
+    def under(self, setting):
+        """The margin under a setting."""
+        return self.margin[setting] if isinstance(self.margin, dict) else self.margin
 
 
 class Unmet(_Form):
