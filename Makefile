@@ -1,6 +1,7 @@
 # make book  creates the environment if it is missing, runs every notebook and builds the book
 # make pdf   prints the built book as one PDF
-# make smoke reproduces one figure in half a minute, and compares its numbers
+# make smoke reproduces a figure and a table of the paper in half a minute, and compares each number
+# make review runs the smoke test and the claims, and prints expected beside obtained
 # make test  runs the tests; make test-library those of ppmodel alone, which need no book; make test-fast two minutes of them
 # make bench measures speed
 # make archive packs code, data and the built book, with digests
@@ -21,14 +22,15 @@ unexport SYSTEM MODEL MEMORY GPUS BATCH
 # Kernels, commands and tests start hundreds of interpreters, which find modules compiled whatever the shell asks for.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env book pdf smoke test test-fast test-library test-lowest bench archive lint lock clean
+.PHONY: help env book pdf smoke review test test-fast test-library test-lowest bench archive lint lock clean
 
 help:
 	@echo "make env    create the environment in .venv, with ppmodel in it"
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
 	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml GPUS=64 BATCH=512 MEMORY='64 GiB'   the same for your own, in a separate folder"
 	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
-	@echo "make smoke  reproduce one figure in half a minute, and compare its numbers"
+	@echo "make smoke  reproduce Fig. 3 and Table I in half a minute, and say for each number whether it is met"
+	@echo "make review run the smoke test and judge the claims: expected beside obtained, in two minutes"
 	@echo "make test   run the tests (and build the book if it is missing or out of date)"
 	@echo "make test-fast      run those of the core, and a sample of the oracle, in two minutes"
 	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
@@ -62,6 +64,9 @@ pdf: $(HTML)
 
 smoke: .venv/.ready
 	@$(BIN)/ppmodel smoke
+
+review: .venv/.ready
+	@$(BIN)/python -m ppbook.build.review
 
 # Four workers for two cores: many tests wait for processes that they started.
 test: $(HTML)

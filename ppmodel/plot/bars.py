@@ -20,7 +20,7 @@ _NAME_LINE = 0.145  # inches
 @style.redrawable
 def plot_bars(
     frame, x, y, title, context="", *, bar="label", panel=None, labels=None, stacked=False, horizontal=False,
-    share=True, colours=None,
+    share=True, colours=None, marks=None,
 ):  # fmt: skip
     """Draw grouped or stacked bars: a group per value of `x`, a colour per value of `bar`, in panels side by side.
 
@@ -46,6 +46,9 @@ def plot_bars(
         Whether all panels share one scale.
     colours : dict of str to str, optional
         Colour of each value of `bar`; by default, that of `style_of`.
+    marks : DataFrame, optional
+        Points to mark on bars that stand side by side, such as published ones: the columns `x`, `y` and `bar`, and
+        ``mark``, what the legend calls them.
 
     Returns
     -------
@@ -63,9 +66,18 @@ def plot_bars(
     bars = pd.DataFrame({"group": frame[x].map(str), "bar": frame[bar], "size": frame[y]})
     bars["panel"] = frame[panel] if panel else 0
     figure, axes = _draw(bars, colours, stacked, horizontal, share, ("", style.axis_label(y, labels)), panel, labels)
+    looks = [Patch(**look, label=name) for name, look in _looks(colours).items()] if x != bar else []
+    if marks is not None:
+        groups, names, width = list(bars.group.unique()), list(colours), _THICK / len(colours)
+        marks = marks[marks[x].map(str).isin(groups) & marks[bar].isin(names)]
+        places = zip(marks[x].map(str), marks[bar], strict=True)
+        middles = [groups.index(group) + width * (names.index(name) - (len(names) - 1) / 2) for group, name in places]
+        points = (marks[y], middles) if horizontal or style.is_narrow() else (middles, marks[y])
+        axes[0].plot(*points, **style.MARK)
+        looks += [plt.Line2D([], [], **style.MARK, label=name) for name in marks.mark.unique()]
     for axis in axes if style.is_ratio(y) else ():
         style.percent_axis(axis.xaxis if horizontal or style.is_narrow() else axis.yaxis)
-    style.legend(figure, [Patch(**look, label=name) for name, look in _looks(colours).items()] if x != bar else [])
+    style.legend(figure, looks)
     return style.titled(figure, title, context)
 
 

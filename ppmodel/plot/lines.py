@@ -20,6 +20,7 @@ _LIMITS = [{"color": "black", "lw": 0.9, "dashes": pattern} for pattern in ((), 
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
     log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
+    marks=None,
 ):  # fmt: skip
     """Draw lines over a column, one per schedule, in panels.
 
@@ -64,6 +65,9 @@ def plot_lines(
         Horizontal reference lines, by their names in the legend.
     band : (str, str), optional
         Columns for the lower and upper ends of a band around each line, such as a confidence interval.
+    marks : DataFrame, optional
+        Points to mark, such as published ones: the columns `x`, `y` and, if there are panels, `panel`, and ``mark``,
+        what the legend calls them.
 
     Returns
     -------
@@ -94,6 +98,10 @@ def plot_lines(
         _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers)
         for value, look in zip(limits.values(), edges, strict=True):
             axis.axhline(value, **look)
+        if marks is not None and column in marks:
+            marked = marks if panel is None else marks[marks[panel] == name]
+            if len(marked):
+                axis.plot(marked[x], marked[column], **style.MARK)
         _scales(axis, (rows if own_x else frame)[x], (frame if column in shared else rows)[column], log, zero, own_x)
         if style.is_ratio(column) if percent is None else percent:
             style.percent_axis(axis.yaxis)
@@ -116,6 +124,7 @@ def plot_lines(
                 name_ends_inside(axis, ends, looks)
     entries = [look for label, look in looks.items() if label not in named]
     entries += [{"color": ".35", "dashes": pattern, "label": name} for name, pattern in patterns.items()]
+    entries += [style.MARK | {"label": name} for name in (() if marks is None else marks.mark.unique())]
     style.legend(figure, [*entries, *edges])
     return style.titled(figure, title, context)
 

@@ -16,6 +16,8 @@ from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.files import DATA
 from ppmodel.studies.points import COLUMNS, HEADINGS
 
+MARK = {"color": "black", "marker": "D", "ms": 5.5, "mfc": "white", "mew": 1.3, "ls": "", "zorder": 4}
+"""The look of what others published, beside our lines and bars."""
 _NARROW = 5.0  # inches below which panels stand below each other
 _PAGE = ContextVar("inches", default=7.8)
 SHORT = 15
@@ -59,6 +61,7 @@ def redrawable(plot):
 
     @wraps(plot)
     def drawn(*args, **options):
+        options |= {name: in_words(given) for name, given in options.items() if isinstance(given, pd.DataFrame)}
         figure = plot(*map(in_words, args), **options)
         figure.again = partial(drawn, *args, **options)
         return figure

@@ -6,15 +6,18 @@ at the last stage and returns. Forward and backward take one slot each; the slot
 collide if the number of ranks is even. This order is kept, whatever the operations cost.
 """
 
+from fractions import Fraction
+
 import numpy as np
 
 from ppmodel import formulas
+from ppmodel.loops.merged import merged
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedules.registry import Option, require, require_even_ranks, require_legal, schedule
 from ppmodel.tables import Schedule, by_keys
 
 _MAX_SHARE = 1000
-CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
+CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving", "merged")
 
 
 _CONCAT = Option.words("concat", CONCATENATIONS, "how units are concatenated if B > S")
@@ -33,12 +36,18 @@ def _bubble_ratio(num_ranks, num_microbatches, concat="direct"):
         return formulas.bubble_ratio_chimera_equal(num_ranks, num_microbatches)
     if concat == "forward-doubling":
         return formulas.bubble_ratio_chimera_doubling(num_ranks, num_microbatches)
+    if concat == "merged":
+        return 1 - Fraction(3 * num_microbatches, formulas.makespan_chimera_merged(num_ranks, num_microbatches))
     return None
+
+
+def _published(num_ranks, num_microbatches, concat="direct"):
+    return None if concat == "merged" else _bubble_ratio(num_ranks, num_microbatches, concat)
 
 
 @schedule(
     "chimera", label="Chimera", title="two pipelines in opposite directions, two copies of the weights", legal=_LEGAL,
-    options=[_CONCAT], bubble_ratio=_bubble_ratio,
+    options=[_CONCAT], bubble_ratio=_bubble_ratio, published=_published,
     when="You have few microbatches (B near S), a fast network, and room for two copies of the weights.",
     source="li2021",
 )  # fmt: skip
@@ -49,12 +58,13 @@ def chimera(num_ranks, num_microbatches, concat="direct"):
     ----------
     num_ranks, num_microbatches : int
         S even, B a multiple of S.
-    concat : {"direct", "overlapping", "forward-doubling", "backward-halving"}
+    concat : {"direct", "overlapping", "forward-doubling", "backward-halving", "merged"}
         If B > S: repeat the unit's order (``direct``); start units 3S slots apart in the table with a two-slot
         backward (``overlapping``, ours: it matches a published number that ``direct`` misses); or run the forwards
         of two microbatches as one and their backwards in two waves, so that a forward takes as long as a backward
         (``forward-doubling``, section 3.5 of the paper). With ``backward-halving``, the two are halves of one
-        microbatch, which needs no more memory than ``direct``.
+        microbatch, which needs no more memory than ``direct``. Or drop the units (``merged``, ours): each direction
+        has 1F1B's order, and a free rank takes what is ready, backwards first. It beats 1F1B at every B.
 
     Returns
     -------
@@ -160,6 +170,8 @@ def _chimera(name, num_ranks, num_microbatches, concat, second=None, **more):
     nearest = unit * max(1, round(num_microbatches / unit))
     rule = f"must be a multiple of {unit} for {name} ({concat}) on {num_ranks} stages"
     require_legal(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
+    if concat == "merged" and num_microbatches > num_ranks:
+        return _merged(name, num_ranks, num_microbatches, **more)
     if concat == "backward-halving" and num_microbatches > num_ranks:
         waves, more["microbatch_parts"] = 2, 2
     # copies of a unit, one period apart; the reductions belong to the last
@@ -179,6 +191,18 @@ def _chimera(name, num_ranks, num_microbatches, concat, second=None, **more):
     unit = [np.concatenate(pair) for pair in zip(unit, sums, strict=True)]
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_ranks)
     columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
+    return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
+
+
+def _merged(name, num_ranks, num_microbatches, **more):
+    """Two opposite 1F1B orders as `loops.merged` merges them; reductions come last, the later stage's first."""
+    columns = np.empty((4, num_ranks, 2 * num_microbatches), np.int32)
+    merged.run(columns.size // 4, num_ranks, num_microbatches // 2, *columns)
+    ranks = np.arange(num_ranks, dtype=np.int32)
+    placement = np.stack((ranks, ranks[::-1]))
+    stages = np.sort(placement, axis=0)[::-1].T
+    sums = np.broadcast_arrays(int(OpKind.R), stages, NO_MICROBATCH, stages != ranks[:, None])
+    columns = [np.concatenate(pair, axis=1) for pair in zip(columns, sums, strict=True)]
     return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
 
 

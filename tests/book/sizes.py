@@ -5,13 +5,20 @@ AS_PUBLISHED = {"claims", "implied", "measured", "plan-right", "schedules-measur
 
 PARAMETERS = {
     "table": {"pp": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
-    "timeline": {"pp": 3, "microbatches": 4, "schedules": ["1f1b", "eager-1f1b"], "system": "mid_cp_slow_nw"},
-    "bubble": {"pp": 4, "microbatches": [4, 8], "max_pp": 3, "max_microbatches": 4},
+    "timeline": {
+        "pp": 3,
+        "microbatches": 4,
+        "schedules": ["1f1b", "eager-1f1b"],
+        "system": "mid_cp_slow_nw",
+        "setting": "default",
+    },
+    "bubble": {"pp": 4, "microbatches": [4, 8], "max_pp": 3, "max_microbatches": 4, "setting": "default"},
     "runtime": {
         "pp": 4,
         "microbatches": [4, 8, 16],
         "systems": ["mid_cp_slow_nw", "fast_cp_fast_nw"],
         "picture_systems": ["dgx_h100"],
+        "setting": "default",
         "p2p": "blocking",
     },
     "memory": {"pp": [4], "microbatches": [4, 8], "system": "mi300x"},
@@ -20,6 +27,7 @@ PARAMETERS = {
         "microbatches": [4, 8],
         "splits": [[1, 2]],
         "systems": ["mid_cp_fast_nw"],
+        "setting": "default",
         "split_pp": [4],
         "parts": [16],
         "placed_pp": [4],
@@ -28,7 +36,7 @@ PARAMETERS = {
         "units": [1, 2],
         "split_system": "mid_cp_slow_nw",
     },
-    "hanayo": {"pp": 8, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
+    "hanayo": {"pp": 8, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"], "setting": "default"},
     "choose": {
         "pp": 4,
         "multiples": [1, 4],
@@ -87,7 +95,7 @@ PARAMETERS = {
     "measured": {},
     "plan-right": {"systems": ["a100_bigscience"], "recipes_on": "b200"},
     "kernels": {"systems": ["h100", "a100_selene"]},
-    "claims": {"implied": "default"},
+    "claims": {"setting": "default"},
     "semantics": {
         "pp": 4,
         "form_microbatches": 8,

@@ -65,7 +65,7 @@ def test_the_optimum_is_asked_of_every_registered_schedule(tmp_path):
 def test_field(recorded):
     """All schedules are asked; reversals and totals come from the same frame."""
     grid = recorded("field.csv")
-    more = {"Chimera forward-doubling", "Hanayo W = 2", "STP memory-saving"}
+    more = {"Chimera forward-doubling", "Chimera merged", "Hanayo W = 2", "STP memory-saving"}
     assert set(grid.label) == labels_at(4, (4, 8)) - {"Hanayo"} | more
     assert grid.label.nunique() == recorded("field.json")["schedules"]
     reversals, ranks = recorded("field_reversals.csv"), recorded("field_ranks.csv")

@@ -70,6 +70,12 @@ def test_the_readme_has_the_answer_of_the_plan():
     assert f"answer  {recorded['answer']}\n" in readme
 
 
+def test_the_readme_says_how_much_of_the_paper_holds():
+    """As the verdicts count."""
+    facts = json.loads((HTML / "results" / "claims_headline.json").read_text(encoding="utf-8"))
+    assert f"{facts['hold']} of {facts['rows']} published numbers" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_files_that_the_appendix_names_are_in_the_book():
     """Its table leads from a figure to its numbers."""
     table = (ROOT / "book" / "appendix.md").read_text(encoding="utf-8").partition("| part of the paper |")[2]

@@ -111,7 +111,7 @@ def test_sections_stand_on_pages_of_a_reader_s_length(book):
         assert whole.count(f"(schedule-{name})=") == 1
     for path in (BOOK / "schedules" / "notes").iterdir():
         assert path.stem in pp.names()
-        assert path.read_text() in whole
+        assert path.read_text().partition("<!--")[0] in whole
     for page, text in zip(pages, texts, strict=True):
         words = re.sub(r"```\{raw\}.*?```", "", text, flags=re.DOTALL).split()
         assert len(words) < _MOST_WORDS, page

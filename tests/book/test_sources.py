@@ -10,6 +10,8 @@ import nbformat
 import pytest
 from ruamel.yaml import YAML
 
+from ppbook.build import review
+
 ROOT = Path(__file__).parents[2]
 LONGEST_CELL = 25
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -120,13 +122,31 @@ def test_notebooks_import_what_they_use(path):
 
 
 def test_every_figure_of_the_paper_has_a_command_for_reviewers():
-    """The artefact appendix names, for each, the notebook behind the page that `claims.yaml` gives it."""
-    claims = YAML(typ="safe").load(ROOT / "data" / "claims.yaml")
-    text = (ROOT / "book" / "appendix.md").read_text()
-    rows = re.findall(r"^\| ([^|]+) \| `ppmodel run ([\w-]+)` \| \{doc\}`nb/([\w-]+)` \|", text, re.MULTILINE)
-    assert all(notebook == page and (ROOT / "notebooks" / f"{page}.ipynb").is_file() for _, notebook, page in rows)
+    """A card names, for each, the notebook behind the page that `claims.yaml` gives it."""
+    claims, cards = (YAML(typ="safe").load(ROOT / "data" / f"{name}.yaml") for name in ("claims", "cards"))
+    runs = [card for card in cards if card["command"].startswith("run ")]
+    assert all(card["page"] == f"nb/{card['command'].removeprefix('run ')}" for card in runs)
+    assert all((ROOT / "notebooks" / f"{card['page'][3:]}.ipynb").is_file() for card in cards)
     for figure in claims["figures"]:
-        assert any(part.startswith(figure["figure"]) and f"nb/{page}" == figure["page"] for part, _, page in rows)
+        assert any(card["card"].startswith(figure["figure"]) and card["page"] == figure["page"] for card in runs)
+
+
+def test_a_review_notices_what_is_not_as_expected(tmp_path, monkeypatch, capsys):
+    """What is expected stands beside what is obtained, and one line ends it; a commit is noted where all is well."""
+    cards = [
+        {"card": "a", "command": "--version", "expected": "ppmodel", "seconds": 1, "page": "nb/table", "review": True}
+    ]
+    cards.append(cards[0] | {"expected": "ppmodle"})
+    monkeypatch.setattr(review, "CARDS", tmp_path / "cards.yaml")
+    YAML().dump(cards, review.CARDS)
+    assert not review.review(record=True)
+    good, bad = YAML(typ="safe").load(review.CARDS)
+    assert "verified" in good
+    assert "verified" not in bad
+    printed = capsys.readouterr().out
+    assert re.findall(r"^(ok  |FAIL)", printed, re.MULTILINE) == ["ok  ", "FAIL"]
+    assert re.search(r"expected  ppmodle .*\n +obtained  ppmodel", printed)
+    assert re.search(r"review FAILED: 1 of 2 commands as expected, \d+ s\n$", printed)
 
 
 def words_of(text):

@@ -8,6 +8,7 @@ import pytest
 
 from ppmodel import build, formulas
 from ppmodel.metrics import idle_ratio, peak_activations, table_slots
+from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.simulation import P2P, compile_graph, run_graph, uniform_costs
 
 FORMULAS = {"gpipe": formulas.makespan_gpipe, "1f1b": formulas.makespan_1f1b}
@@ -41,6 +42,7 @@ def test_chimera_tables_have_their_closed_forms(stages):
         "direct": formulas.makespan_chimera,
         "forward-doubling": formulas.makespan_chimera_doubling,
         "backward-halving": formulas.makespan_chimera_halving,
+        "merged": formulas.makespan_chimera_merged,
     }
     for units in (2, 4):
         for concat, makespan in makespans.items():
@@ -57,6 +59,8 @@ def test_chimera_ratios_follow_from_makespans():
         assert formulas.bubble_ratio_chimera_doubling(stages, count) == doubling
         halving = 1 - Fraction(3 * count, formulas.makespan_chimera_halving(stages, count))
         assert formulas.bubble_ratio_chimera_doubling(stages, 2 * count) == halving
+        merged = 1 - Fraction(3 * count, formulas.makespan_chimera_merged(stages, count))
+        assert formula_bubble_ratio(("chimera", {"concat": "merged"}), stages, count) == merged
         equal = table_slots(build("chimera", stages, count), backward=1)
         assert 1 - Fraction(2 * count, equal) == formulas.bubble_ratio_chimera_equal(stages, count)
 

@@ -23,7 +23,7 @@ COPIED = (
     "dualpipe", "chimera", "chimera:concat=overlapping", "chimera:concat=forward-doubling",
     "chimera:concat=backward-halving", "asymmetric-chimera", "asymmetric-chimera:split=1:3",
     "asymmetric-chimera:split=2:1,concat=overlapping", "asymmetric-chimera:concat=forward-doubling",
-    "asymmetric-chimera:concat=backward-halving",
+    "asymmetric-chimera:concat=backward-halving", "chimera:concat=merged", "asymmetric-chimera:concat=merged",
 )  # fmt: skip
 SQUARE = "hanayo", "hanayo:waves=2", "hanayo:waves=3"
 SEARCHED = (

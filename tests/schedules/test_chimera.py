@@ -1,4 +1,4 @@
-"""Chimera: the published order and times, its four concatenations, its asymmetric split."""
+"""Chimera: the published order and times, its concatenations, its asymmetric split."""
 
 import pytest
 from refusals import refused
@@ -46,7 +46,29 @@ def test_concatenations_coincide_for_a_single_unit():
 def test_doubling_takes_twice_the_memory_and_halving_does_not():
     """Peaks in units: forward doubling about twice `direct`, backward halving at most `direct`'s largest."""
     peaks = {concat: peak_activations(build("chimera", 8, 32, concat=concat)).max() for concat in CONCATENATIONS}
-    assert peaks == {"direct": 8, "overlapping": 8, "forward-doubling": 16, "backward-halving": 8}
+    assert peaks == {"direct": 8, "overlapping": 8, "forward-doubling": 16, "backward-halving": 8, "merged": 9}
+
+
+@pytest.mark.parametrize(("stages", "units"), [(2, 3), (4, 2), (6, 4), (8, 3)])
+def test_merged_runs_1f1b_in_both_directions(stages, units):
+    """Of each copy a rank runs 1F1B's operations in 1F1B's order, and holds S + 1 microbatches at most."""
+    merged = build("chimera", stages, units * stages, concat="merged")
+    single = [[op for (op,) in row] for row in build("1f1b", stages, units * stages // 2).rows()]
+    for copy, first in ((0, 0), (1, units * stages // 2)):
+        for rank, row in enumerate(merged.rows()):
+            ops = [op for (op,) in row if op.replica == copy and op.kind != OpKind.R]
+            order = [op._replace(microbatch=op.microbatch + first, replica=copy) for op in single[ops[0].stage]]
+            assert ops == order
+            assert ops[0].stage == (rank if copy == 0 else stages - 1 - rank)
+    assert peak_activations(merged).max() == (stages + 1 if stages > 2 else 2)
+
+
+def test_known_lengths_of_merged():
+    """36 at B = S as the unit, then 3B + 2S - 5; shorter than 1F1B's table at every B."""
+    sizes = (8, 8), (4, 8), (8, 16), (16, 32), (8, 256)
+    lengths = [table_slots(build("chimera", *size, concat="merged")) for size in sizes]
+    assert lengths == [36, 27, 59, 123, 779]
+    assert all(length < table_slots(build("1f1b", *size)) for size, length in zip(sizes, lengths, strict=True))
 
 
 @pytest.mark.parametrize("concat", CONCATENATIONS)

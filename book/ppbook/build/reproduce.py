@@ -25,6 +25,7 @@ from ppbook.build.folders import copy_sources, publish, require_ours, rewrite
 from ppbook.build.notebooks import KEPT, execute_all, named, read
 from ppbook.build.provenance import git, write_archive
 from ppbook.build.reference import write_reference
+from ppbook.build.review import cards_page
 from ppbook.claims import published
 from ppbook.errors import ReproduceError
 from ppbook.pages import pictures, schedule_pages
@@ -106,7 +107,13 @@ def reproduce(
         copy_sources(pages, copy, NO_SOURCES)
         copy_sources(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
-        (copy / "results" / "commands.md").write_text(write_reference(cli), encoding="utf-8")
+        made_pages = {
+            "commands": write_reference(cli),
+            "cards_claims": cards_page(False),
+            "cards_parts": cards_page(True),
+        }
+        for page, text in made_pages.items():
+            (copy / "results" / f"{page}.md").write_text(text, encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
             seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit, pictures.HAND_OVER)

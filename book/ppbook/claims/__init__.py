@@ -6,9 +6,19 @@ the verdict says whether the row holds under all of them, under some, or under n
 """
 
 from ppbook.claims.bench import NINE, Bench
-from ppbook.claims.file import beside_published, load_claims, load_figures, published
+from ppbook.claims.file import load_claims, load_figures, published
 from ppbook.claims.quantities import measure
 from ppbook.claims.rows import Expected, rows_of
 from ppbook.claims.settings_search import TARGETS, holding, search
-from ppbook.claims.tables import MARKS, claims_table, commands, decided, headline_table, signed, verdict_page
-from ppbook.claims.verdicts import UNKNOWNS, VERDICTS, Judgement, assumptions, disagreements, judge, judge_stp, turns
+from ppbook.claims.tables import MARKS, claims_table, commands, counted, headline_table, nearest, signed, verdict_page
+from ppbook.claims.verdicts import (
+    ANCHORS,
+    UNKNOWNS,
+    VERDICTS,
+    Judgement,
+    assumptions,
+    disagreements,
+    judge,
+    judge_stp,
+    turns,
+)

@@ -66,28 +66,3 @@ def published():
     rows = [row.model_dump() for row in rows_of(load_claims()) if row.relation == "equals"]
     columns = ["title", "where", "statement", "value", "tolerance", "unit", "kind", "source"]
     return pd.DataFrame(rows).set_index("id")[columns]
-
-
-def beside_published(ours):
-    """Our numbers beside the published ones.
-
-    Parameters
-    ----------
-    ours : dict
-        Our value for each ``id`` of `published`.
-
-    Returns
-    -------
-    DataFrame
-        One row per id; columns ``figure, quantity, published, kind, ours, difference``. The last is ours minus the
-        published one.
-
-    Examples
-    --------
-    >>> beside_published({"fig3_table": 0.25}).round(2).loc[0, ["published", "ours", "difference"]].tolist()
-    [0.26, 0.25, -0.01]
-    """
-    names = {"where": "figure", "statement": "quantity", "value": "published", "kind": "kind"}
-    table = published().loc[list(ours), list(names)].rename(columns=names).reset_index(drop=True)
-    table["ours"] = [float(value) for value in ours.values()]
-    return table.assign(difference=table.ours - table.published)

@@ -98,6 +98,11 @@ def gain_lead(bench, size, of, over, less):
     return gains - np.median(gains[:, bench.columns(less)], axis=1, keepdims=True)
 
 
+def growth(bench, size, of, to):
+    """How much longer a schedule takes with more microbatches, whose global batch is the same."""
+    return bench.times(of, size[0], to).makespan_s / bench.times(of, *size).makespan_s - 1
+
+
 def idle(bench, size, of):
     """Idle-time ratio: the share of all ranks' simulated time in which they do not compute."""
     return bench.times(of, *size).idle_ratio

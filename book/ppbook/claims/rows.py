@@ -21,10 +21,22 @@ class _Form(BaseModel):
 
 
 class Expected(_Form):
-    """The result expected of a row today: its verdict, and its margin under the default setting."""
+    """The result expected of a row today: its verdict, and its margin, by setting where that decides."""
 
     verdict: Literal["holds", "depends", "fails"]
-    margin: float
+    margin: float | dict[str, float]
+
+    def under(self, setting):
+        """The margin under a setting."""
+        return self.margin[setting] if isinstance(self.margin, dict) else self.margin
+
+
+class Unmet(_Form):
+    """Of a row that fails: what was tried, what comes nearest, and what its source would have to say."""
+
+    tried: str
+    nearest: str
+    needed: str
 
 
 class Row(_Form):
@@ -45,6 +57,7 @@ class Row(_Form):
     page: str
     conclusion: bool = False
     expected: Expected
+    unmet: Unmet | None = None
 
     @field_validator("criterion")
     @classmethod

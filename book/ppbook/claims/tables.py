@@ -4,11 +4,11 @@ import pandas as pd
 
 from ppbook.claims.file import load_figures
 from ppbook.claims.rows import EXACT
+from ppbook.claims.stp_quantities import ANCHOR
 from ppbook.claims.verdicts import VERDICTS
 from ppbook.pages.report import TEMPLATES
-from ppmodel.simulation import BUFFERED
 
-MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hold": "✗", "no case": "", "no number": "○"}
+MARKS = {"holds": "✓", "depends": "◐", "does not hold": "✗", "no case": "", "no number": "○"}
 """A sign for each verdict."""
 
 AXES = {
@@ -17,7 +17,9 @@ AXES = {
 }  # fmt: skip
 """What assumptions vary, and how it is printed."""
 
-_STRENGTH = ("no case", "fails", "depends", "holds")
+_SHORT = {"semantics": "transfers", "concat": "concatenation", "backward": "backward"}
+
+_STRENGTH = ("does not hold", "depends", "holds", "no case")
 
 
 def claims_table(claims, judgements):
@@ -43,7 +45,7 @@ def claims_table(claims, judgements):
     for judgement in judgements:
         row, claim = judgement.row, claim_of[judgement.row.id]
         axes = [f"{AXES[axis]}: {' / '.join(values)}" for axis, values in judgement.reversed_by().items()]
-        depends = decided(judgement)[1] if judgement.verdict == "fails" else judgement.reason or "; ".join(axes)
+        depends = nearest(judgement) if judgement.verdict == "fails" else judgement.reason or "; ".join(axes)
         rows.append({
             "claim": claim.number, "id": row.id, "title": row.title, "statement": row.statement, "where": row.where,
             "by": claim.by_of(row), "kind": row.kind, "verdict": VERDICTS[judgement.verdict],
@@ -60,82 +62,82 @@ def signed(row, margin):
     return ("+" if margin > 0 else "") + row.number(margin)
 
 
-def headline_table(claims, judgements, implied=None, figures=()):
-    """One line per figure and claim: the verdict that follows from the deciding rows, and the weakest row's numbers.
+def headline_table(claims, judgements, figures=()):
+    """One line per figure and claim: the verdict of its weakest row, and that row's numbers.
 
     Parameters
     ----------
     claims, judgements
         As in `claims_table`.
-    implied : list of Judgement, optional
-        From `judge`, under the setting that the published numbers imply.
     figures : list of Figure, optional
-        From `load_figures`; all rows of a figure decide.
+        From `load_figures`.
 
     Returns
     -------
     DataFrame
-        One line per figure and claim; columns ``claim, title, statement, by, label, verdict, row, measured, claimed,
-        margin, axis, decides, page, rows, holding, holding_implied``. ``claim`` is a claim's number, or a figure's,
-        whose counterpart here has the `label`. ``row`` is the weakest of the deciding rows, and of equally weak ones
-        the first; ``decides`` is the assumption that reverses its answer, of the kind ``axis``, and whether the row
-        holds under it or fails; where none does, how many were tried, and which comes nearest, how near. ``rows``
-        counts those of whoever makes the claim, ``holding`` and ``holding_implied`` those of them that hold under the
-        two settings.
+        One line per figure and claim; columns ``claim, title, statement, by, label, page, verdict, row, measured,
+        claimed, depends, rows, holding``. ``claim`` is a claim's number, or a figure's, whose counterpart here has the
+        `label`. ``row`` is the weakest row, and of equally weak ones the first; ``verdict`` is as in
+        `Judgement.reproduced`, ``depends`` names what reverses the row's answer. ``holding`` counts the ``rows`` that
+        hold under the setting itself.
     """
-    judged = {judgement.row.id: judgement for judgement in judgements}
-    fitted = {judgement.row.id: judgement.holds_here for judgement in implied or ()}
-    entries = [(figure.figure, figure, figure.rows, figure.rows) for figure in figures]
-    for claim in claims:
-        rows = [row.id for row in claim.rows if claim.by_of(row) == claim.by]
-        entries.append((claim.number, claim, [row.id for row in claim.deciding], rows))
-    return pd.DataFrame([
-        {"claim": name, "title": entry.title, "statement": entry.statement, "by": getattr(entry, "by", "paper"),
-         "label": getattr(entry, "label", "")}
-        | _verdict([judged[row] for row in deciding], getattr(entry, "page", ""))
-        | {"rows": len(rows), "holding": sum(judged[row].holds_here for row in rows),
-           "holding_implied": sum(fitted.get(row, False) for row in rows)}
-        for name, entry, deciding, rows in entries
-    ])  # fmt: skip
+    judged, lines = {judgement.row.id: judgement for judgement in judgements}, []
+    entries = [(figure.figure, figure, figure.rows) for figure in figures]
+    for name, entry, ids in [*entries, *((claim.number, claim, [row.id for row in claim.rows]) for claim in claims)]:
+        behind = [judged[row] for row in ids]
+        line = {
+            "claim": name, "title": entry.title, "statement": entry.statement, "by": getattr(entry, "by", "paper"),
+            "label": getattr(entry, "label", ""), "page": getattr(entry, "page", ""), "verdict": "no number",
+            "row": "", "measured": "", "claimed": "", "depends": "",
+        }  # fmt: skip
+        if behind:  # a figure without rows has no number to judge
+            weakest = min(behind, key=lambda each: (_STRENGTH.index(each.reproduced), each.verdict != "fails"))
+            row, nothing = weakest.row, f"nothing of {weakest.tried}" if weakest.verdict == "fails" else ""
+            line |= {
+                "page": line["page"] or row.page, "verdict": weakest.reproduced, "row": row.id,
+                "measured": row.number(weakest.measured), "claimed": row.reference,
+                "depends": weakest.reason or ", ".join(_SHORT.get(axis, axis) for axis in weakest.turned) or nothing,
+            }  # fmt: skip
+        lines.append(line | {"rows": len(behind), "holding": sum(each.holds_here for each in behind)})
+    return pd.DataFrame(lines)
 
 
-def _verdict(deciding, page=""):
-    """The columns of a claim that follow from its deciding rows; a figure without rows has no number to judge."""
-    if not deciding:
-        empty = dict.fromkeys(("row", "measured", "claimed", "margin", "axis", "decides"), "")
-        return empty | {"verdict": "no number", "page": page}
-    verdicts = {judgement.verdict for judgement in deciding} - {"no case"} or {"no case"}
-    verdict = VERDICTS[verdicts.pop() if len(verdicts) == 1 else "depends"]
-    weakest = min(deciding, key=lambda judgement: (_STRENGTH.index(judgement.verdict), judgement.holds_here))
-    row, (axis, decides) = weakest.row, decided(weakest)
-    return {
-        "verdict": "holds in part" if "fails" in verdicts else verdict, "row": row.id, "page": page or row.page,
-        "measured": row.number(weakest.measured), "claimed": row.reference, "margin": signed(row, weakest.margin),
-        "axis": axis, "decides": decides,
+def counted(judgements):
+    """How many rows hold, in numbers and as a sentence.
+
+    Parameters
+    ----------
+    judgements : list of Judgement
+        Of one setting.
+
+    Returns
+    -------
+    facts : dict of str to int
+        The numbers of ``rows``, of those that hold under the setting (``hold``) and under all tried (``hold_all``), of
+        those that fail under it and under all, and of the settings ``tried``.
+    sentence : str
+        The same in words.
+    """
+    verdicts, anchor = [judgement.verdict for judgement in judgements], judgements[0].anchor
+    facts = {
+        "rows": len(verdicts), "hold": sum(judgement.holds_here for judgement in judgements),
+        "hold_all": verdicts.count("holds"), "fail_all": verdicts.count("fails"),
+        "fail": [judgement.reproduced for judgement in judgements].count("does not hold"),
+        "tried": max(judgement.tried for judgement in judgements),
     }  # fmt: skip
+    under = anchor if anchor == ANCHOR else f"the setting {anchor}"
+    text = "{hold} of {rows} numbers and statements hold under {under}, {hold_all} of them under all {tried} tried; "
+    return facts, (text + "{fail} fail, {fail_all} under all tried.").format(under=under, **facts)
 
 
-def decided(judgement):
-    """The kind of the assumption that reverses a row's answer, and its name; where all transfers do, the all-reduce."""
-    if judgement.verdict == "fails":
-        margins, tried = judgement.outcomes, len({assumption.setting for assumption in judgement.outcomes})
-        best = max(margins, key=margins.get)
-        nearest = f"; nearest, with a margin of {signed(judgement.row, margins[best])}, under "
-        nearest += _name(best, judgement.anchor)
-        return "", f"holds under none of {tried}" + nearest * (margins[best] > min(margins.values()))
-    axis, values = next(iter(judgement.reversed_by().items()), ("", []))
-    if not axis:
-        return axis, judgement.reason
-    name, num_more = f"{AXES[axis]}: {values[0]}", len(values) - 1
-    if axis == "setting":
-        name = _name(_nearest(judgement.turned[axis]), judgement.anchor)
-    elif axis == "semantics":
-        transfers, _, sums = values[0].partition(" (")
-        by_sums = sums and len(values) == len(BUFFERED)
-        axis, name = ("all-reduce", sums.removesuffix(")")) if by_sums else ("transfers", transfers)
-        name, num_more = f"{axis}: {name}", num_more * (not by_sums)
-    more = f", or {num_more} more" * (num_more > 0 and axis != "setting")
-    return axis, f"{'fails' if judgement.holds_here else 'holds'} under {name}{more}"
+def nearest(judgement):
+    """Of a row that never holds, the assumption that comes nearest, in words."""
+    margins, text = judgement.outcomes, f"holds under none of {judgement.tried}"
+    best = max(margins, key=margins.get)
+    if margins[best] == min(margins.values()):
+        return text
+    margin, name = signed(judgement.row, margins[best]), _name(best, judgement.anchor)
+    return f"{text}; nearest, with a margin of {margin}, under {name}"
 
 
 def _name(assumption, anchor):
@@ -151,7 +153,7 @@ def _nearest(assumptions):
     return min(assumptions, key=lambda assumption: len(assumption.changes))
 
 
-def commands(judgement, setting="default", given=()):
+def commands(judgement, setting="paper", given=()):
     """The commands that judge a row again where its answer turns, one for each axis.
 
     Parameters
@@ -173,31 +175,37 @@ def commands(judgement, setting="default", given=()):
     for axis, assumption in sorted(nearest.items(), key=lambda item: len(item[1].changes)):
         anchor, values = (setting, dict(given)) if assumption.anchor == judgement.anchor else (assumption.anchor, {})
         values |= {name: f"{new:g}" if isinstance(new, float) else str(new).lower() for name, new in assumption.changes}
-        options = f" --setting {anchor}" * (anchor != "default")
+        options = f" --setting {anchor}" * (anchor != "paper")
         options += "".join(f" -p {name} {value}" for name, value in values.items())
         again[AXES[axis]] = f"ppmodel claims --row {judgement.row.id}{options}"
     return again
 
 
-def verdict_page(headlines, claims, judgements):
-    """The verdicts as a coloured table in MyST, and the rows behind each, which unfold.
+def verdict_page(headlines, claims, judgements, beside):
+    """The verdicts as a coloured table whose lines unfold into their rows, in MyST.
 
     Parameters
     ----------
     headlines : DataFrame
         From `headline_table`.
     claims : list of Claim
-    judgements : list of Judgement
+    judgements, beside : list of Judgement
+        Under the setting of the page, and under the one whose numbers stand beside.
 
     Returns
     -------
     str
     """
-    again = [next(iter(commands(each).values()), f"ppmodel claims --row {each.row.id}") for each in judgements]
-    table = claims_table(claims, judgements).assign(again=again)
-    table["deciding"] = table.id.isin([row.id for claim in claims for row in claim.deciding])
+    table = claims_table(claims, judgements).assign(
+        again=[next(iter(commands(each).values()), f"ppmodel claims --row {each.row.id}") for each in judgements],
+        reproduced=[each.reproduced for each in judgements],
+        beside=[each.row.number(each.measured) for each in beside],
+        unmet=[each.row.unmet for each in judgements],
+    )
     rows = {row.id: row for row in table.itertuples()}
     behind = {number: list(of_claim.itertuples()) for number, of_claim in table.groupby("claim")}
     behind |= {figure.figure: [rows[row] for row in figure.rows] for figure in load_figures()}
-    headlines = list(headlines.itertuples())
-    return TEMPLATES.get_template("verdicts.md").render(headlines=headlines, rows=rows, marks=MARKS, behind=behind)
+    return TEMPLATES.get_template("verdicts.md").render(
+        headlines=list(headlines.itertuples()), marks=MARKS, behind=behind, other=beside[0].anchor,
+        titles=dict(zip(table.id, table.title, strict=True)),
+    )  # fmt: skip

@@ -147,6 +147,17 @@ class Judgement(NamedTuple):
         return self.margin >= 0
 
     @property
+    def reproduced(self):
+        """The verdict as seen from the setting itself: what does not hold under it is not reproduced."""
+        fails = self.verdict == "depends" and not self.holds_here
+        return VERDICTS["fails" if fails else self.verdict]
+
+    @property
+    def tried(self):
+        """The number of settings that were tried."""
+        return len({assumption.setting for assumption in self.outcomes})
+
+    @property
     def turned(self):
         """The assumptions under which the row's answer is not that of the setting itself, by axis.
 
@@ -271,7 +282,7 @@ def disagreements(judgements, margins=True):
     judgements : iterable of Judgement
         From `judge`.
     margins : bool
-        Whether margins count as well; the expected margins are for the default setting, model and systems.
+        Whether margins count as well; the expected margins are for `ANCHORS`, the paper's model and systems.
 
     Returns
     -------
@@ -280,9 +291,9 @@ def disagreements(judgements, margins=True):
     """
 
     def differs(judgement):
-        expected, row = judgement.row.expected, judgement.row
-        moved = not abs(judgement.margin - expected.margin) <= _AGREES * row.tolerance
-        return judgement.verdict != expected.verdict or (margins and moved)
+        expected, allowed = judgement.row.expected, _AGREES * judgement.row.tolerance
+        moved = margins and not abs(judgement.margin - expected.under(judgement.anchor)) <= allowed
+        return judgement.verdict != expected.verdict or moved
 
     return [judgement for judgement in judgements if differs(judgement)]
 

@@ -12,8 +12,6 @@ from ppmodel.cli import arguments
 from ppmodel.cli.text import aligned, say, say_json
 from ppmodel.errors import PPModelError, did_you_mean
 
-_DEFAULT = "default", ()  # the anchor and the changes of the assumption that is the default setting
-
 
 @command("claims")
 @arguments.option(
@@ -24,15 +22,15 @@ _DEFAULT = "default", ()  # the anchor and the changes of the assumption that is
 @parameters("Change a value of the setting.")
 @arguments.option("system", "NAME|FILE", "Judge on this system instead of the paper's nine.")
 @arguments.option("model", "NAME|FILE", "Judge for this model.", default="paper", show_default=True)
-@arguments.option("setting", "NAME|FILE", "Choices that the paper leaves open.", default="default", show_default=True)
+@arguments.option("setting", "NAME|FILE", "Choices that the paper leaves open.", default="paper", show_default=True)
 @arguments.json_option("Print one JSON array with an object for each row.")
 def claims_command(of, rows, only, given, system, model, setting, as_json):
     """Judge the claims of the paper, or those about STP; exit with 1 if a verdict is not as expected.
 
-    Prints each figure and claim with its verdict, the weakest number behind it beside the claimed one, and the
-    assumption that decides. With --rows, "here" says whether a row holds under the setting given, "default" whether it
-    holds under the default one, and the margin is how far the number lies within the claim. With --row, the commands
-    under which the row's answer turns are printed, too.
+    Prints how many numbers and statements hold, and each figure and claim with the verdict and numbers of its weakest
+    row: it holds under all settings tried, depends on them but holds under the one given, or does not hold under that.
+    With --rows, the margin is how far the number lies within the claim. With --row, what is measured is said in words,
+    with the commands under which the answer turns.
     """
     from ppbook import claims as judging
     from ppbook.parameters import Parameter, load_setting, parse, setting_names
@@ -41,8 +39,8 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
 
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
-    usual = system is None and (model, setting, given) == ("paper", "default", ())
-    if of == "stp" and not usual:
+    usual = system is None and model == "paper" and setting in judging.ANCHORS and not given
+    if of == "stp" and not (usual and setting == "paper"):
         rule = "has no effect: STP's claims are judged on its own runs"
         raise PPModelError("--of", of, rule, "leave out --system, --model, --setting and -p")
     claims, figures = judging.load_claims(about=of), judging.load_figures() if of == "paper" else []
@@ -70,58 +68,70 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
             "reason": judgement.reason, "page": row.page,
         } for judgement in judgements for row in [judgement.row]])  # fmt: skip
         return 1 if unexpected else 0
-    say(_rows_table(judgements, usual) if rows or only else _headlines(claims, judgements, figures))
-    for axis, again in judging.commands(judgements[0], setting, given).items() if only else ():
-        say(f"turned by {axis}: {again}")
-    if only and not judgements[0].turned:
-        tried = len({each.setting for each in judgements[0].outcomes})
-        failing = judgements[0].verdict == "fails"
-        say(judging.decided(judgements[0])[1] if failing else f"turned by none of the {tried} assumptions tried")
+    if only is not None:
+        say(_one_row(judgements[0], setting, given))
+    else:
+        say([judging.counted(judgements)[1], "", *_table(judgements, rows, claims, figures)])
     if unexpected:
         lines = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
             row, both = judgement.row, (judgement, judgement.row.expected)
             verdicts = [judging.VERDICTS[each.verdict] for each in both]
-            lines.append([row.id, *verdicts, *(judging.signed(row, each.margin) for each in both)])
+            margins = (judgement.margin, row.expected.under(judgement.anchor) if usual else math.nan)
+            lines.append([row.id, *verdicts, *(judging.signed(row, margin) for margin in margins)])
         say(["", *aligned(lines, right=(3, 4))])
     return 1 if unexpected else 0
 
 
-def _headlines(claims, judgements, figures):
-    """The verdict and the statement of each figure and claim, and below it the numbers of its weakest row."""
+def _table(judgements, rows, claims, figures):
+    """A line for each figure and claim, or for each row."""
     from ppbook import claims as judging
 
-    lines = []
-    for claim in judging.headline_table(claims, judgements, figures=figures).itertuples():
-        lines.append(f"{judging.MARKS[claim.verdict]:<2}{claim.verdict:<15}{claim.claim:>7}  {claim.statement}")
-        if claim.row:
-            decides = f"; {claim.decides}" if claim.decides else ""
-            numbers = f"claimed {claim.claimed}, ours {claim.measured}{decides}"
-            numbers += f"; {claim.holding} of {claim.rows} rows hold here, {claim.row} is the weakest"
-            lines.append(f"{'':<26}{numbers}")
-    return "\n".join(lines)
+    if rows:
+        lines = [["row", "reproduced", "published", "ours", "margin", "depends on", "read on"]]
+        for judgement in judgements:
+            row, verdict = judgement.row, judgement.reproduced
+            depends = judgement.reason or ", ".join(judgement.turned)
+            margin = judging.signed(row, judgement.margin)
+            numbers = row.reference, row.number(judgement.measured), margin
+            lines.append([row.id, f"{judging.MARKS[verdict]} {verdict}", *numbers, depends, row.page])
+        return aligned(lines, right=(2, 3, 4))
+    lines = [["statement", "reproduced", "published", "ours", "depends on"]]
+    for line in judging.headline_table(claims, judgements, figures=figures).itertuples():
+        counted = f"{line.holding} of {line.rows}" if line.rows else "drawn"
+        name = f"{line.claim}  {line.title}" if line.label else f"{line.claim:>7}  {line.title}"
+        lines.append([name, f"{judging.MARKS[line.verdict]} {counted}", line.claimed, line.measured, line.depends])
+    failing = [judgement.row.id for judgement in judgements if judgement.reproduced == judging.VERDICTS["fails"]]
+    legend = "✓ under all settings tried; ◐ under this one, not under all; ✗ not under this one: "
+    return [
+        *aligned(lines, right=(2, 3)),
+        "",
+        legend + ", ".join(failing),
+        "in words, and why: ppmodel claims --row NAME",
+    ]
 
 
-def _rows_table(judgements, usual):
-    """Every row, and the rows by verdict; unless the default setting is judged, also whether each holds under that."""
+def _one_row(judgement, setting, given):
+    """What is measured, in words, with both numbers, where to read why a row fails, and what turns its answer."""
     from ppbook import claims as judging
 
-    default, right = ["default"] * (not usual), range(4 - usual, 7 - usual)
-    rows = [["id", "verdict", *default, "here", "measured", "claimed", "margin", "read on", "depends on"]]
-    for judgement in judgements:
-        row, margins = judgement.row, [judgement.margin]
-        if not usual:
-            default = (margin for each, margin in judgement.outcomes.items() if (each.anchor, each.changes) == _DEFAULT)
-            margins = [next(default, math.nan), *margins]
-        answers = ["" if math.isnan(margin) else "yes" if margin >= 0 else "no" for margin in margins]
-        rows.append([
-            row.id, judging.VERDICTS[judgement.verdict], *answers,
-            row.number(judgement.measured), row.reference, judging.signed(row, judgement.margin), row.page,
-            judgement.reason or ", ".join(judgement.reversed_by()),
-        ])  # fmt: skip
-    if len(judgements) == 1:
-        return aligned(rows, right=right)
-    verdicts = [judgement.verdict for judgement in judgements]
-    counts = [[name, str(verdicts.count(verdict))] for verdict, name in judging.VERDICTS.items()]
-    counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
-    return [*aligned(rows, right=right), "", *aligned([["verdict", "rows"], *counts], right=[1])]
+    row, verdict, anchor = judgement.row, judgement.reproduced, judgement.anchor
+    words = {
+        "holds": f"holds under all {judgement.tried} tried",
+        "depends": f"holds under {anchor}, not under all tried",
+    }
+    words |= {"does not hold": f"does not hold under {anchor}", "no case": f"no case: {judgement.reason}"}
+    lines = [
+        f"{judging.MARKS[verdict]} {row.id}: {words[verdict]}",
+        f"measured: {row.statement}",
+        f"published: {row.reference} ({row.kind}: {row.where})",
+        f"ours: {row.number(judgement.measured)} under {anchor} (margin: {judging.signed(row, judgement.margin)})",
+    ]
+    if verdict == judging.VERDICTS["fails"]:
+        lines += [f"{name}: {text}" for name, text in row.unmet or ()]
+        lines.append(f"why: book/_build/html/{row.page}.html#against-{row.page.removeprefix('nb/')}")
+    lines += [f"turned by {axis}: {again}" for axis, again in judging.commands(judgement, setting, given).items()]
+    if not judgement.turned:
+        failing = judgement.verdict == "fails"
+        lines.append(judging.nearest(judgement) if failing else f"turned by none of {judgement.tried} settings tried")
+    return lines

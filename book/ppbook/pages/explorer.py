@@ -21,7 +21,7 @@ MOST_MICROBATCHES, MOST_CELLS = 256, 2048
 
 VARIANTS = {
     "asymmetric-chimera": ("concat=forward-doubling",),
-    "chimera": ("concat=overlapping", "concat=forward-doubling", "concat=backward-halving"),
+    "chimera": ("concat=overlapping", "concat=forward-doubling", "concat=backward-halving", "concat=merged"),
     "combined-1f1b": ("chunks=4",),
     "hanayo": ("waves=2", "waves=4"),
     "interleaved-1f1b": ("chunks=3", "chunks=4"),

@@ -36,10 +36,10 @@ _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _TITLED = ("source", "runs", "group", "where")  # columns that name runs of others
 _UNITS = {"s": " (s)", "bytes": " (bytes)"}
 _HEADINGS = {column.name: column.heading + _UNITS.get(column.name.rpartition("_")[2], "") for column in COLUMNS}
-_HEADINGS |= {  # of `analysis.reversals` and `claims.beside_published`
+_HEADINGS |= {  # of `analysis.reversals` and `paper.Paper`
     "smaller_bubble": "smaller bubble", "bubble_smaller": "bubble", "makespan_smaller_s": "time (s)",
     "bubble_faster": "its bubble", "makespan_faster_s": "its time (s)", "by_network": "by the network",
-    "difference": "ours minus published",
+    "difference": "ours minus published", "title": "number or statement", "turned": "turned by",
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """A section for every registered schedule: a drawing, its rule, and facts computed from its table."""
 
+import re
 from contextlib import suppress
 
 from ppbook.pages import explorer
@@ -40,7 +41,7 @@ def section(name, note=""):
     name : str
         Of a registered schedule.
     note : str
-        What is to be said of it beside its facts, in MyST.
+        What is to be said of it beside its facts, in MyST; ``<!-- drawing CASE S B -->`` in it is drawn.
 
     Returns
     -------
@@ -56,6 +57,7 @@ def section(name, note=""):
     with suppress(PPModelError):  # the explorer may lack it
         page = f"../{explorer.PAGE}"
         link = explorer.link(name, table.num_ranks, table.num_microbatches, page=page, comm=_TIMES["comm"])
+    note = re.sub("<!-- drawing ([a-z0-9:=-]+) ([0-9]+) ([0-9]+) -->", _drawn, note)
     run, base = simulate(table, **_TIMES), _base_of(table)
     point = _POINT.format(entry.label, _bubble(table), run.idle_ratio)
     return TEMPLATES.get_template("schedule.md").render(
@@ -67,6 +69,14 @@ def section(name, note=""):
         size=lambda other: f"at S = {other.num_ranks}, B = {other.num_microbatches}",
         formula=float(formula_bubble_ratio(as_case(name), table.num_ranks, table.num_microbatches)),
     )  # fmt: skip
+
+
+def _drawn(match):
+    case, *size = match.groups()
+    run = simulate(case, *map(int, size), **_TIMES)
+    point = _POINT.format(as_case(case).label, _bubble(run.table), run.idle_ratio)
+    picture = drawing(run.table, run.timeline, f"drawing-{re.sub('[:=]', '-', case)}", f"{point}.")
+    return f"```{{raw}} html\n{picture}\n```\n\nIts table and timeline at $S = {size[0]}$, $B = {size[1]}$: {point}."
 
 
 def exercises(entries, page=""):

@@ -9,6 +9,7 @@ from typing import Annotated
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
 from ppmodel.clusters.specs.files import DATA
+from ppmodel.schedules.chimera import CONCATENATIONS
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class SettingSpec(Checked):
     title: str
     p2p: entries.Transfers
     allreduce: Annotated[str, Entry(str, words=("excluded", "overlapped", "blocking", "overlapped_links"))]
-    concat: Annotated[str, Entry(str, words=("direct", "overlapping", "forward-doubling", "backward-halving"))]
+    concat: Annotated[str, Entry(str, words=CONCATENATIONS)]
     waves: entries.Whole
     memory_bandwidth_bytes_per_s: entries.Bandwidth
     memory_follows: entries.Switch
