@@ -93,7 +93,7 @@ def assumptions(bench):
     >>> from ppbook.parameters import load_setting
     >>> from ppmodel.clusters.specs import load_model
     >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
-    58
+    60
     """
     variants = [("semantics", f"{p2p}, {sums}", {"p2p": p2p, "allreduce": sums}) for p2p in BUFFERED for sums in APART]
     variants += [(axis, str(value), {axis: value}) for axis in ("concat", "waves") for value in UNKNOWNS[axis]]
