@@ -5,7 +5,7 @@ import pytest
 
 import ppmodel
 from ppbook.claims import NINE
-from ppbook.pages.paper import under
+from ppbook.claims.paper import under
 from ppmodel.plot import plot_bars, plot_lines
 
 SCHEDULES = ["gpipe", "chimera", ["hanayo", {"waves": 2}]]

@@ -375,6 +375,7 @@ def test_each_kernel_is_compiled_once():
                     brief(graph.schedule)
                     peak_activations(graph.schedule)
     with using(True):
+        build("chimera", 4, 8, concat="merged")
         cell_streams([Unit(1.0, 0.5, 1.0, 0.5)] * 2, [Unit(1.0, 0.5, 1.0, 0.5)] * 2, "best", 1.2)
     for kernel in all_loops():  # what a run may lack is None, or always of one type
         assert kernel.dispatcher.signatures, kernel.__name__

@@ -40,7 +40,7 @@ def cards_page(parts):
     for card in YAML(typ="safe").load(CARDS):
         if parts == ("files" in card):
             files = ", ".join(f"`{name}`" for name in card.get("files", ()))
-            about = f"| {card['card']} | `ppmodel {card['command']}` | {card['expected']} | {card['seconds']} s "
+            about = f"| {card['card']} | `ppmodel {card['command']}` | `{card['expected']}` | {card['seconds']} s "
             lines.append(f"{about}| {card['verified']} | {{doc}}`{card['page']}` | {files} |")
     return "\n".join(lines) + "\n"
 
