@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "book" / "ppbook"
-ORDER = ("errors", "parameters", "check", "measured", "pages", "claims", "build", "commands")
+ORDER = ("errors", "parameters", "check", "measured", "unseen", "pages", "claims", "build", "commands")
 """The rooms, from the bottom up: each may import those before it."""
 
 
