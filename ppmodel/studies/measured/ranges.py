@@ -38,10 +38,8 @@ def unseen_range(logs, groups):
     """
     from scipy.stats import t
 
-    logs, (names, place) = (
-        np.asarray(logs, dtype=float),
-        np.unique([str(group) for group in groups], return_inverse=True),
-    )
+    logs = np.asarray(logs, dtype=float)
+    names, place = np.unique([str(group) for group in groups], return_inverse=True)
     runs, free = np.bincount(place), len(logs) - len(names)
     means = np.bincount(place, logs) / runs
     within = (np.square(logs - means[place]).sum() + _RUNS * WITHIN**2) / (free + _RUNS)
