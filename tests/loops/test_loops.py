@@ -98,7 +98,7 @@ def test_compiled_code_is_that_of_the_sources(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
     environment.pop("NUMBA_CACHE_DIR", None)
     show = "from ppmodel.loops.run import run; was = run.is_kept; print(was, run.dispatcher(1.0), "
-    command = [sys.executable, "-c", show + "sum(run.dispatcher.stats.cache_hits.values()))"]
+    command = [sys.executable, "-B", "-c", show + "sum(run.dispatcher.stats.cache_hits.values()))"]
 
     def shown(factor):
         (package / "loops" / "factor.py").write_text(FACTOR.format(factor))
