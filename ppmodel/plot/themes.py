@@ -67,8 +67,8 @@ def _recoloured(artist):
         yield from _recoloured(artist.get_bbox_patch())
     if not isinstance(artist, (Text, Line2D, Patch, Collection)) or np.ndim(artist.get_alpha()):
         return  # cells that fade keep their colours
-    for name in _COLOURS:
-        before = getattr(artist, f"get_{name}", str)()
+    given = [(name, getattr(artist, f"get_{name}", str)()) for name in _COLOURS]  # before any of them takes another's
+    for name, before in given:
         mapped_cells = name == "facecolor" and isinstance(artist, Collection) and artist.get_array() is not None
         if len(before) == 0 or mapped_cells or (isinstance(before, str) and before in ("none", "auto")):
             continue

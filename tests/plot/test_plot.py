@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import rgb_to_hsv, to_hex, to_rgb
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
@@ -563,13 +564,19 @@ def test_counts_that_would_touch_are_thinned(phone):
 
 def test_a_dark_page_gets_light_strokes_and_the_figure_back(frame):
     """All text and lines can be seen on a dark ground, cells keep their colours, and afterwards all is as it was."""
+    marks = frame[:1].assign(mark="published")
     figures = [
-        plot_lines(frame, "microbatches", "makespan_s", "title", panel="system", limits={"x": 40.0}),
+        plot_lines(frame, "microbatches", "makespan_s", "title", panel="system", limits={"x": 40.0}, marks=marks),
         plot_heatmap(frame[frame.system == SYSTEMS[0]], "microbatches", "label", "idle_ratio", "title"),
         plot_table({"1F1B": build("1f1b", 2, 4)}, "title"),
     ]
+
+    def looks(figure):
+        lines = [(line.get_color(), line.get_markeredgecolor()) for line in figure.findobj(Line2D)]
+        return lines, [(text.get_text(), text.get_color()) for text in figure.findobj(Text)]
+
     for figure in figures:
-        before = [(text.get_text(), text.get_color()) for text in figure.findobj(Text)]
+        before = looks(figure)
         on_cells = {ON_LIGHT, ON_DARK}
         with dark(figure):
             for text in figure.findobj(Text):
@@ -577,7 +584,7 @@ def test_a_dark_page_gets_light_strokes_and_the_figure_back(frame):
                     assert contrast(to_rgb(text.get_color()), to_rgb(GROUND)) >= 4.4, text
             for line in (line for axis in figure.axes for line in axis.lines):
                 assert contrast(to_rgb(line.get_color()), to_rgb(GROUND)) >= 4.4
-        assert [(text.get_text(), text.get_color()) for text in figure.findobj(Text)] == before
+        assert looks(figure) == before
 
 
 def test_panels_with_a_line_each_name_it_themselves(frame):
