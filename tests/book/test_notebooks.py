@@ -310,8 +310,8 @@ def test_plan_right(recorded):
     assert on_a100[on_a100.index.str.startswith("ours")].max() < 0.07 < on_a100.drop("ours, unfitted").max()
     assert on_a100[["ours, unfitted", "ours, one run known"]].max() < 0.04
     decides = recorded("plan_right_decides.csv").set_index("rule")
-    assert decides.share.min() > 0.6
-    assert (decides.best_s / decides.best_predicted_s).between(0.81, 0.87).all()  # as the page says
+    assert decides.share.between(0.65, 0.70).all()  # both as the page says
+    assert (decides.best_s / decides.best_predicted_s).between(0.815, 0.865).all()
     memory = recorded("plan_right_memory.csv").set_index(["runs", "by"]).loc["h100_playbook", "ours"]
     assert memory.precision > 0.97
     assert memory.recall > 0.85
