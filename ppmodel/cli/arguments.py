@@ -249,24 +249,6 @@ def asked_costs(arguments):
     return given({name: arguments.pop(name) for name in names if name in arguments})
 
 
-def gpus_not_kept(costs, gpus):
-    """What to add about a layout whose file states a number of GPUs that other options override; empty if none does.
-
-    Parameters
-    ----------
-    costs : dict
-        From `asked_costs`.
-    gpus : int or None
-        Of the run.
-
-    Returns
-    -------
-    str
-    """
-    stated = specs.load_layout(costs["layout"]).gpus if "layout" in costs and "gpus" not in costs else None
-    return f"; gpus of {costs['layout']} ({stated}) not kept" if stated not in (None, gpus) else ""
-
-
 def asked_case(name, file, options):
     """Find the one schedule that a name, a file and options select.
 

@@ -1,4 +1,4 @@
-"""Finds commands and parses their arguments: modules load on demand, options are given once, errors come with hints."""
+"""Finds commands and parses their arguments: modules load on demand, errors come with hints."""
 
 import warnings
 from functools import cache
@@ -28,12 +28,12 @@ def _further():
 
 
 class _Careful:
-    """Refuses unknown options, with a hint, and options given twice."""
+    """Refuses unknown options, with a hint."""
 
     def parse_args(self, ctx, args):
         args = [arg.replace("--hand-on", "--send-results", 1) for arg in args]  # its name in version 0.1.0
         try:
-            *_, order = self.make_parser(ctx).parse_args(args=list(args))
+            return super().parse_args(ctx, list(args))
         except click.NoSuchOption as error:
             given, options = error.option_name, [option for param in self.get_params(ctx) for option in param.opts]
             name, file = given.lstrip("-").replace("-", "_"), next((word for word in args if word.endswith(".py")), "")
@@ -45,10 +45,6 @@ class _Careful:
             own = f"{'An' if hint else 'an'} option of your own schedule is written after its file: {file}:{name}=..."
             remedy = f"{hint} {own if file else ''}".strip() or f"see {ctx.command_path} --help"
             raise click.ClickException(f"{given} is not an option of {ctx.command_path}; {remedy}") from None
-        for param in order:
-            if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
-                raise PPModelError(param.opts[-1], "given twice", "must be given only once", "leave out all but one")
-        return super().parse_args(ctx, args)
 
 
 def _write_sections(formatter, entries):
@@ -76,7 +72,7 @@ class Command(_Careful, click.Command):
         from ppmodel.schedules.cases import split_options
 
         options = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
-        given, targets = [(param, ctx.params[param.name]) for param in self.params if ctx.params[param.name]], {}
+        given = [(param, ctx.params[param.name]) for param in self.params if ctx.params[param.name]]
 
         def note(warning, *_):
             """Print a warning as a line on standard error."""
@@ -92,10 +88,9 @@ class Command(_Careful, click.Command):
                     if isinstance(text, str) and not isinstance(param.type, Output):
                         protect(text)
                         protect(split_options(text)[0])  # a schedule's file may have options
-            for option, target in ((param.opts[0], value) for param, value in given if isinstance(param.type, Output)):
-                other = targets.setdefault(checked_target(target, option), option)
-                if other != option:
-                    raise PPModelError(option, target, f"is the file of {other}, too", "name another file")
+            for param, target in given:
+                if isinstance(param.type, Output):
+                    checked_target(target, param.opts[0])
             try:
                 return super().invoke(ctx)
             except PPModelError as error:

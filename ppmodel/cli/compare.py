@@ -37,7 +37,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         if len(counts := sorted({row[name] for row in rows})) > 1:
             rule = f"is missing, and the tables differ: {' and '.join(map(str, counts))}"
             raise PPModelError(f"--{name}", None, rule, f"pass, for example, --{name} {counts[0]}")
-    pairs, sent, other = ranked(rows), "", "overlapped" if p2p is None else None
+    pairs, sent, remark, other = ranked(rows), "", "", "overlapped" if p2p is None else None
     if rows[0].get("links") and not as_json:
         sent_otherwise = rows_of(resolve(cases, pp, microbatches, p2p=other, allreduce=allreduce, **costs).points())
         if places := reordered(rows, sent_otherwise):
@@ -50,8 +50,6 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     if "model" in costs and "tp" not in columns:  # a microbatch is the model's share of its global batch
         sequences = load_model(costs["model"]).global_batch // rows[0]["microbatches"]
         remark = f"; microbatches of {counted(sequences, 'sequence')}"
-    else:
-        remark = arguments.gpus_not_kept(costs, rows[0].get("gpus"))
     if as_json:
         text.say_json(rows)
     else:

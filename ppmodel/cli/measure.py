@@ -1,7 +1,6 @@
 """ppmodel measure: a system file for one's own machine, from timings of its kernels and collectives."""
 
 import datetime
-import os
 from pathlib import Path
 
 from ppmodel.cli.arguments import Output, combined, option
@@ -46,8 +45,8 @@ def measure_command(system, out, title, date, write_probe, **files):
     from ppmodel.studies.measured.system_file import entries_text
 
     if write_probe is not None:
-        given = {"system": system, "out": out, "title": title, "date": date, **files}
-        return _write_probe(write_probe, [name for name, value in given.items() if value])
+        write_whole(write_probe, specs.template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
+        return say(f"{write_probe}: run it with python, or with torchrun on all GPUs")
     for name, value in (("--system", system), ("--out", out)):
         if value is None:
             raise PPModelError(name, None, "is missing", f"pass, for example, {name} {name[2:]}.yaml")
@@ -64,16 +63,6 @@ def measure_command(system, out, title, date, write_probe, **files):
     line = f"measure --system {Path(system).name} {options}"
     write_whole(out, entries_text(measurement.entries, title or start.title, line), "--out")
     return say(_lines(measurement, start, out))
-
-
-def _write_probe(path, options):
-    """Write the script to a new file: what has its name may be a generator of the user's."""
-    for name in options:
-        raise PPModelError(f"--{name}", "given", "has no effect with --write-probe", "leave out one of the two")
-    if os.path.isfile(path):
-        raise PPModelError("--write-probe", path, "exists already", "name a new file, or delete it")
-    write_whole(path, specs.template_path("probe", ".py").read_text(encoding="utf-8"), "--write-probe")
-    say(f"{path}: run it with python, or with torchrun on all GPUs")
 
 
 def _lines(measurement, start, out):

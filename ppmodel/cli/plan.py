@@ -115,11 +115,5 @@ def _separated(fix, words, schedules, options):
             named.append(word)
             continue
         name = name.replace("-", "_")
-        if name in fixed:
-            raise PPModelError("fix", word, f"gives {name} twice", "leave out one of the two")
         fixed[name] = arguments.written(value)
-    for name, value in options.items():
-        if fixed.setdefault(name, value) != value:
-            rule = f"contradicts --fix {name}={fixed[name]}".lower()
-            raise PPModelError(f"--{name.replace('_', '-')}", str(value).lower(), rule, "leave out one of the two")
-    return fixed, [name for name in named if name]
+    return fixed | options, [name for name in named if name]

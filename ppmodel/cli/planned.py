@@ -2,19 +2,7 @@
 
 from io import BytesIO
 
-from ppmodel.cli.text import (
-    aligned,
-    framework_text,
-    gibibytes,
-    margin_text,
-    mfu_text,
-    network_text,
-    peaks_text,
-    plain,
-    range_from,
-    range_text,
-    size_text,
-)
+from ppmodel.cli import text
 from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
 from ppmodel.studies.planning.answer import EQUAL
 from ppmodel.studies.planning.available import error_of_differences
@@ -45,9 +33,9 @@ def planned_lines(plan, most_rows, place):
     frame, question = plan.frame, plan.question
     row, system = frame.iloc[place], question.system
     model, batch = question.model, f"{question.global_batch} sequences of {question.model.sequence} tokens (--sequence)"
-    yield f"{model.name} on {question.gpus} GPUs of {system.name}, {batch}; framework: {framework_text(system)}"
-    yield f"model   {size_text(model)}"
-    yield f"system  {network_text(system)}"
+    yield f"{model.name} on {question.gpus} GPUs of {system.name}, {batch}; framework: {text.framework_text(system)}"
+    yield f"model   {text.size_text(model)}"
+    yield f"system  {text.network_text(system)}"
     if system.links:
         ways = ", ".join(dict.fromkeys(frame.p2p))
         yield f"links   {' '.join(map(str, system.links))}; transfers {ways}"
@@ -66,8 +54,8 @@ def planned_lines(plan, most_rows, place):
         is_known = usual.fastest_s.notna().iloc[0]
         chance = "that this row is the fastest when run" if is_known else "not known without a range"
         yield f"disturbed: seconds with {JITTER:.0%} jitter and one device {SLOWDOWN - 1:.0%} slower; chance: {chance}"
-    yield f"range: {range_from(row)}"
-    if remark := peaks_text(system):
+    yield f"range: {text.range_from(row)}"
+    if remark := text.peaks_text(system):
         yield f"peaks: {remark}"
     if not usual.over_best.is_monotonic_increasing:
         slow = ", more of which may slow it down" * bool(system.framework.slow_above_memory_share)
@@ -76,7 +64,7 @@ def planned_lines(plan, most_rows, place):
         first = f"row 1 is the simplest within {EQUAL:.0%} of the fastest{comfortable}"
         yield f"order: {first}; the others follow by the same rule"
     if frame.fit.eq("tight").any():
-        yield f"tight: {margin_text()}"
+        yield f"tight: {text.margin_text()}"
     yield from ("", *_explained(plan, row, place))
 
 
@@ -100,8 +88,8 @@ def answer_text(row):
     return (
         f"{schedule_text(row)}, {sizes}, "
         f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
-        f"{order}: {row.iteration_s:.4g} s{range_text(row)}, {mfu_text(row)}, "
-        f"{gibibytes(row.peak_memory_bytes)} GiB of {gibibytes(row.memory_capacity_bytes)}: {row.fit}"
+        f"{order}: {row.iteration_s:.4g} s{text.range_text(row)}, {text.mfu_text(row)}, "
+        f"{text.gibibytes(row.peak_memory_bytes)} GiB of {text.gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
 
 
@@ -113,7 +101,7 @@ def _sizes(row):
 
 def schedule_text(row):
     """An answer's schedule, if it has a pipeline."""
-    return plain(row.label) if row.pp > 1 else "no pipeline"
+    return text.plain(row.label) if row.pp > 1 else "no pipeline"
 
 
 def _over(share):
@@ -127,7 +115,7 @@ def _table(frame, most_rows, plan=None):
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
     headings = ["disturbed", "chance"] if risk is not None else ["schedule in"]
     cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *headings]]
-    ends = [[plain(names)] for names in frame.frameworks]
+    ends = [[text.plain(names)] for names in frame.frameworks]
     if risk is not None:
         percent = risk.chance.map("{:.0%}".format).replace("nan%", "")
         risks = [*zip(risk.disturbed_s.map("{:.4g}".format), percent, strict=True)]
@@ -136,10 +124,10 @@ def _table(frame, most_rows, plan=None):
         cells.append([
             str(place + 1), f"{row.iteration_s:.4g}", _over(row.over_best), schedule_text(row),
             *_sizes(row).values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
-             gibibytes(row.peak_memory_bytes), row.fit, *last,
+             text.gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
     right = [column for column, heading in enumerate(cells[0]) if heading not in _TEXTS]
-    return aligned(cells, right=right) + [f"not listed: {missing} more; see --rows"] * (missing > 0)
+    return text.aligned(cells, right=right) + [f"not listed: {missing} more; see --rows"] * (missing > 0)
 
 
 def _explained(plan, row, place):
@@ -149,12 +137,9 @@ def _explained(plan, row, place):
     yield f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)
     cells = [["one step away", "time", "GiB", "fits"]]
     for _, step in plan.steps(place).iterrows():
-        is_defined = step.over == step.over
-        effect = (
-            [_over(step.over), gibibytes(step.peak_memory_bytes), step.fit] if is_defined else ["", "", "not defined"]
-        )
-        cells.append([step.step, *effect])
-    yield from ("", *aligned(cells, right=(1, 2)))
+        effect = [_over(step.over), text.gibibytes(step.peak_memory_bytes), step.fit]
+        cells.append([step.step, *(effect if step.over == step.over else ["", "", "not defined"])])
+    yield from ("", *text.aligned(cells, right=(1, 2)))
 
 
 def plan_dict(plan, place):
@@ -190,4 +175,4 @@ def front_lines(rows):
     """The rows of a front as lines."""
     cells = [["fastest with less memory", "GiB", "iteration (s)"]]
     cells += [[row["name"], f"{row['gib']:.4g}", f"{row['iteration_s']:.4g}"] for row in rows]
-    return aligned(cells, right=(1, 2))
+    return text.aligned(cells, right=(1, 2))

@@ -2,16 +2,7 @@
 
 from itertools import permutations
 
-from ppmodel.cli.text import (
-    aligned,
-    fit_text,
-    gibibytes,
-    margin_text,
-    plain,
-    range_from,
-    size_and_transfers,
-    unevenness,
-)
+from ppmodel.cli import text
 from ppmodel.clusters.specs.layout import DIMENSIONS, STAGE_GROUPS
 from ppmodel.schedules.registry import get, names
 from ppmodel.studies.points import PARTS
@@ -65,7 +56,7 @@ def ranked_lines(pairs, remark="", sent=""):
     pairs : list of (int or None, dict)
         From `ranked`; all at the same size, under the same semantics.
     remark : str
-        What to add about the layout or, without one, about the model.
+        What to add about the model, without a layout.
     sent : str
         What to say of the way of sending.
 
@@ -79,7 +70,7 @@ def ranked_lines(pairs, remark="", sent=""):
     first = pairs[0][1]
     has_layout, has_model = "tp" in first, "model" in first
     model = f"; {first['model']} on {first['system']}" if has_model else ""
-    yield size_and_transfers([row for _, row in pairs]) + (
+    yield text.size_and_transfers([row for _, row in pairs]) + (
         model if has_layout else f", all-reduce {first['allreduce']}{model}{remark}"
     )
     if has_model:
@@ -90,28 +81,29 @@ def ranked_lines(pairs, remark="", sent=""):
             if first["fastest_s"] is not None:
                 low, high = (first[name] / first["iteration_s"] for name in ("fastest_s", "slowest_s"))
                 ends = f"{low:.2f} to {high:.2f} of the time, "
-            yield f"range: {ends}{range_from(first)}"
+            yield f"range: {ends}{text.range_from(first)}"
         sizes = ", ".join(f"{name} {first[name]}" for name in _SIZES if first[name] is not None)
-        yield f"layout: {sizes}{remark}"
+        yield f"layout: {sizes}"
     defined = [(place, row) for place, row in pairs if place is not None]
     if defined:
         fastest = defined[0][1]
         time, idle = ("iteration (s)", "idle") if has_layout else ("time (s)", "bubble")
         memory = "peak activations"
         if fastest.get("peak_memory_bytes") is not None:
-            memory = f"memory (GiB of {gibibytes(fastest['memory_capacity_bytes'])})"
+            memory = f"memory (GiB of {text.gibibytes(fastest['memory_capacity_bytes'])})"
         parts = _parts([row for _, row in defined], time_of(fastest)) if has_layout else {}
         heading = ["", "schedule", time, "relative", idle, memory, "messages"]
         cells = [[*heading, *(f"{name} (s)" for name in parts.values())]]
         for place, row in defined:
             cells.append([*_cells(place, row, time_of(fastest)), *(f"{row[name]:.4g}" for name in parts)])
-        yield from aligned(cells, right=(0, 2, 3, 4, *range(6, len(cells[0]))))
+        yield from text.aligned(cells, right=(0, 2, 3, 4, *range(6, len(cells[0]))))
         if sent:
             yield sent
         if any(row.get("fit") in ("tight", "may not fit") for _, row in defined):
-            yield f"tight, may not fit: {margin_text()}"
-        if uneven := [f"{row['label']} by {row['slowest_over_mean'] - 1:.1%}" for _, row in defined if unevenness(row)]:
-            yield f"uneven stages: the most loaded rank is busier than the mean: {', '.join(uneven)}"
+            yield f"tight, may not fit: {text.margin_text()}"
+        if uneven := [row for _, row in defined if text.unevenness(row)]:
+            busier = ", ".join(f"{row['label']} by {row['slowest_over_mean'] - 1:.1%}" for row in uneven)
+            yield f"uneven stages: the most loaded rank is busier than the mean: {busier}"
         if has_layout and (not_run := _not_run([row for _, row in defined])):
             yield f"{first['framework'] or 'public code'} does not run, as modelled here (behind it, what has it):"
             yield from (f"  {label}: {frameworks}" for label, frameworks in not_run.items())
@@ -139,9 +131,10 @@ def _not_run(rows):
 
 
 def _cells(place, row, fastest_s):
-    seconds, size = time_of(row), row.get("peak_memory_bytes")
-    memory = f"{row['peak_activations']:.4g}" if size is None else f"{gibibytes(size)} {fit_text(row)}".rstrip()
+    seconds, memory = time_of(row), f"{row['peak_activations']:.4g}"
+    if (size := row.get("peak_memory_bytes")) is not None:
+        memory = f"{text.gibibytes(size)} {text.fit_text(row)}".rstrip()
     return [
-        str(place), plain(row["label"]), f"{seconds:.6g}", f"{seconds / fastest_s if fastest_s else 1.0:.3f}",
+        str(place), text.plain(row["label"]), f"{seconds:.6g}", f"{seconds / fastest_s if fastest_s else 1.0:.3f}",
         f"{row['bubble_ratio_total']:z.1%}", memory, str(row["messages"]),
     ]  # fmt: skip

@@ -47,5 +47,4 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
     if as_json:
         return text.say_json(result)
-    not_kept = arguments.gpus_not_kept(costs, result.get("gpus"))
-    return text.say([*simulated_lines(result, run, not_kept), *lines])
+    return text.say([*simulated_lines(result, run), *lines])

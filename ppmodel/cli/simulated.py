@@ -11,7 +11,7 @@ from ppmodel.studies.points import HEADINGS, MEMORY_PARTS, PARTS
 _LEAST = 1e-9
 
 
-def simulated_lines(result, run, not_kept=""):
+def simulated_lines(result, run):
     """Format what ``simulate`` prints.
 
     Parameters
@@ -19,8 +19,6 @@ def simulated_lines(result, run, not_kept=""):
     result : dict
         As in the JSON output.
     run : Run
-    not_kept : str
-        What to add about the layout.
 
     Yields
     ------
@@ -29,7 +27,7 @@ def simulated_lines(result, run, not_kept=""):
     yield from _pipeline(result, run)
     if run.layout is not None:
         yield from _model_and_system(run)
-        yield from _iteration(result, run, not_kept)
+        yield from _iteration(result, run)
     elif run.model is not None:
         size, capacity = (result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes"))
         sequences = microbatch_sequences(run.table, run.model)
@@ -79,12 +77,12 @@ def _model_and_system(run):
         yield f"peaks               {remark}"
 
 
-def _iteration(result, run, not_kept):
+def _iteration(result, run):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
     names = [name for name in ("pp", *DIMENSIONS, "zero") if result[name] is not None]
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
-    yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
+    yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}"
     yield f"layers              {result['stage_layers']}"
     yield (
         f"iteration           {seconds:.6g} s{text.range_text(result)} "

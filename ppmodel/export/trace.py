@@ -20,7 +20,6 @@ import numpy as np
 
 from ppmodel import __version__
 from ppmodel.clusters.memory import activation_bytes
-from ppmodel.errors import PPModelError
 from ppmodel.files import write_whole
 from ppmodel.metrics import activations_in_use, offloaded_levels
 from ppmodel.ops import NO_MICROBATCH, OpKind
@@ -31,8 +30,6 @@ _COLOURS = {
     "F": "rail_response", "B": "rail_idle", "I": "startup", "W": "rail_load", "R": "generic_work", "O": "good"
 }  # fmt: skip
 """Colour names that chrome://tracing knows; Perfetto chooses colours by the name of the slice."""
-MAX_EVENTS = 10**6
-"""Viewers can hardly open larger traces."""
 _STREAMS = "compute", "communication"
 _FIELDS = {
     "compute_s": ("", None), "comm_s": (" collective", "R"), "weight_s": (" weight gradient", "W"),
@@ -63,7 +60,7 @@ def write_trace(path, timeline, stages=None, streams=None, **about):
     Raises
     ------
     PPModelError
-        If the file cannot be written, and as for `trace_events`.
+        If the file cannot be written.
 
     Examples
     --------
@@ -110,11 +107,6 @@ def trace_events(timeline, stages=None, streams=None):
     list of dict
         In a reproducible order.
 
-    Raises
-    ------
-    PPModelError
-        If there are more than a million events, without those of streams.
-
     Examples
     --------
     >>> from ppmodel import build
@@ -126,10 +118,6 @@ def trace_events(timeline, stages=None, streams=None):
     [('0F0', 0.0, 1000000.0), ('0B0', 1000000.0, 2000000.0)]
     """
     schedule = timeline.graph.schedule
-    at_most = schedule.num_operations * (3 + 2 * (stages is not None)) + 4 * int(schedule.dependencies.remote.sum())
-    if at_most > MAX_EVENTS:
-        rule = f"must be at most {MAX_EVENTS}; viewers can hardly open more"
-        raise PPModelError("events of the trace", at_most, rule, "trace fewer stages or microbatches")
     begin, end = spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
     stream = schedule.rank.astype(np.int64)
     stream[timeline.graph.index] = timeline.graph.stream  # the ranks, then all-reduces that overlap their computing

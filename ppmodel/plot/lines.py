@@ -3,7 +3,6 @@
 import math
 from itertools import cycle, product
 
-from ppmodel.errors import PPModelError
 from ppmodel.plot import style
 from ppmodel.plot.names import fits_aside, name_ends, name_ends_inside
 from ppmodel.plot.palette import style_of
@@ -81,17 +80,13 @@ def plot_lines(
     2
     """
     columns = [y] if isinstance(y, str) else list(y)
-    style.require_columns(frame, *columns, *band or ())
     frame = frame.dropna(subset=columns)
     style.require_points(frame, columns, x, line, dash, panel)
     panels, shared = style.panels_of(frame, panel), columns if share is True else share or ()
     figure, axes, places = _places(columns, list(panels), in_row, shared, own_x)
     looks, limits = style_of(frame[line]), limits or {}
     dashed = frame[dash].unique() if dash else ()
-    if len(dashed) > len(_PATTERNS):
-        rule, remedy = f"must have at most {len(_PATTERNS)} values", "select some, or draw lines or panels by it"
-        raise PPModelError("dash", f"{dash}, which has {len(dashed)}", rule, remedy)
-    patterns = dict(zip(dashed, _PATTERNS, strict=False))
+    patterns = dict(zip(dashed, cycle(_PATTERNS)))
     edges = [look | {"label": name} for name, look in zip(limits, cycle(_LIMITS))]
     for axis, column, name in places:
         rows = panels[name]

@@ -41,7 +41,6 @@ def plot_ranges(frame, columns, title, context="", *, row="label", beside=None, 
     >>> len(plot_ranges(frame, ["low", "less", "middle", "more", "high"], "Where the runs lie").axes)
     1
     """
-    style.require_columns(frame, *columns, row, beside, panel)
     panels, looks = style.panels_of(frame, panel), style_of(frame[row])
     names, versions = list(looks), list(style.panels_of(frame, beside))
     low, less, middle, more, high = columns

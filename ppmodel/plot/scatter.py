@@ -51,7 +51,6 @@ def plot_scatter(
     >>> len(plot_scatter(frame, "makespan_s", "peak_activations", "1F1B holds less", group="label").axes)
     1
     """
-    style.require_columns(frame, x, y, group, panel, name, front)
     style.require_values(frame, group, panel)
     frame = frame.assign(group="" if group is None else frame[group])
     panels, limits = style.panels_of(frame, panel), limits or {}

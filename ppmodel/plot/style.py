@@ -12,7 +12,7 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from ppmodel.errors import PPModelError, did_you_mean
+from ppmodel.errors import PPModelError
 from ppmodel.files import DATA
 from ppmodel.studies.points import COLUMNS, HEADINGS
 
@@ -214,20 +214,6 @@ def log_ticks(low, high, most=4):
     return ticks[:: -(-len(ticks) // most)]
 
 
-def require_columns(frame, *columns):
-    """Refuse columns that a frame does not have; None is no column.
-
-    Raises
-    ------
-    PPModelError
-    """
-    for column in columns:
-        if column is not None and column not in frame:
-            names = [str(name) for name in frame.columns]
-            remedy = did_you_mean(column, names) or f"it has {', '.join(names)}"
-            raise PPModelError("column", column, "is not in the frame", remedy)
-
-
 def require_values(frame, *columns):
     """Refuse rows without a value in the columns that name panels and lines; None is no column."""
     for column in filter(None, columns):
@@ -237,7 +223,7 @@ def require_values(frame, *columns):
 
 
 def require_points(frame, values, *places):
-    """Refuse missing columns, and several rows that would be drawn at one place.
+    """Refuse several rows that would be drawn at one place.
 
     Parameters
     ----------
@@ -258,7 +244,6 @@ def require_points(frame, values, *places):
     >>> frame = pp.compare("1f1b", [2, 4], [4, 8], forward=1, backward=2)
     >>> require_points(frame, ["makespan_s"], "microbatches", "pp")
     """
-    require_columns(frame, *values, *places)
     require_values(frame, *places[1:])
     places = [place for place in dict.fromkeys(places) if place is not None]
     double = frame[frame.duplicated(places, keep=False)]

@@ -61,7 +61,6 @@ REFUSED = {
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 2,4": "--pp = 2,4: .*; lists are for ppmodel sweep",
     f"simulate interleaved-1f1b:chunks=2,4 {SECONDS} --pp 4": "chunks = 2,4: .* interleaved-1f1b:chunks=4",
-    f"{SIMULATE} {SECONDS} --pp 4": "--pp = given twice: must be given only once",
     f"{SIMULATE} {SECONDS} --comm": "--comm.* requires an argument",
     f"{SIMULATE} {SECONDS} --reduction 1": "--reduction = 1.0: has no effect: the all-reduce is excluded",
     "simulate zb-1p --pp 4 --microbatches 8 --forward 1 --input-grad 1 --weight-grad 0": "times of forward and halves",

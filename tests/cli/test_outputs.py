@@ -76,21 +76,6 @@ def test_a_schedules_file_is_not_replaced_by_output(tmp_path, monkeypatch, capsy
 ASKED = f"{PLAN.removesuffix('--pareto')} --within 0".split()
 
 
-@pytest.mark.parametrize("other", ["m.svg", "./m.svg", "symbolic.csv"])
-@pytest.mark.parametrize("exists", [False, True])
-def test_two_outputs_are_two_files(tmp_path, monkeypatch, capsys, other, exists):
-    """Whatever their names, and whether or not there is one yet; neither is written."""
-    monkeypatch.chdir(tmp_path)
-    Path("symbolic.csv").symlink_to("m.svg")
-    if exists:
-        Path("m.svg").write_text("before")
-    before = sorted(path.name for path in tmp_path.iterdir())
-    assert main([*ASKED, "--pareto", "m.svg", "--csv", other]) == 2
-    assert re.search("--csv = .*: is the file of --pareto, too", capsys.readouterr().err)
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-    assert not exists or Path("m.svg").read_text() == "before"
-
-
 @pytest.mark.parametrize("line", [f"{' '.join(ASKED)} --pareto out.svg --csv",
     "simulate 1f1b --pp 2 --microbatches 4 --model llama3_8b --system h100 --tp 2 --trace"])  # fmt: skip
 def test_what_is_refused_is_refused_before_anything_is_written(tmp_path, monkeypatch, capsys, line):

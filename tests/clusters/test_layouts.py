@@ -14,7 +14,8 @@ from refusals import refused, require_refused
 
 from ppmodel import build, compare, simulate
 from ppmodel.cli import main
-from ppmodel.clusters.costs import LayerTimes, check_layout, slowest_over_mean, stage_blocks, stage_layers
+from ppmodel.clusters.costs import check_layout, slowest_over_mean, stage_blocks
+from ppmodel.clusters.costs.partition import LayerTimes, stage_layers
 from ppmodel.clusters.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
 from ppmodel.clusters.specs.layers import format_layers
 from ppmodel.clusters.specs.layout import layout_keywords
@@ -159,7 +160,7 @@ def test_keys_of_version_0_1_are_read():
 
 
 def test_ranks_asked_for_take_the_place_of_a_layouts():
-    """As other values do: in Python and on the command line, which says what it does not keep of the file."""
+    """As other values do."""
     ranks = as_layouts(["bloom_176b", {"ep": 4}], {"dp": [8, 4]}, [6, 12])
     assert [(one.pp, one.dp, one.gpus) for one in ranks] == [
         (6, 8, None), (12, 8, 384), (6, 4, None), (12, 4, None), (None, 8, None), (None, 4, None),
@@ -169,15 +170,6 @@ def test_ranks_asked_for_take_the_place_of_a_layouts():
     frame = compare("1f1b", [4, 8], **on)
     assert frame[["pp", "gpus", "layout"]].values.tolist() == [[4, 64, "gpus_64"], [8, 128, ""]]
     assert simulate("1f1b", 8, **on).iteration_s == frame.iteration_s[1]
-
-
-@pytest.mark.parametrize("command", ["simulate", "compare"])
-@pytest.mark.parametrize(("options", "said"), [("--pp 8", True), ("--dp 4", True), ("--dp 4 --gpus 128", False)])
-def test_a_number_of_gpus_that_is_not_kept_is_told(capsys, command, options, said):
-    """Where the file states one that other options override, unless they give it too."""
-    line = f"{command} 1f1b --model llama3_70b --system dgx_h100 --layout gpus_64 {options} --global-batch 64"
-    assert main(line.split()) == 0
-    assert ("gpus of gpus_64 (64) not kept" in capsys.readouterr().out) == said
 
 
 @pytest.mark.parametrize(

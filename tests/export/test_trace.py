@@ -9,7 +9,6 @@ import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
 
 from ppmodel import build
@@ -17,8 +16,7 @@ from ppmodel.clusters.costs import cell_streams_of, model_costs, stages
 from ppmodel.clusters.costs.units import Unit, cell_streams
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import LayoutSpec, load_model, load_system
-from ppmodel.errors import PPModelError
-from ppmodel.export import trace, trace_events, write_trace
+from ppmodel.export import trace_events, write_trace
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
@@ -208,16 +206,6 @@ def test_files_are_whole_and_the_same_every_time(tmp_path):
     assert (about["schedule"], about["ranks"], about["microbatches"], about["p2p"]) == ("1f1b", 2, 4, "overlapped")
     assert about["makespan_s"] == some_timeline().makespan_s
     assert about["model"] == "paper"
-
-
-def test_traces_too_large_for_a_viewer_are_refused(monkeypatch):
-    """More events than the limit."""
-    most = 16 * 3 + 8 * 4  # a slice and two counts an operation; a slice and three of an arrow a message
-    monkeypatch.setattr(trace, "MAX_EVENTS", most)
-    assert len([event for event in trace_events(some_timeline()) if event["ph"] != "M"]) <= most
-    monkeypatch.setattr(trace, "MAX_EVENTS", most - 1)
-    with refused(PPModelError, "events of the trace", f"at most {most - 1}", most):
-        trace_events(some_timeline())
 
 
 # ---- two streams ---------------------------------------------------------------------------------

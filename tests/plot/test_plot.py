@@ -144,24 +144,20 @@ def test_a_name_inside_a_panel_lies_on_no_line():
     ],
 )
 def test_several_rows_at_one_place_are_refused(frame, plot, given):
-    """With what they differ in; a column that is not there, with the nearest that is."""
+    """With what they differ in."""
     with refused(pp.PPModelError, "frame", "must have one row per", remedy="select"):
         plot(frame, *given, "title")
-    with refused(pp.PPModelError, "column", "is not in the frame", value="idle_ration", remedy="idle_ratio"):
-        plot(frame, *given[:-1], "idle_ration", "title")
     assert plot(frame, *given, "title", panel="system").axes
 
 
 @pytest.mark.parametrize("plot", [plot_lines, plot_bars, plot_scatter])
 def test_no_row_is_left_out_of_a_picture(plot):
-    """What has no value for its panel is refused, and so are more dashes than there are patterns."""
+    """What has no value for its panel is refused."""
     points = pd.DataFrame(
         {"pp": range(5), "makespan_s": 1.0, "layout": ["a", "b", None, "a", "b"], "comm": range(5), "label": "GPipe"}
     )
     with refused(pp.PPModelError, "column", "has no value in 1 of 5 rows", value="layout"):
         plot(points, "pp", "makespan_s", "title", panel="layout")
-    with refused(pp.PPModelError, "dash", "at most 4 values"):
-        plot_lines(points, "pp", "makespan_s", "title", line="comm", dash="comm")
 
 
 @pytest.mark.filterwarnings("error")

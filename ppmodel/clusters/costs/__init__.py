@@ -14,14 +14,7 @@
 
 from ppmodel.clusters.costs.collectives import Collective, Group, collective_s, group_of
 from ppmodel.clusters.costs.data_parallel import persistent_bytes
-from ppmodel.clusters.costs.partition import (
-    LayerTimes,
-    check_layout,
-    microbatch_sequences,
-    slowest_over_mean,
-    stage_blocks,
-    stage_layers,
-)
+from ppmodel.clusters.costs.partition import check_layout, microbatch_sequences, slowest_over_mean, stage_blocks
 from ppmodel.clusters.costs.roofline import Kernels, kernels_s
 from ppmodel.clusters.costs.stage_costs import Offload, cell_streams_of, model_costs, stages
 from ppmodel.clusters.costs.totals import model_flops, parameters

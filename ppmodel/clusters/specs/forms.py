@@ -5,15 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, ValidationError, create_model
 
-from ppmodel.clusters.specs.document import (
-    LARGEST_BYTES,
-    Block,
-    Line,
-    Sourced,
-    place_in,
-    read_document,
-    rule_and_remedy,
-)
+from ppmodel.clusters.specs import document
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
 from ppmodel.clusters.specs.units import UNITS
 from ppmodel.errors import SpecificationError
@@ -43,25 +35,25 @@ def _with_source(given):
 def _entry_form(entry):
     """The form of an entry: a value and, if that has a dimension, one of its units."""
     if entry.is_bare:
-        links = create_model("Entry", __base__=Sourced, value=(dict[str, dict[str, Any]], ...))
+        links = create_model("Entry", __base__=document.Sourced, value=(dict[str, dict[str, Any]], ...))
         return Annotated[links, BeforeValidator(_with_source)]
     # the specification itself refuses what is neither a word nor a number
     value = Any if entry.words and entry.type is int else _type_of(entry)
     unit = {"unit": (Literal[entry.units], ...)} if entry.units else {}
-    return create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
+    return create_model("Entry", __base__=document.Sourced, value=(value, ...), **unit)
 
 
 @cache
 def file_form(spec_type, titled=True):
     """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
-    keys = {"title": (Line, ...)} if titled and "title" in spec_type.__dataclass_fields__ else {}
+    keys = {"title": (document.Line, ...)} if titled and "title" in spec_type.__dataclass_fields__ else {}
     if titled and "kernels" in spec_type.__dataclass_fields__:  # a system may leave values open, and name another
         keys["like"] = str | None, None
     for key, name in file_keys(spec_type).items():
         entry = declared(spec_type)[name]
         form = _entry_form(entry) if isinstance(entry, Entry) else file_form(entry, titled=False)
         keys[key] = form, getattr(spec_type, name, ...)
-    return create_model(f"{spec_type.__name__}File", __base__=Block, **keys)
+    return create_model(f"{spec_type.__name__}File", __base__=document.Block, **keys)
 
 
 @cache
@@ -101,7 +93,7 @@ def check_values(spec_type, values):
     except ValidationError as error:
         problem = error.errors()[0]
         name = problem["loc"][0]
-        raise SpecificationError(name, values[name], *rule_and_remedy(problem)) from None
+        raise SpecificationError(name, values[name], *document.rule_and_remedy(problem)) from None
     return {name: getattr(checked, name) for name in changed}
 
 
@@ -123,18 +115,18 @@ def read_file(path, spec_type):
     SpecificationError
         In one line: file, line, field, value, rule and remedy.
     """
-    return _read(path, read_text(path, LARGEST_BYTES, SpecificationError), spec_type)
+    return _read(path, read_text(path, document.LARGEST_BYTES, SpecificationError), spec_type)
 
 
 @lru_cache(256)
 def _read(path, text, spec_type):  # noqa: ARG001 - the text is part of the cache's key
     """The specification of a file while it has this text: a study reads the same few files again."""
-    form, provenance = read_document(path, file_form(spec_type)), []
+    form, provenance = document.read_document(path, file_form(spec_type)), []
     try:
         values = _values(form, spec_type, "", provenance)
         return spec_type(name=path.stem, title=form.title, **values, provenance=tuple(provenance))
     except SpecificationError as error:
-        error.where = place_in(path, *error.field.split("."))
+        error.where = document.place_in(path, *error.field.split("."))
         raise
 
 
@@ -143,10 +135,10 @@ def _values(form, spec_type, block, provenance):
     values = {}
     for key, name in file_keys(spec_type).items():
         entry = getattr(form, key)
-        if isinstance(entry, Block):
+        if isinstance(entry, document.Block):
             nested = declared(spec_type)[name]
             values[name] = nested(**_values(entry, nested, f"{key}.", provenance))
-        elif isinstance(entry, Sourced):
+        elif isinstance(entry, document.Sourced):
             unit = getattr(entry, "unit", "")
             value = tuple(entry.value) if isinstance(entry.value, list) else entry.value
             values[name] = value * UNITS[unit] if unit else value
