@@ -149,28 +149,21 @@ def sharing_rows():
     return files.groupby(["spec", "runs"], sort=False).constant.agg(", ".join).rename("constants").reset_index()
 
 
-def facts_of(runs, errors):
+def facts_of(errors):
     """What a page says of runs that nobody fitted to, in numbers.
 
     Parameters
     ----------
-    runs : DataFrame
-        From `unfitted_by_source`.
     errors : DataFrame
-        From `errors_by_source` of these.
+        From `errors_by_source`.
 
     Returns
     -------
     dict of str to float
-        Of runs under NVIDIA's recipes, the ``best`` and ``worst`` mean error of a group, and their number, ``nvidia``;
-        of all, ``groups``, and of how many the baselines have the larger error.
+        How many ``groups`` there are, and of how many the baselines have the larger error.
     """
-    nvidia, means = runs[runs.framework == "nemo"], errors[errors.framework == "nemo"]["mean"]
-    return {
-        "best": means.min(), "worst": means.max(), "nvidia": len(nvidia), "groups": len(errors),
-        "constant_behind": int((errors.constant > errors["mean"]).sum()),
-        "rule_behind": int((errors.six_n_d > errors["mean"]).sum()),
-    }  # fmt: skip
+    behind = {name: int((errors[name] > errors["mean"]).sum()) for name in ("constant", "six_n_d")}
+    return {"groups": len(errors), "constant_behind": behind["constant"], "rule_behind": behind["six_n_d"]}
 
 
 def anchors():

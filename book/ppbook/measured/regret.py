@@ -19,6 +19,7 @@ from ppmodel.studies.measured.constants import with_values
 from ppmodel.studies.measured.predict import GB, predicted
 from ppmodel.studies.measured.rows import system_of
 from ppmodel.studies.measured.start import start_under
+from ppmodel.studies.planning import Question
 from ppmodel.studies.points.margin import FITS, memory_margin
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
@@ -28,9 +29,6 @@ _NEAR, _MOST_TP = ("tp", "cp", "microbatch_size"), 8
 
 FITTING = FITS[:2]
 """Layouts that are predicted to fit, tightly or not; rules choose among these."""
-
-WITHIN = 0.05
-"""By how much longer a layout that is not tight may take, to go first: as `ppmodel.plan` has it."""
 
 FEWEST = 3
 """Cells with fewer measured layouts leave nothing to choose."""
@@ -49,8 +47,8 @@ def layouts_of(rows, system):
     -------
     DataFrame
         One row per run that can be predicted: ``id``, `CELL`, `SIZES`, ``iteration_s`` (NaN if it failed), ``fit``, one
-        of `FITS`, ``predicted_s``, ``order_s``, by which `ppmodel.plan` orders them: longer by `WITHIN` where memory
-        is tight, or the framework may go on without enough of it, and ``row``, the run as it was given.
+        of `FITS`, ``predicted_s``, ``order_s``, by which `ppmodel.plan` orders them: longer by its ``within`` where
+        memory is tight, or the framework may go on without enough of it, and ``row``, the run as it was given.
     """
     records, capacity_gb = [], system.memory_capacity_bytes / GB
     for row in rows:
@@ -62,7 +60,7 @@ def layouts_of(rows, system):
             records.append({
                 "id": row.get("id", ""), **sizes, "iteration_s": float(row["iteration_s"] or "nan"),
                 "fit": prediction["predicted_fit"], "predicted_s": prediction["predicted_iteration_s"], "row": row,
-                "order_s": prediction["predicted_iteration_s"] * (1 + WITHIN * is_tight),
+                "order_s": prediction["predicted_iteration_s"] * (1 + Question.within * is_tight),
             })  # fmt: skip
     return pd.DataFrame(records)
 

@@ -119,15 +119,14 @@ class ErrorSpec(Checked):
     ----------
     time, memory : float, optional
         Mean of |predicted / measured - 1|: 0.05 is 5 %.
-    time_nine_tenths, memory_nine_tenths : float, optional
-        The same, but what nine of ten runs stayed below; less than 1. Of times, the framework's range says more.
+    memory_nine_tenths : float, optional
+        The same of memory, but what nine of ten runs stayed below; less than 1.
     fits : float, optional
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
 
     time: entries.NumberOrZero | None = None
     memory: entries.NumberOrZero | None = None
-    time_nine_tenths: entries.PartialShare | None = None
     memory_nine_tenths: entries.PartialShare | None = None
     fits: entries.Share | None = None
 
@@ -237,12 +236,9 @@ class SystemSpec(Checked):
         True
         """
         framework = self.framework
-        if framework is None or self._is_plain:
+        if framework is None or self._is_plain or framework.fastest is None or framework.slowest is None:
             return None
-        if framework.fastest is not None and framework.slowest is not None:
-            return framework.fastest, framework.slowest
-        within = None if self.errors is None else self.errors.time_nine_tenths
-        return None if within is None else (1 / (1 + within), 1 / (1 - within))
+        return framework.fastest, framework.slowest
 
     @property
     def _is_plain(self):
