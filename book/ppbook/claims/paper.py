@@ -6,11 +6,11 @@ from itertools import groupby
 
 import pandas as pd
 
-from ppbook.claims import NINE, Bench, judge, load_claims
+from ppbook.claims import NINE, Bench, judge, load_claims, load_figures
 from ppbook.claims.bench import change_of
 from ppbook.claims.quantities import measure
 from ppbook.claims.rows import EXACT
-from ppbook.claims.tables import AXES
+from ppbook.claims.tables import turned_by
 from ppbook.claims.verdicts import ANCHORS
 from ppbook.parameters import SettingSpec, load_setting
 from ppmodel.clusters.specs import load_model
@@ -169,18 +169,46 @@ class Paper:
         -------
         DataFrame
             Rows whose answer nothing turns are left out; columns ``title, published, paper, default, turned``, the last
-            with what turns the answer of this setting, one assumption of each kind.
+            with what turns the answer of this setting, in words: one assumption of each kind.
         """
         benches = {name: Bench.of(self.bench.model, load_setting(name)) for name in ANCHORS}
         return pd.DataFrame([
             {"title": judgement.row.title, "published": judgement.row.reference}
             | {name: _printed(judgement.row, bench) for name, bench in benches.items()}
-            | {"turned": "; ".join(
-                f"{AXES[axis]}: {values[0]}" + f", or {len(values) - 1} more" * (len(values) > 1)
-                for axis, values in judgement.reversed_by().items()
-            )}
+            | {"turned": turned_by(judgement)}
             for judgement in judgements if judgement.turned
         ], columns=["title", "published", *ANCHORS[::-1], "turned"])  # fmt: skip
+
+    def legend(self, figure, judgements):
+        """How the rows of a page and the lines of *The verdicts* hang together, in words.
+
+        Parameters
+        ----------
+        figure : str
+            The paper's figure on the page, as in ``data/claims.yaml``.
+        judgements : list of Judgement
+            From `judged`.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> paper = under("paper", "paper")
+        >>> paper.legend("Fig. 2", paper.judged("nb/timeline", "equivalent"))[:70]
+        'The verdicts count 0 of this 1 row under Fig. 2, and all under claim 5'
+        """
+        ids = {judgement.row.id for judgement in judgements}
+        of_figure = next(each.rows for each in load_figures() if each.figure == figure)
+        claims = [str(claim.number) for claim in load_claims() if ids & {row.id for row in claim.rows}]
+        rows = f"these {len(ids)} rows" if len(ids) > 1 else "this 1 row"
+        *others, last = claims
+        named = f"claims {', '.join(others)} and {last}" if others else f"claim {last}"
+        return (
+            f"The verdicts count {len(ids.intersection(of_figure))} of {rows} under {figure}, and all under {named}. "
+            "A gain is the share of time saved; negative, it is time lost."
+        )
 
 
 def _compared(cases, pp, microbatches, labels, **given):

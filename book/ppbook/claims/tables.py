@@ -148,6 +148,52 @@ def _name(assumption, anchor):
     return f"several at once: setting {assumption.anchor}" + f" with {name}" * bool(assumption.changes)
 
 
+def turned_by(judgement):
+    """What turns a row's answer, as a page says it: one assumption of each kind.
+
+    Parameters
+    ----------
+    judgement : Judgement
+
+    Returns
+    -------
+    str
+        Empty if nothing turns the answer.
+    """
+    return "; ".join(_spelled(_nearest(of_kind), judgement.anchor) for of_kind in judgement.turned.values())
+
+
+_SPELLED = {
+    "p2p": {
+        "latency": "transfers that occupy nothing", "overlapped": "transfers beside the computation",
+        "blocking_send": "transfers that block the sender",
+        "blocking_recv": "transfers that block the receiver", "blocking": "transfers that block both ranks",
+    },
+    "allreduce": {
+        "excluded": "no all-reduce", "overlapped": "an all-reduce beside the computation",
+        "blocking": "an all-reduce for which ranks wait",
+    },
+    "concat": {
+        "direct": "Chimera's units end to end", "overlapping": "overlapping units of Chimera",
+        "forward-doubling": "doubled forwards of Chimera", "backward-halving": "halved backwards of Chimera",
+        "merged": "merged orders of Chimera",
+    },
+    "waves": {1: "one wave", 2: "two waves", 4: "four waves"},
+    "memory_bandwidth_bytes_per_s": {34e12: "memory of 34 TB/s", 3.4e12: "memory of 3.4 TB/s"},
+    "memory_follows": {True: "memory as fast as compute", False: "one memory for all systems"},
+    "backward": {0.0: "the model's own backward", 2.5: "a backward of 2.5 forwards", 3.0: "a backward of 3 forwards"},
+}  # fmt: skip
+"""What a page calls the values of a setting."""
+
+
+def _spelled(assumption, anchor):
+    """An assumption as a page says it, seen from the setting that is judged."""
+    words = " and ".join(_SPELLED[name][value] for name, value in assumption.changes)
+    if assumption.anchor == anchor:
+        return words
+    return f"setting {assumption.anchor}" + f" with {words}" * bool(words)
+
+
 def _nearest(assumptions):
     """The assumption with the fewest changes of a setting."""
     return min(assumptions, key=lambda assumption: len(assumption.changes))

@@ -40,6 +40,7 @@ _HEADINGS |= {  # of `analysis.reversals` and `paper.Paper`
     "smaller_bubble": "smaller bubble", "bubble_smaller": "bubble", "makespan_smaller_s": "time (s)",
     "bubble_faster": "its bubble", "makespan_faster_s": "its time (s)", "by_network": "by the network",
     "difference": "ours minus published", "title": "number or statement", "turned": "turned by",
+    "paper": "setting paper", "default": "setting default",
 }  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def _titles():
     return titles, re.compile(rf"\b({'|'.join(map(re.escape, sorted(titles, key=len, reverse=True)))})\b")
 
 
-def show(table, words=None, /, numbers=None, **formats):
+def show(table, words=None, /, numbers=None, caption=None, **formats):
     """A table as a page shows it: no index, headings in words, numbers in a given form, the same bytes every time.
 
     Parameters
@@ -128,6 +129,8 @@ def show(table, words=None, /, numbers=None, **formats):
     numbers : str, optional
         Format of all columns of numbers that have none of their own, but not of whole numbers in percent; by default
         fractions have up to six digits. What is true or false is shown as yes or no.
+    caption : str, optional
+        Plain text that stands with the table.
     **formats : str
         Format of a column's numbers by its name, for example ``idle_ratio="{:.1%}"``.
 
@@ -166,6 +169,8 @@ def show(table, words=None, /, numbers=None, **formats):
     for width, names in (("10em", words[:1]), ("14em", words)):
         long = [column for column in names if letters[column] > _LONG_TEXT[width]]
         styler = styler.set_properties(subset=long, **{"min-width": width})
+    if caption:
+        styler = styler.set_caption(escape(caption))
     content = table.to_csv() + repr(sorted(formats.items(), key=str))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
 
