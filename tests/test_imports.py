@@ -8,8 +8,6 @@ import sys
 import tokenize
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
 CORE = (
     "errors", "caches", "given", "files", "ops", "loops", "tables", "formulas", "schedules", "simulation", "metrics",
@@ -67,18 +65,18 @@ def imports(path):
         yield from ((name, id(node) in inside) for name in found)
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_rooms_import_downwards_only(path):
+def test_rooms_import_downwards_only():
     """A module imports only the rooms below its own, and only its room loads a heavy library."""
-    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-    room = room_of(module)
-    for name, inside in imports(path):
-        head, _, rest = name.partition(".")
-        other = room_of(rest) if head == "ppmodel" else None
-        if room and other and not (module in DRAWS and inside and other == "plot"):
-            assert ORDER.index(other) <= ORDER.index(room), f"{module} must not import {name}"
-        rooms = HEAVY.get(head)
-        assert rooms is None or any(f"{module}.".startswith(f"{one}.") for one in rooms), f"{module} loads {head}"
+    for path in PACKAGE.rglob("*.py"):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        room = room_of(module)
+        for name, inside in imports(path):
+            head, _, rest = name.partition(".")
+            other = room_of(rest) if head == "ppmodel" else None
+            if room and other and not (module in DRAWS and inside and other == "plot"):
+                assert ORDER.index(other) <= ORDER.index(room), f"{module} must not import {name}"
+            rooms = HEAVY.get(head)
+            assert rooms is None or any(f"{module}.".startswith(f"{one}.") for one in rooms), f"{module} loads {head}"
 
 
 def test_small_runs_load_nothing_heavy():
@@ -114,19 +112,17 @@ def test_the_core_reads_in_an_hour():
     assert sum(lines.values()) <= 1000, lines
 
 
-@pytest.mark.parametrize(
-    "face", [*Path("ppmodel").rglob("__init__.py"), *Path("book/ppbook").rglob("__init__.py")], ids=str
-)
-def test_no_package_exports_a_name_of_its_modules(face):
+def test_no_package_exports_a_name_of_its_modules():
     """Module and function would hide each other."""
-    modules = {path.stem for path in face.parent.iterdir()}
-    nodes = [node for node in ast.walk(ast.parse(face.read_text())) if isinstance(node, ast.ImportFrom)]
-    assert not modules & {alias.asname or alias.name for node in nodes for alias in node.names}
+    for face in [*Path("ppmodel").rglob("__init__.py"), *Path("book/ppbook").rglob("__init__.py")]:
+        modules = {path.stem for path in face.parent.iterdir()}
+        nodes = [node for node in ast.walk(ast.parse(face.read_text())) if isinstance(node, ast.ImportFrom)]
+        assert not modules & {alias.asname or alias.name for node in nodes for alias in node.names}, face
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "studies").rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_first_lines_of_studies_say_what_is_returned_or_done(path):
+def test_first_lines_of_studies_say_what_is_returned_or_done():
     """None is a riddle that begins with "What", "Whether" or "Where"."""
     kinds = ast.Module, ast.ClassDef, ast.FunctionDef
-    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
-    assert not [text for node in nodes if (text := ast.get_docstring(node) or "").startswith(("What", "Whe"))]
+    for path in (PACKAGE / "studies").rglob("*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+        assert not [text for node in nodes if (text := ast.get_docstring(node) or "").startswith(("What", "Whe"))]

@@ -112,7 +112,7 @@ def test_compiled_code_is_that_of_the_sources(tmp_path):
     assert not (tmp_path / "here").exists()
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(cases() | random_cases(), p2ps, allreduces)
 def test_graphs_are_the_same(case, p2p, allreduce):
     """Sources, order, levels and every array of the graph."""
@@ -123,7 +123,7 @@ def test_graphs_are_the_same(case, p2p, allreduce):
         np.testing.assert_array_equal(getattr(plain, name), getattr(fast, name))
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(cases() | random_cases(), p2ps, allreduces, st.booleans(), st.integers(0, 2**32 - 1))
 def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
     """All times of all operations, with factors on single operations and without; and the makespans of many systems."""
@@ -137,7 +137,7 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
     np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(cases() | random_cases(), st.sampled_from(["rendezvous", "streams"]), allreduces, st.integers(0, 2**32 - 1))
 def test_posted_transfers_are_the_same_to_the_last_bit(case, p2p, allreduce, seed):
     """All times where transfers wait for both ends, with factors on single operations; or the same error and grid."""
@@ -153,7 +153,7 @@ def test_posted_transfers_are_the_same_to_the_last_bit(case, p2p, allreduce, see
     np.testing.assert_array_equal(*both(times))
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(cases() | random_cases(), p2ps, allreduces)
 def test_a_sweep_over_the_table_gives_the_times_of_the_graph(case, p2p, allreduce):
     """The first run of a graph needs none of its arrays: all times are those of the longest path through it."""
@@ -166,7 +166,7 @@ def test_a_sweep_over_the_table_gives_the_times_of_the_graph(case, p2p, allreduc
     np.testing.assert_array_equal(all_times(first), all_times(second))
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(cases() | random_cases(), p2ps, allreduces, st.integers(0, 2**32 - 1))
 def test_events_are_the_same_to_the_last_bit(case, p2p, allreduce, seed):
     """All times by the event queue, with nics that ranks share and costs that make ties."""

@@ -45,22 +45,19 @@ def _unequal(row, other):
     return [(place, ops) for place, ops in enumerate(zip_longest(row, other)) if ops[0] != ops[1]]
 
 
-BLOCKS = [block for file in FILES for block in blocks(file)]
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_our_order_is_pytorchs(block):
+@pytest.mark.parametrize("file", FILES)
+def test_our_order_is_pytorchs(file):
     """Every operation of every rank stands where PyTorch has it."""
-    assert differences(block) == []
+    assert {str(block): found for block in blocks(file) if (found := differences(block))} == {}
 
 
-@pytest.mark.parametrize("block", list(blocks("1f1b")), ids=str)
-def test_pytorchs_plan_of_1f1b_is_off_by_one(block):
+def test_pytorchs_plan_of_1f1b_is_off_by_one():
     """The last rank's forwards are 1 .. B in the plan, so that 0 is missing and B does not exist; nothing else is."""
-    assert [cell for cell in block.rows[-1] if "F" in cell] == [
-        f"{block.stages - 1}F{number}" for number in range(1, block.microbatches + 1)
-    ]
-    assert {rank for rank, *_ in differences(block._replace(file="1f1b-run"))} == {block.stages - 1}
+    for block in blocks("1f1b"):
+        assert [cell for cell in block.rows[-1] if "F" in cell] == [
+            f"{block.stages - 1}F{number}" for number in range(1, block.microbatches + 1)
+        ]
+        assert {rank for rank, *_ in differences(block._replace(file="1f1b-run"))} == {block.stages - 1}
 
 
 def test_the_files_are_what_pytorch_gives():

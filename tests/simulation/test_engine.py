@@ -34,10 +34,10 @@ COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
 
 @pytest.mark.long
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(cases(), p2ps, allreduces)
 def test_longest_path_and_discrete_events_agree(case, p2p, allreduce):
-    """A thousand random cases over all schedules and semantics: every time of every operation to 1e-9."""
+    """Four hundred random cases over all schedules and semantics: every time of every operation to 1e-9."""
     schedule, costs = case
     graph = compile_graph(schedule, p2p, allreduce)
     path, events = run_graph(graph, costs), run_events(graph, costs)
@@ -45,7 +45,7 @@ def test_longest_path_and_discrete_events_agree(case, p2p, allreduce):
         np.testing.assert_allclose(getattr(path, column), getattr(events, column), rtol=0, atol=1e-9, equal_nan=True)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(cases() | random_cases(), p2ps, allreduces)
 def test_both_agree_with_a_twin_that_knows_only_rows(case, p2p, allreduce):
     """A simulator that derives everything from the rows of the table gives the same ends."""
@@ -62,7 +62,7 @@ def times_or_refusal(run, graph, costs):
     return np.stack([getattr(timeline, column) for column in COLUMNS])
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(cases() | random_cases(), allreduces)
 def test_both_engines_and_the_twin_agree_on_rendezvous(case, allreduce):
     """Every time of every operation, and which tables never end."""
@@ -102,7 +102,7 @@ def with_delays(schedule, costs, delays):
 
 
 @pytest.mark.long
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(delayed_cases(), allreduces)
 def test_both_engines_and_the_twin_agree_on_streams(case, allreduce):
     """Every time of every operation, for all schedules and for tables by chance; none of them deadlocks."""
@@ -192,7 +192,7 @@ def queueing_cases(draw):
     return schedule, replace(costs, nics=nics and tuple(nics)), p2p
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(queueing_cases(), allreduces, st.booleans())
 def test_ties_at_links_and_nics_are_broken_by_the_written_rule(case, allreduce, compiled):
     """The event queue, plain and compiled, and a simulator that knows only rows, places and the rule."""

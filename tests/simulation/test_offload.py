@@ -55,7 +55,7 @@ def whole(timeline):
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases() | random_cases(), p2ps, allreduces, seeds, st.booleans())
 @pytest.mark.parametrize("run", [run_graph, run_events])
 def test_compiled_and_plain_are_the_same_to_the_last_bit(run, case, p2p, allreduce, seed, noisy):
@@ -68,7 +68,7 @@ def test_compiled_and_plain_are_the_same_to_the_last_bit(run, case, p2p, allredu
     np.testing.assert_array_equal(*both(lambda: whole(run(graph, replace(costs, nics=nics), factors))))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases() | random_cases(), p2ps, allreduces, seeds)
 def test_longest_path_and_events_agree(case, p2p, allreduce, seed):
     """Every time of every operation, transfer and copy."""
@@ -194,7 +194,7 @@ def test_memory_is_what_is_there_at_any_moment(case, seed):
     assert (found <= peak_activations(schedule, weights, held) + 1e-12).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(), p2ps | st.just("streams"), seeds)
 def test_copies_keep_their_rules(case, p2p, seed):
     """One at a time in either direction, out after the forward, back before the backward; no run is faster for them."""

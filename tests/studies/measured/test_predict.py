@@ -120,14 +120,14 @@ def test_a_row_says_its_precision():
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("value", ["", "-1", "0x10", "1e3", "²", "nan", "99999999999999999999", "=1+1", "\x1b[31m"])
-def test_a_wrong_value_refuses_its_row(name, value):
-    """Whatever stands in a column, its row is refused in one line that names the column, or is legal."""
-    said = predicted(ROW | {name: value}, SYSTEM)["refused"]
-    assert said is not None
-    assert "\n" not in said
-    assert name in said
-    assert len(said) < 1200
+def test_a_wrong_value_refuses_its_row(name):
+    """Whatever stands in a column, its row is refused in one line that names the column."""
+    for value in ("", "-1", "0x10", "1e3", "²", "nan", "99999999999999999999", "=1+1", "\x1b[31m"):
+        said = predicted(ROW | {name: value}, SYSTEM)["refused"]
+        assert said is not None, value
+        assert "\n" not in said
+        assert name in said
+        assert len(said) < 1200
 
 
 @pytest.mark.parametrize(("text", "field"), [
