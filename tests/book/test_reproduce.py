@@ -20,7 +20,7 @@ from ppbook import ROOT
 from ppbook.build import reproduce as build
 from ppbook.build.folders import MARK, copy_sources, publish
 from ppbook.build.notebooks import execute, execute_all
-from ppbook.build.reproduce import LONGEST, NO_SOURCES, _quoted, reproduce
+from ppbook.build.reproduce import LONGEST, NO_SOURCES, reproduce
 from ppbook.build.run import run
 from ppbook.errors import ReproduceError
 from ppmodel.cli import main
@@ -80,26 +80,19 @@ def test_a_folder_that_is_not_ours_is_not_replaced(tmp_path, name):
 
 
 def test_only_an_earlier_run_of_the_same_is_replaced(tmp_path, good_book):
-    """Not that of another notebook, nor the paper's book by one of your own."""
-    source, out = notebook(tmp_path, "from pathlib import Path\nPath(results).mkdir()"), tmp_path / "run"
-    run(source, out=out)
-    run(source, out=out)
+    """Also through a link, which stays; not that of another notebook, nor the paper's book by one of your own."""
+    source, out = notebook(tmp_path, "from pathlib import Path\nPath(results).mkdir()"), tmp_path / "link"
+    out.symlink_to(tmp_path / "there")
+    for _ in range(2):
+        run(source, out=out)
+    assert out.is_symlink()
+    assert (tmp_path / "there" / "small.ipynb").exists()
     other = source.with_name("other.ipynb")
     shutil.copy(source, other)
     with pytest.raises(ReproduceError, match=r"was made by ppmodel run small, not by ppmodel run other"):
         run(other, out=out)
     with pytest.raises(ReproduceError, match=r"was made by ppmodel reproduce, not by ppmodel reproduce dgx_h100"):
         reproduce("dgx_h100", out=good_book, notebooks=source.parent)
-
-
-def test_a_link_is_followed_and_stays(tmp_path):
-    """A run into a link writes where it leads."""
-    source = notebook(tmp_path, "print(system)")
-    (tmp_path / "link").symlink_to(tmp_path / "there")
-    for _ in range(2):
-        run(source, out=tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "there" / "small.ipynb").exists()
 
 
 @pytest.mark.parametrize("stem", ["{{x}}", "{% x %}", "<b>", "`x`", "=1+1", "a\nb"])
@@ -112,11 +105,6 @@ def test_a_file_whose_name_is_no_plain_text_is_refused(tmp_path, capsys, stem):
         said = capsys.readouterr().err
         assert "has a name with characters other than" in said
         assert said.count("\n") == 1
-
-
-def test_recorded_texts_are_plain_text_in_pages():
-    """What a notebook recorded is neither evaluated nor markup where a page quotes it."""
-    assert _quoted({"a": ["{{ x }}", 1], "b": "*c*"}) == {"a": ["\\{\\{ x \\}\\}", 1], "b": "\\*c\\*"}
 
 
 # ---- one notebook --------------------------------------------------------------------------------
@@ -258,14 +246,6 @@ def test_one_notebook_runs_into_a_folder_of_its_own(tmp_path, monkeypatch):
     assert str(tmp_path) not in (tmp_path / "small" / "small.ipynb").read_text()
 
 
-def test_a_notebook_that_fails_leaves_no_folder(tmp_path):
-    """What a failed run computed is not kept."""
-    source = notebook(tmp_path, "1 / 0")
-    with pytest.raises(ReproduceError, match="ZeroDivisionError"):
-        run(source, out=tmp_path / "deep" / "failed")
-    assert [path.name for path in (tmp_path / "deep").iterdir()] == []
-
-
 def test_a_home_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch):
     """As in a container with another user: nothing of a page depends on the user's settings."""
     monkeypatch.setenv("HOME", "/proc")
@@ -281,12 +261,13 @@ def test_a_refused_table_keeps_its_grid(tmp_path):
     assert caught.value.grid == "rank 0 | 0F0 >0F1< 0B0"
 
 
-def test_a_failed_run_names_files_as_they_were_given(tmp_path):
+def test_a_failed_run_names_files_as_they_were_given_and_leaves_no_folder(tmp_path):
     """Not by the copy in a folder that is gone."""
     own = tmp_path / "mine.yaml"
     shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", own)
     with pytest.raises(ReproduceError) as caught:
-        run(notebook(tmp_path, "raise ValueError(system)"), [("system", str(own))], out=tmp_path / "failed")
+        run(notebook(tmp_path, "raise ValueError(system)"), [("system", str(own))], out=tmp_path / "deep" / "failed")
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == []
     assert caught.value.rule.endswith(f": ValueError: {own}")
 
 

@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from commands import SECONDS, run
@@ -79,15 +78,6 @@ def test_tables_of_several_sizes_are_not_ranked(capsys, names):
         assert (code, out) == (2, "")
         assert "--microbatches is missing, and the tables differ: 8 and 16;" in err
     assert run(capsys, f"compare {names} --microbatches 8 {SECONDS}")[1].startswith("4 ranks, 8 microbatches;")
-
-
-@pytest.mark.usefixtures("own")
-def test_names_are_no_formulas_in_a_csv_file(capsys):
-    """A name that a spreadsheet would compute begins with an apostrophe."""
-    path = Path("mine.csv")
-    path.write_text(path.read_text().replace("node-aware 1F1B by hand", "=1+1"))
-    assert run(capsys, f"compare mine.csv {SECONDS} --csv out.csv")[0] == 0
-    assert Path("out.csv").read_text().splitlines()[1].startswith("'=1+1,,'=1+1,4,8,")
 
 
 def test_a_pairs_seconds_are_for_those_that_have_pairs(capsys):

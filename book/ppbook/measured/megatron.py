@@ -37,7 +37,7 @@ def row_of(run):
     return {name: str((_PLAIN | stated)[name]) for name in COLUMNS}
 
 
-def throughput(compute_efficiency=None, runs=None):
+def throughput(compute_efficiency=None):
     """Predicted TFLOP/s of a GPU for each run, on the packaged ``a100``.
 
     With one constant changed, the framework is that of the paper, which hides nothing and, with interleaved 1F1B
@@ -48,8 +48,6 @@ def throughput(compute_efficiency=None, runs=None):
     ----------
     compute_efficiency : float, optional
         In place of the system's.
-    runs : DataFrame, optional
-        Other runs than the file's, with its columns.
 
     Returns
     -------
@@ -65,7 +63,7 @@ def throughput(compute_efficiency=None, runs=None):
     system = load_system("a100")
     if compute_efficiency is not None:
         system = replace(system, compute_efficiency=compute_efficiency)
-    runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv") if runs is None else runs
+    runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv")
     rates = []
     for row in map(row_of, runs.itertuples(index=False)):
         of_paper = FrameworkSpec(scatter_messages=row["schedule"] == "interleaved-1f1b")
