@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # type checkers know this name; importing it from typing 
 if TYPE_CHECKING:
     from ppmodel.clusters.specs import load_model, load_system
     from ppmodel.errors import PPModelError
+    from ppmodel.execution.comparison import execute
     from ppmodel.ops import Op, OpKind
     from ppmodel.schedules import names
     from ppmodel.schedules.cases import build
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
-    "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model",
-    "load_system", "names", "plan", "read_table", "replay", "simulate",
+    "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "execute",
+    "load_model", "load_system", "names", "plan", "read_table", "replay", "simulate",
 ]  # fmt: skip
 
 _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C before NumPy is imported
     "Change": "ppmodel.studies.points.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops",
     "PPModelError": "ppmodel.errors",
     "Run": "ppmodel.studies.points.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules.cases",
-    "compare": "ppmodel.studies.points.comparison",
+    "compare": "ppmodel.studies.points.comparison", "execute": "ppmodel.execution.comparison",
     "load_model": "ppmodel.clusters.specs", "load_system": "ppmodel.clusters.specs", "names": "ppmodel.schedules",
     "plan": "ppmodel.studies.planning", "read_table": "ppmodel.tables", "replay": "ppmodel.studies.measured.replay",
     "simulate": "ppmodel.studies.points.comparison",

@@ -17,7 +17,7 @@ CORE = (
 ORDER = (
     *CORE, "clusters.specs", "clusters.costs", "clusters.memory", "clusters.launch", "export", "studies.points",
     "studies.noise", "studies.optimum", "studies.analysis", "studies.workers", "studies.measured", "studies.sweep",
-    "studies.planning", "plot", "cli", "__main__",
+    "studies.planning", "plot", "execution", "cli", "execution.__main__", "__main__",
 )  # fmt: skip
 """All rooms of the library, from the bottom up: each may import those before it."""
 
@@ -38,7 +38,7 @@ HEAVY = {
     "pydantic": {"clusters", "studies"},
     "ruamel": {"clusters.specs"},
     "nbformat": set(),
-    "torch": set(),  # benchmarks and tests alone
+    "torch": {"execution"},
 }
 
 

@@ -11,7 +11,7 @@ import click
 from ppmodel.errors import PPModelError, did_you_mean, shown
 
 _COMMANDS = (
-    ("Schedules", "ppmodel.cli.{}", ("table", "check", "simulate", "compare", "sweep")),
+    ("Schedules", "ppmodel.cli.{}", ("table", "check", "simulate", "compare", "execute", "sweep")),
     ("Clusters", "ppmodel.cli.{}", ("plan", "predict", "replay", "calibrate", "measure")),
     ("Data", "ppmodel.cli.listing",
      ("schedules", "models", "systems", "frameworks", "layouts", "launchers", "columns")),

@@ -40,6 +40,7 @@ def launch(job, say=lambda number: None):
     if find_spec("torch") is None:
         rule, remedy = "is not installed", "pip install 'ppmodel[execute]'"
         raise PPModelError("torch", None, rule, remedy)
+    environment = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"} | {"OMP_NUM_THREADS": "1"}
     ranks = range(len(job["programs"][0]["rows"]))
     with tempfile.TemporaryDirectory(prefix="ppmodel-") as folder:
         (Path(folder) / "job.json").write_text(json.dumps(job), encoding="utf-8")
@@ -49,7 +50,7 @@ def launch(job, say=lambda number: None):
             try:
                 for rank in ranks:
                     processes.append(subprocess.Popen(
-                        command, env=os.environ | {"RANK": str(rank), "OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE,
+                        command, env=environment | {"RANK": str(rank)}, stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE if rank == 0 else output, stderr=output,
                     ))  # fmt: skip
                 _wait(processes, Path(folder), say)

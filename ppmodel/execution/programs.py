@@ -14,7 +14,7 @@ REDUCED = ("excluded", "overlapped", "blocking")
 """What a gradient all-reduce can do; if excluded, it comes after what is timed."""
 
 
-def program_of(table, p2p, allreduce, costs, repetitions, warm_up=1, checked=True, timed=False):
+def program_of(table, p2p, allreduce, costs, repetitions, *, label=None, warm_up=1, checked=True, blocks=0):
     """Write what the ranks of a table have to do, as `rank.Rank` reads it.
 
     Parameters
@@ -26,8 +26,12 @@ def program_of(table, p2p, allreduce, costs, repetitions, warm_up=1, checked=Tru
         How long stages sleep, and by how much longer transfers take than they take anyway.
     repetitions, warm_up : int
         Timed iterations, and those before them.
-    checked, timed : bool
-        Whether gradients are compared with those of one process, and whether each stage's operations are timed alone.
+    label : str, optional
+        What to call it.
+    checked : bool
+        Whether gradients are compared with those of one process.
+    blocks : int
+        Transformer blocks of the model, whose operations are then also timed alone; 0 if stages sleep.
 
     Returns
     -------
@@ -60,14 +64,26 @@ def program_of(table, p2p, allreduce, costs, repetitions, warm_up=1, checked=Tru
         delay_s = latency_s
     messages = zip(senders, table.rank[senders], table.rank[takers], busy_s[classes], delay_s[classes], strict=True)
     return {
-        "label": table.name, "p2p": p2p, "allreduce": allreduce, "repetitions": repetitions, "warm_up": warm_up,
-        "checked": checked, "timed": timed, "placement": table.placement.tolist(),
+        "label": label or table.name, "p2p": p2p, "allreduce": allreduce, "repetitions": repetitions, "warm_up": warm_up,
+        "checked": checked, "timed": blocks > 0, "blocks": divided(blocks, table), "placement": table.placement.tolist(),
         "shares": table.unit_shares.tolist(), "parts": table.microbatch_parts, "microbatches": table.num_microbatches,
         "seconds": costs.compute_s.reshape(len(OpKind), -1, table.num_stages)[:, 0].tolist(),
+        "names": [str(table.op(index)) for index in range(table.num_operations)],
         "operations": [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)],
         "messages": [[value.item() for value in message] for message in messages],
         "rows": _rows(table, graph),
     }  # fmt: skip
+
+
+def divided(blocks, table):
+    """Divide the blocks of a model by the shares of a table's stages.
+
+    >>> from ppmodel import build
+    >>> divided(10, build("gpipe", 4, 4))
+    [2, 3, 3, 2]
+    """
+    ends = np.rint(np.cumsum(table.stage_shares) / table.num_stages * blocks).astype(int)
+    return np.diff(ends, prepend=0).tolist()
 
 
 def _rows(table, graph):

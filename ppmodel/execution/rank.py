@@ -163,26 +163,26 @@ class Rendezvous(Transfers):
     """The rank itself exchanges batches of messages with one peer at a time, and both wait until all have arrived."""
 
     def exchange(self, numbers):
-        """Send and receive the messages of one batch."""
-        sends = [self.messages[number] for number in numbers if number in self.outgoing]
-        receives = [self.messages[number] for number in numbers if number not in self.outgoing]
-        for number, *_ in receives:
-            self.values[number] = self.buffer()
-        self._together(
-            [dist.P2POp(dist.isend, self.packed(self.results.pop(to[0])), to[2], tag=to[0]) for to in sends]
-            + [dist.P2POp(dist.irecv, self.values[of[0]], of[1], tag=of[0]) for of in receives]
-        )
-        lasts, waits = sum(sum(to[3:]) for to in sends), sum(sum(of[3:]) for of in receives)
-        if lasts or waits:  # a link that takes time: its messages have arrived when the sender says so
-            time.sleep(lasts)
-            token = self.like.new_empty(1)
-            tokens = [dist.P2POp(dist.isend, token, sends[0][2], tag=_token(sends[0][0]))] if lasts else []
-            of = receives[0] if waits else None
-            tokens += [dist.P2POp(dist.irecv, self.like.new_empty(1), of[1], tag=_token(of[0]))] if waits else []
-            self._together(tokens)
-
-    def _together(self, operations):
-        for request in dist.batch_isend_irecv(operations):
+        """Send and receive the messages of one batch; on a link that takes time, one has arrived when a token has."""
+        posted, requests = [], []
+        for number in numbers:
+            _, sender, receiver, busy, delay = self.messages[number]
+            if sends := sender == self.rank:
+                buffer = self.packed(self.results.pop(number))
+            else:
+                buffer = self.values[number] = self.buffer()
+                if busy + delay:
+                    requests.append(dist.irecv(self.like.new_empty(1), sender, tag=_token(number)))
+            peer = receiver if sends else sender
+            posted.append(dist.P2POp(dist.isend if sends else dist.irecv, buffer, peer, tag=number))
+        for number, request in zip(numbers, dist.batch_isend_irecv(posted), strict=True):
+            _, sender, receiver, busy, delay = self.messages[number]
+            if sender == self.rank and busy + delay:
+                request.wait()
+                time.sleep(busy + delay)
+                request = dist.isend(self.like.new_empty(1), receiver, tag=_token(number))
+            requests.append(request)
+        for request in requests:
             request.wait()
 
 
@@ -239,7 +239,8 @@ class Rank:
 
     def __init__(self, job, program, rank, device):
         self.program, self.rank, self.device = program, rank, device
-        self.one_clock, self.workload, self.parts = job["one_clock"], job["workload"], program["parts"]
+        self.one_clock, self.parts = job["one_clock"], program["parts"]
+        self.workload = job["workload"] | {"blocks": program["blocks"]}
         self.num_stages = len(program["placement"][0])
         self.modules = {
             (replica, stage): stages.stage_module(self.workload, stage, self.num_stages).to(device)
@@ -247,6 +248,10 @@ class Rank:
             for stage, home in enumerate(ranks)
             if home == rank
         }
+        self.data = []
+        if self.modules.keys() & {(replica, end) for replica, _ in self.modules for end in (0, self.num_stages - 1)}:
+            parts = range(program["microbatches"] * self.parts)
+            self.data = [stages.first_input(self.workload, self.parts, part).to(device) for part in parts]
         like = torch.empty(stages.message_shape(self.workload, self.parts), device=device)
         padding = max(0, self.workload.get("message_numbers", 0) // self.parts - like.numel())
         self.transfers = WAYS[program["p2p"]](program, rank, like, padding)
@@ -322,7 +327,7 @@ class Rank:
         """What an operation needs, once it is there."""
         if source != NONE:
             return self.transfers.take(source) if remote else self.local.pop(source)
-        return stages.first_input(self.workload, self.parts, microbatch).to(self.device) if kind == F else None
+        return self.data[microbatch] if kind == F else None
 
     def operate(self, kind, stage, microbatch, replica, value):
         """Run one operation, for as long as its stage sleeps; return its result."""
@@ -335,7 +340,7 @@ class Rank:
             value = value.detach().requires_grad_(value.is_floating_point() and stage > 0)
             result = module(value)
             if stage == self.num_stages - 1:
-                result = stages.loss(self.workload, result, microbatch, self.parts, self.total_rows)
+                result = stages.loss(self.workload, result, self.data[microbatch], self.total_rows)
             self.stored[key] = value, result
             shares = self.program["shares"]
             self.peak = max(self.peak, sum(shares[stage] for _, stage, _ in self.stored))
@@ -396,7 +401,9 @@ class Rank:
         gradients = [[weight.grad.cpu() for weight in module.parameters()] for module in self.modules.values()]
         for _, stage in self.modules:
             self.update(stage)
-        weights = [[weight.detach().cpu().clone() for weight in module.parameters()] for module in self.modules.values()]
+        weights = [
+            [weight.detach().cpu().clone() for weight in module.parameters()] for module in self.modules.values()
+        ]
         return list(zip(self.modules, gradients, weights, strict=True))
 
     def seconds_of_kinds(self, repetitions=5):
@@ -409,7 +416,7 @@ class Rank:
             for kind in [F, B, F, I, W] * (repetitions + 1):
                 value = torch.randn(shape, device=self.device)
                 if kind == F and stage == 0:
-                    value = stages.first_input(self.workload, self.parts, 0).to(self.device)
+                    value = self.data[0]
                 if kind in (B, I) and stage == self.num_stages - 1:
                     value = None
                 start = time.perf_counter()
@@ -447,8 +454,6 @@ def execute(job, rank, say=lambda number: None):
     torch.set_default_dtype(getattr(torch, job["dtype"]))
     local = int(os.environ.get("LOCAL_RANK", rank))
     if job["device"] == "cuda":
-        if not torch.cuda.is_available():
-            raise RuntimeError("device = cuda: PyTorch finds no GPU; pass cpu")
         torch.cuda.set_device(local % torch.cuda.device_count())
     device, results, references = torch.device(job["device"]), [], {}
     for number, program in enumerate(job["programs"]):
@@ -464,9 +469,9 @@ def execute(job, rank, say=lambda number: None):
         if rank == 0:
             results.append(_result(program, found))
             if program["checked"]:
-                key = state.num_stages, program["microbatches"]
+                key = state.num_stages, program["microbatches"], tuple(program["blocks"])
                 if key not in references:
-                    references[key] = stages.reference(job["workload"], *key, device, RATE)
+                    references[key] = stages.reference(state.workload, *key[:2], device, RATE)
                 errors = [
                     (off(gradients, references[key][stage][0]), off(weights, references[key][stage][1]))
                     for each in found
@@ -484,11 +489,34 @@ def _result(program, found):
     median = runs[sorted(range(len(steps)), key=steps.__getitem__)[(len(steps) - 1) // 2]]
     seconds = None
     if program["timed"]:
-        seconds = [of for _, of in sorted({stage: of for each in found for stage, of in each["seconds"].items()}.items())]
+        seconds = [
+            of for _, of in sorted({stage: of for each in found for stage, of in each["seconds"].items()}.items())
+        ]
     return {
         "steps": steps, "operations": [(rank, *row) for rank, (log, _, _) in enumerate(median) for row in log],
         "peaks": [peak for _, _, peak in median], "seconds": seconds, "gradient_error": None, "weight_error": None,
     }  # fmt: skip
+
+
+def join(job, rank, say=lambda number: None, method="env://"):
+    """Execute a job as one of several processes, which torchrun or `launch` has started; as `execute`.
+
+    Raises
+    ------
+    RuntimeError
+        If they are not as many as the tables have ranks, or there is no GPU.
+    """
+    size = len(job["programs"][0]["rows"])
+    if (world := int(os.environ.get("WORLD_SIZE", size))) != size:
+        raise RuntimeError(f"world size = {world}: the tables have {size} ranks; start as many processes")
+    if job["device"] == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError("device = cuda: PyTorch finds no GPU; pass cpu")
+    limit = datetime.timedelta(seconds=job["limit_s"])
+    dist.init_process_group("nccl" if job["device"] == "cuda" else "gloo", method, limit, size, rank)
+    results = execute(job, rank, say)
+    dist.barrier()
+    dist.destroy_process_group()
+    return results
 
 
 def main(folder):
@@ -497,15 +525,9 @@ def main(folder):
     folder, rank = Path(folder), int(os.environ["RANK"])
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     try:
-        limit = datetime.timedelta(seconds=job["limit_s"])
-        backend = "nccl" if job["device"] == "cuda" else "gloo"
-        size = len(job["programs"][0]["rows"])
-        dist.init_process_group(backend, f"file://{folder}/store", limit, size, rank)
-        results = execute(job, rank, lambda number: print(number, flush=True))
+        results = join(job, rank, lambda number: print(number, flush=True), f"file://{folder}/store")
         if rank == 0:
             (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
-        dist.barrier()
-        dist.destroy_process_group()
     except Exception as error:
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         (folder / f"error-{rank}.json").write_text(json.dumps([time.time(), text]), encoding="utf-8")
@@ -516,6 +538,22 @@ def main(folder):
 def _end_with_parent():
     sys.stdin.buffer.read()
     os._exit(1)
+
+
+def script(job):
+    """Execute a job under torchrun; print each table's time, and write what `ppmodel replay` reads."""
+    try:
+        rank = int(os.environ["RANK"])
+        results = join(job, rank, lambda number: print(f"{number + 1} of {len(job['programs'])}", file=sys.stderr))
+    except (RuntimeError, KeyError) as error:
+        sys.exit(f"error: {type(error).__name__}: {error}")
+    for program, result in zip(job["programs"], results or (), strict=False):
+        seconds, error = statistics.median(result["steps"]), result["gradient_error"]
+        checked = "" if error is None else f", gradients off by {error:.1e}"
+        print(f"{program['label']:24s} {1e3 * seconds:10.2f} ms{checked}")
+        rows = [f"{rank},{program['names'][number]},{start},{end}" for rank, number, start, end in result["operations"]]
+        text = "\n".join(["rank,operation,start_s,end_s", *rows, ""])
+        Path(f"operations-{program['label']}.csv").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

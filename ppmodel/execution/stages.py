@@ -129,8 +129,8 @@ def stage_module(workload, stage, num_stages):
     Parameters
     ----------
     workload : dict
-        ``rows``, the sequences of a microbatch; for transformer blocks also ``model``, the values of a model's file,
-        and ``blocks``, how many each stage has.
+        ``rows``, the sequences of a microbatch; for transformer blocks also ``model``, values of a model's file, and
+        ``blocks``, how many each stage has.
     stage, num_stages : int
 
     Returns
@@ -165,13 +165,12 @@ def first_input(workload, parts, microbatch):
     return data.chunk(parts)[microbatch % parts]
 
 
-def loss(workload, result, microbatch, parts, total_rows):
+def loss(workload, result, tokens, total_rows):
     """The loss of one part of a microbatch, a share of the mean over all rows of the iteration."""
     of = workload.get("model")
     if of is None or not of["vocabulary"]:
         return (result**2).mean(-1).sum() / total_rows
-    labels = first_input(workload, parts, microbatch).roll(-1, -1).to(result.device)
-    each = functional.cross_entropy(result.flatten(0, 1), labels.flatten(), reduction="sum")
+    each = functional.cross_entropy(result.flatten(0, 1), tokens.roll(-1, -1).flatten(), reduction="sum")
     return each / (total_rows * of["sequence"])
 
 
@@ -185,10 +184,10 @@ def reference(workload, num_stages, num_microbatches, device, rate):
     stages = [stage_module(workload, stage, num_stages).to(device) for stage in range(num_stages)]
     rows = workload["rows"] * num_microbatches
     for microbatch in range(num_microbatches):
-        value = first_input(workload, 1, microbatch).to(device)
+        tokens = value = first_input(workload, 1, microbatch).to(device)
         for stage in stages:
             value = stage(value)
-        loss(workload, value, microbatch, 1, rows).backward()
+        loss(workload, value, tokens, rows).backward()
     gradients = [[weight.grad for weight in stage.parameters()] for stage in stages]
     for stage in stages:
         step(stage, rate)

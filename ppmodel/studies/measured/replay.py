@@ -270,10 +270,28 @@ def _costs(point, stages, measured_table):
 
 def _replayed(point, stages, measured_table, factors):
     """The row of a schedule: its makespan, and its idle time by cause; `stages` are seconds from `_by_stage`."""
-    table, (p2p, _) = point.table, point.semantics
-    costs = _costs(point, stages, measured_table)
+    factors = np.broadcast_to(factors, point.table.num_operations)
+    return idle_by_cause(point.table, point.semantics[0], _costs(point, stages, measured_table), factors)
+
+
+def idle_by_cause(table, p2p, costs, factors):
+    """Compute the makespan of a table and divide its idle time, as `replay` does.
+
+    Parameters
+    ----------
+    table : Schedule
+    p2p : str
+        What a transfer occupies.
+    costs : OpCosts
+    factors : ndarray of float, shape (num_operations,)
+        What each operation took, over its costs.
+
+    Returns
+    -------
+    dict of str to float
+        ``makespan_s``, ``idle_s``, ``idle_ratio`` and the four causes.
+    """
     compute = costs.compute_s
-    factors = np.broadcast_to(factors, table.num_operations)
     each_s = operations_s(table, costs) * factors
     equal = np.zeros_like(compute)
     for kind in set(table.kind[table.kind < OpKind.R].tolist()):
