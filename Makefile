@@ -22,7 +22,7 @@ unexport SYSTEM MODEL MEMORY GPUS BATCH
 # Kernels, commands and tests start hundreds of interpreters, which find modules compiled whatever the shell asks for.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env book pdf smoke review test test-fast test-library test-lowest bench archive lint lock clean
+.PHONY: help env book pdf smoke review execute test test-execute test-fast test-library test-lowest bench archive lint lock clean
 
 help:
 	@echo "make env    create the environment in .venv, with ppmodel in it"
@@ -31,7 +31,9 @@ help:
 	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
 	@echo "make smoke  reproduce Fig. 3 and Table I in half a minute, and say for each number whether it is met"
 	@echo "make review run the smoke test and judge the claims: expected beside obtained, in two minutes"
+	@echo "make execute run three tables for real over a slow link, with PyTorch, and compare with what is simulated"
 	@echo "make test   run the tests (and build the book if it is missing or out of date)"
+	@echo "make test-execute   run those of ppmodel execute, with PyTorch, in an environment that it makes"
 	@echo "make test-fast      run those of the core, and a sample of the oracle, in two minutes"
 	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
 	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
@@ -76,6 +78,21 @@ test: $(HTML)
 CORE := $(addprefix tests/,oracle tables schedules formulas loops metrics simulation/test_engine.py simulation/test_nodes.py test_imports.py \
   $(addprefix clusters/test_,$(addsuffix .py,costs layout_costs pairs work)))
 
+# An environment of its own, which sees the other's packages: PyTorch is larger than all else.
+.venv-execute/.ready: .venv/.ready
+	$(PYTHON) -m venv .venv-execute
+	.venv-execute/bin/python -m pip install --quiet --disable-pip-version-check $(shell sed -n 's/.*"\(torch==.*\)",/\1/p' pyproject.toml)
+	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+	  > $$(.venv-execute/bin/python -c 'import site; print(site.getsitepackages()[0])')/beside.pth
+	@touch $@
+
+execute: .venv-execute/.ready
+	@.venv-execute/bin/python -m ppmodel execute gpipe 1f1b chimera --pp 4 --microbatches 8 --forward 20ms --backward 40ms --link 1-2:delay=30ms
+
+# Tables run for real, and gradients compared with those of one process.
+test-execute: .venv-execute/.ready
+	.venv-execute/bin/python -m pytest -n 2 --dist loadgroup tests/execution
+
 test-fast: .venv/.ready
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(CORE)
 
@@ -112,4 +129,4 @@ lock:
 	  pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv book/_build dist results .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-execute book/_build dist results .pytest_cache .hypothesis .mypy_cache .ruff_cache

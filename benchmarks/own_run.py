@@ -3,7 +3,7 @@
 Processes on one machine run the schedules of `torch.distributed.pipelining` over gloo, and tables of ours that its
 runtime loads. A stage sleeps for its forward, input gradient and weight gradient, so that four ranks need no more than
 two cores; or, on two ranks, it multiplies matrices. Only the messages and the runtime are then the machine's. Needs the
-extra `peer`; raised priority (``nice -n -15``) keeps other processes out of the numbers.
+extra `execute`; raised priority (``nice -n -15``) keeps other processes out of the numbers.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 sudo -E chrt -r 20 torchrun --nproc-per-node 2 -m benchmarks.own_step
 
 trains the model of ``data/reference/own_step/model.yaml`` in fp32 with Adam, first as two replicas and then as two
-stages in 1F1B, and writes the seconds of each step to ``runs.json`` there. Needs the extra `peer`.
+stages in 1F1B, and writes the seconds of each step to ``runs.json`` there. Needs the extra `execute`.
 """
 
 import json

@@ -38,7 +38,7 @@ def test_environment_project_and_lock_agree():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = list(project["project"]["dependencies"])
     extras = project["project"]["optional-dependencies"]
-    assert list(pins(extras.pop("peer"))) == ["torch"]
+    assert list(pins(extras.pop("execute"))) == ["torch"]
     for extra in extras.values():
         wanted += extra
     environment = YAML(typ="safe").load(ROOT / "environment.yml")["dependencies"]

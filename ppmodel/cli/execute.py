@@ -66,9 +66,7 @@ _any_time = _quantity("TIME", ("s", "ms", "us", ""), "5ms")
                   arguments.Output(".py"))  # fmt: skip
 @arguments.csv_file
 @arguments.json_option("Print one JSON array with an object for each schedule.")
-def execute_command(
-    names, pp, microbatches, links, out, trace, plot, write_script, csv_file, as_json, message, **given
-):
+def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv_file, as_json, message, **given):
     """Run schedules for real, one process per rank, and compare with what is predicted.
 
     Every rank walks its row of the table: it runs stages that sleep, or blocks of a model, and sends and receives real
@@ -81,13 +79,10 @@ def execute_command(
 
     if not names:
         raise PPModelError("NAME", None, "is missing", "pass, for example, 1f1b zb-h1 chimera")
+    asked, given = (list(names), pp, microbatches), given | {"message_bytes": message or 0}
     if write_script:
-        return _write_script(write_script, script_of, lambda runner: executed(
-            list(names), pp, microbatches, links=links, message_bytes=message or 0, runner=runner, **given))  # fmt: skip
-    progress = _progress if sys.stderr.isatty() else lambda *_: None
-    done = executed(
-        list(names), pp, microbatches, links=links, message_bytes=message or 0, on_progress=progress, **given
-    )
+        return _write_script(write_script, script_of, lambda runner: executed(*asked, runner=runner, **given))
+    done = executed(*asked, on_progress=_progress if sys.stderr.isatty() else None, **given)
     if not done:
         return 0
     done = sorted(done, key=lambda execution: execution.row["measured_s"] or float("inf"))
@@ -152,8 +147,8 @@ def _lines(rows):
         first = ran[0]
         yield (
             f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}, p2p = {first['p2p']}"
-            f"{', ' + first['links'] if first['links'] else ''}; an operation costs {1e3 * first['operation_cost_s']:.2f} "
-            f"ms beside its work, a transfer {1e3 * first['transfer_s']:.2f} ms"
+            f"{', ' + first['links'] if first['links'] else ''}; beside its work, an operation costs "
+            f"{1e3 * first['operation_cost_s']:.2f} ms and a transfer {1e3 * first['transfer_s']:.2f} ms"
         )
         head = ["", "measured (ms)", "from", "to", "simulated", "off", "replayed", "off", "idle", *_CAUSES.values(),
                 "stored", "in table", "gradients"]  # fmt: skip

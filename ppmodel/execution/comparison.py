@@ -99,7 +99,7 @@ def execute(schedules: Any, pp: int | None = None, microbatches: int | None = No
 def executed(
     schedules, pp=None, microbatches=None, *, forward=None, backward=None, input_grad=None, weight_grad=None,
     model=None, comm=0.0, links=None, message_bytes=0, reduction=0.0, p2p="latency", allreduce="excluded",
-    repetitions=5, check=True, dtype="float64", device="cpu", runner=None, on_progress=lambda label, number, of: None,
+    repetitions=5, check=True, dtype="float64", device="cpu", runner=None, on_progress=None,
 ):  # fmt: skip
     """Run schedules as `execute` does, and return what happened.
 
@@ -128,7 +128,7 @@ def executed(
         Type of numbers of a model's blocks; ``cpu`` or ``cuda``.
     runner : callable, optional
         Executes a job; by default, processes on this machine, or those that torchrun has started.
-    on_progress : callable
+    on_progress : callable, optional
         Told a label, a number and of how many.
 
     Returns
@@ -164,18 +164,20 @@ def executed(
             "workload": {"rows": parts * (_ROWS if sleeps else 1), "message_numbers": math.ceil(message_bytes / 8)}
             | ({} if sleeps else {"model": {name: getattr(spec, name) for name in _MODEL}}),
         }  # fmt: skip
-        labels = ["a run of its own for costs", *(task.case.label for task in tasks)]
+        labels = ["a run of its own for costs", *(task.case.label for task in tasks), "done"]
         runner = runner or (_joined if "WORLD_SIZE" in os.environ else launch)
-        on_progress(labels[0], 0, len(labels))
-        say = lambda number: on_progress([*labels, "done"][number + 1], number + 1, len(labels))  # noqa: E731
+
+        def say(number):
+            if on_progress is not None:
+                on_progress(labels[number + 1], number + 1, len(programs))
+
+        say(-1)
         results = runner(job, say)
         if results is None:
             return []
-        operation_s, transfer_s = (
-            _fixed_costs(first, results[0]) if sleeps else (0.0, _fixed_costs(first, results[0])[1])
-        )
+        operation_s, transfer_s = _fixed_costs(first, results[0])
         for task, result in zip(tasks, results[1:], strict=True):
-            task.measured(result, operation_s, transfer_s, EQUAL[job["dtype"]])
+            task.measured(result, operation_s if sleeps else 0.0, transfer_s, EQUAL[job["dtype"]])
     return [Execution(task.row, task.timeline) for task in done]
 
 
@@ -288,4 +290,5 @@ def script_of(job):
     stages, rank = ((folder / f"{name}.py").read_text(encoding="utf-8") for name in ("stages", "rank"))
     rank = rank.replace("from ppmodel.execution import stages\n", "stages = sys.modules[__name__]\n")
     begin = rank[: rank.index('if __name__ == "__main__":')]
-    return f'{stages}\n\n{begin}JOB = {json.dumps(json.dumps(job))}\n\nif __name__ == "__main__":\n    script(json.loads(JOB))\n'
+    end = 'if __name__ == "__main__":\n    script(json.loads(JOB))\n'
+    return f"{stages}\n\n{begin}JOB = {json.dumps(json.dumps(job))}\n\n{end}"

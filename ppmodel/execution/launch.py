@@ -17,7 +17,7 @@ _POLL_S = 0.02
 _GRACE_S = 1.0  # for the ranks that fail because another has
 
 
-def launch(job, say=lambda number: None):
+def launch(job, say=print):
     """Execute a job in processes on this machine.
 
     Parameters

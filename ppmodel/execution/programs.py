@@ -64,8 +64,9 @@ def program_of(table, p2p, allreduce, costs, repetitions, *, label=None, warm_up
         delay_s = latency_s
     messages = zip(senders, table.rank[senders], table.rank[takers], busy_s[classes], delay_s[classes], strict=True)
     return {
-        "label": label or table.name, "p2p": p2p, "allreduce": allreduce, "repetitions": repetitions, "warm_up": warm_up,
-        "checked": checked, "timed": blocks > 0, "blocks": divided(blocks, table), "placement": table.placement.tolist(),
+        "label": label or table.name, "p2p": p2p, "allreduce": allreduce, "repetitions": repetitions,
+        "warm_up": warm_up, "checked": checked, "timed": blocks > 0, "blocks": divided(blocks, table),
+        "placement": table.placement.tolist(),
         "shares": table.unit_shares.tolist(), "parts": table.microbatch_parts, "microbatches": table.num_microbatches,
         "seconds": costs.compute_s.reshape(len(OpKind), -1, table.num_stages)[:, 0].tolist(),
         "names": [str(table.op(index)) for index in range(table.num_operations)],

@@ -323,7 +323,7 @@ class Rank:
                 self.local[number] = result
         self.log[-1] = (*self.log[-1][:2], time.perf_counter() - self.zero)
 
-    def _input(self, _, kind, stage, microbatch, __, source, remote):
+    def _input(self, _, kind, __, microbatch, ___, source, remote):
         """What an operation needs, once it is there."""
         if source != NONE:
             return self.transfers.take(source) if remote else self.local.pop(source)
@@ -432,7 +432,7 @@ def off(found, expected):
     return max(float((one - other).abs().max() / other.abs().max().clamp(min=1e-30)) for one, other in pairs)
 
 
-def execute(job, rank, say=lambda number: None):
+def execute(job, rank, say=print):
     """Execute all programs of a job; every rank calls this, after `torch.distributed` has been initialised.
 
     Parameters
@@ -477,7 +477,8 @@ def execute(job, rank, say=lambda number: None):
                     for each in found
                     for (_, stage), gradients, weights in each["stages"]
                 ]
-                results[-1] |= dict(zip(("gradient_error", "weight_error"), map(max, zip(*errors)), strict=True))
+                of_gradients, of_weights = zip(*errors, strict=True)
+                results[-1] |= {"gradient_error": max(of_gradients), "weight_error": max(of_weights)}
             say(number)
     return results if rank == 0 else None
 
@@ -498,7 +499,7 @@ def _result(program, found):
     }  # fmt: skip
 
 
-def join(job, rank, say=lambda number: None, method="env://"):
+def join(job, rank, say=print, method="env://"):
     """Execute a job as one of several processes, which torchrun or `launch` has started; as `execute`.
 
     Raises
