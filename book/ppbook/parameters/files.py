@@ -37,8 +37,9 @@ def files_of(values, parameters):
 
 def _project_names(room):
     """Of specifications or, by their suffix, of templates."""
-    paths = (DATA / "templates").rglob(f"*{room}") if room.startswith(".") else (DATA / room).glob("*.yaml")
-    return [path.stem for path in paths]
+    if not room.startswith("."):
+        return [path.stem for path in (DATA / room).glob("*.yaml")]
+    return ["runs", *(path.stem for path in (DATA / "templates").rglob(f"*{room}"))]  # and our own recording
 
 
 def require_names(files):

@@ -174,6 +174,7 @@ KINDS = {
     "generator": _kind(
         _NAME, "the name or file of a generator", "my_schedule.py", ".py", lambda name: specs.template_path(name, ".py")
     ),
+    "recording": _kind(_NAME, "runs, or a file of python -m benchmarks.executed", "mine.csv", ".csv"),
     "size": _kind(
         str, "a size with its unit, or empty", "80 GiB", check=lambda size: size.strip() and specs.parse_size(size)
     ),
