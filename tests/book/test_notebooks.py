@@ -264,6 +264,20 @@ def test_semantics(recorded):
     assert recorded("round_trip_path.json")["crossings_gpipe"] == 2 * 3
 
 
+@of("executed")
+def test_executed(recorded):
+    """Simulation meets what was executed, gradients are right, and slots say less the longer the delay."""
+    facts, taus = recorded("executed.json"), recorded("executed_taus.csv").set_index("delay")
+    assert facts["mean_off"] <= 2
+    assert facts["worst_off"] <= 5
+    assert facts["right"] >= 0.95 * facts["judged"] > 100
+    assert max(facts["gradient"], facts["weight"]) <= 1e-10
+    assert facts["stored"] == facts["runs"]
+    assert taus.slots_simulation[2.0] < 0.3 < 0.8 < taus.slots_simulation[0.0]
+    ways = recorded("executed_ways.csv").set_index(["p2p", "delay"])
+    assert abs(ways.measured_s["latency", 0.0]) < 0.03 < 0.1 < ways.measured_s["latency", 2.0]
+
+
 @of("schedules-measured")
 def test_schedules_measured(recorded):
     """Runs are met by the semantics of their calls alone, and the order of 1F1B and ZB flips where it did."""

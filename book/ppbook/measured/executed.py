@@ -1,5 +1,6 @@
 """Schedules executed on one machine, over one slow link: recorded runs, and the order of schedules at four levels."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,9 @@ import pandas as pd
 
 from ppmodel.clusters.specs import DATA
 from ppmodel.errors import PPModelError
+from ppmodel.metrics import table_bubble_ratio
 from ppmodel.schedules.cases import as_case, built
 from ppmodel.schedules.ratios import published_bubble_ratio
-from ppmodel.metrics import table_bubble_ratio
 from ppmodel.studies.analysis import orders
 
 FOLDER = DATA / "reference" / "executed"
@@ -111,9 +112,12 @@ def agreement(table):
     rows = []
     for delay, group in table.groupby("delay"):
         row = {"delay": delay}
-        for first, second in zip(LEVELS, LEVELS[1:], strict=False):
+        for first, second in pairwise(LEVELS):
             both = group[group[first].notna() & group[second].notna()]
-            signs = [np.sign(np.log(both[name].to_numpy()[:, None] / both[name].to_numpy()).round(2)) for name in (first, second)]
+            signs = [
+                np.sign(np.log(both[name].to_numpy()[:, None] / both[name].to_numpy()).round(2))
+                for name in (first, second)
+            ]
             row[f"{first}_{second}"] = orders.kendall_tau(*signs)
         rows.append(row)
     return pd.DataFrame(rows)
