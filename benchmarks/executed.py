@@ -1,8 +1,8 @@
 """``python -m benchmarks.executed``: schedules run for real on this machine, over one link with a delay.
 
 Stages sleep, so that eight ranks need no more than two cores; messages, gradients and the order of everything are real.
-Needs the extra `execute`, and takes about eight minutes; real-time priority (``chrt -r 20``) keeps other processes out
-of the numbers.
+Needs the extra `execute`, and takes about eight minutes on a quiet machine; raised priority (``nice -n -15``) keeps
+other processes out of the numbers.
 """
 
 import argparse
