@@ -456,6 +456,8 @@ def execute(job, rank, say=print):
     if job["device"] == "cuda":
         torch.cuda.set_device(local % torch.cuda.device_count())
     device, results, references = torch.device(job["device"]), [], {}
+    gc.collect()
+    gc.freeze()  # collecting between iterations is then quick
     for number, program in enumerate(job["programs"]):
         state, own = Rank(job, program, rank, device), {"runs": []}
         own["seconds"] = state.seconds_of_kinds() if program["timed"] else None
