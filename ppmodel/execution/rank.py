@@ -288,7 +288,8 @@ class Rank:
         sleep_until(self.zero)
         for what, entry in self.program["rows"][self.rank]:
             self.run_cell(entry) if what == "cell" else getattr(self.transfers, what)(entry)
-        self.reducer.finish()
+        if self.reductions:
+            self.reducer.finish()
         seconds = time.perf_counter() - self.zero
         gc.enable()
         self.transfers.finish()
@@ -456,6 +457,7 @@ def execute(job, rank, say=print):
     if job["device"] == "cuda":
         torch.cuda.set_device(local % torch.cuda.device_count())
     device, results, references = torch.device(job["device"]), [], {}
+    sys.setswitchinterval(1e-4)  # so that a thread that sends does not wait for one that computes
     gc.collect()
     gc.freeze()  # collecting between iterations is then quick
     for number, program in enumerate(job["programs"]):
