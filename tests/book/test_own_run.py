@@ -1,27 +1,36 @@
 """A run of our own: its files hang together, and it is predicted from its other half."""
 
-import subprocess
-import sys
+import hashlib
+import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import ppmodel as pp
-from benchmarks import own_run as recorder
 from ppbook.measured import own_run
 from ppmodel.simulation import BUFFERED, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import NO_OPERATION
 
-ROOT = Path(__file__).parents[2]
 LONG = "sleep, 8 MiB"
+WITH_WHOLE_BACKWARDS = "interleaved-1f1b", "dualpipev"
+RAN = {
+    ("gpipe", "loop"), ("1f1b", "loop"),
+    *((name, "table") for name in ("gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2")),
+    *((name, "runtime") for name in ("interleaved-1f1b", "interleaved-zb", "zb-v", "dualpipev")),
+}  # fmt: skip
+"""Schedules, and what ran them: PyTorch's loops, our tables in its runtime, or its runtime with its own orders."""
+
+
+def sums(folder):
+    """Checksums of the two tables of a recording."""
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("steps.csv", "operations.csv")}
 
 
 def differences(folder):
     """What in a recording contradicts its tables or itself."""
-    found = [] if own_run.about(folder)["sha256"] == recorder.sums(folder) else ["a file is not what was recorded"]
+    found = [] if own_run.about(folder)["sha256"] == sums(folder) else ["a file is not what was recorded"]
     for run, head in zip(own_run.recorded(folder), own_run.about(folder)["runs"], strict=True):
         table, name = run.table, f"{run.schedule} {run.runner} {run.microbatches}"
         free = np.where(np.isin(np.arange(table.num_operations), table.rank_start[:-1]), 0, np.roll(run.end_s, 1))
@@ -43,8 +52,8 @@ def test_the_recording_is_whole():
     assert len(runs) == 66
     assert {len(run.steps_s) for run in runs} == {10}
     ran = {(run.schedule, run.runner) for run in runs}
-    assert ran == {runner[:2] for runner in recorder.RUNNERS}
-    assert {run.workload for run in runs} == {workload.name for workload in recorder.WORKLOADS}
+    assert ran == RAN
+    assert len({run.workload for run in runs}) == 4
     assert all(run.table.num_operations == len(run.end_s) and np.isfinite(run.end_s).all() for run in runs)
 
 
@@ -81,19 +90,28 @@ def test_the_second_half_is_predicted():
 
 def invented(folder, p2p, message_s=2e-3, fixed_s=5e-4):
     """A recording of schedules that did not run but were simulated, all steps alike."""
-    runs = []
-    split = recorder.RUNNERS[2:7] + recorder.RUNNERS[8:10]  # others have cells of two operations, or backwards alone
-    for runner in split:
-        table = pp.build(runner.schedule, 4, 8, **({"chunks": 2} if "interleaved" in runner.schedule else {}))
+    split = sorted(pair for pair in RAN if pair[1] != "loop" and pair[0] not in WITH_WHOLE_BACKWARDS)
+    heads, steps, operations = [], ["run,repetition,step_ms"], ["run,rank,operation,start_us,end_us"]
+    for number, (schedule, runner) in enumerate(split):
+        options = {"chunks": 2} if "interleaved" in schedule else {}
+        table = pp.build(schedule, 4, 8, **options)
         costs = uniform_costs(table, 0.01, 0.02, comm=message_s)
         times = run_graph(compile_graph(table, p2p, "excluded"), replace(costs, compute_s=costs.compute_s + fixed_s))
-        begun = times.start_s + fixed_s
-        rows = [[] for _ in range(table.num_ranks)]
-        for index in range(table.num_operations):
-            nanoseconds = [round(1e9 * one[index]) for one in (begun, times.end_s)]
-            rows[table.rank[index]].append((str(table.op(index)), *nanoseconds))
-        runs.append({"workload": "invented", **runner._asdict(), "microbatches": 8, "found": [rows] * 4})
-    recorder.write(runs, [{"workload": "invented", "ping_pong_ms": 1e3 * message_s}], folder)
+        chunks = 1 + (runner == "runtime")
+        head = {"schedule": schedule, "runner": runner, "theirs": "", "chunks": chunks, "microbatches": 8}
+        heads.append({"run": number, "workload": "invented", **head, "shown": 0})
+        begun = np.round(1e6 * (times.start_s + fixed_s)).astype(int)
+        ended, zero = np.round(1e6 * times.end_s).astype(int), int(begun.min())
+        steps += [f"{number},{repetition},{(ended.max() - zero) / 1e3:.3f}" for repetition in range(4)]
+        operations += [
+            f"{number},{table.rank[index]},{table.op(index)},{begun[index] - zero},{ended[index] - zero}"
+            for index in range(table.num_operations)
+        ]
+    (folder / "steps.csv").write_text("\n".join([*steps, ""]))
+    (folder / "operations.csv").write_text("\n".join([*operations, ""]))
+    messages = [{"workload": "invented", "ping_pong_ms": 1e3 * message_s}]
+    about = {"sleep_ms": own_run.about()["sleep_ms"], "messages": messages, "runs": heads}
+    (folder / "runs.json").write_text(json.dumps(about))
     return folder
 
 
@@ -107,21 +125,3 @@ def test_an_invented_machine_is_recognised(tmp_path, p2p):
     assert (
         rms[p2p] < 2e-3 < 5 * rms[p2p] < min(rms[word] for word in {"overlapped", "blocking_recv", "blocking"} - {p2p})
     )
-
-
-def test_a_short_recording_here(tmp_path):
-    """Where torch is installed a few schedules run on this machine, and their recording hangs together."""
-    pytest.importorskip("torch.distributed.pipelining")
-    command = [sys.executable, "-m", "benchmarks.own_run", "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert differences(tmp_path) == []
-    assert [run.schedule for run in own_run.recorded(tmp_path)] == [runner.schedule for runner in recorder.QUICK]
-    assert (own_run.predicted("overlapped", folder=tmp_path).predicted_s > 0.25).all()
-
-
-def test_a_quick_recording_does_not_replace_the_long_one(capsys):
-    """--quick without a folder is refused."""
-    with pytest.raises(SystemExit):
-        recorder.main(["--quick"])
-    assert "pass --out" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """A run of our own: PyTorch's pipeline runtime on one machine, and its second half predicted from its first.
 
-``python -m benchmarks.own_run`` records it; `data/reference/README.md` says what the files hold. A step is timed in
+`data/reference/README.md` says what the files hold, and `ppmodel execute` runs the same tables. A step is timed in
 several repetitions, of which every other one belongs to the first half. Of that half one repetition of each run, the
 middle one, has the start and end of every operation; of the second half only the steps count.
 """
@@ -67,7 +67,7 @@ def recorded(folder=FOLDER):
     Parameters
     ----------
     folder : path-like
-        With the files of ``python -m benchmarks.own_run``.
+        With the files of a recording.
 
     Returns
     -------
