@@ -75,41 +75,42 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
     own. Needs PyTorch: pip install 'ppmodel[execute]'. On a cluster, the same arguments follow
     torchrun --nnodes 2 --nproc-per-node 8 -m ppmodel.execution.
     """
-    from ppmodel.execution.comparison import COLUMNS, executed, script_of
+    from ppmodel.execution.comparison import COLUMNS, execute, script_of
 
     if not names:
         raise PPModelError("NAME", None, "is missing", "pass, for example, 1f1b zb-h1 chimera")
-    asked, given = (list(names), pp, microbatches), given | {"message_bytes": message or 0}
+    given |= {"schedules": list(names), "pp": pp, "microbatches": microbatches, "message_bytes": message or 0}
     if write_script:
-        return _write_script(write_script, script_of, lambda runner: executed(*asked, runner=runner, **given))
-    done = executed(*asked, on_progress=_progress if sys.stderr.isatty() else None, **given)
+        return _write_script(write_script, script_of, lambda runner: execute(runner=runner, **given))
+    done, progress = [], _progress if sys.stderr.isatty() else None
+    execute(**given, on_progress=progress, on_result=lambda row, timeline: done.append((row, timeline)))
     if not done:
         return 0
-    done = sorted(done, key=lambda execution: execution.row["measured_s"] or float("inf"))
-    rows, ran = [execution.row for execution in done], [execution for execution in done if execution.timeline]
+    done.sort(key=lambda result: result[0]["measured_s"] or float("inf"))
+    rows, ran = [row for row, _ in done], [(row, timeline) for row, timeline in done if timeline]
     if csv_file is not None:
         from ppmodel.export import write_rows
 
         write_rows(csv_file, COLUMNS, rows, "--csv")
-    for execution in ran if out else ():
-        path = Path(out) if len(ran) == 1 else Path(out).with_stem(f"{Path(out).stem}-{_file_name(execution)}")
-        frame = execution.operations()
+    for row, timeline in ran if out else ():
         from ppmodel.export import write_rows
 
-        names_of = ["rank", "operation", "start_s", "end_s"]
-        write_rows(str(path), names_of, frame[names_of].to_dict("records"), "--out")
+        path = Path(out) if len(ran) == 1 else Path(out).with_stem(f"{Path(out).stem}-{_file_name(row['label'])}")
+        times = {"start_s": timeline.start_s, "end_s": timeline.end_s}
+        frame = timeline.graph.schedule.frame_with(times).dropna()[["rank", "operation", *times]]
+        write_rows(str(path), list(frame), frame.to_dict("records"), "--out")
     if trace and ran:
         from ppmodel.export import write_trace
 
-        write_trace(trace, ran[0].timeline)
+        write_trace(trace, ran[0][1])
     if plot and ran:
         _draw(plot, ran)
     say_json(rows) if as_json else say(_lines(rows))
     return 0 if ran else EXIT_ALL_REFUSED
 
 
-def _file_name(execution):
-    return "".join(char if char.isalnum() else "-" for char in execution.row["label"].lower())
+def _file_name(label):
+    return "".join(char if char.isalnum() else "-" for char in label.lower())
 
 
 def _progress(label, number, of):
@@ -135,8 +136,7 @@ def _write_script(path, script_of, run):
 def _draw(path, ran):
     from ppmodel.plot import plot_timelines
 
-    timelines = {execution.row["label"]: execution.timeline for execution in ran}
-    row = ran[0].row
+    timelines, row = {row["label"]: timeline for row, timeline in ran}, ran[0][0]
     best = f"{row['label']} was the fastest: {1e3 * row['measured_s']:.4g} ms" if len(ran) > 1 else "measured"
     plot_timelines(timelines, best, f"measured on {row['pp']} ranks, p2p = {row['p2p']}").savefig(path)
 

@@ -1,10 +1,12 @@
 """From tables to programs: what each rank does in which order, under a way of sending."""
 
+from itertools import chain, pairwise
+
 import numpy as np
 
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
-from ppmodel.simulation import graph_of
+from ppmodel.simulation.numbering import ON_RANKS
 from ppmodel.tables import NO_OPERATION
 
 SENT = ("latency", "overlapped", "blocking_send", "rendezvous", "streams")
@@ -14,65 +16,58 @@ REDUCED = ("excluded", "overlapped", "blocking")
 """What a gradient all-reduce can do; if excluded, it comes after what is timed."""
 
 
-def program_of(table, p2p, allreduce, costs, repetitions, *, label=None, warm_up=1, checked=True, blocks=0):
-    """Write what the ranks of a table have to do, as `rank.Rank` reads it.
+def program_of(graph, costs, repetitions, *, label=None, checked=True, blocks=0):
+    """Write what the ranks of a table have to do, for `rank.Rank`.
 
     Parameters
     ----------
-    table : Schedule
-    p2p, allreduce : str
-        One of `SENT`, and one of `REDUCED`.
+    graph : ExecutionGraph
+        Of the table, under one of `SENT` and one of `REDUCED`.
     costs : OpCosts
         How long stages sleep, and by how much longer transfers take than they take anyway.
-    repetitions, warm_up : int
-        Timed iterations, and those before them.
+    repetitions : int
+        Timed iterations, after a first one; if 0, that one is timed.
     label : str, optional
         What to call it.
     checked : bool
         Whether gradients are compared with those of one process.
     blocks : int
-        Transformer blocks of the model, whose operations are then also timed alone; 0 if stages sleep.
+        Transformer blocks of the model; 0 if stages sleep.
 
     Returns
     -------
     dict
-        Of plain numbers, lists and texts. ``operations`` has kind, stage, microbatch, replica, the operation whose
-        result is needed or -1, and whether it comes from another rank; ``rows`` has, for each rank, cells, batches of
-        messages to exchange and ends of transfers to issue; ``messages`` has the operation, sender, receiver, seconds
-        for which it occupies its link, and its delay.
+        Of plain numbers, lists and texts. ``operations`` has kind, stage, microbatch, replica, and the operation whose
+        result is needed or -1; ``rows`` has, for each rank, cells, batches of messages to exchange and ends of
+        transfers to issue; ``messages`` has the operation, sender, receiver, seconds for which it occupies its link,
+        and its delay.
 
     Raises
     ------
     PPModelError
         If there is no such way of sending.
     """
-    for name, value, known in (("p2p", p2p, SENT), ("allreduce", allreduce, REDUCED)):
-        if value not in known:
-            raise PPModelError(name, value, "is simulated, but not executed", f"choose one of {', '.join(known)}")
-    graph = graph_of(table, p2p, allreduce)
+    table = graph.schedule
+    for name, value, choices in (("p2p", graph.p2p, SENT), ("allreduce", graph.allreduce, REDUCED)):
+        if value not in choices:
+            raise PPModelError(name, value, "is simulated, but not executed", f"choose one of {', '.join(choices)}")
     source, remote = table.dependencies.source, table.dependencies.remote
     needs = (table.kind == OpKind.F) & (table.stage > 0)
     needs |= np.isin(table.kind, (OpKind.B, OpKind.I)) & (table.stage < table.num_stages - 1)
-    columns = table.kind, table.stage, table.microbatch, table.replica, np.where(needs, source, NO_OPERATION), remote
+    operations = table.kind, table.stage, table.microbatch, table.replica, np.where(needs, source, NO_OPERATION)
     takers = np.flatnonzero(remote & needs)
-    senders, classes = source[takers], table.cost_class[source[takers]]
-    _, busy_s, latency_s = costs.by_class(table.num_replicas)
-    if p2p == "streams" or costs.delay_s is None:
-        delay_s = np.zeros_like(latency_s) if costs.delay_s is None else costs.delay_s.ravel()
-        busy_s = busy_s + latency_s - delay_s
-    else:
-        delay_s = latency_s
-    messages = zip(senders, table.rank[senders], table.rank[takers], busy_s[classes], delay_s[classes], strict=True)
+    makers = source[takers]
+    transfers_s = [seconds[table.cost_class[makers]] for seconds in costs.by_class(table.num_replicas)[1:]]
+    messages = makers, table.rank[makers], table.rank[takers], *transfers_s
     return {
-        "label": label or table.name, "p2p": p2p, "allreduce": allreduce, "repetitions": repetitions,
-        "warm_up": warm_up, "checked": checked, "timed": blocks > 0, "blocks": divided(blocks, table),
-        "placement": table.placement.tolist(),
+        "label": label or table.name, "p2p": graph.p2p, "allreduce": graph.allreduce, "repetitions": repetitions,
+        "checked": checked, "blocks": divided(blocks, table), "placement": table.placement.tolist(),
         "shares": table.unit_shares.tolist(), "parts": table.microbatch_parts, "microbatches": table.num_microbatches,
         "seconds": costs.compute_s.reshape(len(OpKind), -1, table.num_stages)[:, 0].tolist(),
         "names": [str(table.op(index)) for index in range(table.num_operations)],
-        "operations": [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)],
-        "messages": [[value.item() for value in message] for message in messages],
-        "rows": _rows(table, graph),
+        "operations": list(zip(*(column.tolist() for column in operations), strict=True)),
+        "messages": list(zip(*(column.tolist() for column in messages), strict=True)),
+        "rows": _rows(graph),
     }  # fmt: skip
 
 
@@ -87,55 +82,38 @@ def divided(blocks, table):
     return np.diff(ends, prepend=0).tolist()
 
 
-def _rows(table, graph):
-    """The entries of each rank, in order."""
-    steps = table.kind == OpKind.O
-    is_run = ~steps if graph.reductions else ~steps & (table.kind != OpKind.R)
-    lasts = [] if table.reduces and not graph.reductions else np.flatnonzero(steps).tolist()
+def _rows(graph):
+    """Cells of each rank, messages to exchange and ends of transfers to issue, in order."""
+    table = graph.schedule
+    cells = np.split(np.arange(table.num_operations), np.flatnonzero(~table.joined)[1:])
+    rows, phases = [[] for _ in range(table.num_ranks)], _phases(graph)
+    # excluded reductions come after the row, and so do the steps that need them
+    kinds = {OpKind.F, OpKind.B, OpKind.I, OpKind.W} | ({OpKind.R} if graph.reductions else set())
+    kinds |= {OpKind.O} if graph.reductions or not table.reduces else set()
     if graph.p2p == "streams":
-        rows = _issued(table, graph)
-    else:
-        exchanges = _exchanges(table, graph) if graph.p2p == "rendezvous" else {}
-        rows = [[] for _ in range(table.num_ranks)]
-        for cell in np.split(np.arange(table.num_operations), np.flatnonzero(~table.joined)[1:]):
-            if is_run[cell[0]]:
-                row = rows[table.rank[cell[0]]]
-                row += [["exchange", batch] for batch in exchanges.get(int(cell[0]), ())]
-                row.append(["cell", cell.tolist()])
-        for rank, row in enumerate(rows):
-            row += [["exchange", batch] for batch in exchanges.get(-1 - rank, ())]
-    for op in lasts:
-        rows[table.rank[op]].append(["cell", [op]])
-    return rows
+        kinds &= {OpKind.O}  # all others are issued
+        for entry in graph.issued[0].tolist():
+            if entry < 0:
+                for rank in (graph.stream[-1 - entry], graph.consumers[0][-1 - entry]):
+                    rows[rank].append(["issue", int(graph.index[-1 - entry])])
+            else:
+                ops = graph.index[graph.group_start[entry] : graph.group_start[entry + 1]]
+                for cell in np.unique(table.cell[ops]):  # a reduction has one on each of its ranks
+                    rows[table.rank[cells[cell][0]]].append(["cell", cells[cell].tolist()])
+    for cell in cells:
+        rank, kind = table.rank[cell[0]], table.kind[cell[0]]
+        if kind in kinds:
+            if kind != OpKind.R or graph.reductions == ON_RANKS:
+                rows[rank] += next(phases[rank], [])
+            rows[rank].append(["cell", cell.tolist()])
+    return [[*row, *chain(*rest)] for row, rest in zip(rows, phases, strict=True)]
 
 
-def _exchanges(table, graph):
-    """Batches of messages before each cell, by its first operation, and at the end of each rank, by ``-1 - rank``."""
-    phase_start, groups, first_batch, batch_start, message, _ = graph.exchanges
-    found = {}
-    for rank in range(table.num_ranks):
-        for phase in range(phase_start[rank], phase_start[rank + 1]):
-            place = -1 - rank
-            if groups[phase] != NO_OPERATION:
-                ops = graph.index[graph.group_start[groups[phase]] : graph.group_start[groups[phase] + 1]]
-                place = int(ops[table.rank[ops] == rank].min())
-            found[place] = [
-                graph.index[message[batch_start[batch] : batch_start[batch + 1]]].tolist()
-                for batch in range(first_batch[phase], first_batch[phase + 1])
-            ]
-    return found
-
-
-def _issued(table, graph):
-    """Cells and ends of transfers in the order in which each rank issues them under ``streams``."""
-    rows, receiver = [[] for _ in range(table.num_ranks)], graph.consumers[0]
-    for entry in graph.issued[0].tolist():
-        if entry < 0:
-            op = -1 - entry
-            for rank in (graph.stream[op], receiver[op]):
-                rows[rank].append(["issue", int(graph.index[op])])
-            continue
-        ops = np.sort(graph.index[graph.group_start[entry] : graph.group_start[entry + 1]])
-        for rank in np.unique(table.rank[ops]):
-            rows[rank].append(["cell", ops[table.rank[ops] == rank].tolist()])
-    return rows
+def _phases(graph):
+    """What each rank exchanges before each of its cells, and at its end; nothing but under ``rendezvous``."""
+    if graph.p2p != "rendezvous":
+        return [iter(()) for _ in range(graph.schedule.num_ranks)]
+    phase_start, _, first_batch, batch_start, message, _ = graph.exchanges
+    batches = [["exchange", batch.tolist()] for batch in np.split(graph.index[message], batch_start[1:-1])]
+    phases = [batches[first:last] for first, last in pairwise(first_batch)]
+    return [iter(phases[first:last]) for first, last in pairwise(phase_start[: graph.schedule.num_ranks + 1])]

@@ -6,12 +6,14 @@ Started once per rank, by `launch` on this machine or by torchrun. Needs PyTorch
 import datetime
 import gc
 import json
+import math
 import os
-import queue
 import statistics
 import sys
 import threading
 import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -23,6 +25,7 @@ F, B, I, W, R = range(5)  # noqa: E741 - the letters of `OpKind`
 NONE = -1
 RATE = 0.1
 _AHEAD_S = 5e-3  # between the agreement on a start and the start
+_TOKEN = 1_000_000  # what the tag of a token adds to that of its message
 
 
 def sleep_until(moment):
@@ -31,30 +34,8 @@ def sleep_until(moment):
         time.sleep(left)
 
 
-class Worker:
-    """A thread that does one thing after another."""
-
-    def __init__(self):
-        self._tasks = queue.SimpleQueue()
-        threading.Thread(target=self._work, daemon=True).start()
-
-    def _work(self):
-        while (task := self._tasks.get()) is not None:
-            task()
-
-    def do(self, task):
-        """Add a task; None ends the thread."""
-        self._tasks.put(task)
-
-    def finish(self):
-        """Wait until all tasks are done."""
-        done = threading.Event()
-        self.do(done.set)
-        done.wait()
-
-
 class Transfers:
-    """Messages of a rank in one iteration after another; a way of sending is a subclass.
+    """Messages of a rank, to be prepared for each iteration; a way of sending is a subclass.
 
     Parameters
     ----------
@@ -62,101 +43,92 @@ class Transfers:
         From `programs.program_of`.
     rank : int
     like : Tensor
-        Its shape is that of a message.
+        Its shape is that of a result.
     padding : int
         Numbers by which a message is longer.
     """
 
     def __init__(self, program, rank, like, padding):
-        self.rank, self.like = rank, like
-        self.filler = like.new_zeros(padding) if padding else None
-        self.messages = {message[0]: message for message in program["messages"] if rank in message[1:3]}
-        self.outgoing = {number for number, message in self.messages.items() if message[1] == rank}
-        self.workers = {}
-
-    def worker(self, name):
-        """The thread of that name."""
-        if name not in self.workers:
-            self.workers[name] = Worker()
-        return self.workers[name]
-
-    def close(self):
-        """End the threads."""
-        for worker in self.workers.values():
-            worker.do(None)
-
-    def packed(self, tensor):
-        """A result as it is sent."""
-        flat = tensor.detach().contiguous().flatten()
-        return flat if self.filler is None else torch.cat([flat, self.filler])
-
-    def buffer(self):
-        """Space for a message."""
-        return self.like.new_empty(self.like.numel() + (0 if self.filler is None else len(self.filler)))
-
-    def unpacked(self, buffer):
-        """The result that a message carries."""
-        return buffer[: self.like.numel()].view(self.like.shape)
+        self.p2p, self.like, self.filler = program["p2p"], like, like.new_zeros(padding)
+        self.messages = {
+            number: (receiver if sender == rank else sender, sender == rank, busy, delay)
+            for number, sender, receiver, busy, delay in program["messages"]
+            if rank in (sender, receiver)
+        }
+        self.threads = defaultdict(lambda: ThreadPoolExecutor(1))  # one for each peer, and one for sums of gradients
+        self.token = like.new_empty(1)  # what follows a message on a link that takes time
 
     def begin(self):
         """Prepare an iteration."""
-        self.values, self.results = {}, {}
+        self.outgoing, self.incoming, self.tasks = {}, {}, defaultdict(list)
 
-    def give(self, number, tensor):
+    def start(self, thread, function):
+        """Call a function on a thread, after all that was started there."""
+        self.tasks[thread].append(self.threads[thread].submit(function))
+        return self.tasks[thread][-1]
+
+    def finish(self, *threads):
+        """Wait until some threads, or all, have done everything."""
+        for thread in threads or list(self.tasks):
+            for task in self.tasks.pop(thread, ()):
+                task.result()
+
+    def buffer(self):
+        """Space for a message."""
+        return self.like.new_empty(self.like.numel() + len(self.filler))
+
+    def give(self, number, result):
         """Take over the result of an operation that another rank needs."""
-        self.results[number] = tensor
+        self.outgoing[number] = torch.cat([result.detach().flatten(), self.filler])
+
+    def release(self):
+        """Send what is given, where that holds the rank; it comes after the end of the operation."""
 
     def take(self, number):
         """Wait for the result of another rank's operation."""
-        return self.unpacked(self.values.pop(number))
-
-    def finish(self):
-        """Wait until all that was sent has left."""
-        for worker in self.workers.values():
-            worker.finish()
+        buffer, wait = self.incoming.pop(number)
+        wait()
+        return buffer[: self.like.numel()].view(self.like.shape)
 
 
 class Buffered(Transfers):
     """Messages wait for their receivers, which have posted all receives in advance; host threads send them.
 
-    Transfers occupy nothing (``latency``), their link (``overlapped``) or the sender (``blocking_send``).
+    Transfers occupy nothing (``latency``) or their link (``overlapped``).
     """
-
-    def __init__(self, program, *arguments):
-        super().__init__(program, *arguments)
-        self.p2p, self.free = program["p2p"], {}
 
     def begin(self):
         super().begin()
-        self.free.clear()
-        for number, sender, _, _, _ in self.messages.values():
-            if sender != self.rank:
+        self.free_at = defaultdict(float)  # by peer, of the link to it
+        for number, (peer, sends, _, _) in self.messages.items():
+            if not sends:
                 buffer = self.buffer()
-                self.values[number] = buffer, dist.irecv(buffer, sender, tag=number)
+                self.incoming[number] = buffer, dist.irecv(buffer, peer, tag=number).wait
 
-    def take(self, number):
-        buffer, request = self.values.pop(number)
-        request.wait()
-        return self.unpacked(buffer)
-
-    def give(self, number, tensor):
-        _, _, receiver, busy, delay = self.messages[number]
-        packed, leaves = self.packed(tensor), time.perf_counter()
-        if self.p2p == "blocking_send":
-            sleep_until(leaves + busy)
-            if not delay:
-                return dist.send(packed, receiver, tag=number)
-            leaves += busy
-        elif self.p2p == "overlapped":
-            leaves = self.free[receiver] = max(leaves, self.free.get(receiver, leaves)) + busy
-        else:
-            leaves += busy
+    def give(self, number, result):
+        super().give(number, result)
+        peer, _, busy, delay = self.messages[number]
+        leaves = time.perf_counter() + busy
+        if self.p2p == "overlapped":
+            leaves = self.free_at[peer] = max(leaves, self.free_at[peer] + busy)
 
         def send():
             sleep_until(leaves + delay)
-            dist.send(packed, receiver, tag=number)
+            dist.send(self.outgoing.pop(number), peer, tag=number)
 
-        return self.worker(receiver).do(send)
+        self.start(peer, send)
+
+
+class Blocking(Buffered):
+    """As `Buffered`, but the rank itself sends, and waits until a message has arrived (``blocking_send``)."""
+
+    give = Transfers.give
+
+    def release(self):
+        for number in list(self.outgoing):
+            peer, _, busy, delay = self.messages[number]
+            time.sleep(busy + delay)
+            dist.send(self.outgoing.pop(number), peer, tag=number)
 
 
 class Rendezvous(Transfers):
@@ -164,26 +136,23 @@ class Rendezvous(Transfers):
 
     def exchange(self, numbers):
         """Send and receive the messages of one batch; on a link that takes time, one has arrived when a token has."""
-        posted, requests = [], []
+        posted, tokens = [], []
         for number in numbers:
-            _, sender, receiver, busy, delay = self.messages[number]
-            if sends := sender == self.rank:
-                buffer = self.packed(self.results.pop(number))
-            else:
-                buffer = self.values[number] = self.buffer()
+            peer, sends, busy, delay = self.messages[number]
+            message = self.outgoing.pop(number) if sends else self.buffer()
+            posted.append(dist.P2POp(dist.isend if sends else dist.irecv, message, peer, tag=number))
+            if not sends:
+                self.incoming[number] = message, lambda: None
                 if busy + delay:
-                    requests.append(dist.irecv(self.like.new_empty(1), sender, tag=_token(number)))
-            peer = receiver if sends else sender
-            posted.append(dist.P2POp(dist.isend if sends else dist.irecv, buffer, peer, tag=number))
+                    tokens.append(dist.irecv(self.token, peer, tag=_TOKEN + number))
         for number, request in zip(numbers, dist.batch_isend_irecv(posted), strict=True):
-            _, sender, receiver, busy, delay = self.messages[number]
-            if sender == self.rank and busy + delay:
-                request.wait()
-                time.sleep(busy + delay)
-                request = dist.isend(self.like.new_empty(1), receiver, tag=_token(number))
-            requests.append(request)
-        for request in requests:
+            peer, sends, busy, delay = self.messages[number]
             request.wait()
+            if sends and busy + delay:
+                time.sleep(busy + delay)
+                tokens.append(dist.isend(self.token, peer, tag=_TOKEN + number))
+        for token in tokens:
+            token.wait()
 
 
 class Streams(Transfers):
@@ -192,45 +161,26 @@ class Streams(Transfers):
     What a rank issues waits until that stream is free, and a sender's end on a link with a delay that much longer.
     """
 
-    def begin(self):
-        super().begin()
-        self.idle, self.arrived = {}, {}
-
     def issue(self, number):
         """Post this rank's end of a transfer."""
-        _, sender, receiver, busy, delay = self.messages[number]
-        sends = sender == self.rank
-        peer = receiver if sends else sender
-        if peer in self.idle:
-            self.idle[peer].wait()
-        idle = self.idle[peer] = self.arrived[number] = threading.Event()
-        buffer = self.packed(self.results.pop(number)) if sends else self.buffer()
+        peer, sends, busy, delay = self.messages[number]
+        self.finish(peer)
+        message, move = (self.outgoing.pop(number), dist.send) if sends else (self.buffer(), dist.recv)
         if sends:
             time.sleep(delay)
-        else:
-            self.values[number] = buffer
 
         def transfer():
-            token = self.like.new_empty(1)
-            (dist.send if sends else dist.recv)(buffer, peer, tag=number)
+            move(message, peer, tag=number)
             if busy:
-                time.sleep(busy if sends else 0)
-                (dist.send if sends else dist.recv)(token, peer, tag=_token(number))
-            idle.set()
+                time.sleep(busy * sends)
+                move(self.token, peer, tag=_TOKEN + number)
 
-        self.worker(peer).do(transfer)
-
-    def take(self, number):
-        self.arrived[number].wait()
-        return super().take(number)
+        task = self.start(peer, transfer)
+        if not sends:
+            self.incoming[number] = message, task.result
 
 
-def _token(number):
-    """The tag of the token that follows a message."""
-    return 1_000_000 + number
-
-
-WAYS = {"latency": Buffered, "overlapped": Buffered, "blocking_send": Buffered, "rendezvous": Rendezvous,
+WAYS = {"latency": Buffered, "overlapped": Buffered, "blocking_send": Blocking, "rendezvous": Rendezvous,
         "streams": Streams}  # fmt: skip
 
 
@@ -239,9 +189,9 @@ class Rank:
 
     def __init__(self, job, program, rank, device):
         self.program, self.rank, self.device = program, rank, device
-        self.one_clock, self.parts = job["one_clock"], program["parts"]
         self.workload = job["workload"] | {"blocks": program["blocks"]}
-        self.num_stages = len(program["placement"][0])
+        self.parts, self.num_stages = program["parts"], len(program["shares"])
+        self.last, self.total_rows = self.num_stages - 1, self.workload["rows"] * program["microbatches"]
         self.modules = {
             (replica, stage): stages.stage_module(self.workload, stage, self.num_stages).to(device)
             for replica, ranks in enumerate(program["placement"])
@@ -249,22 +199,16 @@ class Rank:
             if home == rank
         }
         self.data = []
-        if self.modules.keys() & {(replica, end) for replica, _ in self.modules for end in (0, self.num_stages - 1)}:
+        if any(stage in (0, self.last) for _, stage in self.modules):
             parts = range(program["microbatches"] * self.parts)
             self.data = [stages.first_input(self.workload, self.parts, part).to(device) for part in parts]
-        like = torch.empty(stages.message_shape(self.workload, self.parts), device=device)
-        padding = max(0, self.workload.get("message_numbers", 0) // self.parts - like.numel())
-        self.transfers = WAYS[program["p2p"]](program, rank, like, padding)
-        self.total_rows = self.workload["rows"] * program["microbatches"]
-        self.homes = [tuple(sorted(set(column))) for column in zip(*program["placement"], strict=True)]
+        self.like = torch.empty(stages.message_shape(self.workload, self.parts), device=device)
+        least = self.workload["message_bytes"] / self.parts / self.like.element_size()
+        padding = max(0, math.ceil(least) - self.like.numel())
+        self.transfers = WAYS[program["p2p"]](program, rank, self.like, padding)
+        self.homes = [tuple(sorted(set(ranks))) for ranks in zip(*program["placement"], strict=True)]
         # made on all ranks, in one order
         self.groups = {homes: dist.new_group(homes) for homes in sorted(set(self.homes)) if len(homes) > 1}
-        self.reducer = Worker()
-
-    def close(self):
-        """End the threads."""
-        self.transfers.close()
-        self.reducer.do(None)
 
     def iteration(self):
         """Run the row once.
@@ -278,82 +222,71 @@ class Rank:
         peak : float
             The most microbatches on 1/S of the model that it stored.
         """
-        self.log, self.local, self.stored, self.peak = [], {}, {}, 0.0
-        self.reductions, self.stepped = {}, set()
-        self.forget_gradients()
+        self.log, self.results, self.stored, self.peak = [], {}, {}, 0.0
+        self.reductions, self.stepped = Counter(), set()
+        for module in self.modules.values():
+            for weight in module.parameters():
+                weight.grad = torch.zeros_like(weight)
         self.transfers.begin()
         gc.collect()
-        self.zero = self._agreed_start()
+        dist.barrier()
+        start = torch.tensor([time.perf_counter() + _AHEAD_S], dtype=torch.float64, device=self.device)
+        if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:  # ranks of one machine share a clock
+            dist.broadcast(start, 0)
+        self.zero = float(start)
         gc.disable()
         sleep_until(self.zero)
         for what, entry in self.program["rows"][self.rank]:
-            self.run_cell(entry) if what == "cell" else getattr(self.transfers, what)(entry)
-        if self.reductions:
-            self.reducer.finish()
+            getattr(self if what == "cell" else self.transfers, what)(entry)
+        self.transfers.finish("sums")
         seconds = time.perf_counter() - self.zero
         gc.enable()
         self.transfers.finish()
         return self.log, seconds, self.peak
 
-    def forget_gradients(self):
-        """Begin to sum gradients at 0."""
-        for module in self.modules.values():
-            for weight in module.parameters():
-                weight.grad = torch.zeros_like(weight)
-
-    def _agreed_start(self):
-        """A moment at which all ranks start; those of one machine share a clock."""
-        dist.barrier()
-        start = torch.tensor([time.perf_counter() + _AHEAD_S], dtype=torch.float64, device=self.device)
-        if self.one_clock:
-            dist.broadcast(start, 0)
-        return float(start)
-
-    def run_cell(self, numbers):
+    def cell(self, numbers):
         """Run the operations of one cell, forwards first, once all have their inputs; then hand on their results."""
         operations = sorted(((number, *self.program["operations"][number]) for number in numbers), key=lambda op: op[1])
-        inputs = [self._input(*operation) for operation in operations]
-        start, results = time.perf_counter() - self.zero, {}
-        for (number, kind, stage, microbatch, replica, *_), value in zip(operations, inputs, strict=True):
-            results[number] = self.operate(kind, stage, microbatch, replica, value)
+        values, results = [], {}
+        for _, kind, _, microbatch, _, source in operations:
+            if source == NONE:
+                values.append(self.data[microbatch] if kind == F else None)
+            else:
+                is_remote = source in self.transfers.messages
+                values.append(self.transfers.take(source) if is_remote else self.results.pop(source))
+        start = time.perf_counter() - self.zero
+        for (number, *operation, _), value in zip(operations, values, strict=True):
+            results[number] = self.operate(*operation, value)
             self.log.append((number, start, start := time.perf_counter() - self.zero))
         for number, result in results.items():
-            if number in self.transfers.outgoing:
+            if number in self.transfers.messages:
                 self.transfers.give(number, result)
             else:
-                self.local[number] = result
+                self.results[number] = result
         self.log[-1] = (*self.log[-1][:2], time.perf_counter() - self.zero)
-
-    def _input(self, _, kind, __, microbatch, ___, source, remote):
-        """What an operation needs, once it is there."""
-        if source != NONE:
-            return self.transfers.take(source) if remote else self.local.pop(source)
-        return self.data[microbatch] if kind == F else None
+        self.transfers.release()
 
     def operate(self, kind, stage, microbatch, replica, value):
         """Run one operation, for as long as its stage sleeps; return its result."""
         until = time.perf_counter() + self.program["seconds"][kind][stage]
-        key, module = (replica, stage, microbatch), self.modules.get((replica, stage))
+        key, module, result = (replica, stage, microbatch), self.modules.get((replica, stage)), None
         if module is None:
             raise RuntimeError(f"stage {stage} of replica {replica} is not placed here")
-        result = None
         if kind == F:
-            value = value.detach().requires_grad_(value.is_floating_point() and stage > 0)
+            value = value.detach().requires_grad_(stage > 0)
             result = module(value)
-            if stage == self.num_stages - 1:
-                result = stages.loss(self.workload, result, self.data[microbatch], self.total_rows)
+            if stage == self.last:
+                result = stages.loss(result, self.data[microbatch], self.total_rows)
             self.stored[key] = value, result
-            shares = self.program["shares"]
-            self.peak = max(self.peak, sum(shares[stage] for _, stage, _ in self.stored))
+            self.peak = max(self.peak, sum(self.program["shares"][stage] for _, stage, _ in self.stored))
         elif kind in (B, I):
-            given, made = self.stored[key]
-            deferred = stages.backward(made, value, kind == I)
-            result = given.grad
-            self.stored[key] = deferred
-            if kind == B:
-                del self.stored[key]
+            inputs, output = self.stored.pop(key)
+            deferred = stages.backward(output, value, kind == I)
+            result = inputs.grad
+            if kind == I:
+                self.stored[key] = deferred
         elif kind == W:
-            stages.weight_gradients(self.stored.pop(key))
+            stages.add_weight_gradients(self.stored.pop(key))
         elif kind == R:
             self.reduce(stage)
         else:
@@ -363,13 +296,17 @@ class Rank:
         sleep_until(until)
         return result
 
+    def copies(self, stage):
+        """The copies of a stage that this rank holds, one for each replica that places it here."""
+        return [module for (_, place), module in self.modules.items() if place == stage]
+
     def reduce(self, stage):
         """Sum the gradients of a stage over its replicas; once, after the last of those that this rank holds."""
-        self.reductions[stage] = self.reductions.get(stage, 0) + 1
-        own = [list(module.parameters()) for (_, of), module in self.modules.items() if of == stage]
-        if self.reductions[stage] != len(own):
+        self.reductions[stage] += 1
+        copies = [list(module.parameters()) for module in self.copies(stage)]
+        if self.reductions[stage] != len(copies):
             return
-        total = sum(torch.cat([weight.grad.flatten() for weight in weights]) for weights in own)
+        total = sum(torch.cat([weight.grad.flatten() for weight in weights]) for weights in copies)
         group, seconds = self.groups.get(self.homes[stage]), self.program["seconds"][R][stage]
         request = None if group is None else dist.all_reduce(total, group=group, async_op=True)
 
@@ -377,69 +314,59 @@ class Rank:
             if request is not None:
                 request.wait()
             time.sleep(seconds)
-            for weights in own:
-                parts = total.split([weight.numel() for weight in weights])
-                for weight, part in zip(weights, parts, strict=True):
+            for weights in copies:
+                for weight, part in zip(weights, total.split([weight.numel() for weight in weights]), strict=True):
                     weight.grad = part.view(weight.shape).clone()
 
-        arrive() if self.program["allreduce"] == "blocking" else self.reducer.do(arrive)
+        arrive() if self.program["allreduce"] == "blocking" else self.transfers.start("sums", arrive)
 
     def update(self, stage):
         """Take the optimizer step of a stage; once, for all of its replicas."""
-        self.reducer.finish()
+        self.transfers.finish("sums")
         if stage not in self.stepped:
             self.stepped.add(stage)
-            for (_, of), module in self.modules.items():
-                if of == stage:
-                    stages.step(module, RATE)
+            for module in self.copies(stage):
+                stages.step(module, RATE)
 
     def complete(self):
-        """Sum and update what the row has not; return the gradients and weights of each stage of each replica."""
+        """Sum and update what the row has not; return each stage with its gradients and weights."""
         if len(self.program["placement"]) > 1:
             for stage in sorted(stage for _, stage in self.modules if stage not in self.reductions):
                 self.reduce(stage)
-        self.reducer.finish()
-        gradients = [[weight.grad.cpu() for weight in module.parameters()] for module in self.modules.values()]
         for _, stage in self.modules:
             self.update(stage)
-        weights = [
-            [weight.detach().cpu().clone() for weight in module.parameters()] for module in self.modules.values()
-        ]
-        return list(zip(self.modules, gradients, weights, strict=True))
+        return [(stage, *stages.gradients_and_weights(module)) for (_, stage), module in self.modules.items()]
 
     def seconds_of_kinds(self, repetitions=5):
         """Median seconds of F, B, I and W of each stage that this rank holds, without a pipeline."""
-        found, self.stored, self.peak = {}, {}, 0.0
-        shape = stages.message_shape(self.workload, self.parts)
+        medians, self.stored, self.peak = {}, {}, 0.0
         dist.barrier()
         for replica, stage in self.modules:
-            times = [[] for _ in range(4)]
+            value, times = torch.randn_like(self.like), [[], [], [], []]
+            gradient = None if stage == self.last else value
+            inputs = self.data[0] if stage == 0 else value, gradient, gradient, None
             for kind in [F, B, F, I, W] * (repetitions + 1):
-                value = torch.randn(shape, device=self.device)
-                if kind == F and stage == 0:
-                    value = self.data[0]
-                if kind in (B, I) and stage == self.num_stages - 1:
-                    value = None
                 start = time.perf_counter()
-                self.operate(kind, stage, 0, replica, value)
+                self.operate(kind, stage, 0, replica, inputs[kind])
                 times[kind].append(time.perf_counter() - start)
-            found[stage] = [statistics.median(each[1:]) for each in times]
-        return found
+            medians[stage] = [statistics.median(of_kind[1:]) for of_kind in times]
+        return medians
 
 
-def off(found, expected):
-    """The largest difference between two lists of tensors, relative to the largest number of each."""
-    pairs = zip(found, expected, strict=True)
-    return max(float((one - other).abs().max() / other.abs().max().clamp(min=1e-30)) for one, other in pairs)
+def relative_error(values, expected):
+    """The largest difference between two lists of tensors, relative to the largest number of each; NaN if one is."""
+    pairs = zip(values, expected, strict=True)
+    errors = [(value - other).abs().max() / other.abs().max().clamp(min=1e-30) for value, other in pairs]
+    return float(torch.stack(errors).max())
 
 
 def execute(job, rank, say=print):
-    """Execute all programs of a job; every rank calls this, after `torch.distributed` has been initialised.
+    """Execute all programs of a job; every rank calls this once `torch.distributed` is initialised.
 
     Parameters
     ----------
     job : dict
-        From `programs.job_of`.
+        As `comparison.execute` makes it.
     rank : int
     say : callable
         Told the number of each program that has ended.
@@ -447,63 +374,54 @@ def execute(job, rank, say=print):
     Returns
     -------
     list of dict, or None on all ranks but the first
-        For each program ``steps``, the seconds of each repetition; ``operations``, those of the median one: rank,
-        number, start and end; ``peaks`` of the ranks; ``seconds`` of F, B, I and W of each stage, or None; and
-        ``gradient_error`` and ``weight_error``, relative differences from one process, or None.
+        For each program ``steps``, the sorted seconds of its iterations; ``operations``, those of the median one: rank,
+        number, start and end; ``peaks`` of the ranks; ``seconds`` of F, B, I and W of each stage, if they do not sleep;
+        and ``gradient_error`` and ``weight_error``, relative differences from one process, or None.
     """
     torch.set_num_threads(1)
     torch.set_default_dtype(getattr(torch, job["dtype"]))
-    local = int(os.environ.get("LOCAL_RANK", rank))
     if job["device"] == "cuda":
-        torch.cuda.set_device(local % torch.cuda.device_count())
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count())
     device, results, references = torch.device(job["device"]), [], {}
     sys.setswitchinterval(1e-4)  # so that a thread that sends does not wait for one that computes
     gc.collect()
     gc.freeze()  # collecting between iterations is then quick
     for number, program in enumerate(job["programs"]):
-        state, own = Rank(job, program, rank, device), {"runs": []}
-        own["seconds"] = state.seconds_of_kinds() if program["timed"] else None
-        for repetition in range(program["warm_up"] + program["repetitions"]):
-            own["runs"].append(state.iteration())
-            if repetition == 0 and program["checked"]:
-                own["stages"] = state.complete()
-        state.close()
-        found = [None] * len(program["rows"]) if rank == 0 else None
-        dist.gather_object(own, found)
+        state, complete = Rank(job, program, rank, device), []
+        seconds = state.seconds_of_kinds() if "model" in job["workload"] else {}
+        runs = [state.iteration()]
+        if program["checked"]:
+            complete = state.complete()
+        runs += [state.iteration() for _ in range(program["repetitions"])]
+        gathered = [None] * dist.get_world_size() if rank == 0 else None
+        dist.gather_object((runs, seconds, complete), gathered)
         if rank == 0:
-            results.append(_result(program, found))
-            if program["checked"]:
-                key = state.num_stages, program["microbatches"], tuple(program["blocks"])
-                if key not in references:
-                    references[key] = stages.reference(state.workload, *key[:2], device, RATE)
-                errors = [
-                    (off(gradients, references[key][stage][0]), off(weights, references[key][stage][1]))
-                    for each in found
-                    for (_, stage), gradients, weights in each["stages"]
-                ]
-                of_gradients, of_weights = zip(*errors, strict=True)
-                results[-1] |= {"gradient_error": max(of_gradients), "weight_error": max(of_weights)}
+            key = state.num_stages, program["microbatches"], tuple(program["blocks"])
+            if program["checked"] and key not in references:
+                references[key] = stages.reference(state.workload, *key[:2], device, RATE)
+            results.append(_result(*zip(*gathered, strict=True), references.get(key)))
             say(number)
     return results if rank == 0 else None
 
 
-def _result(program, found):
+def _result(runs, seconds, complete, reference):
     """The result of a program, from those of all ranks."""
-    runs = list(zip(*(each["runs"] for each in found), strict=True))[program["warm_up"] :]
-    steps = [max(seconds for _, seconds, _ in run) for run in runs]
-    median = runs[sorted(range(len(steps)), key=steps.__getitem__)[(len(steps) - 1) // 2]]
-    seconds = None
-    if program["timed"]:
-        seconds = [
-            of for _, of in sorted({stage: of for each in found for stage, of in each["seconds"].items()}.items())
-        ]
+    iterations = list(zip(*runs, strict=True))
+    iterations = sorted(iterations[1:] or iterations, key=lambda ranks: max(seconds for _, seconds, _ in ranks))
+    median = iterations[(len(iterations) - 1) // 2]
+    of_stages = {stage: times for of_rank in seconds for stage, times in of_rank.items()}
+    pairs = [(values, reference[stage]) for of_rank in complete for stage, *values in of_rank]
+    errors = [list(map(relative_error, values, expected)) for values, expected in pairs]
+    gradient_error, weight_error = torch.tensor(errors).amax(0).tolist() if errors else (None, None)
     return {
-        "steps": steps, "operations": [(rank, *row) for rank, (log, _, _) in enumerate(median) for row in log],
-        "peaks": [peak for _, _, peak in median], "seconds": seconds, "gradient_error": None, "weight_error": None,
+        "steps": [max(seconds for _, seconds, _ in ranks) for ranks in iterations],
+        "operations": [(rank, *row) for rank, (log, _, _) in enumerate(median) for row in log],
+        "peaks": [peak for _, _, peak in median], "seconds": [of_stages[stage] for stage in sorted(of_stages)],
+        "gradient_error": gradient_error, "weight_error": weight_error,
     }  # fmt: skip
 
 
-def join(job, rank, say=print, method="env://"):
+def join(job, say=print, method="env://"):
     """Execute a job as one of several processes, which torchrun or `launch` has started; as `execute`.
 
     Raises
@@ -511,8 +429,8 @@ def join(job, rank, say=print, method="env://"):
     RuntimeError
         If they are not as many as the tables have ranks, or there is no GPU.
     """
-    size = len(job["programs"][0]["rows"])
-    if (world := int(os.environ.get("WORLD_SIZE", size))) != size:
+    rank, world, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), len(job["programs"][0]["rows"])
+    if world != size:
         raise RuntimeError(f"world size = {world}: the tables have {size} ranks; start as many processes")
     if job["device"] == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("device = cuda: PyTorch finds no GPU; pass cpu")
@@ -527,15 +445,15 @@ def join(job, rank, say=print, method="env://"):
 def main(folder):
     """Execute the job of a folder as one of the ranks of this machine, and leave the results or an error there."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    folder, rank = Path(folder), int(os.environ["RANK"])
+    folder = Path(folder)
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     try:
-        results = join(job, rank, lambda number: print(number, flush=True), f"file://{folder}/store")
-        if rank == 0:
+        results = join(job, lambda number: (folder / f"done-{number}").touch(), f"file://{folder}/store")
+        if results is not None:
             (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
     except Exception as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        (folder / f"error-{rank}.json").write_text(json.dumps([time.time(), text]), encoding="utf-8")
+        rank, text = int(os.environ["RANK"]), f"{type(error).__name__}: {error}".splitlines()[0]
+        (folder / f"error-{rank}.json").write_text(json.dumps([time.time(), rank, text]), encoding="utf-8")
         os._exit(2)
     os._exit(0)  # what PyTorch loads may complain when Python ends
 
@@ -548,8 +466,7 @@ def _end_with_parent():
 def script(job):
     """Execute a job under torchrun; print each table's time, and write what `ppmodel replay` reads."""
     try:
-        rank = int(os.environ["RANK"])
-        results = join(job, rank, lambda number: print(f"{number + 1} of {len(job['programs'])}", file=sys.stderr))
+        results = join(job, lambda number: print(f"{number + 1} of {len(job['programs'])}", file=sys.stderr))
     except (RuntimeError, KeyError) as error:
         sys.exit(f"error: {type(error).__name__}: {error}")
     for program, result in zip(job["programs"], results or (), strict=False):

@@ -16,22 +16,22 @@ class _Product(torch.autograd.Function):
     """A product with a weight, whose gradient can wait: the two halves of a backward then do no work twice."""
 
     @staticmethod
-    def forward(ctx, given, weight):
-        ctx.save_for_backward(given, weight)
-        return given @ weight.T
+    def forward(ctx, value, weight):
+        ctx.save_for_backward(value, weight)
+        return value @ weight.T
 
     @staticmethod
     def backward(ctx, gradient):
-        given, weight = ctx.saved_tensors
+        value, weight = ctx.saved_tensors
         of_input = gradient @ weight if ctx.needs_input_grad[0] else None
         if _deferred is None:
-            return of_input, _of_weight(given, gradient)
-        _deferred.append((weight, given, gradient))
+            return of_input, _weight_gradient(value, gradient)
+        _deferred.append((weight, value, gradient))
         return of_input, None
 
 
-def _of_weight(given, gradient):
-    return gradient.flatten(0, -2).T @ given.flatten(0, -2)
+def _weight_gradient(value, gradient):
+    return gradient.flatten(0, -2).T @ value.flatten(0, -2)
 
 
 class Linear(torch.nn.Module):
@@ -42,13 +42,13 @@ class Linear(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.randn(outputs, inputs) / math.sqrt(inputs))
         self.bias = torch.nn.Parameter(torch.zeros(outputs)) if bias else None
 
-    def forward(self, given):
-        result = _Product.apply(given, self.weight)
+    def forward(self, value):
+        result = _Product.apply(value, self.weight)
         return result if self.bias is None else result + self.bias
 
 
 def backward(result, gradient, split):
-    """Accumulate a stage's gradients; if split, return what `weight_gradients` still has to do, else None.
+    """Accumulate a stage's gradients; if split, return what `add_weight_gradients` still has to do, else None.
 
     Parameters
     ----------
@@ -58,69 +58,45 @@ def backward(result, gradient, split):
     split : bool
     """
     global _deferred
-    _deferred = [] if split else None
-    try:
-        result.backward(gradient)
-        return _deferred
-    finally:
-        _deferred = None
+    _deferred = deferred = [] if split else None
+    result.backward(gradient)
+    _deferred = None
+    return deferred
 
 
-def weight_gradients(deferred):
-    """Add the weight gradients that an input gradient has left."""
-    for weight, given, gradient in deferred:
-        of_weight = _of_weight(given, gradient)
-        weight.grad = of_weight if weight.grad is None else weight.grad + of_weight
-
-
-class _Attention(torch.nn.Module):
-    def __init__(self, of):
-        super().__init__()
-        self.heads, self.kv_heads, self.size = of["heads"], of["kv_heads"], round(of["head_size"])
-        self.queries = Linear(of["hidden"], self.heads * self.size, of["bias"])
-        self.keys_values = Linear(of["hidden"], 2 * self.kv_heads * self.size, of["bias"])
-        self.out = Linear(self.heads * self.size, of["hidden"], of["bias"])
-
-    def forward(self, given):
-        queries = self.queries(given).unflatten(-1, (self.heads, self.size)).transpose(1, 2)
-        keys, values = self.keys_values(given).unflatten(-1, (2, self.kv_heads, self.size)).unbind(2)
-        keys, values = (
-            each.transpose(1, 2).repeat_interleave(self.heads // self.kv_heads, 1) for each in (keys, values)
-        )
-        found = functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-        return self.out(found.transpose(1, 2).flatten(2))
+def add_weight_gradients(deferred):
+    """Add the weight gradients that an input gradient has deferred."""
+    for weight, value, gradient in deferred:
+        weight.grad += _weight_gradient(value, gradient)
 
 
 class _Block(torch.nn.Module):
-    def __init__(self, of):
-        super().__init__()
-        norm = {"layernorm": torch.nn.LayerNorm, "rmsnorm": torch.nn.RMSNorm}[of["norm"]]
-        self.norms = torch.nn.ModuleList(norm(of["hidden"]) for _ in range(2))
-        self.attention, self.gated = _Attention(of), of["gated_mlp"]
-        self.up = Linear(of["hidden"], (1 + self.gated) * of["mlp_hidden"], of["bias"])
-        self.down = Linear(of["mlp_hidden"], of["hidden"], of["bias"])
+    """A transformer block: attention, then the multilayer perceptron."""
 
-    def forward(self, given):
-        given = given + self.attention(self.norms[0](given))
-        inner = self.up(self.norms[1](given))
+    def __init__(self, model):
+        super().__init__()
+        self.heads, self.kv_heads, self.size = model["heads"], model["kv_heads"], round(model["head_size"])
+        self.queries = Linear(model["hidden"], self.heads * self.size, model["bias"])
+        self.keys_values = Linear(model["hidden"], 2 * self.kv_heads * self.size, model["bias"])
+        self.out = Linear(self.heads * self.size, model["hidden"], model["bias"])
+        norm = {"layernorm": torch.nn.LayerNorm, "rmsnorm": torch.nn.RMSNorm}[model["norm"]]
+        self.norms = torch.nn.ModuleList(norm(model["hidden"]) for _ in range(2))
+        self.gated = model["gated_mlp"]
+        self.up = Linear(model["hidden"], (1 + self.gated) * model["mlp_hidden"], model["bias"])
+        self.down = Linear(model["mlp_hidden"], model["hidden"], model["bias"])
+
+    def forward(self, value):
+        inner = self.norms[0](value)
+        queries = self.queries(inner).unflatten(-1, (self.heads, self.size)).transpose(1, 2)
+        keys_values = self.keys_values(inner).unflatten(-1, (2, self.kv_heads, self.size))
+        keys, values = keys_values.repeat_interleave(self.heads // self.kv_heads, 3).permute(2, 0, 3, 1, 4)
+        heads = functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        value = value + self.out(heads.transpose(1, 2).flatten(2))
+        inner = self.up(self.norms[1](value))
         if self.gated:
             gate, inner = inner.chunk(2, -1)
-            return given + self.down(functional.silu(gate) * inner)
-        return given + self.down(functional.gelu(inner))
-
-
-class _Embedding(torch.nn.Module):
-    def __init__(self, of):
-        super().__init__()
-        self.tokens = torch.nn.Embedding(of["vocabulary"], of["hidden"])
-
-    def forward(self, tokens):
-        return self.tokens(tokens)
-
-
-class _Tanh(torch.nn.Module):
-    def forward(self, given):
-        return torch.tanh(given)
+            return value + self.down(functional.silu(gate) * inner)
+        return value + self.down(functional.gelu(inner))
 
 
 def stage_module(workload, stage, num_stages):
@@ -138,40 +114,41 @@ def stage_module(workload, stage, num_stages):
     torch.nn.Module
     """
     torch.manual_seed(1000 + stage)
-    if (of := workload.get("model")) is None:
-        return torch.nn.Sequential(Linear(_WIDTH, _WIDTH, True), _Tanh(), Linear(_WIDTH, _WIDTH), _Tanh())
-    parts = [_Block(of) for _ in range(workload["blocks"][stage])]
-    if stage == 0 and of["vocabulary"]:
-        parts.insert(0, _Embedding(of))
-    if stage == num_stages - 1 and of["vocabulary"]:
-        parts.append(Linear(of["hidden"], of["vocabulary"]))
-    return torch.nn.Sequential(*parts)
+    if (model := workload.get("model")) is None:
+        layers = Linear(_WIDTH, _WIDTH, True), torch.nn.Tanh(), Linear(_WIDTH, _WIDTH), torch.nn.Tanh()
+        return torch.nn.Sequential(*layers)
+    layers = [_Block(model) for _ in range(workload["blocks"][stage])]
+    if stage == 0 and model["vocabulary"]:
+        layers.insert(0, torch.nn.Embedding(model["vocabulary"], model["hidden"]))
+    if stage == num_stages - 1 and model["vocabulary"]:
+        layers.append(Linear(model["hidden"], model["vocabulary"]))
+    return torch.nn.Sequential(*layers)
 
 
 def message_shape(workload, parts):
     """The shape of what one stage sends to another for one part of a microbatch."""
-    rows, of = workload["rows"] // parts, workload.get("model")
-    return (rows, _WIDTH) if of is None else (rows, of["sequence"], of["hidden"])
+    rows, model = workload["rows"] // parts, workload.get("model")
+    return (rows, _WIDTH) if model is None else (rows, model["sequence"], model["hidden"])
 
 
 def first_input(workload, parts, microbatch):
     """The data of one part of a microbatch, as `Schedule.microbatch` numbers them."""
-    of, rows = workload.get("model"), workload["rows"]
+    model, shape = workload.get("model"), message_shape(workload, 1)
     torch.manual_seed(microbatch // parts)
-    if of is not None and of["vocabulary"]:
-        data = torch.randint(of["vocabulary"], (rows, of["sequence"]))
-    else:
-        data = torch.randn(message_shape(workload, 1))
+    is_text = model is not None and model["vocabulary"]
+    data = torch.randint(model["vocabulary"], shape[:2]) if is_text else torch.randn(shape)
     return data.chunk(parts)[microbatch % parts]
 
 
-def loss(workload, result, tokens, total_rows):
-    """The loss of one part of a microbatch, a share of the mean over all rows of the iteration."""
-    of = workload.get("model")
-    if of is None or not of["vocabulary"]:
+def loss(result, data, total_rows):
+    """The loss of one part of a microbatch, a share of the mean over all rows of the iteration.
+
+    If the data are tokens, each has to predict the next; else results have to be small.
+    """
+    if data.is_floating_point():
         return (result**2).mean(-1).sum() / total_rows
-    each = functional.cross_entropy(result.flatten(0, 1), tokens.roll(-1, -1).flatten(), reduction="sum")
-    return each / (total_rows * of["sequence"])
+    total = functional.cross_entropy(result.flatten(0, 1), data.roll(-1, -1).flatten(), reduction="sum")
+    return total / (total_rows * data.shape[1])
 
 
 def reference(workload, num_stages, num_microbatches, device, rate):
@@ -182,16 +159,12 @@ def reference(workload, num_stages, num_microbatches, device, rate):
     list of (list of Tensor, list of Tensor)
     """
     stages = [stage_module(workload, stage, num_stages).to(device) for stage in range(num_stages)]
-    rows = workload["rows"] * num_microbatches
     for microbatch in range(num_microbatches):
-        tokens = value = first_input(workload, 1, microbatch).to(device)
-        for stage in stages:
-            value = stage(value)
-        loss(workload, value, tokens, rows).backward()
-    gradients = [[weight.grad for weight in stage.parameters()] for stage in stages]
+        data = first_input(workload, 1, microbatch).to(device)
+        loss(torch.nn.Sequential(*stages)(data), data, workload["rows"] * num_microbatches).backward()
     for stage in stages:
         step(stage, rate)
-    return list(zip(gradients, [[weight.detach() for weight in stage.parameters()] for stage in stages], strict=True))
+    return [gradients_and_weights(stage) for stage in stages]
 
 
 def step(stage, rate):
@@ -199,3 +172,9 @@ def step(stage, rate):
     with torch.no_grad():
         for weight in stage.parameters():
             weight -= rate * weight.grad
+
+
+def gradients_and_weights(stage):
+    """Copies of a stage's gradients and weights, on the host."""
+    weights = list(stage.parameters())
+    return [weight.grad.cpu().clone() for weight in weights], [weight.detach().cpu().clone() for weight in weights]

@@ -18,14 +18,13 @@ import pytest
 import ppmodel as pp
 from ppmodel.errors import PPModelError
 from ppmodel.execution import launch as launching
-from ppmodel.execution.comparison import executed
 from ppmodel.execution.launch import launch
 from ppmodel.execution.programs import SENT, program_of
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import uniform_costs
+from ppmodel.simulation import graph_of, uniform_costs
 
 torch = pytest.importorskip("torch")
 
@@ -40,14 +39,13 @@ EQUAL = 1e-10
 
 def job_of(programs, limit_s=60.0):
     """A job of small layers that do not sleep."""
-    workload = {"rows": 4, "message_numbers": 0}
-    return {"programs": programs, "workload": workload, "dtype": "float64", "device": "cpu", "one_clock": True,
-            "limit_s": limit_s}  # fmt: skip
+    workload = {"rows": 4, "message_bytes": 0}
+    return {"programs": programs, "workload": workload, "dtype": "float64", "device": "cpu", "limit_s": limit_s}
 
 
 def program(table, p2p="latency", allreduce="excluded"):
     """A program that runs once, at once."""
-    return program_of(table, p2p, allreduce, uniform_costs(table, 0, 0), 1, warm_up=0)
+    return program_of(graph_of(table, p2p, allreduce), uniform_costs(table, 0, 0), 0)
 
 
 def tables_of(name):
@@ -159,8 +157,8 @@ def test_a_rank_that_raises_ends_all_in_one_line():
 
 def test_what_the_simulation_calls_a_deadlock_is_one():
     """The row is refused; executed all the same, ranks wait until their time is over."""
-    (row,) = (one.row for one in executed(["v-half"], 4, 8, forward=0.01, backward=0.02, p2p="rendezvous"))
-    assert "deadlock" in row["refused"]
+    frame = pp.execute("v-half", 4, 8, forward=0.01, backward=0.02, p2p="rendezvous")
+    assert "deadlock" in frame.refused[0]
     with pytest.raises(PPModelError, match=r"rank \d has failed: .*[Tt]imed out"):
         launch(job_of([program(pp.build("v-half", 4, 8), "rendezvous")], limit_s=5.0))
 
@@ -204,6 +202,14 @@ def test_one_slow_link_turns_the_order_round():
     frame = pp.execute(["gpipe", "1f1b"], 4, 8, forward=0.02, backward=0.04, repetitions=3, links="1-2:delay=60ms")
     simulated, measured = (float(frame[name][1] / frame[name][0] - 1) for name in ("simulated_s", "fastest_s"))
     assert min(simulated, measured) > 0.2
+
+
+def test_a_sender_that_blocks_waits_for_the_delay():
+    """Under ``blocking_send``, a delayed link holds the rank that sends, as in the simulation."""
+    given = {"forward": 0.01, "backward": 0.02, "repetitions": 3, "links": "0-1:delay=30ms", "check": False}
+    frame = pp.execute("gpipe", 2, 6, p2p="blocking_send", **given)
+    assert frame.simulated_s[0] == pytest.approx(frame.fastest_s[0], rel=0.1)
+    assert frame.replayed_s[0] == pytest.approx(frame.measured_s[0], rel=0.1)
 
 
 def test_bandwidth_of_a_link_divides_the_bytes():
