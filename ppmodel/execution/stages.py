@@ -64,6 +64,7 @@ def backward(result, gradient, split):
     return deferred
 
 
+@torch.no_grad()
 def add_weight_gradients(deferred):
     """Add the weight gradients that an input gradient has deferred."""
     for weight, value, gradient in deferred:
