@@ -30,7 +30,7 @@ help:
 	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml GPUS=64 BATCH=512 MEMORY='64 GiB'   the same for your own, in a separate folder"
 	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
 	@echo "make smoke  reproduce Fig. 3 and Table I in half a minute, and say for each number whether it is met"
-	@echo "make review run the smoke test and judge the claims: expected beside obtained, in two minutes"
+	@echo "make review run the smoke test, judge the claims, execute two tables: expected beside obtained, in two minutes"
 	@echo "make execute run three tables for real over a slow link, with PyTorch, and compare with what is simulated"
 	@echo "make test   run the tests (and build the book if it is missing or out of date)"
 	@echo "make test-execute   run those of ppmodel execute, with PyTorch, in an environment that it makes"

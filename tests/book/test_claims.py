@@ -25,6 +25,7 @@ from ppbook.claims import (
     rows_of,
     turns,
 )
+from ppbook.claims.executed_quantities import EXECUTED_QUANTITIES, runs_of
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
 from ppbook.claims.verdicts import ANCHORS
@@ -43,7 +44,8 @@ from ppmodel.studies.measured import predict, run_of
 from ppmodel.studies.points.change import Change
 
 SIZE = ["model", "microbatches"]
-ROWS, STP_ROWS = rows_of(load_claims()), rows_of(load_claims(about="stp"))
+ROWS, STP_ROWS, EXECUTED_ROWS = (rows_of(load_claims(about=about)) for about in ("paper", "stp", "executed"))
+EVERY_ROW = [*ROWS, *STP_ROWS, *EXECUTED_ROWS]
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,7 @@ def judged(tmp_path_factory):
         if not path.exists():
             under = {name: judge(load_claims(), load_model("paper"), load_setting(name)) for name in ANCHORS}
             under["stp"] = claims.judge_stp(load_claims(about="stp"))
+            under["executed"] = claims.judge_executed(load_claims(about="executed"))
             path.write_bytes(pickle.dumps({name: {each.row.id: each for each in rows} for name, rows in under.items()}))
     return pickle.loads(path.read_bytes())
 
@@ -76,8 +79,8 @@ def judgements(judged):
 
 @pytest.fixture(scope="module")
 def everything(judged):
-    """The judgements with those of STP's claims."""
-    return judged["default"] | judged["stp"]
+    """The judgements with those of STP's claims and of executed tables."""
+    return judged["default"] | judged["stp"] | judged["executed"]
 
 
 def row(name):
@@ -102,7 +105,7 @@ def test_every_claim_comes_to_what_the_file_expects(everything):
 
 def test_a_changed_reference_is_noticed(everything):
     """Every reference value that is off by twice its tolerance disagrees, in either direction."""
-    assert len(everything) == len(ROWS) + len(STP_ROWS)
+    assert len(everything) == len(EVERY_ROW)
     for name, sign in product(everything, (-1, 1)):
         one = everything[name]
         changed = one.row.model_copy(update={"value": one.row.value + sign * 2 * one.row.tolerance})
@@ -112,12 +115,13 @@ def test_a_changed_reference_is_noticed(everything):
 
 def test_every_claim_of_the_paper_is_there():
     """Claims 1 to 11, rows with names of their own and a page to read on, and every quantity asked for by some row."""
-    assert len({one.id for one in [*ROWS, *STP_ROWS]}) == len([*ROWS, *STP_ROWS])
+    assert len({one.id for one in EVERY_ROW}) == len(EVERY_ROW)
     assert [claim.number for claim in load_claims()] == list(range(1, 12))
     notebooks = {path.stem for path in (DATA.parent / "notebooks").glob("*.ipynb")}
-    assert {one.page.removeprefix("nb/") for one in [*ROWS, *STP_ROWS]} <= notebooks
+    assert {one.page.removeprefix("nb/") for one in EVERY_ROW} <= notebooks
     assert {one.criterion["quantity"] for one in ROWS} == {*QUANTITIES, "flips"}
     assert {one.criterion["quantity"] for one in STP_ROWS} == {*STP_QUANTITIES}
+    assert {one.criterion["quantity"] for one in EXECUTED_ROWS} == {*EXECUTED_QUANTITIES}
 
 
 def test_every_figure_of_the_paper_is_there(judgements):
@@ -600,6 +604,69 @@ def test_a_wrong_model_turns_megatrons_rows_red(monkeypatch, bench, wrong):
     runs = megatron.throughput(0.82 / 0.9 if wrong == "products 10 % faster" else 0.82)
     monkeypatch.setattr(quantities, "_throughput", lambda _: runs)
     assert {name for name in THROUGHPUTS if row(name).margin(measure(row(name), bench))[0] < 0} == expected
+
+
+# ---- executed here -----------------------------------------------------------------------------------
+
+
+def swapped(*names):
+    """Two schedules have each other's names."""
+    return lambda runs: runs.assign(label=runs.label.replace(dict(zip(names, names[::-1], strict=True))))
+
+
+def undelayed(runs):
+    """No delay makes a difference."""
+    return runs.assign(fastest_s=runs.groupby(["p2p", "pp", "label", "forward_s"]).fastest_s.transform("first"))
+
+
+def longer(label):
+    """A schedule takes half as long again."""
+    return lambda runs: runs.assign(fastest_s=runs.fastest_s * np.where(runs.label == label, 1.5, 1.0))
+
+
+OF_DELAY = {"hanayo_sensitive", "negated_v_half", "other_order", "reversals"}
+WRONG_RUNS = {
+    "a gradient off by a billionth": (lambda runs: runs.assign(gradient_error=1e-9), {"gradients"}),
+    "one more microbatch stored": (lambda runs: runs.assign(peak_activations=runs.peak_activations + 1), {"stored"}),
+    "5 % slower": (lambda runs: runs.assign(fastest_s=1.05 * runs.fastest_s), {"simulated"}),
+    "no delay": (undelayed, {*OF_DELAY, "asymmetric_gain", "equivalent_delayed", "simulated"}),
+    "delays in reverse order": (
+        lambda runs: runs.assign(delay=2 - runs.delay),
+        {*OF_DELAY, "chimera_fades", "equivalent", "hanayo_gain", "same_order"},
+    ),
+    "ZB-H1's times for 1F1B": (swapped("ZB-H1", "1F1B"), {"equivalent", "negated"}),
+    "V-Half's for eager 1F1B": (swapped("V-Half", "eager 1F1B"), {"eager_restores", "negated_v_half"}),
+    "one wave's for two": (swapped("Hanayo", "Hanayo W = 2"), {"hanayo_gain", "hanayo_one_wave", "same_order"}),
+    "Chimera slower": (
+        longer("Chimera"), {"chimera_gains", "hanayo_one_wave", "negated", "same_order", "simulated"}
+    ),
+    "asymmetric Chimera slower": (
+        longer("asymmetric Chimera"), {"asymmetric_deep", "asymmetric_gain", "simulated"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [None, *WRONG_RUNS])
+def test_other_runs_turn_executed_rows(tmp_path, judged, wrong):
+    """A recording of one's own is judged in place of ours; the rows notice what is wrong with it."""
+    change, expected = WRONG_RUNS.get(wrong, (pd.DataFrame, set()))
+    change(runs_of()).to_csv(tmp_path / "mine.csv")
+    found = claims.judge_executed(load_claims(about="executed"), str(tmp_path / "mine.csv"))
+    turned = {each.row.id for each in found if each.holds_here != judged["executed"][each.row.id].holds_here}
+    assert turned == {f"executed_{name}" for name in expected}
+
+
+def test_executed_rows_are_counted_apart(tmp_path, capsys):
+    """With their way of sending; each can turn; a recording that lacks schedules has no case."""
+    assert {f"executed_{name}" for _, names in WRONG_RUNS.values() for name in names} == {r.id for r in EXECUTED_ROWS}
+    assert main(["claims", "--of", "executed"]) == 0
+    rows = len(EXECUTED_ROWS)
+    assert f"of {rows} numbers and statements hold under transfers by host threads, " in capsys.readouterr().out
+    runs_of()[lambda runs: runs.label == "GPipe"].to_csv(tmp_path / "mine.csv")
+    ask = ["claims", "--of", "executed", "--row", "executed_negated", "-p"]
+    main([*ask, "recording", str(tmp_path / "mine.csv")])
+    assert "no case: the recording lacks its schedules" in capsys.readouterr().out
+    assert main([*ask, "waves", "2"]) == 2
 
 
 def test_the_measured_runs_are_told_apart():

@@ -1,6 +1,7 @@
 """What the book is written as: clean notebooks, and commands, code and facts in its pages that exist."""
 
 import ast
+import json
 import re
 import shlex
 import shutil
@@ -147,6 +148,26 @@ def test_a_review_notices_what_is_not_as_expected(tmp_path, monkeypatch, capsys)
     assert re.findall(r"^(ok  |FAIL)", printed, re.MULTILINE) == ["ok  ", "FAIL"]
     assert re.search(r"expected  ppmodle .*\n +obtained  ppmodel", printed)
     assert re.search(r"review FAILED: 1 of 2 commands as expected, \d+ s\n$", printed)
+
+
+def test_a_review_runs_the_executed_claim_where_there_is_torch(tmp_path, monkeypatch, capsys):
+    """Without PyTorch a line says so, which is no failure; with it, the times that are printed decide."""
+    card = {"card": "a", "command": "execute", "expected": "by over 20 %, gradients equal", "seconds": 1}
+    monkeypatch.setattr(review, "CARDS", tmp_path / "cards.yaml")
+    monkeypatch.setattr(review, "EXECUTE", tmp_path / "python")
+    monkeypatch.setattr(review, "find_spec", lambda _: None)
+    YAML().dump([card | {"page": "nb/executed", "review": True, "torch": True}], review.CARDS)
+    assert review.review()
+    assert re.match(r"skip .*PyTorch is missing.*\nreview passed: 0 of 0 ", capsys.readouterr().out)
+    for seconds, passes in ((1.3, True), (1.1, False)):
+        rows = [
+            {"schedule": name, "measured_s": time, "gradients_equal": True}
+            for name, time in (("1f1b", seconds), ("gpipe", 1))
+        ]
+        review.EXECUTE.write_text(f"#!/bin/sh\necho '{json.dumps(rows)}'\n")
+        review.EXECUTE.chmod(0o755)
+        assert review.review() == passes
+    assert "obtained  1F1B slower than GPipe by no more than 20 %, gradients equal (10%)" in capsys.readouterr().out
 
 
 def words_of(text):

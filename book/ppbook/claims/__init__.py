@@ -19,6 +19,7 @@ from ppbook.claims.verdicts import (
     assumptions,
     disagreements,
     judge,
+    judge_executed,
     judge_stp,
     turns,
 )

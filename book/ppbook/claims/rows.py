@@ -155,6 +155,7 @@ class ClaimsFile(_Form):
     figures: list[Figure] = []
     claims: list[Claim]
     stp: list[Claim] = []
+    executed: list[Claim] = []
 
 
 def rows_of(claims):

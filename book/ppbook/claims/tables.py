@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from ppbook.claims.executed_quantities import EXECUTED
 from ppbook.claims.file import load_figures
 from ppbook.claims.rows import EXACT
 from ppbook.claims.stp_quantities import ANCHOR
@@ -14,6 +15,7 @@ MARKS = {"holds": "✓", "depends": "◐", "does not hold": "✗", "no case": ""
 AXES = {
     "semantics": "transfers (all-reduce)", "concat": "Chimera's concatenation", "waves": "Hanayo's waves",
     "memory": "memory", "backward": "length of a backward", "setting": "setting", "costs": "costs",
+    "transfers": "transfers",
 }  # fmt: skip
 """What assumptions vary, and how it is printed."""
 
@@ -125,7 +127,7 @@ def counted(judgements):
         "fail": [judgement.reproduced for judgement in judgements].count("does not hold"),
         "tried": max(judgement.tried for judgement in judgements),
     }  # fmt: skip
-    under = anchor if anchor == ANCHOR else f"the setting {anchor}"
+    under = anchor if anchor in (ANCHOR, *EXECUTED) else f"the setting {anchor}"
     text = "{hold} of {rows} numbers and statements hold under {under}, {hold_all} of them under all {tried} tried; "
     return facts, (text + "{fail} fail, {fail_all} under all tried.").format(under=under, **facts)
 
@@ -216,7 +218,8 @@ def commands(judgement, setting="paper", given=()):
         By axis, as `AXES` prints it; empty if nothing turns the answer.
     """
     again, turned = {}, judgement.turned
-    turned.pop("costs", None)  # of STP's claims, which no setting has
+    for axis in ("costs", "transfers"):  # of STP's claims and of executed tables, which no setting has
+        turned.pop(axis, None)
     nearest = {axis: _nearest(assumptions) for axis, assumptions in turned.items()}
     for axis, assumption in sorted(nearest.items(), key=lambda item: len(item[1].changes)):
         anchor, values = (setting, dict(given)) if assumption.anchor == judgement.anchor else (assumption.anchor, {})

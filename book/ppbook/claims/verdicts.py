@@ -11,9 +11,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from ppbook.claims.bench import Bench
+from ppbook.claims.executed_quantities import EXECUTED, EXECUTED_QUANTITIES, runs_of
 from ppbook.claims.quantities import measure
 from ppbook.claims.rows import rows_of
-from ppbook.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
+from ppbook.claims.stp_quantities import STP_QUANTITIES, stp_assumptions
 from ppbook.parameters import load_setting
 from ppmodel.errors import CostError, ScheduleError
 from ppmodel.loops.compiled import LARGE, prepare
@@ -40,6 +41,7 @@ UNKNOWNS = STRUCTURE | {
 """The same with what it leaves open of the costs; the efficiencies vary only in a search."""
 
 _MODEL_BACKWARD = 1.9  # between the knob's values on either side of the models' own ratio
+_QUIET = {"desc": "claims", "leave": False, "disable": None}
 _AGREES = 0.05  # share of a row's tolerance by which a margin may differ from the expected one
 
 
@@ -217,7 +219,7 @@ def judge(claims, model, setting, system=None):
     prepare(LARGE)  # thousands of small graphs, each on many systems
     bench = Bench.of(model, setting, system)
     varied = assumptions(bench)
-    return [_judge_row(row, bench, varied) for row in tqdm(rows_of(claims), desc="claims", leave=False, disable=None)]
+    return [_judge_row(row, bench, varied) for row in tqdm(rows_of(claims), **_QUIET)]
 
 
 def _judge_row(row, bench, varied):
@@ -260,18 +262,50 @@ def judge_stp(claims):
     list of Judgement
         One per row, in order; the number shown is that of the first assumption.
     """
-    judgements = []
-    for row in tqdm(rows_of(claims), desc="claims", leave=False, disable=None):
+
+    def measured(row, assumption):
         criterion = dict(row.criterion)
         quantity = STP_QUANTITIES[criterion.pop("quantity")]
-        measured, outcomes = {}, {}
-        for name in stp_assumptions():
-            given = {"assumption": name} if "assumption" in signature(quantity).parameters else {}
-            measured[name] = float(quantity(**given, **criterion))
-            outcomes[Assumption(ANCHOR, "costs", name, name, ())] = float(row.margin(measured[name]))
-        margin = float(row.margin(measured[ANCHOR]))
-        judgements.append(Judgement(row, measured[ANCHOR], margin, verdict_of(outcomes), ANCHOR, outcomes))
-    return judgements
+        given = {"assumption": assumption} if "assumption" in signature(quantity).parameters else {}
+        return float(quantity(**given, **criterion))
+
+    return [_judge_by(row, "costs", stp_assumptions(), measured) for row in tqdm(rows_of(claims), **_QUIET)]
+
+
+def judge_executed(claims, recording="runs"):
+    """Judge claims by tables that were run for real, under every way of sending.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From ``load_claims(about="executed")``.
+    recording : str
+        ``runs``, ours; or a CSV file of ``python -m benchmarks.executed``.
+
+    Returns
+    -------
+    list of Judgement
+        One per row, in order; ways in which a row's schedules did not run are left out.
+    """
+    runs = runs_of(recording)
+
+    def measured(row, way):
+        criterion = dict(row.criterion)
+        quantity = EXECUTED_QUANTITIES[criterion.pop("quantity")]
+        return float(quantity(runs[runs.p2p == EXECUTED[way]], **criterion))
+
+    return [_judge_by(row, "transfers", EXECUTED, measured) for row in rows_of(claims)]
+
+
+def _judge_by(row, axis, names, measure):
+    """Judge a row under assumptions by their names, of which the first is the anchor."""
+    anchor, *_ = names
+    numbers = {name: number for name in names if (number := measure(row, name)) == number}
+    if anchor not in numbers:
+        return Judgement(row, np.nan, np.nan, "no case", anchor, {}, "the recording lacks its schedules")
+    outcomes = {Assumption(anchor, axis, name, name, ()): float(row.margin(numbers[name])) for name in numbers}
+    margin = float(row.margin(numbers[anchor]))
+    return Judgement(row, numbers[anchor], margin, verdict_of(outcomes), anchor, outcomes)
 
 
 def disagreements(judgements, margins=True):

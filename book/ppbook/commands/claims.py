@@ -1,4 +1,4 @@
-"""ppmodel claims: judge the paper's claims, or STP's."""
+"""ppmodel claims: judge the paper's claims, the same by executed tables, or STP's."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,12 @@ from ppmodel.errors import PPModelError, did_you_mean
 
 @command("claims")
 @arguments.option(
-    "of", None, "The claims to judge.", arguments.choice(("paper", "stp")), default="paper", show_default=True
+    "of",
+    None,
+    "The claims to judge.",
+    arguments.choice(("paper", "executed", "stp")),
+    default="paper",
+    show_default=True,
 )
 @click.option("--rows", is_flag=True, help="Print every row behind the verdicts.")
 @arguments.option("row only", "ID", "Print this row alone; the book's verdicts name them.")
@@ -30,7 +35,8 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     Prints how many numbers and statements hold, and each figure and claim with the verdict and numbers of its weakest
     row: it holds under all settings tried, depends on them but holds under the one given, or does not hold under that.
     With --rows, the margin is how far the number lies within the claim. With --row, what is measured is said in words,
-    with the commands under which the answer turns.
+    with the commands under which the answer turns. --of executed judges the paper's on tables that were run for real;
+    -p recording FILE puts your own runs in their place.
     """
     from ppbook import claims as judging
     from ppbook.parameters import Parameter, load_setting, parse, setting_names
@@ -40,9 +46,12 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
     usual = system is None and model == "paper" and setting in judging.ANCHORS and not given
-    if of == "stp" and not (usual and setting == "paper"):
-        rule = "has no effect: STP's claims are judged on its own runs"
-        raise PPModelError("--of", of, rule, "leave out --system, --model, --setting and -p")
+    recording = dict(given).get("recording", "runs") if of == "executed" and len(given) < 2 else None
+    others = [name for name, _ in given if recording is None or name != "recording"]
+    if of != "paper" and (others or (system, model, setting) != (None, "paper", "paper")):
+        rule = "has no effect: they are judged on runs of their own"
+        remedy = "leave out --system, --model, --setting and -p"
+        raise PPModelError("--of", of, rule, remedy + " (but for -p recording FILE)" * (of == "executed"))
     claims, figures = judging.load_claims(about=of), judging.load_figures() if of == "paper" else []
     if only is not None:
         ids = [row.id for row in judging.rows_of(claims)]
@@ -52,6 +61,8 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
             raise PPModelError("--row", only, "is not a row of these claims", remedy)
     if of == "stp":
         judgements = judging.judge_stp(claims)
+    elif of == "executed":
+        judgements = judging.judge_executed(claims, recording)
     else:
         judged_on = None if system is None else load_system(system)
         chosen = load_setting(setting)
