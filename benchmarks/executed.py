@@ -20,7 +20,7 @@ SCHEDULES = (
     "gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "chimera", "hanayo", "zb-h1", "zb-v", "v-half",
     "v-min",
 )  # fmt: skip
-FORWARD_S = 10e-3
+FORWARD_S = 20e-3
 DELAYS = (0.0, 0.5, 1.0, 1.5, 2.0)
 """Of the middle link, in forwards of 1/S of the model."""
 WAYS = {"latency": (SCHEDULES, (4, 8), DELAYS), "streams": (SCHEDULES[:6], (4,), (0.0, 1.0, 2.0)),
@@ -33,7 +33,7 @@ SHOWN = ("schedule", "label", "pp", "microbatches", "p2p", "measured_s", "fastes
          "gradient_error", "weight_error")  # fmt: skip
 
 
-def record(ways=None, forward_s=FORWARD_S, repetitions=5):
+def record(ways=None, forward_s=FORWARD_S, repetitions=3):
     """Run everything.
 
     Parameters

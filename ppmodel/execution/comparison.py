@@ -229,7 +229,10 @@ def _fixed_costs(task, result):
     start_s, end_s = (of.reshape(-1, 2, _CALIBRATING) for of in (timeline.start_s, timeline.end_s))  # rank, F or B
     beyond_s = np.diff(start_s[0, 0]) - forward_s[0], np.diff(start_s[-1, 1]) - backward_s[-1]
     waits_s = start_s[1:, 0, 0] - end_s[:-1, 0, 0], start_s[:-1, 1, 0] - end_s[1:, 1, 0]
-    return tuple(max(0.0, float(np.median(each))) if np.size(each) else 0.0 for each in (beyond_s, waits_s))
+    operation_s, transfer_s = (float(np.median(each)) if np.size(each) else 0.0 for each in (beyond_s, waits_s))
+    if task.graph.p2p in ("rendezvous", "blocking_send"):  # between two operations, these ranks send
+        operation_s -= transfer_s
+    return max(0.0, operation_s), max(0.0, transfer_s)
 
 
 def _join(job, say):
