@@ -77,8 +77,8 @@ sys.exit(len(frames) != len(threads) or not all(frame.equals(frames[0]) for fram
 
 
 def test_the_names_are_there_and_few():
-    """Fifteen, each of them found, and nothing that is not."""
-    assert len(PUBLIC) <= 15
+    """Sixteen, each of them found, and nothing that is not."""
+    assert len(PUBLIC) <= 16
     assert all(getattr(pp, name) for name in PUBLIC)
     assert set(dir(pp)) == set(pp.__all__)
 
