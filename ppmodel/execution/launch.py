@@ -74,7 +74,7 @@ def _failure(processes, folder):
     files = [folder / f"error-{rank}.json" for rank, process in enumerate(processes) if process.poll()]
     errors = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
     if errors:
-        _, rank, text = min(errors)
+        _, rank, text = min(errors, key=lambda error: ("closed by peer" in error[2], error))  # causes before effects
         return PPModelError(f"rank {rank}", None, f"has failed: {text}", "check the table and the workload")
     rank, code = next((rank, code) for rank, code in enumerate(codes) if code)
     output = (folder / "output").read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -213,9 +213,9 @@ def test_a_sender_that_blocks_waits_for_the_delay():
 
 
 def test_bandwidth_of_a_link_divides_the_bytes():
-    """A message of 1 MB takes 50 ms at 20 MB/s, as a delay of 50 ms does."""
+    """A message of 1 MB takes 200 ms at 5 MB/s, as a delay of 200 ms does."""
     given = {"forward": 0.01, "backward": 0.02, "repetitions": 1, "message_bytes": 1e6, "check": False}
-    links = "0-1:bandwidth=0.02GB/s", "0-1:delay=50ms"
+    links = "0-1:bandwidth=0.005GB/s", "0-1:delay=200ms"
     times = [pp.execute("1f1b", 2, 2, links=link, **given).simulated_s[0] for link in links]
     assert times[0] == pytest.approx(times[1], rel=0.05)
 
