@@ -1,24 +1,19 @@
 """ppmodel execute: schedules run for real, the fastest first, beside what is predicted for them."""
 
-import os
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
+from ppmodel.cli.replay import CAUSES
 from ppmodel.cli.text import aligned, plain, say, say_json
+from ppmodel.clusters.specs.units import parse_quantity
 from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
-
-_CAUSES = {"bubble_s": "bubble", "slower_ranks_s": "slower ranks", "transfers_s": "transfers",
-           "head_of_line_s": "head of line"}  # fmt: skip
 
 
 def _quantity(name, units, example, positive=False):
     """The type of an option that is a number with a unit, or without one in SI units."""
-    from ppmodel.clusters.specs.units import parse_quantity
 
     def read(text):
         value = parse_quantity(text, units)
@@ -76,14 +71,17 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
     torchrun --nnodes 2 --nproc-per-node 8 -m ppmodel.execution.
     """
     from ppmodel.execution.comparison import COLUMNS, execute, script_of
+    from ppmodel.studies.workers.progress import passing
 
     if not names:
         raise PPModelError("NAME", None, "is missing", "pass, for example, 1f1b zb-h1 chimera")
     given |= {"schedules": list(names), "pp": pp, "microbatches": microbatches, "message_bytes": message or 0}
     if write_script:
         return _write_script(write_script, script_of, lambda runner: execute(runner=runner, **given))
-    done, progress = [], _progress if sys.stderr.isatty() else None
-    execute(**given, on_progress=progress, on_result=lambda row, timeline: done.append((row, timeline)))
+    done = []
+    with passing("starting") as show:
+        given["on_progress"] = lambda label, number, of: show(f"{number} of {of}: {label}")
+        execute(**given, on_result=lambda row, timeline: done.append((row, timeline)))
     if not done:
         return 0
     done.sort(key=lambda result: result[0]["measured_s"] or float("inf"))
@@ -111,12 +109,6 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
 
 def _file_name(label):
     return "".join(char if char.isalnum() else "-" for char in label.lower())
-
-
-def _progress(label, number, of):
-    with suppress(OSError):
-        text = f"{number} of {of}: {label}" if number < of else ""
-        os.write(2, f"\r\x1b[K{plain(text)}".encode())
 
 
 def _write_script(path, script_of, run):
@@ -150,7 +142,7 @@ def _lines(rows):
             f"{', ' + first['links'] if first['links'] else ''}; beside its work, an operation costs "
             f"{1e3 * first['operation_cost_s']:.2f} ms and a transfer {1e3 * first['transfer_s']:.2f} ms"
         )
-        head = ["", "measured (ms)", "from", "to", "simulated", "off", "replayed", "off", "idle", *_CAUSES.values(),
+        head = ["", "measured (ms)", "from", "to", "simulated", "off", "replayed", "off", "idle", *CAUSES.values(),
                 "stored", "in table", "gradients"]  # fmt: skip
         cells = []
         for row in ran:
@@ -159,7 +151,7 @@ def _lines(rows):
             cells.append([
                 plain(row["label"]), f"{1e3 * measured:.1f}", *times, f"{1e3 * row['simulated_s']:.1f}",
                 f"{row['error']:+z.1%}", f"{1e3 * row['replayed_s']:.1f}", f"{row['replay_error']:+z.1%}",
-                *(f"{row[name] / row['replayed_s']:z.1%}" for name in ("idle_s", *_CAUSES)),
+                *(f"{row[name] / row['replayed_s']:z.1%}" for name in ("idle_s", *CAUSES)),
                 f"{row['peak_activations']:.4g}", f"{row['table_peak_activations']:.4g}", equal,
             ])  # fmt: skip
         yield from aligned([head, *cells], right=range(1, len(head)))

@@ -7,7 +7,7 @@ from ppmodel.cli.commands import command
 from ppmodel.cli.text import aligned, plain, say, say_json, size_and_transfers
 from ppmodel.errors import PPModelError
 
-_CAUSES = {f"{word.replace(' ', '_')}_s": word for word in ("bubble", "slower ranks", "transfers", "head of line")}
+CAUSES = {f"{word.replace(' ', '_')}_s": word for word in ("bubble", "slower ranks", "transfers", "head of line")}
 
 
 @command("replay")
@@ -60,14 +60,14 @@ def _lines(rows, comm):
     error = "" if ran["error"] is None else f" ({ran['error']:+z.1%})"
     yield f"replayed            {ran['makespan_s']:.6g} s{error}"
     yield f"idle                {ran['idle_s']:.4g} s, {ran['idle_ratio']:z.1%} of the ranks' time"
-    shares = {name: f"{ran[name] / ran['makespan_s']:z.1%}" for name in _CAUSES}
-    cells = [[f"  {word}", f"{ran[name]:.4g} s", shares[name]] for name, word in _CAUSES.items()]
+    shares = {name: f"{ran[name] / ran['makespan_s']:z.1%}" for name in CAUSES}
+    cells = [[f"  {word}", f"{ran[name]:.4g} s", shares[name]] for name, word in CAUSES.items()]
     yield from aligned(cells, right=(1, 2))
     if defined := [row for row in rows if row["refused"] is None][1:]:
-        head = ["schedule", "time (s)", "relative", "idle", *_CAUSES.values()]
+        head = ["schedule", "time (s)", "relative", "idle", *CAUSES.values()]
         cells = [
             [plain(row["label"]), f"{row['makespan_s']:.6g}", f"{row['relative']:.3f}", f"{row['idle_ratio']:z.1%}",
-             *(f"{row[name] / row['makespan_s']:z.1%}" for name in _CAUSES)]
+             *(f"{row[name] / row['makespan_s']:z.1%}" for name in CAUSES)]
             for row in [ran, *sorted(defined, key=lambda row: row["makespan_s"])]
         ]  # fmt: skip
         yield from aligned([head, *cells], right=range(1, len(head)))

@@ -97,7 +97,7 @@ def levels(frame, ranks):
 
 
 def agreement(table):
-    """Compute Kendall's tau-b between neighbouring levels for each delay; schedules within 1 % are in no order.
+    """Compute Kendall's tau-b between neighbouring levels for each delay; those 0.5 % apart are in no order.
 
     Parameters
     ----------
