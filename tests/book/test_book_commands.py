@@ -51,6 +51,13 @@ def test_notebooks_are_listed(capsys):
     assert all(len(line) == 2 for line in lines)
 
 
+def test_help_of_a_notebook_lists_its_parameters(capsys):
+    """With defaults and kinds."""
+    code, out, _ = run(capsys, "run table --help")
+    assert (code, re.search(r"\n  pp = 4 +ranks; a whole number of at least 1\n", out) is not None) == (0, True)
+    assert run(capsys, "run tabel --help")[::2] == (2, run(capsys, "run tabel")[2])
+
+
 def test_help_names_the_books_commands(capsys):
     """In a clone they stand beside the others."""
     listed = re.findall(r"^  (\w+) {2,}\S", run(capsys, "--help")[1], re.MULTILINE)

@@ -113,8 +113,22 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     assert lines[lines.index("All") + 6].split(maxsplit=1) == ["0", "x's < y"]
     assert lines[lines.index("All") + 3] == "Of each rank:"
     assert lines[-3] == "... and 16 more rows in the notebook"
-    assert lines[-1] == "Beside it: 7 % in *b*."
-    assert lines[2].startswith("See *method*")  # the sentence with theirs needs a number that is not here
+    assert lines[-1] == "Beside it: 7 % in b."
+    assert lines[2].startswith("See method")  # the sentence with theirs needs a number that is not here
+
+
+def test_an_answer_can_be_read(tmp_path):
+    """Code and items keep their lines, signs of emphasis and of formulas go, and the paper's numbers where yours are."""
+    (tmp_path / "asked.md").write_text("```\nppmodel plan\n```\n")
+    opening = "# Title\n\n```{include} ../results/asked.md\n```\n\nFor *small* $B \\le 16$:\n\n- one\n- **two**"
+    table = {"text/html": "", "text/plain": "B\n8"}
+    output = new_output("execute_result", table, execution_count=1)
+    papers = new_code_cell("", outputs=[output], metadata={"tags": ["of-the-paper"]})
+    cells = [new_markdown_cell(opening), papers, new_markdown_cell("## Exercises\n\n**Guess.** Who?")]
+    notebook = resolved(new_notebook(cells=cells), tmp_path)
+    expected = "Title\n\n    ppmodel plan\n\nFor small B ≤ 16:\n\n- one\n- two"
+    assert answer(notebook, own=True) == expected
+    assert answer(notebook) == f"{expected}\n\nB\n8"
 
 
 def test_every_notebook_checks_its_parameters():

@@ -2,14 +2,21 @@
 
 import json
 import re
-from textwrap import fill
+from textwrap import fill, indent
 
 from jinja2 import Environment, StrictUndefined, UndefinedError
 
 _SUBSTITUTION = re.compile(r"\{\{(.+?)\}\}")
+_INCLUDE = re.compile(r"```\{include\} \.\./results/(\S+)\n```")
 _ROLE = re.compile(r"\{[\w:]+\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_ELSEWHERE = "..."
+_FENCED = re.compile(r"^(```.*?^```)$", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"\n- ")
+_STRESS = re.compile(r"(\*{1,2})(?=\S)(.+?)(?<=\S)\1")
+_MATHS, _SIGN = re.compile(r"\$([^$`]+)\$"), re.compile(r"\\(\w+|.)")
+_SIGNS = {"le": "≤", "ge": "≥", "cdot": "·", "times": "×", "approx": "≈", ",": " "}
+_ELSEWHERE, _LEFT_OUT = "...", "*Left out"
+_LAST = ("Exercises", "What follows", "Data")
 _WIDTH, _MOST_ROWS = 100, 24
 
 
@@ -46,49 +53,72 @@ def resolved(notebook, results):
 
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = _ROLE.sub(link, _SUBSTITUTION.sub(number, cell.source))
+            source = _INCLUDE.sub(lambda match: (results / match[1]).read_text("utf-8").strip(), cell.source)
+            cell.source = _ROLE.sub(link, _SUBSTITUTION.sub(number, source))
     return notebook
 
 
-def answer(notebook):
+def answer(notebook, own=False):
     """Extract the answer of a page: title, first paragraphs, tables with what introduces them, and what opens in bold.
 
     Parameters
     ----------
     notebook : NotebookNode
         Executed and `resolved`.
+    own : bool
+        Whether it ran with the user's parameters: what the paper published is then left out.
 
     Returns
     -------
     str
         Lines of text; only the first rows of long tables, and no sentence with a number from another page.
     """
-    title, *opening = notebook.cells[0].source.strip().split("\n\n")
-    parts = [title.lstrip("# "), *(_plain(part) for part in opening if not part.startswith("```"))]
+    title, *opening = _blocks(notebook.cells[0].source)
+    parts = [title.lstrip("# "), *(_plain(block) for block in opening if not block.startswith(_LEFT_OUT))]
     heading = introduction = ""
     for cell in notebook.cells[1:]:
-        answers = []
+        answers, tags = [], {*cell.metadata.get("tags", ())}
         if cell.cell_type == "markdown":
-            paragraphs = cell.source.split("\n\n")
-            answers = [_plain(part) for part in paragraphs if part.startswith("**")]
-            *_, last = _SENTENCE_END.split(" ".join(paragraphs[-1].split()))
+            blocks = _blocks(cell.source)
+            answers = [_plain(block) for block in blocks if block.startswith("**")]
+            *_, last = _SENTENCE_END.split(" ".join(blocks[-1].split())) if blocks else [""]
             introduction = _plain(last) if last.endswith(":") else ""  # of the table that follows
             heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("## ")), heading)
-        elif cell.cell_type == "code" and "hide-output" not in cell.metadata.get("tags", ()):
+            if heading in _LAST:
+                break
+        elif cell.cell_type == "code" and not tags & {"hide-output", *["of-the-paper"] * own}:
             for data in (output.get("data", {}) for output in cell.outputs):
                 if {"text/html", "text/plain"} <= {*data}:
                     lines = data["text/plain"].splitlines()
                     more = len(lines) - 1 - _MOST_ROWS
-                    rest = [f"... and {more} more rows in the notebook"] if more > 0 else []
+                    rest = (
+                        [f"... and {more} more rows in the notebook"] if more > 0 else ["none"] * (more == -_MOST_ROWS)
+                    )
                     answers.append("\n".join([*lines[: _MOST_ROWS + 1], *rest]))
             answers = [introduction] * bool(answers and introduction) + answers
         if answers:
             parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading) + answers
             heading = introduction = ""
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
-def _plain(part):
-    """A paragraph as text, without the sentences that need a number from another page."""
-    sentences = _SENTENCE_END.split(" ".join(part.replace("**", "").split()))
-    return fill(" ".join(sentence for sentence in sentences if _ELSEWHERE not in sentence), _WIDTH)
+def _blocks(source):
+    """Paragraphs, lists and blocks of code of a Markdown text, without directives and targets."""
+    parts = _FENCED.split(source)
+    blocks = [[part] if part.startswith("```") else part.split("\n\n") for part in parts]
+    blocks = [block.strip("\n") for several in blocks for block in several]
+    return [block for block in blocks if block and not block.startswith(("```{", ":::", "("))]
+
+
+def _plain(block):
+    """A block as text, without the sentences that need a number from another page; code and items keep their lines."""
+    if block.startswith("```"):
+        return indent("\n".join(block.splitlines()[1:-1]), "    ")
+    if block.startswith("- "):
+        return "\n".join(
+            fill(_plain(item), _WIDTH, initial_indent="- ", subsequent_indent="  ") for item in _ITEM.split(block[2:])
+        )
+    sentences = _SENTENCE_END.split(" ".join(block.split()))
+    text = " ".join(sentence for sentence in sentences if _ELSEWHERE not in sentence)
+    text = _MATHS.sub(lambda match: _SIGN.sub(lambda sign: _SIGNS.get(sign[1], sign[1]), match[1]), text)
+    return fill(_STRESS.sub(r"\2", text), _WIDTH, break_on_hyphens=False)

@@ -33,6 +33,19 @@ def notebook_names():
     return {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 
 
+def parameters_of(notebook):
+    """Parameters of a notebook, by name or file; see `parameters.declared`.
+
+    Examples
+    --------
+    >>> parameters_of("runtime")["pp"].about
+    'ranks'
+    """
+    source = _find(notebook)
+    with named(source.name):
+        return parameters.declared(read(source))
+
+
 def run(notebook, given=(), out=None, time_limit=None):
     """Execute one notebook with the user's parameters, after checking them all.
 
@@ -60,9 +73,8 @@ def run(notebook, given=(), out=None, time_limit=None):
     PPModelError
         If the notebook, a parameter or the folder is refused, or a cell fails; the folder is then unchanged.
     """
-    source = _find(notebook)
+    source, declared = _find(notebook), parameters_of(notebook)
     with named(source.name):
-        declared = parameters.declared(read(source))
         values = parameters.parse(given, declared)
         parameters.check({name: parameter.value for name, parameter in declared.items()} | values, declared)
         require_names(files_of(values, declared))
@@ -81,7 +93,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         page = resolved(read(folder / source.name), folder / results)
         nbformat.write(page, folder / source.name)
         publish(folder, out, made)
-    return answer(page), out
+    return answer(page, own=bool(values) and not {"setting", "p2p"} & {*values}), out
 
 
 def _find(notebook):

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from ppbook.commands import command
+from ppbook.commands import BookCommand, command
 from ppmodel.cli import arguments
 from ppmodel.cli.listing import say_titles
 from ppmodel.cli.text import say
@@ -28,7 +28,33 @@ def parameters(text):
     return click.option("-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help=text)
 
 
-@command("run")
+class _Run(BookCommand):
+    """The command whose help lists the parameters of the notebook that is named before it."""
+
+    def parse_args(self, ctx, args):
+        ctx.obj = args[0] if args and not args[0].startswith("-") else None
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx, formatter):
+        super().format_options(ctx, formatter)
+        if ctx.obj is None:
+            return
+        from ppbook.build.run import parameters_of
+        from ppbook.parameters import shown
+
+        with formatter.section(f"Parameters of {ctx.obj}, with their defaults"):
+            formatter.write_dl(
+                [
+                    (
+                        f"{name} = {shown(each.value)}",
+                        f"{each.about}; {'each ' * each.several}{each.kind.rule.removeprefix('must be ')}".lstrip("; "),
+                    )
+                    for name, each in parameters_of(ctx.obj).items()
+                ]
+            )
+
+
+@click.command("run", cls=_Run)
 @click.argument("notebook")
 @parameters("Set a parameter; may be repeated.")
 @out_folder("Folder for notebook and results (default: the notebook's name).")
@@ -36,7 +62,7 @@ def parameters(text):
 def run_command(notebook, given, out, cell_limit):
     """Run one notebook, by name or file, with your own parameters.
 
-    "ppmodel notebooks" lists them.
+    "ppmodel notebooks" lists them; "ppmodel run NOTEBOOK --help" lists the parameters of one.
     """
     from ppbook.build.run import run
 

@@ -18,7 +18,9 @@ from ppbook.parameters.kinds import KINDS, Kind, count_from, like, shown
 from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import PPModelError, did_you_mean
 
-_COMMENT = re.compile(r"\s*#\s*([\w-]+)(?: from (\d{1,9}))?:(?:.*\bfor each of (\w+))?")  # behind a value: its kind
+_COMMENT = re.compile(
+    r"\s*#\s*([\w-]+)(?: from (\d{1,9}))?:(\s*(?:.*\bfor each of (\w+))?.*)"
+)  # behind a value: its kind
 
 _NUMERAL = re.compile(r"(?<!\w)(0[xob]\w+|\d+_[\d_]*)(?!\w)|&")  # 0x4, 1_0 and anchors, which only YAML has
 
@@ -38,6 +40,8 @@ class Parameter(NamedTuple):
         Whether the value is a list.
     each_of : str
         The name of another list, for each of whose entries this one has one; empty if no comment gives one.
+    about : str
+        What the comment says behind the kind.
     """
 
     value: object
@@ -45,6 +49,7 @@ class Parameter(NamedTuple):
     kind: Kind
     several: bool
     each_of: str = ""
+    about: str = ""
 
 
 # ---- the cell ------------------------------------------------------------------------------------
@@ -88,14 +93,14 @@ def _declared_in(source):
         for node in ast.parse(source).body:
             name, value = node.targets[0].id, ast.literal_eval(node.value)
             comment = _COMMENT.match(lines[node.end_lineno - 1][node.end_col_offset :].decode())
-            word, least, each_of = comment.groups(default="") if comment else ("", "", "")
+            word, least, about, each_of = comment.groups(default="") if comment else ("", "", "", "")
             kind = count_from(int(least)) if least else KINDS.get(word.removeprefix("paper-"))
             if word and kind is None:
                 remedy = did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
                 raise PPModelError(name, f"# {word}: ...", "is not a kind of parameter", remedy)
             kind = kind or like(value)
             several = isinstance(value, list) and not kind.holds(value)
-            parameters[name] = Parameter(value, word, kind, several, each_of)
+            parameters[name] = Parameter(value, word, kind, several, each_of, about.strip())
     except PPModelError:
         raise
     except (AttributeError, SyntaxError, ValueError):
@@ -182,7 +187,7 @@ def check(given, parameters):
     ppmodel.errors.PPModelError: pp = 0: must be a whole number of at least 1; write, for example, 8
     """
     for name, value in given.items():
-        default, _, kind, several, _ = parameters[name]
+        default, _, kind, several, *_ = parameters[name]
         if several and not (isinstance(value, list) and (value or not default)):
             what = "must not be empty" if value == [] else "must be a list"
             rule = f"{what}, with each entry {kind.rule.removeprefix('must be ')}"
@@ -276,7 +281,7 @@ def fitting(parameters, model):
     ranks = parameters["pp"].value if "pp" in parameters else 1
     stages = 2 * (max(ranks) if isinstance(ranks, list) else ranks)  # of one wave
     changed = {}
-    for name, (default, word, _, several, _) in parameters.items():
+    for name, (default, word, _, several, *_) in parameters.items():
         if word not in ("microbatches", "waves"):
             continue
         sizes = default if several else range(default, 0, -1)
@@ -317,7 +322,7 @@ def substitutes(given, parameters):
     {'systems': ['mine.yaml', 'mi300x']}
     """
     changed, placed = {}, set()
-    for name, (default, word, _, several, _) in parameters.items():
+    for name, (default, word, _, several, *_) in parameters.items():
         value = given.get({"size": "memory_limit", "node-system": "system"}.get(word, word))
         if value is None or (word == "node-system" and not load_system(value).nodes):
             continue
