@@ -5,6 +5,7 @@ import math
 import sys
 from contextlib import suppress
 from functools import partial, reduce
+from io import BytesIO
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from ppmodel import schedules
 from ppmodel.clusters import specs
 from ppmodel.clusters.specs.layout import LARGEST, layout_options
 from ppmodel.errors import PPModelError
+from ppmodel.files import write_whole
 from ppmodel.schedules.cases import as_case, cases_of_file
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.studies.points import SECONDS
@@ -173,6 +175,9 @@ framework = in_cluster("framework", "NAME|FILE", "The training framework (defaul
 csv_file = in_output("csv csv_file", "FILE", "Also write the rows to a CSV file.", Output())
 """Decorator: the rows as a file."""
 
+plot_option = in_output("plot", "FILE", "Also draw it (.svg, .png, .pdf).", Output(".svg", ".png", ".pdf"))
+"""Decorator: a picture of what is printed."""
+
 workers = combined(
     in_computing("workers", "N", "Compute in N processes on this machine.", count(1024)),
     in_computing("scheduler", "ADDRESS", "Compute on a Dask cluster instead, such as tcp://host:8786."),
@@ -231,6 +236,14 @@ launch_option = in_output(
     "launch", "NAME|FILE", "Also print the arguments for a framework, such as megatron; see ppmodel launchers."
 )
 """Decorator: print what to write to run it."""
+
+
+def write_figure(figure, path):
+    """Write a picture as --plot asks for it, without a date, so that it is the same every time."""
+    form, picture = path.rpartition(".")[2], BytesIO()
+    dates = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(picture, format=form, metadata=dates[form])
+    write_whole(path, picture.getvalue(), "--plot")
 
 
 def json_option(text):

@@ -15,7 +15,8 @@ from ppmodel.schedules.cases import cases_of_text, require_one_each
 @arguments.run
 @arguments.json_option("Print one JSON array with an object for each schedule.")
 @arguments.csv_file
-def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):
+@arguments.plot_option
+def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, plot, **given):
     """Simulate schedules side by side, and rank them by time.
 
     A NAME may have options, as in interleaved-1f1b:chunks=4; a FILE is a generator (.py) or a table (.csv). zb-1p and
@@ -47,6 +48,10 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "--csv")
+    if plot is not None and any(row["refused"] is None for row in rows):
+        from ppmodel.plot import plot_times
+
+        arguments.write_figure(plot_times(rows), plot)
     if "model" in costs and "tp" not in columns:  # a microbatch is the model's share of its global batch
         sequences = load_model(costs["model"]).global_batch // rows[0]["microbatches"]
         remark = f"; microbatches of {counted(sequences, 'sequence')}"

@@ -55,8 +55,7 @@ _any_time = _quantity("TIME", ("s", "ms", "us", ""), "5ms")
 @arguments.option("out", "FILE", "Also write the measured operations, for ppmodel replay; one file per schedule.",
                   arguments.Output(".csv"))  # fmt: skip
 @arguments.option("trace", "FILE", "Also write a trace of the fastest for Perfetto.", arguments.Output(".json"))
-@arguments.option("plot", "FILE", "Also draw the measured timelines (.svg, .png, .pdf).",
-                  arguments.Output(".svg", ".png", ".pdf"))  # fmt: skip
+@arguments.plot_option
 @arguments.option("write-script", "FILE", "Do not run: write a script for torchrun that needs PyTorch alone.",
                   arguments.Output(".py"))  # fmt: skip
 @arguments.csv_file
@@ -130,7 +129,8 @@ def _draw(path, ran):
 
     timelines, row = {row["label"]: timeline for row, timeline in ran}, ran[0][0]
     best = f"{row['label']} was the fastest: {1e3 * row['measured_s']:.4g} ms" if len(ran) > 1 else "measured"
-    plot_timelines(timelines, best, f"measured on {row['pp']} ranks, p2p = {row['p2p']}").savefig(path)
+    figure = plot_timelines(timelines, best, f"measured on {row['pp']} ranks, p2p = {row['p2p']}")
+    arguments.write_figure(figure, path)
 
 
 def _lines(rows):

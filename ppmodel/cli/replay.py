@@ -19,8 +19,9 @@ CAUSES = {f"{word.replace(' ', '_')}_s": word for word in ("bubble", "slower ran
 @arguments.option("iteration", None, "Measured time of the iteration (default: from FILE).",
                   arguments.seconds("above 0"))  # fmt: skip
 @arguments.csv_file
+@arguments.plot_option
 @arguments.json_option("Print one JSON array with an object for each schedule.")
-def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, as_json, **transfers):
+def replay_command(files, schedule, pp, microbatches, against, iteration, csv_file, plot, as_json, **transfers):
     """Replay the measured operations of one iteration, and show where its time went.
 
     FILE is a CSV file with the columns rank, operation (1F3, F3, or F for the mean of a rank's forwards) and either
@@ -46,6 +47,10 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     rows = replayed(list(files), case, pp, microbatches, rivals, iteration, transfers)
     if csv_file is not None:
         write_rows(csv_file, list(rows[0]), rows, "--csv")
+    if plot is not None:
+        from ppmodel.plot import plot_times
+
+        arguments.write_figure(plot_times(rows, CAUSES), plot)
     say_json(rows) if as_json else say(_lines(rows, transfers["comm"]))
 
 

@@ -13,9 +13,10 @@ from ppmodel.cli.commands import command
 @arguments.schedule_options
 @arguments.run
 @arguments.in_output("trace", "FILE", "Also write a trace for Perfetto or chrome://tracing.", arguments.Output())
+@arguments.plot_option
 @arguments.launch_option
 @arguments.json_option("Print one JSON object.")
-def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch, as_json, **options):
+def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, plot, launch, as_json, **options):
     """Simulate one iteration of a schedule with communication.
 
     NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file. With a layout (--layout, or
@@ -45,6 +46,8 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, launch
         result["launch"], lines = launched(launch, run.point)
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
+    if plot is not None:
+        arguments.write_figure(run.plot(), plot)
     if as_json:
         return text.say_json(result)
     return text.say([*simulated_lines(result, run), *lines])

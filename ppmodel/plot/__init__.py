@@ -1,6 +1,6 @@
 """Pictures of tables, timelines and frames; no other part of the library imports matplotlib and seaborn."""
 
-from ppmodel.plot.bars import plot_bars, plot_parts
+from ppmodel.plot.bars import plot_bars, plot_parts, plot_times
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import plot_lines
 from ppmodel.plot.palette import style_of

@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 
 from ppmodel.plot import style
 from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION, YELLOW, style_of
+from ppmodel.studies.points import PARTS
 
 _PARTS = (BLUE, ORANGE, YELLOW, PURPLE, "#4d4d4d", "#bdbdbd", VERMILION, GREEN, "#6b3f12")
 _HATCHES = "", "////", "....", "xxxx", "||||"
@@ -122,6 +123,35 @@ def plot_parts(
     figure, _ = _draw(bars, colours, True, horizontal, True, (style.axis_label(x, labels), axis), panel, labels)
     style.legend(figure, [Patch(**look, label=parts[part]) for part, look in _looks(colours).items()])
     return style.titled(figure, title, context)
+
+
+def plot_times(rows, causes=None):
+    """Draw the time of each schedule, divided into its parts: what ``ppmodel compare --plot`` and ``replay`` draw.
+
+    Parameters
+    ----------
+    rows : list of dict
+        As the two commands print them as JSON; those refused are left out.
+    causes : dict of str to str, optional
+        Columns of idle time, with their names; by default the parts of a layout's iteration, or computing and idle.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    frame = pd.DataFrame([row for row in rows if row.get("refused") is None])
+    if causes is None and "iteration_s" in frame:
+        parts = PARTS
+    else:
+        frame["idle_s"] = frame.makespan_s * frame.idle_ratio
+        frame["busy_s"] = frame.makespan_s - frame.idle_s
+        parts = {"busy_s": "computing"} | (causes or {"idle_s": "idle"})
+    row, sent = frame.iloc[0], frame.p2p.unique()
+    sizes = {"system": row.get("system"), "S": row.pp, "B": row.microbatches}
+    shown = style.context(row.get("model"), sent[0] if len(sent) == 1 else None, **sizes)
+    total = "iteration_s" if parts is PARTS else "makespan_s"
+    title = f"{frame.label[frame[total].idxmin()]} is the fastest"
+    return plot_parts(frame, "label", parts, title, shown, axis="time (s)", horizontal=True)
 
 
 def _looks(colours):
