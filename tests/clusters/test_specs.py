@@ -1,5 +1,6 @@
 """Models and systems: read by name, type and unit, refused with the line."""
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -259,7 +260,7 @@ def test_unknown_names_get_the_nearest(tmp_path, monkeypatch):
         load_model("m30b")
     with refused(SpecificationError, "system", "known name", remedy="mid_cp_slow_nw"):
         load_system("mid_cp_slow")
-    with refused(SpecificationError, "model", "known name", remedy="bloom_176b, deepseek_v3, gpt3_175b, "):
+    with refused(SpecificationError, "model", "known name", remedy="bloom_176b, deepseek_v2, deepseek_v3, "):
         load_model("zzz")
     with refused(SpecificationError, "system", "is not a file"):
         load_system("nowhere/mine.yaml")
@@ -278,6 +279,43 @@ def test_models_are_listed():
     """Every file of the folder is a model that loads under its name."""
     assert {"bloom_176b", "deepseek_v3", "gpt3_175b", "llama3_405b", "mixtral_8x7b", "paper"} <= set(model_names())
     assert [load_model(name).name for name in model_names()] == sorted(model_names())
+
+
+CONFIG = {
+    "num_hidden_layers": 60, "hidden_size": 5120, "num_attention_heads": 128, "intermediate_size": 12288,
+    "vocab_size": 102400, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000, "attention_dropout": 0.0,
+    "max_position_embeddings": 163840, "num_key_value_heads": 128, "tie_word_embeddings": False, "rope_scaling": None,
+    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_routed_experts": 160, "num_experts_per_tok": 6, "n_shared_experts": 2, "moe_intermediate_size": 1536,
+    "first_k_dense_replace": 1,
+}  # fmt: skip
+
+
+def test_a_published_configuration_is_a_model(tmp_path):
+    """The config.json of DeepSeek-V2 has the sizes of the packaged file, and a batch of our choice."""
+    (path := tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    packaged = load_model("deepseek_v2")
+    assert replace(load_model(path), name=packaged.name, title=packaged.title, global_batch=9216) == packaged
+    dense = {name: CONFIG[name] for name in [*CONFIG][:5]} | {"attention_dropout": 0.1, "hidden_act": "gelu"}
+    path.write_text(json.dumps({"text_config": dense}))
+    model = load_model(path)
+    assert (model.norm, model.learned_positions, model.dropout, model.gated_mlp) == ("layernorm", True, True, False)
+    assert (model.head_size, model.kv_heads, model.sequence, model.experts) == (40, 128, 4096, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [({"hidden_size": None}, "hidden_size"), ({"hidden_size": "5120"}, "config"), ({"text_config": 3}, "config"),
+     ({"vocab_size": -1}, "vocabulary.value"), ({"attention_dropout": "no"}, "config"),
+     ({"n_routed_experts": 4}, "experts.experts_per_token")],
+)  # fmt: skip
+def test_a_configuration_with_a_mistake_is_refused(tmp_path, changed, field):
+    """In one line that names the file and the key."""
+    (path := tmp_path / "mine.json").write_text(json.dumps(CONFIG | changed))
+    with refused(SpecificationError, field, where="mine.json"):
+        load_model(path)
+    with refused(SpecificationError, "system", "must end in"):
+        load_system(path)
 
 
 STRANGE = [True, 10**400, "1", "1_0", float("nan"), -1, {}, [1]]

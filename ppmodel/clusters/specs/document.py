@@ -12,6 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.clusters.specs.entries import RENAMED, Kind
 from ppmodel.clusters.specs.files import system_names
+from ppmodel.clusters.specs.published import read_config
 from ppmodel.clusters.specs.suggest import guess_file_type, suggest_key
 from ppmodel.errors import SpecificationError, did_you_mean
 from ppmodel.files import DATA, read_text
@@ -92,6 +93,9 @@ def read_document(path, file_type, form=None):
     form = form or f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}', as the files in data do"
     places = _read_places(path, form)
     document = places[()][1]
+    if path.suffix == ".json":
+        document = read_config(document, path)
+        places = {(): (1, document)} | {(key, *end): (1, document[key]) for key in document for end in ((), ("value",))}
     if "like" in file_type.model_fields and (name := document.get("like")) is not None:
         if name not in (names := system_names()):
             remedy = did_you_mean(str(name), names) or "choose one that ppmodel systems lists"

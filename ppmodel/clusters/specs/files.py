@@ -96,7 +96,7 @@ def specification_path(name, folder):
     Parameters
     ----------
     name : str or Path
-        A name that comes with the package, or the path of a ``.yaml`` or ``.yml`` file.
+        A name that comes with the package, or the path of a ``.yaml`` or ``.yml`` file; of a model also a ``.json``.
     folder : str
         The folder of packaged specifications in which to look up a name, such as ``models``.
 
@@ -115,7 +115,8 @@ def specification_path(name, folder):
     >>> specification_path("paper", "models").name
     'paper.yaml'
     """
-    return _path_of(name, (DATA / folder).glob("*.yaml"), folder[:-1], (".yaml", ".yml"))
+    suffixes = (".yaml", ".yml", *[".json"] * (folder == "models"))
+    return _path_of(name, (DATA / folder).glob("*.yaml"), folder[:-1], suffixes)
 
 
 def _path_of(name, packaged, field, suffixes):

@@ -181,7 +181,8 @@ def load_model(name: str | os.PathLike[str] | ModelSpec) -> ModelSpec:
     Parameters
     ----------
     name : str, Path or ModelSpec
-        One of `model_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
+        One of `model_names`, the path of a ``.yaml`` or ``.yml`` file, or that of a published model's ``config.json``;
+        a specification stays as it is.
 
     Returns
     -------

@@ -1,0 +1,104 @@
+"""The ``config.json`` of a published model as the entries of a model file."""
+
+from ppmodel.errors import SpecificationError
+
+_KEYS = {
+    "blocks": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
+    "mlp_hidden": "intermediate_size", "vocabulary": "vocab_size",
+}  # fmt: skip
+_LEFT_OPEN = {
+    "attention": ("fused", "usual since FlashAttention (Dao et al., 2022)"),
+    "recompute": ("none", "fused attention keeps no scores"),
+    "global_batch": (1024, "left open by the file; --global-batch replaces it"),
+    "element_bytes": (2, "mixed precision with Adam"),
+    "gradient_bytes": (4, "mixed precision with Adam"),
+    "optimizer_bytes": (12, "mixed precision with Adam"),
+}
+_USUAL_SEQUENCE = 4096
+_REMEDY = "take the config.json of a transformer, or copy data/templates/model.yaml"
+
+
+def read_config(config, path):
+    """The same as `entries_of_config`; whatever else such a file may hold is refused in one line."""
+    try:
+        return entries_of_config(config, path)
+    except (ArithmeticError, AttributeError, TypeError):
+        rule = "has values that are not those of a transformer"
+        raise SpecificationError("config", None, rule, _REMEDY, where=str(path)) from None
+
+
+def entries_of_config(config, path):
+    """The entries of a model file that say the same as the configuration of a published model.
+
+    Parameters
+    ----------
+    config : dict
+        As Hugging Face's ``transformers`` writes it; of a model of several kinds of data, that of its text.
+    path : Path
+        The file, for sources and errors.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    SpecificationError
+        If a size of every transformer is missing.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> sizes = dict.fromkeys(["num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"], 64)
+    >>> entries = entries_of_config(sizes | {"vocab_size": 1000, "rms_norm_eps": 1e-6}, Path("config.json"))
+    >>> entries["blocks"]
+    {'value': 64, 'kind': 'stated', 'source': 'config.json'}
+    >>> entries["norm"]["value"], entries["gated_mlp"]["value"]
+    ('rmsnorm', False)
+    """
+    config = {name: value for name, value in config.get("text_config", config).items() if value is not None}
+    for key in _KEYS.values():
+        if key not in config:
+            raise SpecificationError(key, None, "is missing", _REMEDY, where=str(path))
+
+    def first(*keys, otherwise=0):
+        """The value of the first of these keys that the file has."""
+        return next((config[key] for key in keys if key in config), otherwise)
+
+    heads, sequence = (
+        config["num_attention_heads"],
+        min(first("max_position_embeddings", otherwise=2**20), _USUAL_SEQUENCE),
+    )
+    values = {field: config[key] for field, key in _KEYS.items()} | {
+        "kv_heads": first("num_key_value_heads", otherwise=heads),
+        "head_size": first("head_dim", otherwise=config["hidden_size"] / heads),
+        "gated_mlp": first("hidden_act", "hidden_activation", otherwise="") in ("silu", "swish", "gelu_pytorch_tanh"),
+        "norm": "rmsnorm" if "rms_norm_eps" in config else "layernorm",
+        "bias": bool(first("mlp_bias", "use_bias", "bias")),
+        "dropout": any(first(key) > 0 for key in ("attention_dropout", "resid_pdrop", "hidden_dropout")),
+        "learned_positions": not any(key.startswith(("rope", "rotary")) for key in config),
+        "tied_embeddings": bool(first("tie_word_embeddings")),
+        "mtp_layers": first("num_nextn_predict_layers"),
+    }  # fmt: skip
+    blocks = {}
+    if number := first("n_routed_experts", "num_local_experts", "num_experts"):
+        width = first("moe_intermediate_size", "intermediate_size")
+        blocks["experts"] = {
+            "number": number, "experts_per_token": first("num_experts_per_tok"), "hidden": width,
+            "shared": first("n_shared_experts", otherwise=first("shared_expert_intermediate_size") // width),
+            "dense_layers": first("first_k_dense_replace", otherwise=len(first("mlp_only_layers", otherwise=[]))),
+        }  # fmt: skip
+    if rank := first("kv_lora_rank"):
+        rope, nope = first("qk_rope_head_dim"), first("qk_nope_head_dim")
+        values |= {"kv_heads": heads, "head_size": rope + nope}
+        blocks["latent_attention"] = {
+            "query_rank": first("q_lora_rank"), "key_value_rank": rank, "rope_head_size": rope,
+            "nope_head_size": nope, "value_head_size": first("v_head_dim"),
+        }  # fmt: skip
+
+    def stated(values):
+        return {name: {"value": value, "kind": "stated", "source": path.name} for name, value in values.items()}
+
+    chosen = _LEFT_OPEN | {"sequence": (sequence, "the usual length, or the model's longest; --sequence replaces it")}
+    entries = {name: {"value": value, "kind": "our choice", "source": why} for name, (value, why) in chosen.items()}
+    return {"title": path.stem} | stated(values) | entries | {name: stated(block) for name, block in blocks.items()}
