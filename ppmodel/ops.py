@@ -32,8 +32,11 @@ class OpKind(IntEnum):
 NO_MICROBATCH = -1
 """The microbatch of a reduction or an optimizer step, which belong to none."""
 
+WHOLE = -1
+"""The slice of an operation that handles all tokens of its microbatch."""
+
 _KINDS = dict(OpKind.__members__)
-_OP = re.compile(r"(?P<stage>\d{1,9})(?P<kind>[FBIWRO])(?P<microbatch>\d{0,9})(?:@(?P<replica>\d{1,4}))?", re.ASCII)
+_OP = re.compile(r"(\d{1,9})([FBIWRO])(\d{0,9})(?:\.(\d{1,4}))?(?:@(\d{1,4}))?", re.ASCII)
 
 
 class Op(NamedTuple):
@@ -48,24 +51,34 @@ class Op(NamedTuple):
         Microbatch, or ``NO_MICROBATCH`` for a reduction or an optimizer step.
     replica : int
         Copy of the pipeline (always 0 except in bidirectional schedules).
+    slice : int
+        Which piece of the microbatch's tokens, or ``WHOLE`` for all of them.
 
     Examples
     --------
     >>> str(Op(OpKind.F, stage=2, microbatch=5)), str(Op(OpKind.R, stage=0, replica=1)), str(Op(OpKind.O, stage=2))
     ('2F5', '0R@1', '2O')
     >>> Op.parse("3B7@1")
-    Op(kind=<OpKind.B: 1>, stage=3, microbatch=7, replica=1)
+    Op(kind=<OpKind.B: 1>, stage=3, microbatch=7, replica=1, slice=-1)
+    >>> str(Op.parse("3B7.2"))
+    '3B7.2'
     """
 
     kind: OpKind
     stage: int
     microbatch: int = NO_MICROBATCH
     replica: int = 0
+    slice: int = WHOLE
 
     def __str__(self) -> str:
-        microbatch = "" if self.microbatch == NO_MICROBATCH else self.microbatch
         replica = f"@{self.replica}" if self.replica else ""
-        return f"{self.stage}{OpKind(self.kind).name}{microbatch}{replica}"
+        return f"{self.stage}{OpKind(self.kind).name}{self.unit}{replica}"
+
+    @property
+    def unit(self) -> str:
+        """The microbatch with its slice, as in the text; empty if it has none."""
+        microbatch = "" if self.microbatch == NO_MICROBATCH else str(self.microbatch)
+        return microbatch if self.slice == WHOLE else f"{microbatch}.{self.slice}"
 
     @classmethod
     def parse(cls, text: str) -> Op:
@@ -77,11 +90,12 @@ class Op(NamedTuple):
             If `text` is not an operation.
         """
         match = _OP.fullmatch(text.strip())
-        stage, kind, microbatch, replica = match.groups() if match else ("", "R", "0", None)
-        if (kind in "RO") != (microbatch == ""):
-            rule = "is not an operation <stage><F|B|I|W><microbatch>[@<replica>] or <stage><R|O>[@<replica>]"
-            raise TableError("cell", repr(text), rule, "write, for example, 2F5, 2B5@1 or 2R@1")
-        return cls(_KINDS[kind], int(stage), int(microbatch) if microbatch else NO_MICROBATCH, int(replica or 0))
+        stage, kind, microbatch, part, replica = match.groups() if match else ("", "R", "0", None, None)
+        if (kind in "RO") != (microbatch == "") or (part and not microbatch):
+            rule = "is not an operation <stage><F|B|I|W><microbatch>[.<slice>][@<replica>] or <stage><R|O>[@<replica>]"
+            raise TableError("cell", repr(text), rule, "write, for example, 2F5, 2F5.1, 2B5@1 or 2R@1")
+        numbers = int(microbatch or NO_MICROBATCH), int(replica or 0), int(part or WHOLE)
+        return cls(_KINDS[kind], int(stage), *numbers)
 
 
 def parse_cell(text: str) -> tuple[Op, ...]:

@@ -22,7 +22,7 @@ from ppmodel import __version__
 from ppmodel.clusters.memory import activation_bytes
 from ppmodel.files import write_whole
 from ppmodel.metrics import activations_in_use, offloaded_levels
-from ppmodel.ops import NO_MICROBATCH, OpKind
+from ppmodel.ops import NO_MICROBATCH, WHOLE, OpKind
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
@@ -195,7 +195,8 @@ def _cells(schedule, begin):
 
 def _args(op):
     microbatch = {} if op.microbatch == NO_MICROBATCH else {"microbatch": op.microbatch}
-    return {"kind": op.kind.name, "stage": op.stage, **microbatch, "replica": op.replica}
+    part = {} if op.slice == WHOLE else {"slice": op.slice}
+    return {"kind": op.kind.name, "stage": op.stage, **microbatch, **part, "replica": op.replica}
 
 
 def _add_messages(events, timeline, tracks, begin, end):

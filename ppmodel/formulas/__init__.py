@@ -12,6 +12,7 @@ from ppmodel.formulas.dualpipe import *
 from ppmodel.formulas.hanayo import *
 from ppmodel.formulas.interleaved import *
 from ppmodel.formulas.linear import *
+from ppmodel.formulas.seq1f1b import *
 from ppmodel.formulas.stp import *
 from ppmodel.formulas.zero_bubble import *
 from ppmodel.formulas.zero_bubble_v import *

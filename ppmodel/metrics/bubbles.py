@@ -208,6 +208,8 @@ def operations_s(schedule, costs):
     compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
     if costs.pairs:
         compute_s = compute_s * costs.pair_shares(schedule)
+    if costs.units:
+        compute_s = compute_s * costs.unit_factors(schedule)[0]
     return compute_s * (alone + costs.overlap_factor * schedule.overlaps)
 
 

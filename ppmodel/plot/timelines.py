@@ -98,7 +98,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         Whether reductions overlap the computation, and are drawn thin.
     """
     left, right = window
-    digits = len(str(schedule.num_microbatches - 1))
+    digits = len(schedule.named(0, 0, schedule.num_microbatches * schedule.slices - 1, 0).unit)
     least = (_DIGIT * digits + _ROOM) / 72 / style.page_width() * (right - left)
     edge = 0.5 if _points(start, end, window) >= _LEAST_EDGED_PT else 0.0
     chunk, (upper, heights) = schedule.stage // schedule.num_ranks, lanes(schedule)
@@ -114,7 +114,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least:
             box = {"boxstyle": "round,pad=0.12", "fc": to_rgba(ON_DARK, 0.75), "ec": "none"} if hatch else None
             look = {"fontsize": _SIZES[style.is_narrow()], "color": ink_on("white" if hatch else colour), "bbox": box}
-            axes.text(middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center", **look)
+            axes.text(middle, bottom + height / 2, schedule.op(op).unit, ha="center", va="center", **look)
     axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")
     axes.set_yticks(range(schedule.num_ranks))
     axes.grid(axis="y", visible=False)

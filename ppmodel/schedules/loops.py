@@ -3,6 +3,7 @@
 import numpy as np
 
 from ppmodel.loops.rounds import loops
+from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import Option, require_size
 from ppmodel.schedules.rounds import in_rounds
 from ppmodel.tables import Schedule
@@ -22,7 +23,7 @@ def require_chunks(num_ranks, num_microbatches, chunks):
     require_size(num_ranks, num_microbatches, chunks, f" with {chunks} chunks", "pass fewer chunks")
 
 
-def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
+def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first, slices=1):
     """Build the schedule in which microbatches pass through the chunks of every rank in groups.
 
     Parameters
@@ -30,16 +31,20 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
     name, num_ranks, num_microbatches, chunks
         As for the schedule.
     group : int
-        Microbatches in a group; the last may be incomplete.
+        Microbatches in a group, or slices; the last may be incomplete.
     kinds, first
         As for `rounds.in_rounds`; each kind has as many operations as a rank has forwards.
+    slices : int
+        Slices of each microbatch. Backwards go through them in reverse order.
 
     Returns
     -------
     Schedule
     """
-    count, placement = chunks * num_microbatches, np.tile(np.arange(num_ranks, dtype=np.int32), chunks)
-    kind, microbatch = in_rounds(count, kinds, first)
+    units, placement = num_microbatches * slices, np.tile(np.arange(num_ranks, dtype=np.int32), chunks)
+    kind, unit = in_rounds(chunks * units, kinds, first)
     stage = np.empty_like(kind)
-    loops.run(kind.size, kind, num_microbatches, chunks, group, microbatch, stage)
-    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)
+    loops.run(kind.size, kind, units, chunks, group, unit, stage)
+    if slices > 1:
+        unit = np.where(kind == OpKind.F, unit, unit + slices - 1 - 2 * (unit % slices))
+    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, unit, slices=slices)

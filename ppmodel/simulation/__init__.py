@@ -1,7 +1,7 @@
 """Simulated time: a table becomes a graph, and a graph with costs becomes a timeline."""
 
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
-from ppmodel.simulation.costs import OpCosts, are_seconds, comm_over_forward, uniform_costs
+from ppmodel.simulation.costs import OpCosts, Units, are_seconds, comm_over_forward, uniform_costs
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.graph import ALLREDUCE, APART, BUFFERED, P2P, compile_graph, graph_of, require_semantics
 from ppmodel.simulation.longest_path import run_graph

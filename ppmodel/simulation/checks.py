@@ -17,6 +17,9 @@ def durations(graph, costs, factors=None):
     compute, occupancy, latency = (table.take(of_class) for table in tables)  # an index takes twice as long
     if costs.pairs:
         compute = compute * costs.pair_shares(graph.schedule)[graph.index]
+    if costs.units:
+        longer, larger = costs.unit_factors(graph.schedule)
+        compute, occupancy = compute * longer[graph.index], occupancy * larger[graph.index]
     if factors is not None:
         with np.errstate(over="ignore"):  # overflow is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]

@@ -1,6 +1,7 @@
 """The cost table: seconds for every kind of operation on every stage, also from plain numbers."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,23 @@ _NUM_KINDS = len(OpKind)
 SHORTEST_S, LONGEST_S = 1e-30, 1e30
 """Range of durations other than 0: far from where their sums or ratios would overflow or underflow."""
 _MOST_S = LONGEST_S**3
+
+
+class Units(NamedTuple):
+    """What makes units of work unlike one another: slices of a sequence, or sequences of unequal length.
+
+    Factors have a mean of 1, so that the tables of `OpCosts` are means. Of n factors, unit u takes that of u mod n.
+
+    Parameters
+    ----------
+    compute : ndarray of float, shape (6, num_stages, n)
+        On the duration of an operation, by `OpKind`, stage and unit.
+    tokens : ndarray of float, shape (n,)
+        On the size of what a unit stores and sends.
+    """
+
+    compute: np.ndarray
+    tokens: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +63,8 @@ class OpCosts:
         By the same keys: after which shares of the cell its two results can be sent; 1 without.
     offload : Offload, optional
         What is copied to the host meanwhile.
+    units : Units, optional
+        How units of work differ; without it, they are alike.
     stages : Stages, optional
         Where the costs come from, if from a model: also bytes and parameters.
 
@@ -69,6 +89,7 @@ class OpCosts:
     offload: object = None
     stages: object = None
     delay_s: np.ndarray | None = None
+    units: Units | None = None
 
     def __post_init__(self):
         num_stages = np.shape(self.compute_s)[-1:]
@@ -135,6 +156,20 @@ class OpCosts:
         of_pairs = [self.ready.get(key, (1.0, 1.0)) for key in schedule.pairs.keys]
         shares = np.array([*of_pairs, (1.0, 1.0)])[schedule.pairs.of]
         return np.where(schedule.kind == OpKind.F, shares[:, 0], shares[:, 1])
+
+    def unit_factors(self, schedule):
+        """Return the factors of `units` on the duration and on the transfer of each operation of a table.
+
+        Parameters
+        ----------
+        schedule : Schedule
+
+        Returns
+        -------
+        compute, tokens : ndarray of float, shape (num_operations,)
+        """
+        unit = schedule.microbatch % len(self.units.tokens)
+        return self.units.compute[schedule.kind, schedule.stage, unit], self.units.tokens[unit]
 
     def by_class(self, num_replicas):
         """Return the three tables, flattened in the order of `ExecutionGraph.cost_class`: kind, replica, stage.
@@ -238,8 +273,8 @@ def uniform_costs(
     for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer)):
         if seconds:
             compute_s[kind] = float(seconds) * schedule.stage_shares / schedule.chunks_per_rank
-    between = float(comm) / schedule.microbatch_parts, float(latency)
-    inside = float(node_comm) / schedule.microbatch_parts, float(node_latency)
+    pieces = schedule.microbatch_parts * schedule.slices
+    between, inside = (float(comm) / pieces, float(latency)), (float(node_comm) / pieces, float(node_latency))
     if nodes is not None and np.shape(nodes) != (schedule.num_ranks,):
         rule = f"must name the node of each rank, of {schedule.num_ranks}"
         raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")

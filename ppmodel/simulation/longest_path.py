@@ -62,7 +62,7 @@ def _from_table(graph, costs, factors):
     """The timeline of a graph's first run, in one pass over the table; None if it takes the graph's arrays."""
     table, is_first = graph.schedule, not graph.is_used
     graph.is_used = True
-    if not is_first or factors is not None or graph.nics is not None or costs.ready or costs.offload:
+    if not is_first or factors is not None or graph.nics is not None or costs.ready or costs.offload or costs.units:
         return None
     times, shares = np.empty((2, table.num_operations)), {"shares": costs.pair_shares(table)} if costs.pairs else {}
     how = float(costs.overlap_factor), graph.occupied, graph.allreduce != "excluded"
@@ -84,6 +84,8 @@ def _from_graph(graph, costs, factors):
     tables, num_groups = costs.by_class(table.num_replicas), len(graph.group_start) - 1
     if costs.pairs:
         tables, cost_class = tuple(with_pairs(tables, table, [costs])), table.pairs.cost_class[graph.index]
+    if costs.units:
+        tables, cost_class = checks.durations(graph, costs), np.arange(graph.num_operations)
     in_order = None if factors is None else np.asarray(factors, dtype=float)[graph.index]
     sizes = 2 * table.num_ranks, graph.num_links, num_groups
     starts = graph.columns[2] if num_groups < graph.num_operations else None

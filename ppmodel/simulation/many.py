@@ -104,7 +104,7 @@ def iterations(graph, costs, spans=True):
             for column, times in zip(parts, iterations(graph, [costs[at] for at in some], spans), strict=True):
                 column[some] = times
         return parts
-    if len(costs) > 1 and not any(system.ready or system.offload for system in costs):
+    if len(costs) > 1 and not any(system.ready or system.offload or system.units for system in costs):
         placed = graph.with_nics(costs[0].nics)
         if compiled := _for_many(placed, len(costs)):
             return _side_by_side(placed, compiled, costs, spans)

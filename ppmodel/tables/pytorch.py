@@ -76,7 +76,7 @@ def write(schedule):
     0F0,0F1,0B0,0B1
     1F0,1B0,1F1,1B1
     """
-    ranks, parts = " and ".join(map(str, schedule.placement[:, 0])), schedule.microbatch_parts
+    ranks, parts = " and ".join(map(str, schedule.placement[:, 0])), schedule.microbatch_parts * schedule.slices
     several = schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))
     for inexpressible, rule in (
         (schedule.num_replicas > 1, f"has stage 0 on ranks {ranks}; in PyTorch's format, a stage is on one rank"),

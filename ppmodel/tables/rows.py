@@ -3,7 +3,7 @@
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.ops import NO_MICROBATCH, Op, parse_cell
+from ppmodel.ops import NO_MICROBATCH, WHOLE, Op, parse_cell
 from ppmodel.tables.marked import MarkedTable
 
 _AS_OP = 'write, for example, Op(OpKind.F, 2, 5) or "2F5"'
@@ -25,6 +25,7 @@ def columns_of(rows, optional):
     joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
     rank_start = np.cumsum([0] + [len(row) for row in ops])
     parts, counts = optional.get("microbatch_parts", 1), numbered_without_gap(flat, cells)
+    slices = max(1, counts["slice"])
     num_microbatches = optional.get("num_microbatches", max(1, -(-counts["microbatch"] // parts)))
     if num_microbatches * parts > counts["microbatch"]:
         field, rule = f"microbatch {counts['microbatch']}", "has no operation in the table"
@@ -34,8 +35,13 @@ def columns_of(rows, optional):
         rule = f"must have one share per stage, {counts['stage']}"
         raise TableError("stage_shares", optional["stage_shares"], rule, "fix or delete them")
     placement = majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
-    columns = dict(zip(("kind", "stage", "microbatch", "replica"), flat.T.copy(), strict=True))
-    columns |= {"placement": placement, "joined": np.array(joined), "rank_start": rank_start}
+    if slices > 1:
+        for index in np.flatnonzero((flat[:, 4] == WHOLE) & (flat[:, 2] != NO_MICROBATCH))[:1]:
+            rule = "is a whole microbatch in a table of slices"
+            raise TableError("cell", Op(*flat[index].tolist()), rule, "write its slices, such as 2F5.0 and 2F5.1")
+        flat[:, 2] = np.where(flat[:, 4] == WHOLE, NO_MICROBATCH, flat[:, 2] * slices + flat[:, 4])
+    columns = dict(zip(("kind", "stage", "microbatch", "replica"), flat.T[:4].copy(), strict=True))
+    columns |= {"placement": placement, "joined": np.array(joined), "rank_start": rank_start, "slices": slices}
     return columns | optional | {"num_microbatches": num_microbatches}
 
 
@@ -57,13 +63,13 @@ def texts(rows):
 
 
 def numbered_without_gap(flat, cells):
-    """The numbers of stages, microbatches and replicas that operations name; each must count from 0 without gaps."""
+    """Count stages, microbatches, replicas and slices that operations name; numbers start at 0, without gaps."""
     counts = {}
-    for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
+    for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica"), (4, "slice")):
         numbers = np.unique(flat[:, column])
-        numbers = numbers[numbers != NO_MICROBATCH]
+        numbers = numbers[numbers >= 0]  # neither NO_MICROBATCH nor WHOLE
         gap = np.flatnonzero(numbers != np.arange(len(numbers)))
-        if len(gap) or not len(numbers):
+        if len(gap) or (name != "slice" and not len(numbers)):
             first = gap[0] if len(gap) else 0
             beyond = {(rank, place) for rank, row in enumerate(cells) for place, cell in enumerate(row)
                       if any(op[column] in numbers[first : first + 1] for op in cell)}  # fmt: skip
@@ -75,7 +81,7 @@ def numbered_without_gap(flat, cells):
 
 def majority_placement(flat, rank):
     """The rank that has most operations of each (replica, stage); ties go to the lower rank."""
-    _, stage, _, replica = flat.T.astype(np.int64)
+    _, stage, _, replica, _ = flat.T.astype(np.int64)
     num_ranks, shape = int(rank.max()) + 1, (int(replica.max()) + 1, int(stage.max()) + 1)
     places, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
     place, home = np.divmod(places, num_ranks)

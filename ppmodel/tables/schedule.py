@@ -11,7 +11,7 @@ import numpy as np
 
 from ppmodel.errors import TableError
 from ppmodel.files import write_whole
-from ppmodel.ops import Op, OpKind
+from ppmodel.ops import WHOLE, Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of, frozen
 from ppmodel.tables.html import table_html
 from ppmodel.tables.marked import MarkedTable
@@ -67,6 +67,10 @@ class Schedule:
     held_for_weight_grad : float
         Fraction of a stage's activations that is held between the two halves of a backward, as the search for this
         order assumed; 1 for all other schedules. `metrics.peak_activations` uses it.
+    slices : int
+        Number of slices of each microbatch, some of its tokens each; `microbatch` then numbers the units of work,
+        ``microbatch * slices + slice``. The forward of a slice needs the keys and values of those before it, and its
+        backward comes after theirs.
 
     Examples
     --------
@@ -90,6 +94,7 @@ class Schedule:
     microbatch_parts: int = 1
     stage_shares: NDArray[np.float64] = None  # type: ignore[assignment]  # even shares, once it is made
     held_for_weight_grad: float = 1.0
+    slices: int = 1
 
     def __post_init__(self) -> None:
         for name, dtype in _COLUMNS:
@@ -209,8 +214,8 @@ class Schedule:
 
     @property
     def table_microbatches(self) -> int:
-        """Number of microbatches as the table counts them: parts, if it splits them."""
-        return self.num_microbatches * self.microbatch_parts
+        """Number of microbatches as the table counts them: parts or slices, if it splits them."""
+        return self.num_microbatches * self.microbatch_parts * self.slices
 
     @cached_property
     def rank(self) -> NDArray[np.int32]:
@@ -266,8 +271,8 @@ class Schedule:
 
     @property
     def pieces_per_unit(self) -> float:
-        """Number of operations per microbatch on 1/S of the model, from chunks and parts."""
-        return self.chunks_per_rank * self.microbatch_parts
+        """Number of operations per microbatch on 1/S of the model, from chunks, parts and slices."""
+        return self.chunks_per_rank * self.microbatch_parts * self.slices
 
     @cached_property
     def unit_shares(self) -> NDArray[np.float64]:
@@ -281,9 +286,12 @@ class Schedule:
         >>> str(build("gpipe", 2, 2).op(1))
         '0F1'
         """
-        return Op(
-            OpKind(self.kind[index]), int(self.stage[index]), int(self.microbatch[index]), int(self.replica[index])
-        )
+        return self.named(self.kind[index], self.stage[index], self.microbatch[index], self.replica[index])
+
+    def named(self, kind: int, stage: int, unit: int, replica: int) -> Op:
+        """Return an operation by the numbers in the arrays, where `microbatch` has units of work."""
+        microbatch, part = divmod(int(unit), self.slices) if self.slices > 1 and unit >= 0 else (int(unit), WHOLE)
+        return Op(OpKind(kind), int(stage), microbatch, int(replica), part)
 
     def rows(self) -> list[list[tuple[Op, ...]]]:
         """Each rank's cells in program order; a cell is a tuple of operations. The inverse of `from_rows`."""
@@ -405,8 +413,8 @@ class Schedule:
 
         return pd.DataFrame({
             "rank": self.rank, "operation": [str(self.op(index)) for index in range(self.num_operations)],
-            "kind": [OpKind(kind).name for kind in self.kind], "stage": self.stage, "microbatch": self.microbatch,
-            "replica": self.replica, **columns,
+            "kind": [OpKind(kind).name for kind in self.kind], "stage": self.stage,
+            "microbatch": self.microbatch // self.slices, "replica": self.replica, **columns,
         })  # fmt: skip
 
     def marked(self, indices: Iterable[int]) -> MarkedTable:

@@ -46,6 +46,8 @@ def validate(schedule: Schedule) -> None:
     _refuse_missing(schedule)
     for kind, word in _ENDINGS.items():
         _refuse_incomplete(schedule, kind, word)
+    if schedule.slices > 1:
+        _refuse_slices_out_of_order(schedule)
     source = sources(schedule)
     for index in np.flatnonzero((source != NO_OPERATION) & (schedule.cell[source] == schedule.cell))[:1]:
         rule, why = f"needs {schedule.op(source[index])}, which is in the same cell", "they run at the same time"
@@ -126,8 +128,9 @@ def _refuse_missing(schedule):
     for microbatch in np.flatnonzero(used.sum(axis=0) != 1)[:1]:
         rule = "must run on exactly one replica of the pipeline"
         replicas = np.flatnonzero(used[:, microbatch]).tolist() or "none"
+        unit = schedule.named(OpKind.F, 0, microbatch, 0).unit
         raise TableError(
-            f"microbatch {microbatch}", f"replicas {replicas}", rule, "put all its operations in one replica",
+            f"microbatch {unit}", f"replicas {replicas}", rule, "put all its operations in one replica",
             grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
         )  # fmt: skip
     halves = present[OpKind.I] | present[OpKind.W]
@@ -136,15 +139,30 @@ def _refuse_missing(schedule):
         for replica, stage, microbatch in np.argwhere(of_kind & ~present[kind] & used[:, None, :])[:1].tolist():
             of_stage, of_microbatch = index[:, replica, stage, microbatch], index[:, replica, :, microbatch]
             neighbours, others = of_stage[of_stage >= 0].tolist(), of_microbatch[of_microbatch >= 0].tolist()
+            op = schedule.named(kind, stage, microbatch, replica)
             if len(others) == 1 and schedule.num_stages > 1:
-                rule = f"is the only operation of microbatch {microbatch}"
+                rule = f"is the only operation of microbatch {op.unit}"
                 _refuse(schedule, others[0], rule, "correct its number, or add the others")
-            op = Op(kind, stage, microbatch, replica)
             _refuse_without(schedule, op, "is missing from the table", neighbours or others)
     for _, replica, stage, microbatch in np.argwhere((present[OpKind.B] & halves)[None])[:1].tolist():
         split = [i for i in index[:, replica, stage, microbatch].tolist() if i != NO_OPERATION]
         remedy = "delete B, or delete I and W"
         _refuse(schedule, index[OpKind.B, replica, stage, microbatch], "occurs beside its own halves", remedy, split)
+
+
+def _refuse_slices_out_of_order(schedule):
+    """Refuse a forward before those of earlier slices of its microbatch, and a backward before those of later ones."""
+    index = index_of(schedule)[: OpKind.W]
+    index = index.reshape(*index.shape[:3], -1, schedule.slices)
+    cell = schedule.cell[index]
+    cell[OpKind.B :] *= -1
+    wrong = (cell[..., 1:] <= cell[..., :-1]) & (index[..., 1:] != NO_OPERATION)
+    for place in np.argwhere(wrong)[:1].tolist():
+        pair = index[tuple(place[:-1])][place[-1] : place[-1] + 2].tolist()
+        early, needed = pair[::-1] if place[0] == OpKind.F else pair
+        rule = f"does not come after {schedule.op(needed)}"
+        why = "a forward needs the keys and values of earlier slices, a backward their gradients from later ones"
+        _refuse(schedule, early, rule, "reorder the cells", [early, needed], why)
 
 
 def _refuse_incomplete(schedule, kind, word):

@@ -18,6 +18,7 @@ FOLDED = "zb-v", "v-half", "v-min", "dualpipev", "stp", "stp:warm-up=memory-savi
 LOOPED = (
     "interleaved-1f1b", "interleaved-1f1b:chunks=3", "combined-1f1b", "combined-1f1b:chunks=3", "looped-bfs",
     "looped-bfs:chunks=4", "interleaved-zb", "interleaved-zb:chunks=3",
+    "seq1f1b", "seq1f1b:slices=2", "seq1f1b:slices=2,chunks=2",
 )  # fmt: skip
 COPIED = (
     "dualpipe", "chimera", "chimera:concat=overlapping", "chimera:concat=forward-doubling",

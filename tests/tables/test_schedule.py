@@ -31,7 +31,8 @@ def test_every_operation_stands_once_on_its_rank(schedule):
     ops = [schedule.op(index) for index in range(schedule.num_operations)]
     assert len(set(ops)) == len(ops)
     wanted = {(s, m) for s in range(schedule.num_stages) for m in range(schedule.table_microbatches)}
-    found = {kind: [(op.stage, op.microbatch) for op in ops if op.kind == kind] for kind in OpKind}
+    units = schedule.microbatch.tolist()
+    found = {k: [(op.stage, unit) for op, unit in zip(ops, units, strict=True) if op.kind == k] for k in OpKind}
     assert set(found[OpKind.I]) == set(found[OpKind.W])
     for passes in (found[OpKind.F], found[OpKind.B] + found[OpKind.I], found[OpKind.B] + found[OpKind.W]):
         assert len(passes) == len(wanted)

@@ -119,7 +119,7 @@ def packed(table):
     codes = (kinds + 64 * table.joined[kept]).astype(np.uint8)
     jumping = {"jumps": True} if jumps.any() else {}
     content = np.append(codes, jumps) if jumping else codes
-    exceptions = {"parts": table.microbatch_parts, "held": float(table.held_for_weight_grad)}
+    exceptions = {"parts": table.microbatch_parts * table.slices, "held": float(table.held_for_weight_grad)}
     return {
         "microbatches": table.num_microbatches,
         "lengths": np.bincount(table.rank[kept], minlength=table.num_ranks).tolist(),

@@ -59,7 +59,7 @@ def check_layout(layout, model, system, schedule):
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
         raise SpecificationError("offload", value, rule, remedy)
     hides = hides_backward(layout, system.framework, schedule)
-    return _checked(layout, hides, model, schedule.num_ranks, schedule.table_microbatches)
+    return _checked(layout, hides, model, schedule.num_ranks, schedule.table_microbatches // schedule.slices)
 
 
 def hides_backward(layout, framework, schedule):
@@ -449,8 +449,9 @@ def microbatch_sequences(schedule, model, layout=None):
     """
     if layout is not None:
         return layout.microbatch_size
-    if model.global_batch % schedule.table_microbatches:
-        rule = f"must divide into {schedule.table_microbatches} microbatches of whole sequences"
+    microbatches = schedule.table_microbatches // schedule.slices
+    if model.global_batch % microbatches:
+        rule = f"must divide into {microbatches} microbatches of whole sequences"
         remedy = "choose a number of microbatches that divides it, or another global_batch"
         raise BatchError("global_batch", model.global_batch, rule, remedy)
-    return model.global_batch // schedule.table_microbatches
+    return model.global_batch // microbatches
