@@ -70,9 +70,10 @@ smoke: .venv/.ready
 review: .venv/.ready
 	@$(BIN)/python -m ppbook.build.review
 
-# Four workers for two cores: many tests wait for processes that they started.
+# Three workers for two cores: many tests wait for processes that they started. Who runs which test: tests/conftest.py.
+TOGETHER := --dist loadgroup --no-loadscope-reorder
 test: $(HTML)
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 3 $(TOGETHER)
 
 # Operations, tables, schedules, formulas, simulation and costs; and numbers as they were recorded (tests/oracle).
 CORE := $(addprefix tests/,oracle tables schedules formulas loops metrics simulation/test_engine.py simulation/test_nodes.py test_imports.py \
@@ -97,7 +98,7 @@ test-fast: .venv/.ready
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(CORE)
 
 test-library: .venv/.ready
-	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/book ppmodel tests
+	$(BIN)/python -m pytest -n 3 $(TOGETHER) --ignore tests/book ppmodel tests
 
 test-lowest:
 	.ci/lowest

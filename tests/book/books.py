@@ -32,16 +32,16 @@ _CONTENTS = "{format: jb-book, root: index, chapters: [{file: nb/small}]}"
 
 
 def tiny_book(folder, value):
-    """Sources of a book of two pages and one notebook; the value appears on both pages."""
+    """Sources of a book of two pages and one notebook; the value appears on both pages, on the latter in a table."""
     folder.mkdir()
-    record = f"from ppbook.pages.report import record\nrecord('small', results, value={value!r})\nprint({value!r})"
-    path = notebook(folder, record)
+    record = f"from ppbook.pages.report import record, show\nrecord('small', results, value={value!r})"
+    path = notebook(folder, record, f"import pandas as pd\nshow(pd.DataFrame({{{value!r}: [{value!r}]}}))")
     whole = nbformat.read(path, as_version=4)
     whole.cells.insert(0, new_markdown_cell("# Small"))
     nbformat.write(whole, path)
     book = folder / "book"
     book.mkdir()
-    for name, text in (("_config.yml", _CONFIG), ("_toc.yml", _CONTENTS), ("index.md", "# Tiny {{ small.value }}")):
+    for name, text in (("_config.yml", _CONFIG), ("_toc.yml", _CONTENTS), ("index.md", "# Tiny\n\n{{ small.value }}")):
         (book / name).write_text(text)
     return {"notebooks": str(folder / "notebooks"), "book": str(book), "jobs": 1}
 

@@ -1,17 +1,14 @@
-"""Odd notebooks: one line says what becomes of them, and text from data stays text on pages."""
+"""Odd notebooks: one line says what becomes of them, and their text stays text."""
 
 import os
 import re
 
 import nbformat
 import pytest
-from books import notebook, tiny_book
-from nbformat.v4 import new_code_cell
+from books import notebook
 
 from ppbook import ROOT
 from ppbook.build.notebooks import execute
-from ppbook.build.reproduce import reproduce
-from ppbook.build.run import run
 from ppmodel.cli import main
 
 
@@ -56,38 +53,6 @@ def test_what_is_no_notebook_is_refused(tmp_path, capsys, cells):
     (tmp_path / "odd.ipynb").write_text(f'{{"nbformat": 4, "nbformat_minor": {cells}, "metadata": {{}}, "cells": []}}')
     assert main(["run", str(tmp_path / "odd.ipynb")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_a_name_in_another_script_is_drawn_or_boxed(tmp_path):
-    """A glyph that no font has is no warning that ends a run."""
-    draw = "from ppmodel.plot import plot_lines\nimport pandas as pd\n"
-    draw += "frame = pd.DataFrame(dict(pp=[1, 2], s=[1.0, 2.0], label='東京'))"
-    source = notebook(tmp_path, f"{draw}\nplot_lines(frame, 'pp', 's', '東京').savefig('a.png')")
-    run(source, out=tmp_path / "out")
-    assert (tmp_path / "out" / "a.png").exists()
-
-
-_MARKUP = "<script>alert(1)</script> {{ 7*7 }} {{ cycler.__init__.__globals__.os.system('touch ran') }} {% set a = 1 %}"
-
-
-def test_text_from_data_is_text_on_pages(tmp_path, monkeypatch):
-    """Neither a recorded text nor a table's cell is evaluated, or becomes markup, wherever a page shows it."""
-    monkeypatch.chdir(tmp_path)
-    sources = tiny_book(tmp_path / "tiny", _MARKUP)
-    (tmp_path / "tiny" / "book" / "index.md").write_text("# Tiny\n\n{{ small.value }}\n")
-    path = tmp_path / "tiny" / "notebooks" / "small.ipynb"
-    whole = nbformat.read(path, as_version=4)
-    code = "from ppbook.pages.report import show\nimport pandas as pd\n"
-    code += f"show(pd.DataFrame({{{_MARKUP!r}: [{_MARKUP!r}]}}))"
-    whole.cells.append(new_code_cell(code, metadata={"tags": ["remove-input"]}))
-    nbformat.write(whole, path)
-    reproduce(out=tmp_path / "out", **sources)
-    for page in ("index.html", "nb/small.html"):
-        text = (tmp_path / "out" / "html" / page).read_text()
-        assert "&lt;script&gt;alert(1)" in text
-        assert "<script>alert" not in text
-        assert "{{ 7*7 }}" in text
-    assert not list(tmp_path.rglob("ran"))
 
 
 def test_headings_hold_no_text_from_data():

@@ -188,19 +188,41 @@ def digests(folder):
     return {str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+_MARKUP = "<script>alert(1)</script> {{ 7*7 }} {{ cycler.__init__.__globals__.os.system('touch ran') }} {% set a = 1 %}"
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory):
+    """Two builds of a book whose text looks like code, in a folder of which that text would write a file."""
+    folder = tmp_path_factory.mktemp("builds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        sources, outs = tiny_book(folder / "tiny", _MARKUP), [folder / "here", folder / "there" / "deep"]
+        for out in outs:
+            reproduce(out=out, **sources)
+    return outs
+
+
 @pytest.mark.long
-def test_two_builds_are_the_same_bytes(tmp_path):
+def test_two_builds_are_the_same_bytes(builds):
     """Wherever a book is built and however long it takes: the same files, byte by byte, and times beside them."""
-    sources, outs = tiny_book(tmp_path / "tiny", "value"), [tmp_path / "here", tmp_path / "there" / "deep"]
-    for out in outs:
-        reproduce(out=out, **sources)
-        assert {path.name for path in out.iterdir()} == {"html", "run.js"}
-    first, second = (digests(out / "html") for out in outs)
+    assert all({path.name for path in out.iterdir()} == {"html", "run.js"} for out in builds)
+    first, second = (digests(out / "html") for out in builds)
     assert first == second
     assert "index.html" in first
-    records = [json.loads((out / "run.js").read_text().removeprefix("ppmodelRun = ").rstrip(";\n")) for out in outs]
+    records = [json.loads((out / "run.js").read_text().removeprefix("ppmodelRun = ").rstrip(";\n")) for out in builds]
     assert records[0]["id"] == records[1]["id"]
     assert records[0]["seconds"] > records[0]["notebooks"]["small"] > 0
+
+
+@pytest.mark.parametrize("page", ["index.html", "nb/small.html"])
+def test_text_from_data_is_text_on_pages(builds, page):
+    """Neither a recorded text nor a table's cell is evaluated, or becomes markup, wherever a page shows it."""
+    text = (builds[0] / "html" / page).read_text()
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<script>alert" not in text
+    assert "{{ 7*7 }}" in text
+    assert not list(builds[0].parent.rglob("ran"))
 
 
 @pytest.mark.parametrize(
@@ -286,32 +308,31 @@ def test_notebooks_are_needed(tmp_path):
 def test_a_book_for_another_system_in_a_folder_with_spaces_and_braces(tmp_path, monkeypatch):
     """A user's own system gives a book in a folder of its own, which begins with it; its file's path appears nowhere.
 
-    Of a few pages at small sizes: what they refer to is not there.
+    Of one notebook at small sizes: what it refers to is not there.
     """
     mine, out, sources = tmp_path / "my {own} system.yaml", tmp_path / "a {book} of mine", tmp_path / "book"
     shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", mine)
-    copy_sources(ROOT / "book", sources, (*NO_SOURCES, "explorer"))
+    copy_sources(ROOT / "book", sources, (*NO_SOURCES, "explorer", "schedules"))
     config = (sources / "_config.yml").read_text()
     config = config.replace("  config:\n", "  config:\n    suppress_warnings: [ref, myst]\n")
     (sources / "_config.yml").write_text(config)
     (sources / "index.md").write_text("# Mine")
-    chapters = ", ".join(f"{{file: {page}}}" for page in ("nb/runtime", "nb/which-layout", "references"))
+    chapters = "{file: nb/which-layout}, {file: references}"
     (sources / "_toc.yml").write_text(
         f"{{format: jb-book, root: index, parts: [{{caption: A part, chapters: [{chapters}]}}]}}"
     )
     (notebooks := tmp_path / "notebooks").mkdir()
-    for name in ("runtime", "which-layout"):
-        shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", notebooks)
+    shutil.copy(ROOT / "notebooks" / "which-layout.ipynb", notebooks)
+    small = PARAMETERS["which-layout"] | {"schedules": ["1f1b"], "gpus": 4, "fitted": ["a100_bigscience"]}
 
     def at_small_sizes(changes, *arguments):
-        return execute_all({path: PARAMETERS[path.stem] | values for path, values in changes.items()}, *arguments)
+        return execute_all({path: small | values for path, values in changes.items()}, *arguments)
 
     monkeypatch.setattr(build, "execute_all", at_small_sizes)
     reproduce(system=mine, memory_limit="64 GiB", out=out, notebooks=notebooks, book=sources)
-    for page in ("runtime", "which-layout"):
-        text = (out / "html" / "nb" / f"{page}.html").read_text()
-        assert "my {own} system" in text
-        assert str(tmp_path) not in text
+    text = (out / "html" / "nb" / "which-layout.html").read_text()
+    assert "my {own} system" in text
+    assert str(tmp_path) not in text
     assert "url=nb/which-layout.html" in (out / "html" / "index.html").read_text()
     assert "64 GiB" in text
     assert (out / "html" / "introduction.html").exists()

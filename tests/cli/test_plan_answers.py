@@ -71,9 +71,10 @@ def test_a_chance_or_a_range_that_is_not_known_says_when_it_would_be(system, is_
 @pytest.mark.parametrize("rows", [1, 5])
 def test_rows_that_are_not_listed_are_counted(rows, capsys):
     """Their numbers are those of the whole answer, so `--explain` names the same row; rows to run are always listed."""
-    assert main([*QUESTION, "--within", "0.5", "--rows", str(rows)]) == 0
+    named = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v"]
+    assert main([*QUESTION, "--within", "0.5", "--rows", str(rows), *named]) == 0
     lines = capsys.readouterr().out.splitlines()
-    plan = planned("llama3_8b", "h100", 4, 8, within=0.5)
+    plan = planned("llama3_8b", "h100", 4, 8, schedules=named, within=0.5)
     listed = sorted({*range(rows), *plan.proposed})
     assert rows > 1 or len(listed) > rows
     start = next(place for place, line in enumerate(lines) if "iteration (s)" in line) + 1

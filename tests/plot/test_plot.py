@@ -1,5 +1,7 @@
 """Figures show what they are given: every operation, every point, with units and a legend."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import combinations, pairwise, product
 
@@ -600,6 +602,15 @@ def test_a_dollar_sign_in_a_name_is_only_that(phone):
         figure = redrawn(figure, 3.7) if phone else figure
         figure.draw_without_rendering()
         assert any(table.name in text.get_text() for text in figure.findobj(Text))
+
+
+def test_a_name_in_another_script_is_drawn_or_boxed(tmp_path):
+    """A glyph that no font has is no warning that ends a run."""
+    code = "import pandas as pd\nfrom ppmodel.plot import plot_lines\n"
+    code += "frame = pd.DataFrame(dict(pp=[1, 2], s=[1.0, 2.0], label='東京'))\n"
+    code += "plot_lines(frame, 'pp', 's', '東京').savefig('a.png')"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True)
+    assert (tmp_path / "a.png").exists()
 
 
 def test_numbers_outside_the_limits_take_the_colours_at_the_ends():

@@ -1,7 +1,7 @@
 """Where claims are measured: a model, a setting, systems, and the changes applied to them."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from ppbook.parameters import SettingSpec
 from ppmodel.clusters.specs import ModelSpec, load_system
@@ -22,6 +22,7 @@ GROUPS = {
 """Names for several of the nine; `near` are those with a fast or middle network."""
 
 
+@cache
 def change_of(setting):
     """What a setting changes in the paper's nine systems as they are specified.
 
