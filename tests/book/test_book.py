@@ -51,7 +51,7 @@ def test_dark_mode_is_dark(page):
 def test_every_figure_of_a_notebook_has_its_versions():
     """Whoever draws it: none is without a dark and a narrow one, and a text that says its point and what it shows."""
     for name in NOTEBOOK_PAGES:
-        page = BeautifulSoup((HTML / name).read_text(), "html.parser", parse_only=SoupStrainer("article"))
+        page = BeautifulSoup((HTML / name).read_text(), "html.parser", parse_only=SoupStrainer("figure"))
         for picture in page.select("figure picture.only-light"):
             assert ".narrow.png" in picture.source["srcset"], name
             point, _, shown = picture.img["alt"].partition(". ")

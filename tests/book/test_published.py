@@ -45,7 +45,7 @@ def markdown(notebook):
 
 
 def test_a_conclusion_is_a_paragraph_of_the_page(small, tmp_path):
-    """With the published values: the finding, with its number, below the title, the other in its place; printed, too."""
+    """With published values: the finding, with its number, below the title, the other in its place, also as text."""
     answer, _ = run(small, [("pp", "8"), ("results", "elsewhere")], tmp_path / "out")
     done = read(tmp_path / "out" / "small.ipynb")
     finding = FINDING.replace("{{ small.gain }}", "0.25").replace("{doc}`small`", "*small*")

@@ -118,7 +118,7 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
 
 
 def test_an_answer_can_be_read(tmp_path):
-    """Code and items keep their lines, signs of emphasis and of formulas go, and the paper's numbers where yours are."""
+    """Code and items keep their lines; signs of emphasis and formulas go, and the paper's numbers where yours are."""
     (tmp_path / "asked.md").write_text("```\nppmodel plan\n```\n")
     opening = "# Title\n\n```{include} ../results/asked.md\n```\n\nFor *small* $B \\le 16$:\n\n- one\n- **two**"
     table = {"text/html": "", "text/plain": "B\n8"}

@@ -54,7 +54,7 @@ def test_a_plan_is_the_same_whoever_computes(capsys, cluster):
     address, worker, _ = cluster
     worker(), worker()
     words = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16", "--json"]
-    words += ["--schedules", "1f1b", "zb-v"]
+    words += ["--schedules", "1f1b", "zb-v", "--fix", "pp=4", "cp=1"]
     printed = []
     for more in ([], ["--scheduler", address], ["--workers", "2"]):
         assert main([*words, *more]) == 0
