@@ -31,12 +31,6 @@ def test_a_picture_is_drawn_beside_the_answer(capsys, tmp_path, monkeypatch, lin
 
 def test_nothing_is_drawn_of_nothing(capsys, tmp_path):
     """Where every schedule is refused, its reason is the answer."""
-<<<<<<< HEAD
     line = f"compare chimera --pp 3 --microbatches 3 --forward 1 --backward 2 --comm 0 --plot {tmp_path / 'a.png'}"
     code, out, _ = run(capsys, line)
-=======
-    code, out, _ = run(
-        capsys, f"compare chimera --pp 3 --microbatches 3 --forward 1 --backward 2 --comm 0 --plot {tmp_path / 'a.png'}"
-    )
->>>>>>> 225385e0 (Small things: sweep writes CSV, measure says what it left out)
     assert (code, "refused" in out, [*tmp_path.iterdir()]) == (1, True, [])
