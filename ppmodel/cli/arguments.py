@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from contextlib import suppress
 from functools import partial, reduce
@@ -42,7 +43,8 @@ class Value(click.ParamType):
     def convert(self, value, param, ctx):
         text = str(value)
         # as people write it: Python would also read 1_000 and digits of other scripts
-        if self.read is str or (text.isascii() and "_" not in text and text == text.strip()):
+        is_number = text.isascii() and "_" not in text and text == text.strip() and not re.match(r"0\d", text)
+        if self.read is str or is_number:
             with suppress(ValueError):
                 if self.is_legal(legal := self.read(text)):
                     return legal
@@ -53,6 +55,23 @@ class Value(click.ParamType):
 
     def get_metavar(self, param, ctx=None):
         return self.name
+
+
+class Several(click.ParamType):
+    """Values behind commas, as a tuple; a single one stays alone.
+
+    Parameters
+    ----------
+    kind : click.ParamType
+        Of each.
+    """
+
+    def __init__(self, kind):
+        self.kind, self.name = kind, kind.name
+
+    def convert(self, value, param, ctx):
+        values = tuple(self.kind.convert(text.strip(), param, ctx) for text in str(value).split(","))
+        return values if len(values) > 1 else values[0]
 
 
 class Output(click.ParamType):
@@ -238,12 +257,12 @@ launch_option = in_output(
 """Decorator: print what to write to run it."""
 
 
-def write_figure(figure, path):
-    """Write a picture as --plot asks for it, without a date, so that it is the same every time."""
+def write_figure(figure, path, name="--plot"):
+    """Write a picture as an option asks for it, without a date, so that it is the same every time."""
     form, picture = path.rpartition(".")[2], BytesIO()
     dates = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
     figure.savefig(picture, format=form, metadata=dates[form])
-    write_whole(path, picture.getvalue(), "--plot")
+    write_whole(path, picture.getvalue(), name)
 
 
 def json_option(text):

@@ -2,8 +2,9 @@
 
 import json
 from functools import reduce
+from math import gcd
 
-from ppmodel.cli.text import aligned
+from ppmodel.cli.text import aligned, plain
 from ppmodel.clusters.launch import launch
 from ppmodel.clusters.specs.launcher import load_launcher
 from ppmodel.errors import counted
@@ -43,6 +44,29 @@ def launched(name, point):
     written = {"name": name, "version": launcher.version, "arguments": arguments}
     reasons = {field: {"value": value, "why": why} for field, (value, why) in without.items()}
     return written | {"without": reasons}, [head, *lines]
+
+
+def started(launcher, point):
+    """A script that starts a point on every node, in which what is not known is a variable."""
+    arguments, without = launch(point, launcher)
+    script, gpus, nodes = launcher.script, point.complete_layout.gpus, point.system.nodes
+    exports = [argument for argument in arguments if argument.startswith("export ")]
+    lines = [script.program, *script.arguments]
+    program, *more = (" ".join(f'"{word}"' if "$" in word else word for word in line.split()) for line in lines)
+    devices = min(gcd(nodes.devices_per_node, 8) if nodes else 1, gpus)
+    return "\n".join([
+        "#!/usr/bin/env bash",
+        f"# {launcher.title} {launcher.version} on {counted(gpus, 'GPU')}; run this on every node.",
+        *(plain(f"# no argument for {field}={value}") for field, (value, _) in without.items()),
+        "set -euo pipefail",
+        *(f': "${{{name}:?}}"  # {what}' for name, what in script.yours.items()),
+        f': "${{GPUS_PER_NODE:={devices}}}" "${{MASTER_ADDR:=localhost}}" "${{MASTER_PORT:=29500}}"',
+        *exports,
+        f'torchrun --nnodes $(({gpus} / GPUS_PER_NODE)) --nproc-per-node "$GPUS_PER_NODE" --rdzv-backend c10d \\',
+        '  --rdzv-id "$MASTER_PORT" --rdzv-endpoint "$MASTER_ADDR:$MASTER_PORT" \\',
+        " \\\n  ".join([f"  {program}", *(argument for argument in arguments if argument not in exports), *more]),
+        "",
+    ])  # fmt: skip
 
 
 def _document(arguments):

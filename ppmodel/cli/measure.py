@@ -40,11 +40,8 @@ def measure_command(system, out, title, date, write_probe, **files):
 
     Peaks come from the system to start from, as does all that is not measured, with kind and source.
     """
-    from ppmodel.clusters.specs.document import places_of
-    from ppmodel.clusters.specs.files import specification_path
     from ppmodel.studies.measured import timings
     from ppmodel.studies.measured.measure import measured_system
-    from ppmodel.studies.measured.start import by_block
     from ppmodel.studies.measured.system_file import entries_text
 
     if write_probe is not None:
@@ -64,16 +61,11 @@ def measure_command(system, out, title, date, write_probe, **files):
     measurement = measured_system(start, given, str(date or datetime.date.today()))
     options = " ".join(f"--{name} {Path(path).name}" for name, given in files.items() for path in given)
     line = f"measure --system {Path(system).name} {options}"
-    order = places_of(specification_path(system, "systems"))
-    entries = by_block(sorted(measurement.entries, key=lambda entry: order.get(entry.field, len(order))))
-    write_whole(out, entries_text(entries, title or start.title, line), "--out")
-    return say(_lines(measurement, start, out, sum(len(file.rows) for file in given)))
+    write_whole(out, entries_text(measurement.entries, title or start.title, line), "--out")
+    return say(_lines(measurement, start, out))
 
 
-_FEW = "small products, other precisions than the first of bf16, fp16, tf32 and fp32, collectives of odd sizes"
-
-
-def _lines(measurement, start, out, timed):
+def _lines(measurement, start, out):
     entries = {entry.field: entry for entry in measurement.entries}
     yield f"{out}: {counted(sum(len(fit.values) for _, fit in measurement.fits), 'constant')} measured"
     for label, fit in measurement.fits:
@@ -84,6 +76,4 @@ def _lines(measurement, start, out, timed):
             text = str(value).lower() if isinstance(value, bool) else f"{value:.4g} {entries[name].unit}".strip()
             at_limit = name.endswith("efficiency") and value == 1
             yield f"  {name:36} {text}{'  (at its limit: is the peak right?)' if at_limit else ''}"
-    if (used := sum(fit.rows for _, fit in measurement.fits)) < timed:
-        yield f"left out: {counted(timed - used, 'timing')}, of what training has few or none: {_FEW}"
     yield f"not measured, as in {start.name}: {', '.join(measurement.left) or 'none'}"

@@ -1,7 +1,6 @@
 """ppmodel plan: which layout and which schedule for a model on some GPUs."""
 
 import re
-from pathlib import Path
 
 import click
 
@@ -15,18 +14,36 @@ _PICTURE = arguments.Output(".svg", ".png", ".pdf")
 _LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
 _FIXED = {name: declared for name, declared in layout_options() if name not in SEARCHED_FOR}
 _in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
+_in_training = arguments.sectioned("Days, money and failures")
+_TRAINING = {
+    "tokens": ("N", "Tokens to train on, such as 15T: adds days and GPU-hours."),
+    "price": (
+        "N",
+        "Of a GPU-hour, or of each system's, as in h100=2.5,b200=4 (default: the system's, if it says one).",
+    ),
+    "finish": ("TIME", "Find the least GPUs that end in this time, such as 30d: of --gpus, or of round numbers."),
+    "budget": ("N", "What the run may cost, such as 5M. Without --finish, finds the GPUs that end first within it."),
+    "mtbf": ("TIME", "Mean time between failures of one GPU, such as 50000h: all numbers then count lost time."),
+    "checkpoint": ("SIZE", "Of a checkpoint (default: 14 bytes for each parameter)."),
+    "checkpoint_bandwidth": ("RATE", "At which all GPUs together write it, such as '200 GB/s'; training waits."),
+    "restart": ("TIME", "From a failure until the run goes on (default: 10min)."),
+}
+_SEVERAL, _COUNTS = arguments.Several(click.STRING), arguments.Several(arguments.count(2**24))
+_LISTS = "system", "framework", "gpus", "global_batch", "sequence"
 
 
 @command("plan")
 @click.argument("words", metavar="[SCHEDULE|NAME=VALUE]...", nargs=-1)
 @arguments.in_cluster("model", "NAME|FILE", "The model: see ppmodel models.", required=True)
-@arguments.in_cluster("system", "NAME|FILE", "The cluster: see ppmodel systems.", required=True)
-@arguments.framework
+@arguments.in_cluster("system", "NAME|FILE,...", "The cluster: see ppmodel systems.", _SEVERAL, required=True)
+@arguments.in_cluster("framework", "NAME|FILE,...", "The training framework (default: the system's own, or megatron).",
+                      _SEVERAL)  # fmt: skip
 @arguments.links
 @arguments.in_cluster("memory-limit", "SIZE", "Memory of a GPU to use, such as '64 GiB' (default: all of it).")
-@_in_run("gpus", "N", "GPUs of the run.", arguments.count(2**20), required=True)
-@_in_run("global-batch", "N", "Sequences per iteration.", arguments.count(2**24), required=True)
-@_in_run("sequence", "N", "Tokens of a sequence (default: the model's).", arguments.count(2**24))
+@_in_run("gpus", "N,...", "GPUs of the run. Several numbers, systems, batches and so on make a table.", _COUNTS)
+@_in_run("global-batch", "N,...", "Sequences per iteration.", _COUNTS, required=True)
+@_in_run("sequence", "N,...", "Tokens of a sequence (default: the model's).", _COUNTS)
+@arguments.combined(*(_in_training(name.replace("_", "-"), *texts) for name, texts in _TRAINING.items()))
 @_in_search("schedules", "SCHEDULE...", "Schedules to try (default: all).", multiple=True)
 @arguments.combined(*(
     _in_search(f"max-{name}", "N", f"The largest {name} to try{' (default: a node)' * (name == 'tp')}.",
@@ -43,12 +60,16 @@ _in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
 @arguments.in_output("rows", None, "Answers to list.", arguments.count(1000), default=10, show_default=True)
 @arguments.in_output("explain", "ROW", "Row of the answer to explain.", arguments.count(1000), default=1,
                      show_default=True)  # fmt: skip
+@arguments.in_output("plot", "FILE", "Also draw tokens per second over GPUs, as .svg, .png or .pdf.", _PICTURE)
 @arguments.in_output("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", _PICTURE)
 @arguments.launch_option
+@arguments.in_output(
+    "out", "FILE", "With --launch, also write a script that starts it, such as run.sh.", arguments.Output()
+)
 @arguments.json_option("Print one JSON object.")
 @arguments.csv_file
-def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file, pareto, **given):
-    """Find the fastest layout and schedule for a model on some GPUs.
+def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv_file, pareto, plot, **given):
+    """Find the fastest layout and schedule for a model on some GPUs, and what training takes.
 
     Tries all sizes of tensor (with sequence parallelism), context, expert, pipeline and data parallelism, ZeRO,
     microbatches of 1 to 8 sequences, recomputation, ways to divide the layers, and every schedule with its options. It
@@ -65,42 +86,62 @@ def plan_command(words, schedules, fix, rows, explain, launch, as_json, csv_file
     from ppmodel.cli.planned import drawn_front, front_lines, plan_dict, planned_lines
     from ppmodel.clusters.specs.launcher import load_launcher
     from ppmodel.export import write_rows
-    from ppmodel.studies.planning import planned
+    from ppmodel.studies.planning import Training, are_many, planned, plans
     from ppmodel.studies.workers.progress import passing
 
-    if launch is not None:
-        load_launcher(launch)  # refused before the search
+    launcher = load_launcher(launch) if launch is not None else None  # refused before the search
+    if out is not None and (launcher is None or launcher.script is None):
+        raise PPModelError("out", out, "needs a launcher that says how to start it", "add --launch megatron")
     if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", given["links"] or ""):
         raise PPModelError("--link", unitless[0], "needs a unit of time", f"write {unitless[0]}ms or {unitless[0]}s")
     options = arguments.given({name: given.pop(name) for name in _FIXED})
     fixed, named = _separated(fix, words, schedules, options)
     most, chosen = {name: given.pop(f"max_{name}") for name in _LIMITED}, named if named or schedules else None
+    training = Training(**{name: given.pop(name) for name in _TRAINING})
+    given |= {"schedules": chosen, "fix": fixed, "most": most, "training": training}
+    several = plot or given["gpus"] is None or are_many(map(given.get, _LISTS), training)
+    for name, value in {"pareto": pareto, "launch": launch}.items():
+        if several and value is not None:
+            raise PPModelError(name, value, "is about one answer to one question", "leave it out, or ask one question")
 
     def show_best(best):
         fastest = best.get(True) or best[False]
         sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
         show(f"searching ... so far {fastest.iteration_s:.4g} s: {text.plain(fastest.case.label)}, {sizes}")
 
+    figures = {}
     with passing("searching ...") as show:
-        plan = planned(schedules=chosen, fix=fixed, most=most, on_progress=show_best, **given)
-        if explain > len(plan.answers):
-            rule = f"is not among the {len(plan.answers)} answers"
-            raise PPModelError("explain", explain, rule, "choose a smaller row")
-        result = plan_dict(plan, explain - 1) if as_json else {}
-        answer = [] if as_json else [*planned_lines(plan, rows, explain - 1)]
-        if pareto is not None:
-            how = given["workers"], given["scheduler"], given["resume"]
-            front, picture = drawn_front(plan, Path(pareto).suffix[1:], *how)
-            result, answer = result | {"front": front}, [*answer, "", *front_lines(front)]
-    if launch is not None:
-        from ppmodel.cli.launched import launched
+        if several:
+            from ppmodel.cli.scaled import drawn_scaling, scaled_lines
 
-        written, pasted = launched(launch, plan.point(plan.answers[explain - 1]))
+            frame = plans(show=show, **given)
+            result, answer = frame.to_dict("records"), scaled_lines(frame)
+            figures["--plot"] = plot, plot and drawn_scaling(frame)
+        else:
+            plan = planned(on_progress=show_best, **given)
+            frame = plan.frame
+            if explain > len(plan.answers):
+                rule = f"is not among the {len(plan.answers)} answers"
+                raise PPModelError("explain", explain, rule, "choose a smaller row")
+            result = plan_dict(plan, explain - 1) if as_json else {}
+            answer = [] if as_json else [*planned_lines(plan, rows, explain - 1)]
+        if pareto is not None:
+            front, figure = drawn_front(plan, given["workers"], given["scheduler"], given["resume"])
+            figures["--pareto"] = pareto, figure
+            result, answer = result | {"front": front}, [*answer, "", *front_lines(front)]
+    if launcher is not None:
+        from ppmodel.cli.launched import launched, started
+
+        point = plan.point(plan.answers[explain - 1])
+        written, pasted = launched(launch, point)
         result, answer = result | {"launch": written}, [*answer, "", *pasted]
     if csv_file is not None:
-        write_rows(csv_file, list(plan.frame.columns), plan.frame.to_dict("records"), "--csv")
-    if pareto is not None:
-        write_whole(pareto, picture, "--pareto")
+        write_rows(csv_file, list(frame.columns), frame.to_dict("records"), "--csv")
+    for name, (path, figure) in figures.items():
+        if path is not None:
+            arguments.write_figure(figure, path, name)
+    if out is not None:
+        write_whole(out, started(launcher, point), "--out")
     text.say_json(result) if as_json else text.say(answer)
 
 

@@ -1,18 +1,20 @@
 """A plan as text, and as JSON."""
 
-from io import BytesIO
-
 from ppmodel.cli import text
 from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
 from ppmodel.studies.planning.answer import EQUAL
-from ppmodel.studies.planning.available import error_of_differences
+from ppmodel.studies.planning.available import error_of_differences, regrets
 from ppmodel.studies.planning.risk import JITTER, SLOWDOWN
 from ppmodel.studies.points import HEADINGS, PARTS
 
 _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _TEXTS = "schedule", "recompute", "layers", "order", "fits", "schedule in"
 _LEAST = 0.005
-_UNDATED = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
+RUN = {
+    "days": ("days", "{:.3g}".format), "gpu_hours": ("GPU-hours", text.in_words), "money": ("in money", text.in_words),
+    "money_per_billion_tokens": ("a billion tokens", "{:.4g}".format),
+}  # fmt: skip
+"""Columns of a whole run, each with its heading and its format."""
 
 
 def planned_lines(plan, most_rows, place):
@@ -39,11 +41,14 @@ def planned_lines(plan, most_rows, place):
     if system.links:
         ways = ", ".join(dict.fromkeys(frame.p2p))
         yield f"links   {' '.join(map(str, system.links))}; transfers {ways}"
+    if frame.is_run[0]:
+        yield from _advice(plan)
     yield f"answer  {answer_text(frame.iloc[0])}"
     if place:
         yield f"row {place + 1}   {answer_text(row)}"
-    if len(plan.ties) > 1:
-        yield f"ties    {_ties(plan)}"
+    if whole := run_text(frame.iloc[0]):
+        yield f"cost    {whole}"
+    yield from failure_lines(frame.iloc[0])
     usual, unusual = frame[frame.is_run], frame[~frame.is_run]
     if len(usual):
         yield from ("", *_table(usual, most_rows, plan))
@@ -68,35 +73,68 @@ def planned_lines(plan, most_rows, place):
     yield from ("", *_explained(plan, row, place))
 
 
-def _ties(plan):
-    """How many answers are too close to the first to tell, and which of them to run."""
-    seconds, rows = plan.risk.disturbed_s, [place + 1 for place in plan.tried]
-    share, numbers = error_of_differences(), [place + 1 for place in plan.proposed]
-    tried = f"row{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
-    first = f", row 1 {seconds[0]:.4g} s" * (rows[1] > 1)
-    return (
-        f"{len(plan.ties)} of {plan.frame.is_run.sum()} answers are within {share:.0%} of row 1, too close to tell: "
-        f"predicted differences are off by as much, in the median of measured pairs. Run {tried}: "
-        f"the steadiest is row {rows[1]} ({seconds[rows[1] - 1]:.4g} s disturbed{first}), the simplest row {rows[2]}"
+def _advice(plan):
+    """Which answers to run first, and why: how many are too close to tell, and what was gained elsewhere."""
+    seconds, rows, share = plan.risk.disturbed_s, [place + 1 for place in plan.tried], error_of_differences()
+    if len(plan.ties) == 1:
+        yield f"run     row 1: no other answer is within {share:.0%} of it, by which predicted differences are off"
+        return
+    numbers, (alone, three) = ", ".join(str(place + 1) for place in plan.proposed), regrets()
+    yield (
+        f"run     row{'s' * (len(plan.proposed) > 1)} {numbers} first; the steadiest is row {rows[1]} "
+        f"({seconds[rows[1] - 1]:.4g} s disturbed), the simplest row {rows[2]}"
     )
+    yield (
+        f"why     {len(plan.ties)} of {plan.frame.is_run.sum()} answers are within {share:.0%} of row 1, by which "
+        f"predicted differences are off (median of measured pairs); in cases that nobody here had seen, our first "
+        f"layout took {alone:.0%} longer than the best measured one, the best of our first three {three:.0%} (means)"
+    )
+
+
+def ends_text(row):
+    """Between which days, or seconds of an iteration, nine of ten measured runs of a row's kind were."""
+    low, high = (row.get("days", row.iteration_s) / row.iteration_s * row[name] for name in ("fastest_s", "slowest_s"))
+    return f"{low:.3g} to {high:.3g}" if low == low else ""
+
+
+def run_text(row):
+    """What a whole run takes, as far as it is known."""
+    ends = f" (nine of ten: {ends_text(row)})" * ("days" in row and row.fastest_s == row.fastest_s)
+    parts = {name: f"{write(row[name])} {heading}" for name, (heading, write) in RUN.items() if name in row}
+    return ", ".join(part + ends * (name == "days") for name, part in parts.items())
+
+
+def failure_lines(row):
+    """How often a run fails, when it should write checkpoints, and what remains of its time; nothing if not asked."""
+    if "failure_every_s" in row:
+        daly_min, young_min = row.checkpoint_every_s / 60, row.young_every_s / 60
+        size = f"{row.checkpoint_bytes / 1e12:.3g} TB in {row.checkpoint_s:.3g} s"
+        yield (
+            f"fails   one of {row.gpus} GPUs every {row.failure_every_s / 3600:.3g} h; a checkpoint ({size}) is best "
+            f"every {daly_min:.3g} min (Daly; Young: {young_min:.3g}); {row.useful_share:.1%} of the time is useful"
+        )
 
 
 def answer_text(row):
     """An answer in one line: the layout and schedule, its time with the range, and whether it fits."""
-    order = "" if row.order == ORDERS[0] else f", order {row.order}"
-    sizes = ", ".join(f"{name} {size}" for name, size in _sizes(row).items() if size != "1" or name == "dp")
     return (
-        f"{schedule_text(row)}, {sizes}, "
-        f"microbatches of {row.microbatch_size}, zero {row.zero}, recompute {row.recompute}, layers {row['layers']}"
-        f"{order}: {row.iteration_s:.4g} s{text.range_text(row)}, {text.mfu_text(row)}, "
+        f"{layout_text(row)}: {row.iteration_s:.4g} s{text.range_text(row)}, {text.mfu_text(row)}, "
         f"{text.gibibytes(row.peak_memory_bytes)} GiB of {text.gibibytes(row.memory_capacity_bytes)}: {row.fit}"
     )
+
+
+def layout_text(row):
+    """The schedule and the layout of an answer."""
+    order = "" if row.order == ORDERS[0] else f", order {row.order}"
+    sizes = ", ".join(f"{name} {size}" for name, size in _sizes(row).items() if size != "1" or name == "dp")
+    ways = f"zero {row.zero:.0f}, recompute {row.recompute}, layers {row['layers']}"
+    return f"{schedule_text(row)}, {sizes}, microbatches of {row.microbatch_size:.0f}, {ways}{order}"
 
 
 def _sizes(row):
     """The sizes of an answer, as texts: ep is followed by etp if that is not the tp of the rest of the model."""
     etp = f" x {row.etp:.0f}" if row.etp and row.etp == row.etp else ""
-    return {name: str(row[name]) for name in _SIZES} | {"ep": f"{row.ep}{etp}"}
+    return {name: f"{row[name]:.0f}" for name in _SIZES} | {"ep": f"{row.ep}{etp}"}
 
 
 def schedule_text(row):
@@ -148,8 +186,8 @@ def plan_dict(plan, place):
     return {"answers": answers, "risk": risk, "explained": place + 1, "steps": steps}
 
 
-def drawn_front(plan, form, workers, scheduler, resume):
-    """The fastest answers under ever lower limits of memory as rows, and their picture in a format such as svg."""
+def drawn_front(plan, workers, scheduler, resume):
+    """The fastest answers under ever lower limits of memory as rows, and their picture."""
     from ppmodel.plot import plot_scatter
     from ppmodel.studies.planning import front
 
@@ -166,9 +204,7 @@ def drawn_front(plan, form, workers, scheduler, resume):
         rows, "gib", "iteration_s", title, name="name", front="front", log=(),
         labels={"gib": "memory (GiB)", "iteration_s": "iteration (s)"},
     )  # fmt: skip
-    picture = BytesIO()
-    figure.savefig(picture, format=form, metadata=_UNDATED[form])
-    return rows.drop(columns=["front"]).to_dict("records"), picture.getvalue()
+    return rows.drop(columns=["front"]).to_dict("records"), figure
 
 
 def front_lines(rows):

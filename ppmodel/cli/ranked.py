@@ -124,9 +124,8 @@ def _not_run(rows):
     frameworks = {}
     for row in rows:
         alone = row["ep"] > 1 and all(row[name] == 1 for name in STAGE_GROUPS)
-        if row["schedule"] not in names() or get(row["schedule"]).file is not None:
-            frameworks[row["label"]] = "your own"
-        elif not runs_as_modelled(row["schedule"], row["framework"], alone, row["pp"]):
+        is_ours = row["schedule"] in names() and get(row["schedule"]).file is None  # users run their own themselves
+        if is_ours and not runs_as_modelled(row["schedule"], row["framework"], alone, row["pp"]):
             frameworks[row["label"]] = frameworks_of(row["schedule"])
     return frameworks
 

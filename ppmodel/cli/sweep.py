@@ -5,7 +5,6 @@ import click
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
 from ppmodel.errors import EXIT_ALL_REFUSED, counted
-from ppmodel.files import write_whole
 
 
 @command("sweep")
@@ -17,9 +16,8 @@ from ppmodel.files import write_whole
     "(.csv); may be repeated.", multiple=True,
 )  # fmt: skip
 @arguments.links
-@arguments.csv_file
 @click.option("--force", is_flag=True, help="Replace the output, or the unfinished parts, of another sweep.")
-def sweep_command(specification, out, workers, scheduler, files, links, csv_file, force):
+def sweep_command(specification, out, workers, scheduler, files, links, force):
     """Compute a grid of points, one row each; the same command resumes an interrupted sweep.
 
     SPEC is a YAML file; copy data/templates/sweep.yaml, which explains the keys.
@@ -30,10 +28,6 @@ def sweep_command(specification, out, workers, scheduler, files, links, csv_file
     from ppmodel.studies.sweep import run_sweep
 
     summary = run_sweep(specification, out, workers, scheduler, force, schedule_files=files, links=links)
-    if csv_file is not None:
-        import pandas as pd
-
-        write_whole(csv_file, pd.read_parquet(summary.out).to_csv(index=False), "--csv")
     refused, alike, example = summary.refused, summary.alike, summary.example
     line = f"{summary.out}: {counted(summary.rows, 'row')}, "
     line += "already complete, nothing to do" if summary.computed is None else f"{summary.computed} computed now"

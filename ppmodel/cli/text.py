@@ -57,12 +57,12 @@ def gibibytes(size):
 
 
 def in_words(number):
-    """A large number in millions or billions, to three digits.
+    """A large number in thousands, millions and so on, to three digits.
 
-    >>> in_words(28_640_000_000), in_words(9_500_000), in_words(671_000_000_000), in_words(12)
-    ('28.6 billion', '9.5 million', '671 billion', '12')
+    >>> in_words(28_640_000_000), in_words(9_500_000), in_words(15e12), in_words(12)
+    ('28.6 billion', '9.5 million', '15 trillion', '12')
     """
-    for size, word in ((1e9, "billion"), (1e6, "million")):
+    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"), (1e3, "thousand")):
         if number >= size:
             return f"{number / size:.3g} {word}"
     return f"{number:.3g}"

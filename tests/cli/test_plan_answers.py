@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from pandas import read_csv
 
 import ppmodel as pp
 from ppmodel.cli import main
@@ -23,6 +24,63 @@ def test_json_has_every_digit_whether_the_framework_runs_an_answer_or_not(schedu
     frame = pp.plan("llama3_8b", "h100", 4, 8, schedules=schedules, fix={"pp": 2, "tp": 2})
     assert [answer["iteration_s"] for answer in written["answers"]] == frame.iteration_s.tolist()
     assert len(written["risk"]) == frame.is_run.sum() == ("1f1b" in schedules)
+
+
+def test_many_questions_make_a_table(tmp_path, capsys):
+    """A line for each answer, and one for each that has none; the file and JSON have the numbers of the frame."""
+    asked = [*QUESTION, "--gpus", "3,4,8", "--schedules", "1f1b", "--fix", "tp=2", "--tokens", "1T", "--price", "2"]
+    asked += ["--mtbf", "50000h", "--checkpoint-bandwidth", "10 GB/s"]
+    files = [tmp_path / name for name in ("rows.csv", "plot.svg")]
+    assert main([*asked, "--csv", str(files[0]), "--plot", str(files[1])]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    given = {"tokens": "1T", "price": 2, "mtbf": "50000h", "checkpoint_bandwidth": "10 GB/s"}
+    frame = pp.plan("llama3_8b", "h100", [3, 4, 8], 8, schedules="1f1b", fix={"tp": 2}, **given)
+    assert main([*asked, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["money"] for row in rows][1:] == frame.money.tolist()[1:] == read_csv(files[0]).money.tolist()[1:]
+    head = next(place for place, line in enumerate(lines) if line.startswith("GPUs"))
+    for line, (_, row) in zip(lines[head + 1 :], frame[1:].iterrows(), strict=False):
+        words = line.split()
+        assert (words[0], words[1]) == (str(row.gpus), f"{row.iteration_s:.4g}")
+        assert {f"{row.days:.3g}", f"{row.useful_share:.1%}", row.fit} <= set(words)
+    assert lines[-1] == f"none    GPUs 3: {frame.refused[0]}"
+    assert any(line.startswith("fails   one of 8 GPUs") for line in lines)
+    assert "<svg" in files[1].read_text()
+
+
+def test_the_least_gpus_are_named_with_what_they_cost(capsys):
+    """The answer stands below all that were tried."""
+    asked = [
+        "plan",
+        "--model",
+        "llama3_8b",
+        "--system",
+        "h100",
+        "--global-batch",
+        "64",
+        "--fix",
+        "tp=2",
+        "cp=1",
+        "1f1b",
+    ]
+    assert main([*asked, "--tokens", "100B", "--finish", "10d", "--price", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (answer,) = [line for line in lines if line.startswith("answer")]
+    last = [line for line in lines if line[:4].strip().isdigit()][-1].split()
+    assert f" {last[0]} GPUs of h100: " in answer
+    assert all(word in answer for word in ("days (nine of ten", "GPU-hours", "in money", "a billion tokens"))
+
+
+def test_a_run_says_what_it_costs_and_loses(capsys):
+    """A line each, only if asked."""
+    asked = [*QUESTION, *PLACE, "1f1b"]
+    for more, heads in (
+        ([], set()),
+        (["--price", "2", "--mtbf", "9h", "--checkpoint-bandwidth", "1 TB/s"], {"cost", "fails"}),
+    ):
+        assert main([*asked, *more]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert {line.split()[0] for line in lines if line.startswith(("cost", "fails"))} == heads
 
 
 def test_a_value_is_fixed_by_its_option_or_by_fix(capsys):
@@ -53,7 +111,8 @@ def test_another_row_is_explained_beside_the_answer(capsys):
     assert main([*QUESTION, "--schedules", "1f1b", "--within", "0.5", "--explain", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     frame = pp.plan("llama3_8b", "h100", 4, 8, schedules="1f1b", within=0.5)
-    for line, head, seconds in zip(lines[3:], ("answer", "row 2"), frame.iteration_s, strict=False):
+    lines = [line for line in lines if line.startswith(("answer", "row 2   "))]
+    for line, head, seconds in zip(lines, ("answer", "row 2"), frame.iteration_s, strict=False):
         assert line.startswith(head)
         assert f" {seconds:.4g} s" in line
     assert "-0.0%" not in "".join(lines)

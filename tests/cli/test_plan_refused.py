@@ -44,8 +44,23 @@ BAD = [
     # what no candidate has
     {"--fix": "recompute=99", "": "1f1b"}, {"--fix": "layers=15,16", "": "1f1b"},
     {"--fix": "layers=Et*2|t*2L", "": "1f1b"}, {"--fix": "layers=[16,15]", "": "1f1b"},
+    # many questions, days and money
+    {"--gpus": "8,"}, {"--gpus": "8,x"}, {"--gpus": "8,016"}, {"--global-batch": "64,0"}, {"--sequence": "4096,-1"},
+    {"--system": "h100,h1000"}, {"--system": "h100,"}, {"--framework": "megatron,jax"}, {"--tokens": "15 trillion"},
+    {"--tokens": "-1T"}, {"--price": "$2"}, {"--price": "2,5"}, {"--price": "h10=2", "--gpus": "8,16"},
+    {"--finish": "30d"}, {"--finish": "30", "--tokens": "1T"}, {"--finish": "1s", "--tokens": "15T"},
+    {"--budget": "5M", "--tokens": "15T"}, {"--budget": "5", "--tokens": "15T", "--price": "2", "--gpus": "8,16"},
+    {"--mtbf": "50000h"}, {"--mtbf": "50000", "--checkpoint-bandwidth": "1 GB/s"}, {"--restart": "10min"},
+    {"--mtbf": "5h", "--checkpoint-bandwidth": "1 GB"}, {"--checkpoint": "1 TB"}, {"--checkpoint-bandwidth": "1 GB/s"},
+    {"--plot": "scaling.txt"}, {"--gpus": "8,16", "--launch": "megatron"}, {"--gpus": "8,16", "--pareto": "a.svg"},
+    {"--out": "run.sh"}, {"--out": "run.sh", "--launch": "nemo"}, {"--plot": "a.svg", "--launch": "megatron"},
     {"--schedules": "1f1b", "--fix": "chunks=2"}, {"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"},
 ]  # fmt: skip
+
+
+BAD += [{"--gpus": "8,16"} | change for change in (
+    {"--model": "llama4"}, {"--fix": "tp=3"}, {"--memory-limit": "1 GiB"}, {"--schedules": "2f2b"}, {"--max-ep": "4"},
+)]  # fmt: skip
 
 
 @pytest.mark.parametrize("change", BAD, ids=lambda change: " ".join(map(" ".join, change.items())))

@@ -1,7 +1,12 @@
 """Arguments of training frameworks: those that their versions have, and whatever has none is listed."""
 
 import json
+import os
 import re
+import shlex
+import shutil
+import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +14,7 @@ from refusals import refused
 
 from ppmodel import schedules
 from ppmodel.cli import main
+from ppmodel.cli.launched import started
 from ppmodel.clusters.launch import launch, launch_values
 from ppmodel.clusters.specs import LayoutSpec, launcher_names, layout_options, load_model, model_names, parse_layers
 from ppmodel.clusters.specs.launcher import load_launcher
@@ -295,3 +301,54 @@ def test_a_plan_prints_those_of_the_answer_it_explains(capsys):
     plan = json.loads(capsys.readouterr().out)
     assert f"--pipeline-model-parallel-size {plan['answers'][0]['pp']}" in plan["launch"]["arguments"]
     assert "--tensor-model-parallel-size 2" in plan["launch"]["arguments"]
+
+
+@pytest.mark.parametrize("name", [name for name in launcher_names() if load_launcher(name).script])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_a_script_starts_what_the_arguments_say(name, layout, tmp_path):
+    """Run with a torchrun that prints its words: those of the layout, and what the user set, each as it is; without a
+    variable of the user's, it stops. It is clean for shellcheck, where that is installed."""
+    launcher, point = load_launcher(name), point_of("interleaved-1f1b:chunks=2", **layout)
+    (tmp_path / "torchrun").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    (tmp_path / "run.sh").write_text(started(launcher, point))
+    yours = {name: f"/a b/$HOME;{name}" for name in launcher.script.yours}
+    run = partial(subprocess.run, ["bash", "run.sh"], cwd=tmp_path, capture_output=True, text=True)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = run(env=environment | yours, check=True).stdout.splitlines()
+    arguments = [argument for argument in launch(point, launcher).arguments if not argument.startswith("export ")]
+    layout_words = shlex.split(" ".join(arguments))
+    first = words.index(layout_words[0])
+    assert words[first : first + len(layout_words)] == layout_words
+    assert all(any(value in word for word in words) for value in yours.values())
+    gpus, devices = point.complete_layout.gpus, int(words[words.index("--nproc-per-node") + 1])
+    assert int(words[words.index("--nnodes") + 1]) * devices == gpus
+    assert names_of(word for word in words[first:] if word.startswith("--")) <= listed_names(name)
+    for missing in yours:
+        done = run(env=environment | {name: value for name, value in yours.items() if name != missing})
+        assert (done.returncode != 0, missing in done.stderr, done.stdout) == (True, True, "")
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", tmp_path / "run.sh"], check=True)
+
+
+def test_a_plan_writes_the_script_of_a_row(tmp_path, capsys):
+    """Beside the answer, for the layout of that row."""
+    line = "plan 1f1b tp=2 --model llama3_8b --system h100 --gpus 8 --global-batch 32 --explain 2 --launch megatron"
+    assert main([*line.split(), "--out", str(tmp_path / "run.sh"), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    text = (tmp_path / "run.sh").read_text()
+    assert all(argument in text for argument in plan["launch"]["arguments"])
+    assert f"--pipeline-model-parallel-size {plan['answers'][1]['pp']} " in text
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("program", "$(rm)"), ("program", "a;b"), ("arguments", ["--a 'b"]), ("yours", {"a b": "x"}),
+    ("yours", {"A": "x\ny"}),
+])  # fmt: skip
+def test_a_script_with_what_a_shell_would_run_is_refused(field, value, tmp_path):
+    """Words, and names of variables."""
+    script = {"program": "a", "arguments": [], "yours": {}} | {field: value}
+    document = {"title": "t", "version": "1", "source": "s", "fields": {}, "script": script}
+    (tmp_path / "mine.yaml").write_text(json.dumps(document))
+    with refused(SpecificationError):
+        load_launcher(tmp_path / "mine.yaml")

@@ -123,11 +123,6 @@ def _completed(document, other, name=None):
     return completed
 
 
-def places_of(path):
-    """The number of each place of a YAML file, by its keys with dots between them."""
-    return {".".join(map(str, location)): number for number, location in enumerate(_read_places(path))}
-
-
 def place_in(path, *location):
     """Locate an entry of a YAML file, for error messages.
 

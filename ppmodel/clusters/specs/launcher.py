@@ -9,6 +9,7 @@ from ppmodel.clusters.specs.document import Form, Line, read_document
 from ppmodel.clusters.specs.files import specification_path
 
 _FORM = "write, for example, 'tp: [{write: [--tensor-model-parallel-size $tp]}]', as the files in data/launchers do"
+_Words = Annotated[str, Field(pattern=r"^[\w./$ -]+$")]  # which a shell leaves alone in double quotes
 
 
 class Rule(Form):
@@ -41,6 +42,24 @@ def _rules(fields):
     return {name: [{"write": [rules]}] if isinstance(rules, str) else rules for name, rules in entries} or fields
 
 
+class Script(Form):
+    """What starts a framework under torchrun, beside the arguments of a layout.
+
+    Parameters
+    ----------
+    program : str
+        What torchrun starts, with ``$NAME`` for what users set.
+    arguments : list of str
+        What follows the arguments of the layout.
+    yours : dict of str to str
+        The names that users set, each with what it is.
+    """
+
+    program: _Words
+    arguments: list[_Words] = Field(default_factory=list)
+    yours: dict[Annotated[str, Field(pattern=r"^[A-Z_]+$")], Line] = Field(default_factory=dict)
+
+
 class Launcher(Form):
     """The arguments of one version of a training framework.
 
@@ -55,6 +74,8 @@ class Launcher(Form):
     form : {"words", "json"}
         Arguments of a command line, or ``section.key=value`` for a file in JSON. ``Name.key=value`` is an argument of
         a call in Python.
+    script : Script, optional
+        How to start it.
     fields : dict of str to list of Rule
         For each field of a layout, or of what `points.launch` derives, the rules; the first that holds counts.
 
@@ -69,6 +90,7 @@ class Launcher(Form):
     source: str
     yours: Line = ""
     form: Literal["words", "json"] = "words"
+    script: Script | None = None
     fields: Annotated[dict[str, list[Rule]], BeforeValidator(_rules)]
 
 

@@ -6,13 +6,14 @@ _KEYS = {
     "blocks": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
     "mlp_hidden": "intermediate_size", "vocabulary": "vocab_size",
 }  # fmt: skip
-_ADAM = "mixed precision with Adam"
 _LEFT_OPEN = {
     "attention": ("fused", "usual since FlashAttention (Dao et al., 2022)"),
     "recompute": ("none", "fused attention keeps no scores"),
     "global_batch": (1024, "left open by the file; --global-batch replaces it"),
-    "element_bytes": (2, _ADAM), "gradient_bytes": (4, _ADAM), "optimizer_bytes": (12, _ADAM),
-}  # fmt: skip
+    "element_bytes": (2, "mixed precision with Adam"),
+    "gradient_bytes": (4, "mixed precision with Adam"),
+    "optimizer_bytes": (12, "mixed precision with Adam"),
+}
 _USUAL_SEQUENCE = 4096
 _REMEDY = "take the config.json of a transformer, or copy data/templates/model.yaml"
 
@@ -21,11 +22,9 @@ def read_config(config, path):
     """The same as `entries_of_config`; whatever else such a file may hold is refused in one line."""
     try:
         return entries_of_config(config, path)
-    except KeyError as error:
-        field, rule = error.args[0], "is missing"
     except (ArithmeticError, AttributeError, TypeError):
-        field, rule = "config", "has values that are not those of a transformer"
-    raise SpecificationError(field, None, rule, _REMEDY, where=str(path))
+        rule = "has values that are not those of a transformer"
+        raise SpecificationError("config", None, rule, _REMEDY, where=str(path)) from None
 
 
 def entries_of_config(config, path):
@@ -42,6 +41,11 @@ def entries_of_config(config, path):
     -------
     dict
 
+    Raises
+    ------
+    SpecificationError
+        If a size of every transformer is missing.
+
     Examples
     --------
     >>> from pathlib import Path
@@ -53,16 +57,21 @@ def entries_of_config(config, path):
     ('rmsnorm', False)
     """
     config = {name: value for name, value in config.get("text_config", config).items() if value is not None}
+    for key in _KEYS.values():
+        if key not in config:
+            raise SpecificationError(key, None, "is missing", _REMEDY, where=str(path))
 
     def first(*keys, otherwise=0):
         """The value of the first of these keys that the file has."""
         return next((config[key] for key in keys if key in config), otherwise)
 
-    sequence = min(first("max_position_embeddings", otherwise=_USUAL_SEQUENCE), _USUAL_SEQUENCE)
-    values = {field: config[key] for field, key in _KEYS.items()}
-    values |= {
-        "kv_heads": first("num_key_value_heads", otherwise=values["heads"]),
-        "head_size": first("head_dim", otherwise=values["hidden"] / values["heads"]),
+    heads, sequence = (
+        config["num_attention_heads"],
+        min(first("max_position_embeddings", otherwise=2**20), _USUAL_SEQUENCE),
+    )
+    values = {field: config[key] for field, key in _KEYS.items()} | {
+        "kv_heads": first("num_key_value_heads", otherwise=heads),
+        "head_size": first("head_dim", otherwise=config["hidden_size"] / heads),
         "gated_mlp": first("hidden_act", "hidden_activation", otherwise="") in ("silu", "swish", "gelu_pytorch_tanh"),
         "norm": "rmsnorm" if "rms_norm_eps" in config else "layernorm",
         "bias": bool(first("mlp_bias", "use_bias", "bias")),
@@ -81,7 +90,7 @@ def entries_of_config(config, path):
         }  # fmt: skip
     if rank := first("kv_lora_rank"):
         rope, nope = first("qk_rope_head_dim"), first("qk_nope_head_dim")
-        values |= {"kv_heads": values["heads"], "head_size": rope + nope}
+        values |= {"kv_heads": heads, "head_size": rope + nope}
         blocks["latent_attention"] = {
             "query_rank": first("q_lora_rank"), "key_value_rank": rank, "rope_head_size": rope,
             "nope_head_size": nope, "value_head_size": first("v_head_dim"),

@@ -169,6 +169,8 @@ class SystemSpec(Checked):
     host_bandwidth_bytes_per_s : float, optional
         Bandwidth between one device's memory and its host's, in each direction, in bytes per second; used to offload
         activations.
+    gpu_hour_price : float, optional
+        Price of one device for an hour, in any currency, for the money that `plan` names.
     time_factor : float
         Factor on all predicted times but the delays of `links`, by which a system is scaled to few measured runs.
     errors : ErrorSpec, optional
@@ -197,6 +199,7 @@ class SystemSpec(Checked):
     fp8_peak_compute_flops: entries.Rate | None = None
     reserve_bytes: entries.Size = 0.0
     host_bandwidth_bytes_per_s: entries.Bandwidth | None = None
+    gpu_hour_price: entries.Number | None = field(default=None, compare=False)
     time_factor: entries.Number = 1.0
     errors: ErrorSpec | None = field(default=None, compare=False)
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)

@@ -22,8 +22,8 @@ def parse_quantity(text, units):
     Parameters
     ----------
     text : object
-    units : collection of str
-        The legal ones; the empty one stands for SI.
+    units : collection of str, or dict of str to float
+        The legal ones, of `UNITS` or with their values; the empty one stands for SI.
 
     Returns
     -------
@@ -36,7 +36,8 @@ def parse_quantity(text, units):
     (0.06, 0.5, None)
     """
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
-    return float(match[1]) * UNITS.get(match[2], 1.0) if match and match[2] in units else None
+    values = units if isinstance(units, dict) else UNITS
+    return float(match[1]) * values.get(match[2], 1.0) if match and match[2] in units else None
 
 
 def parse_size(text: str, field: str = "size") -> float:

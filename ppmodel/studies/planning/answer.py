@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, search
 from ppmodel.studies.planning.candidates import Candidate, orders
+from ppmodel.studies.planning.money import UNPRICED, Training
 from ppmodel.studies.planning.question import SEARCHED, Question, asked
 from ppmodel.studies.planning.risk import chances, disturbed_s
 from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of, warn_of_links
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     from pandas import DataFrame
 
-    from ppmodel.schedules.cases import ScheduleLike
     from ppmodel.studies.points import Point
-    from ppmodel.studies.points.comparison import FrameworkLike, LinksLike, ModelLike, OneOrMore, SystemLike
 
 EQUAL = 0.01
 """Times that differ by less are a tie; of a tie, the simplest comes first."""
@@ -68,10 +66,13 @@ class Plan:
     question : Question
     candidates : list of Candidate
         All that fit and are within the share asked for of the best; from `search`.
+    training : Training
+        The whole run, whose cost the rows have.
     """
 
     question: Question
     candidates: list
+    training: Training = UNPRICED
 
     @cached_property
     def limits(self) -> Limits:
@@ -137,7 +138,7 @@ class Plan:
     @cached_property
     def frame(self) -> DataFrame:
         """The answers as `rows`, with ``is_run``, ``frameworks``, ``over_best`` and ``is_tie``; see `plan`."""
-        rows = self.rows(self.answers)
+        rows = self.training.rows(self.rows(self.answers), self.question)
         return rows.assign(
             is_run=[candidate.is_run for candidate in self.answers],
             frameworks=[frameworks_of(candidate.case.name) for candidate in self.answers],
@@ -240,77 +241,12 @@ def _are_alike(candidate, other):
 
 def planned(
     *arguments: Any, on_progress: Any = None, workers: int | None = None, scheduler: str | None = None,
-    resume: str | Path | None = None, **given: Any,
+    resume: str | Path | None = None, training: Training = UNPRICED, **given: Any,
 ) -> Plan:  # fmt: skip
     """Find the plan; arguments as in `plan`."""
     question = asked(*arguments, **given)
-    plan = Plan(question, search(question, on_progress, workers, scheduler, resume))
+    plan = Plan(question, search(question, on_progress, workers, scheduler, resume), training)
     if given.get("links") is not None:
         searched = {(entry.case, entry.sizes.pp): entry.sizes for entry in entries_of(question)}
         warn_of_links([question.point(case, sizes, layers="even") for (case, _), sizes in searched.items()])
     return plan
-
-
-def plan(
-    model: ModelLike, system: SystemLike, gpus: int, global_batch: int, *, sequence: int | None = None,
-    framework: FrameworkLike | None = None, links: LinksLike | None = None, memory_limit: str | float | None = None,
-    schedules: OneOrMore[ScheduleLike] | None = None, fix: Mapping[str, Any] | None = None,
-    most: Mapping[str, int] | None = None, within: float = 0.05, workers: int | None = None,
-    scheduler: str | None = None, resume: str | Path | None = None,
-) -> DataFrame:  # fmt: skip
-    """Find the layouts and schedules that train a model fastest on some GPUs.
-
-    Parameters
-    ----------
-    model, system, framework : str, Path or specification
-        As in `simulate`.
-    gpus, global_batch : int
-        GPUs of the run, and sequences per iteration.
-    sequence : int, optional
-        Tokens of a sequence; as the model says if not given.
-    links : dict or str, optional
-        Links between two ranks that differ from the others, as in `simulate`.
-    memory_limit : str or float, optional
-        Memory of a GPU, with a unit (``"64 GiB"``) or in bytes; as the system says if not given.
-    schedules : list, optional
-        Schedules to try, as in `compare`; all that are registered if not given. Of options
-        that are not given, the values are tried that the schedule declares for it.
-    fix : dict, optional
-        Values of the layout that every candidate has, such as ``{"tp": 8}``.
-    most : dict, optional
-        The largest value of a size, such as ``{"pp": 8}``. Without ``tp``, tensor groups stay within a node.
-    within : float
-        How much longer than the best a candidate may take, as a share of its time.
-    workers : int, optional
-        Processes on this machine; without them, this process computes.
-    scheduler : str, optional
-        Address of a Dask scheduler, whose workers compute.
-    resume : str or Path, optional
-        A folder that keeps what is computed: asked again, the same question goes on from there.
-
-    Returns
-    -------
-    DataFrame
-        Answers that differ in what matters, the best first: columns as `compare` has them, ``layers``, ``order``,
-        ``is_run``, whether the framework runs it as modelled, ``frameworks``, which ones have the schedule, and
-        ``over_best``, how much longer than the first row, as a share of its time. The first is not tight, unless that
-        costs more than `within`; of those within 1 % of the fastest, the simplest is first. ``is_tie``: the framework
-        runs it, and it differs from the first by less than predicted differences are off.
-
-    Raises
-    ------
-    PPModelError
-        If an argument is illegal, or no layout fits.
-
-    Examples
-    --------
-    >>> import ppmodel as pp
-    >>> frame = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b")
-    >>> frame[["label", "tp", "pp", "zero"]].values.tolist()[0]
-    ['1F1B', 1, 1, 1]
-    """
-    return planned(
-        model, system, gpus, global_batch, sequence=sequence, framework=framework, links=links,
-        memory_limit=memory_limit, schedules=schedules, fix=fix, most=most, within=within, workers=workers,
-        scheduler=scheduler, resume=resume,
-    ).frame  # fmt: skip

@@ -407,17 +407,6 @@ def test_a_poor_fit_and_a_peak_that_is_too_low_are_said(tmp_path, capsys):
         assert load_system(out).compute_efficiency > 0
 
 
-def test_entries_keep_their_order_and_timings_that_do_not_count_are_said(tmp_path, capsys):
-    """The file has the keys of the one to start from, in its order; small products count if there are no others."""
-    path, out, start = tmp_path / "gemm.csv", tmp_path / "mine.yaml", DATA / "systems" / "h100.yaml"
-    rows = [f"{size},{size},{size},400" for size in (64, *range(1024, 9216, 1024))]
-    path.write_text("\n".join(["m,n,k,tflops", *rows]))
-    assert main(["measure", "--system", "h100", "--gemm", str(path), "--out", str(out)]) == 0
-    assert "left out: 1 timing," in capsys.readouterr().out
-    theirs, ours = (re.findall(r"^ *(\w+):$", file.read_text(), re.MULTILINE) for file in (start, out))
-    assert [key for key in ours if key in theirs] == [key for key in theirs if key in ours]
-
-
 @pytest.mark.parametrize(("name", "off"), [("replicas", -0.125), ("pipeline", -0.084)])
 def test_our_own_steps_are_predicted_from_our_own_probe(tmp_path, name, off):
     """The whole way on two cores with gloo: probe, system file, prediction, and ten steps that ran."""

@@ -148,12 +148,12 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     question = ["--model", "llama3_8b", "--system", "h100", "--gpus", "8", "--global-batch", "16", "--within", "0.3"]
     assert main(["plan", *question, "--schedules", "1f1b", "zb-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (line,) = [line for line in lines if line.startswith("ties")]
+    advice, why = (next(line for line in lines if line.startswith(head)) for head in ("run ", "why "))
     plan = planned(**SMALL, schedules=["1f1b", "zb-v"], within=0.3)
     frame = plan.frame
     ties = frame[frame.is_run & (frame.over_best <= error_of_differences())]
     assert frame.is_tie.sum() == len(ties) < frame.is_run.sum()
-    assert line.startswith(f"ties    {len(ties)} of {frame.is_run.sum()} answers")
+    assert why.startswith(f"why     {len(ties)} of {frame.is_run.sum()} answers")
     assert frame[frame.is_run].over_best.min() < 0
     assert any(line.startswith("order: row 1 is the simplest within 1% of the fastest") for line in lines)
     first, steadiest, *_ = plan.tried
@@ -161,11 +161,11 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     assert ties.fit.eq("tight").any()
     ties = ties[ties.fit == "fits"]  # what may not fit is not proposed
     assert (first, steadiest) == (0, plan.risk.disturbed_s.reindex(ties.index).idxmin())
-    assert f"is row {steadiest + 1} ({plan.risk.disturbed_s[steadiest]:.4g} s disturbed" in line
+    assert f"is row {steadiest + 1} ({plan.risk.disturbed_s[steadiest]:.4g} s disturbed)" in advice
     assert plan.proposed == sorted({0, 1, 2, *plan.tried})
     numbers = [str(place + 1) for place in plan.proposed]
-    assert f"Run row{'s' * (len(numbers) > 1)} {', '.join(numbers)}: " in line
-    simplest = frame.iloc[int(line.rsplit(maxsplit=1)[1]) - 1]
+    assert advice.startswith(f"run     row{'s' * (len(numbers) > 1)} {', '.join(numbers)} first")
+    simplest = frame.iloc[int(advice.rsplit(maxsplit=1)[1]) - 1]
     assert simplest.name in ties.index
     assert (simplest[["cp", "ep", "tp", "pp"]] > 1).sum() == (ties[["cp", "ep", "tp", "pp"]] > 1).sum(axis=1).min()
 

@@ -19,8 +19,7 @@ from ppmodel.studies.workers import progress, runners
 def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plain_rows):
     """Columns, types and rows as promised; the specification with all contents stands in the file."""
     out = tmp_path / "results.parquet"
-    code, said, _ = run(capsys, file(PLAIN), "--out", out, "--csv", tmp_path / "results.csv")
-    assert (tmp_path / "results.csv").read_text() == parquet.read_table(out).to_pandas().to_csv(index=False)
+    code, said, _ = run(capsys, file(PLAIN), "--out", out)
     table = parquet.read_table(out)
     refused = sum(row["refused"] is not None for row in plain_rows)
     alike = sum(row["schedule"] == "hanayo" and row["pp"] != row["microbatches"] for row in plain_rows)
