@@ -100,7 +100,7 @@ class Memory(NamedTuple):
         return bool(self.total.max() <= system.memory_capacity_bytes)
 
 
-def memory(schedule, model, stages, layout=None, system=None, timeline=None):
+def memory(schedule, model, stages, layout=None, system=None, timeline=None, units=None):
     """Memory of each rank in bytes, by part.
 
     Parameters
@@ -117,6 +117,8 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
         Provides the reserve, which counts only with a layout.
     timeline : Timeline, optional
         A run; needed if activations are offloaded, because their peak depends on it.
+    units : Units, optional
+        How units of work differ in size; not regarded where activations are offloaded.
 
     Returns
     -------
@@ -142,7 +144,8 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
     (4,)
     """
     is_copied, of_stages = timeline is not None and timeline.copies, activation_bytes(stages)
-    peak = offloaded_peaks(timeline, *of_stages) if is_copied else peak_activations(schedule, *of_stages)
+    tokens = None if units is None else units.tokens
+    peak = offloaded_peaks(timeline, *of_stages) if is_copied else peak_activations(schedule, *of_stages, tokens)
     ranks, num_ranks = schedule.placement, schedule.num_ranks
     if layout is None:
         parameters = on_ranks(ranks, num_ranks, stages.parameters)

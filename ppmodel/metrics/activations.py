@@ -7,7 +7,7 @@ from ppmodel.loops.tables import peaks
 from ppmodel.ops import OpKind
 
 
-def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
+def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, unit_weights=None):
     """Peak activations of each rank, which depend only on the order of its operations.
 
     A forward allocates its stage's activations, and the backward frees them. If the backward is split, the input
@@ -25,6 +25,8 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
         Fraction of a stage's activations held between the halves (M_W / M_B of Qi et al., 2024); above 1 if gradients
         that are kept outweigh activations that are recomputed. By default, that of the table: 1, unless its order was
         searched for another value.
+    unit_weights : ndarray of float, shape (n,), optional
+        Size of each unit of work relative to their mean, as `Units.tokens`; all are alike without it.
 
     Returns
     -------
@@ -37,21 +39,22 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
     >>> peak_activations(build("1f1b", 4, 8)).tolist()
     [4.0, 3.0, 2.0, 1.0]
     """
-    if fast := peaks.compiled(schedule.num_operations // VECTORISED):
+    if unit_weights is None and (fast := peaks.compiled(schedule.num_operations // VECTORISED)):
         changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
         of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
         if len(of_ranks):
             return of_ranks / unit
     first_cell = schedule.cell[schedule.rank_start[:-1]]
-    return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
+    in_use = activations_in_use(schedule, stage_weights, held_for_weight_grad, unit_weights)
+    return np.maximum.reduceat(in_use[0], first_cell)
 
 
-def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
+def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None, unit_weights=None):
     """Activations that a rank holds during and after each of its cells.
 
     Parameters
     ----------
-    schedule, stage_weights, held_for_weight_grad
+    schedule, stage_weights, held_for_weight_grad, unit_weights
         As in `peak_activations`.
 
     Returns
@@ -68,6 +71,8 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
     """
     changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
     change, cell = changes[schedule.kind, schedule.stage], schedule.cell
+    if unit_weights is not None:
+        change = change * unit_weights[schedule.microbatch % len(unit_weights)]
     taken = np.bincount(cell, np.maximum(change, 0))
     given = np.bincount(cell, np.minimum(change, 0))
     first_cell = cell[schedule.rank_start[:-1]]

@@ -448,10 +448,11 @@ def microbatch_sequences(schedule, model, layout=None):
     8
     """
     if layout is not None:
-        return layout.microbatch_size
+        return layout.microbatch_size / schedule.slices if schedule.slices > 1 else layout.microbatch_size
     microbatches = schedule.table_microbatches // schedule.slices
     if model.global_batch % microbatches:
         rule = f"must divide into {microbatches} microbatches of whole sequences"
         remedy = "choose a number of microbatches that divides it, or another global_batch"
         raise BatchError("global_batch", model.global_batch, rule, remedy)
-    return model.global_batch // microbatches
+    sequences = model.global_batch // microbatches
+    return sequences / schedule.slices if schedule.slices > 1 else sequences

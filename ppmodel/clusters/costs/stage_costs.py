@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.clusters.costs.attention import units_of
 from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
 from ppmodel.clusters.costs.layers import BUSY, layers_of
 from ppmodel.clusters.costs.pairs import pair_costs
@@ -357,7 +358,10 @@ def model_costs(schedule, model, system, layout=None):
         volumes = 2 * others / schedule.num_replicas * of_stages.parameters * model.gradient_bytes
         compute[OpKind.R] += ring_s(volumes, schedule, system, links.nodes)
     transfers = transfer_costs(schedule, links)
-    pairs = ready = offload = None
+    units = pairs = ready = offload = None
+    if schedule.slices > 1 or (layout is not None and layout.lengths != "equal"):
+        layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
+        compute, units = units_of(schedule, layout, layers, of_stages.layers, compute)
     if layout is not None:
         offload = offload_of(schedule, of_stages.activation_bytes, layout, system)
         if schedule.joined.any() and schedule.pairs.keys:
@@ -366,7 +370,7 @@ def model_costs(schedule, model, system, layout=None):
             pairs, ready = pair_costs(schedule, of_stages.counts, compute.tolist(), times, early)
     return OpCosts(
         compute, *transfers, nics=links.nics, pairs=pairs, ready=ready, offload=offload, stages=of_stages,
-        delay_s=links.delay_s,
+        delay_s=links.delay_s, units=units,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.clusters.specs.recompute import MODES
 from ppmodel.errors import SpecificationError
 from ppmodel.given import to_builtin
+from ppmodel.simulation.units import ARRANGEMENTS, SLICINGS, lengths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -281,6 +282,13 @@ class LayoutSpec(Groups, Checked):
         the second, if given, applies to forwards before their rank's first backward. See `simulation.copies`.
     offload_chunks : {"first", "all"}
         Which activations: those of each rank's first chunk, as in STP, or all.
+    slicing : {"tokens", "work"}
+        Whether the slices of a sequence, in schedules that have them, are equally long or take equally long.
+    lengths : str
+        Lengths of the sequences of microbatches relative to their mean, which is `sequence`; "equal", numbers, or a
+        distribution. See `simulation.units`.
+    arrangement : {"given", "longest-first", "paired"}
+        Order of sequences of unequal length: as given, from long to short, or long and short ones in turn.
     layers : {"balanced", "even"}, str or tuple of int
         Transformer blocks of each stage: balanced, counting embedding and loss head; an even split; one number for each
         stage; or a string as for Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
@@ -372,6 +380,15 @@ class LayoutSpec(Groups, Checked):
         "first", str, "Chunks whose activations are copied: each rank's first, or all.", words=("first", "all"),
         needs=lambda run: run.layout.offloads and run.table.num_stages > run.table.num_ranks,
     )  # fmt: skip
+    slicing: str = _memory(
+        SLICINGS[0], str, "What slices of a sequence have in common: tokens or work.", words=SLICINGS,
+        needs=lambda run: run.table.slices > 1,
+    )  # fmt: skip
+    lengths: str = _memory("equal", str, "Lengths of sequences: N,N,... or lognormal:SIGMA:SEED; their mean is one.")
+    arrangement: str = _memory(
+        ARRANGEMENTS[0], str, "Order of sequences of unequal length.", words=ARRANGEMENTS,
+        needs=lambda run: run.layout.lengths != "equal",
+    )  # fmt: skip
     layers: str | tuple[int, ...] = declared(
         "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L'."
     )
@@ -396,6 +413,14 @@ class LayoutSpec(Groups, Checked):
                 rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
                 self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
             self.__dict__["layers"] = counts
+        if self.lengths != "equal":
+            try:
+                fits = min(lengths_of(self.lengths, 1000)) > 0
+            except (ValueError, IndexError):
+                fits = False
+            if not fits:
+                rule = "must be equal, numbers above 0 or lognormal:SIGMA:SEED"
+                self._refuse("lengths", rule, "write, for example, 4096,8192")
         gpus = self.replica_gpus * self.dp
         is_read = self.name and self.provenance  # without pp the schedule decides; a file's gpus must suit some pp
         if self.gpus is not None and (self.gpus != gpus if self.pp else is_read and self.gpus % gpus):

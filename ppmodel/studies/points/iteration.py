@@ -140,8 +140,8 @@ def iteration_columns(point, iteration):
 def memory_of(point):
     """The `clusters.memory` of a point with a layout; of a run, where it offloads."""
     timeline = run_graph(point.graph, point.costs) if point.costs.offload else None
-    stages = point.costs.stages
-    return memory(point.table, point.model, stages, point.complete_layout, point.changed_system, timeline)
+    stages, units = point.costs.stages, point.costs.units
+    return memory(point.table, point.model, stages, point.complete_layout, point.changed_system, timeline, units)
 
 
 def step_graph(graph, overlaps_gradients):

@@ -138,7 +138,8 @@ class Run:
         """The `Memory` of each rank, in bytes; None without a model."""
         if self.model is None:
             return None
-        return memory(self.table, self.model, self.costs.stages, self.layout, self.system, self.timeline)
+        stages, units = self.costs.stages, self.costs.units
+        return memory(self.table, self.model, stages, self.layout, self.system, self.timeline, units)
 
     @property
     def memory(self) -> DataFrame | None:

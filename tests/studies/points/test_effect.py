@@ -26,6 +26,8 @@ BASES = {
     "far experts": ("1f1b", {"model": "deepseek_v3", "system": "dgx_h100_nodes", "ep": 16, "dp": 32}),
     "offloading": ("interleaved-1f1b", LLAMA | {"tp": 2, "offload": 0.5}),
     "replicas": ("chimera", LARGE | {"tp": 4, "dp": 2}),
+    "slices": ("seq1f1b", LLAMA | {"layout": {}}),
+    "lengths": ("1f1b", LLAMA | {"lengths": "1,2,5"}),
     "unfused": ("1f1b", {"model": "bloom_176b", "system": "a100_bigscience", "tp": 4}),
 }
 OPTIONS = {
@@ -35,6 +37,7 @@ OPTIONS = {
     "zero": 2, "recompute": "full", "precision": "fp8", "causal": False, "context_exchange": "all-gather",
     "overlap_tensor": True, "overlap_backward": True, "overlap_gradients": True, "overlap_parameters": True,
     "pairing": "best", "send_results": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
+    "slicing": "work", "lengths": "1,2", "arrangement": "paired",
     "layers": "even", "order": "tp-cp-ep-pp-dp", "p2p": "blocking", "allreduce": "blocking",
 }  # fmt: skip
 CONDITIONS = [name for name, option in layout_options() if option.needs and name != "kept_precision"] + [
