@@ -85,7 +85,7 @@ def test_exercises_count_what_transfers_cost_each_schedule(book):
 
 
 @pytest.mark.parametrize(("family", "answer"), [
-    ("one chunk", "GPipe 32 and 64; 1F1B 8 and 8; eager 1F1B 15 and 15."),
+    ("one chunk", "GPipe 32 and 64; 1F1B 8 and 8; eager 1F1B 15 and 15; Seq1F1B 2.75 and 2.75."),
     ("one chunk, split backward", "ZB\\-H1 7 F and 14 F; ZB\\-H2 7 F and 10.5 F."),
     ("loop", "interleaved 1F1B 10.5 F and 5.25 F, with transfers 16.5 F and 17.7 F, for 960 and 1984 messages;"),
 ])  # fmt: skip
