@@ -9,9 +9,11 @@ microbatch on one stage, I and W those of the two halves of the backward, and c 
 from ppmodel.formulas.chimera import *
 from ppmodel.formulas.combined import *
 from ppmodel.formulas.dualpipe import *
+from ppmodel.formulas.grouped import *
 from ppmodel.formulas.hanayo import *
 from ppmodel.formulas.interleaved import *
 from ppmodel.formulas.linear import *
+from ppmodel.formulas.one_f_one_b_v import *
 from ppmodel.formulas.seq1f1b import *
 from ppmodel.formulas.stp import *
 from ppmodel.formulas.zero_bubble import *

@@ -14,11 +14,12 @@ import ppmodel as pp
 from .texts import without_paths
 
 LINEAR = "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "zb-1p", "zb-2p"
-FOLDED = "zb-v", "v-half", "v-min", "dualpipev", "stp", "stp:warm-up=memory-saving"
+FOLDED = "zb-v", "v-half", "v-min", "dualpipev", "stp", "stp:warm-up=memory-saving", "1f1b-v"
 LOOPED = (
     "interleaved-1f1b", "interleaved-1f1b:chunks=3", "combined-1f1b", "combined-1f1b:chunks=3", "looped-bfs",
     "looped-bfs:chunks=4", "interleaved-zb", "interleaved-zb:chunks=3",
     "seq1f1b", "seq1f1b:slices=2", "seq1f1b:slices=2,chunks=2",
+    "grouped-interleaving", "grouped-interleaving:chunks=3,group=half", "grouped-interleaving:group=1",
 )  # fmt: skip
 COPIED = (
     "dualpipe", "chimera", "chimera:concat=overlapping", "chimera:concat=forward-doubling",

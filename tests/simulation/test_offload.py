@@ -276,6 +276,21 @@ def test_a_layout_says_what_is_copied_and_its_parts_sum_up():
     assert warm.timeline.copies[0].fetch.size == 4 * 2 * 4  # each rank runs 2 S forwards of chunk 0 ahead
 
 
+def test_the_chunks_that_wait_longest_go_first():
+    """Half of a rank's chunks are its first, rounded up; where a copy out and back fits, no rank waits for it."""
+    given = {"pp": 4, "microbatches": 16, "model": "llama2_13b", "system": "a800", "tp": 2, "offload": 1.0}
+    case, chunks = ("grouped-interleaving", {"chunks": 3, "group": 1}), ("first", "half", "fitting", "all")
+    runs = [pp.simulate(case, offload_chunks=which, **given) for which in chunks]
+    first, half, fitting, everything = (run.costs.offload.share[1, 0].reshape(3, 4) for run in runs)
+    assert first.sum(axis=0).tolist() == [1] * 4
+    assert half.tolist() == [[1] * 4, [1] * 4, [0] * 4]
+    assert fitting.tolist() == [[1] * 4, [1] * 4, [1, 1, 0, 0]]  # on the last ranks, backwards follow their forwards
+    assert everything.all()
+    waits = [run.iteration.parts["offload_s"] for run in runs]
+    assert waits[:3] == [0, 0, 0] < [waits[3]] * 3
+    assert runs[0].memory.activations_bytes.max() > 1.2 * runs[1].memory.activations_bytes.max()
+
+
 def test_a_trace_shows_the_copies():
     """Two tracks more for each rank, a slice for each copy, none over another, and memory up to the peak."""
     run = pp.simulate("stp", 2, 8, model="stp_12b", system="a800", tp=4, layers="even", offload=0.5)
@@ -311,7 +326,7 @@ def test_results_of_a_models_pairs_leave_early():
         ("offload", 1.5, "less than or equal to 1"),
         ("offload", True, "valid number"),
         ("offload_warm_up", -1, "greater than or equal to 0"),
-        ("offload_chunks", "some", "'first' or 'all'"),
+        ("offload_chunks", "some", "'first', 'half', 'fitting' or 'all'"),
         ("send_results", "soon", "'at_end' or 'when_ready'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -258,7 +259,7 @@ class Offload(NamedTuple):
     seconds: np.ndarray
 
 
-def offload_of(schedule, kept_bytes, layout, system):
+def offload_of(schedule, kept_bytes, layout, system, compute_s=None):
     """Determine what a layout offloads; None if nothing.
 
     Parameters
@@ -271,6 +272,8 @@ def offload_of(schedule, kept_bytes, layout, system):
         Says what is offloaded.
     system : SystemSpec
         Provides the bandwidth to the host.
+    compute_s : ndarray of float, shape (6, num_stages), optional
+        As from `compute_seconds`; decides where a copy out and back fits.
 
     Returns
     -------
@@ -287,11 +290,26 @@ def offload_of(schedule, kept_bytes, layout, system):
     if not layout.offloads:
         return None
     shares = np.array([layout.offload if layout.offload_warm_up is None else layout.offload_warm_up, layout.offload])
-    chosen = np.full(schedule.placement.shape, layout.offload_chunks != "first")
-    for replica, ranks in enumerate(schedule.placement):  # the first stage of each rank
-        chosen[replica, np.unique(ranks, return_index=True)[1]] = True
+    part, chosen = {"first": 0, "half": 0.5}.get(layout.offload_chunks, 1), np.zeros(schedule.placement.shape, bool)
+    for of_replica, ranks in zip(chosen, schedule.placement, strict=True):
+        for rank in np.unique(ranks):
+            stages = np.flatnonzero(ranks == rank)  # the earlier ones wait longer for their backwards
+            of_replica[stages[: max(1, ceil(part * len(stages)))]] = True
     share = shares[:, None, None] * (chosen & (kept_bytes > 0))
-    return Offload(share, share * kept_bytes / system.host_bandwidth_bytes_per_s)
+    seconds = share * kept_bytes / system.host_bandwidth_bytes_per_s
+    if layout.offload_chunks == "fitting":
+        share, seconds = (column * (2 * seconds <= _waits_s(schedule, compute_s)) for column in (share, seconds))
+    return Offload(share, seconds)
+
+
+def _waits_s(schedule, compute_s):
+    """Mean seconds between forward and backward of a microbatch on each stage, by replica, if no rank ever idles."""
+    seconds, number = compute_s[schedule.kind, schedule.stage], schedule.replica * schedule.num_stages + schedule.stage
+    ends, means = np.cumsum(seconds), []  # of all ranks, one after another: only differences on a rank count
+    for kinds, moments in (((OpKind.F,), ends), ((OpKind.B, OpKind.I), ends - seconds)):
+        chosen = np.isin(schedule.kind, kinds)
+        means.append(np.bincount(number[chosen], moments[chosen]) / np.bincount(number[chosen]))
+    return (means[1] - means[0]).reshape(schedule.placement.shape)
 
 
 def compute_seconds(halves_s, step_s):
@@ -363,7 +381,7 @@ def model_costs(schedule, model, system, layout=None):
         layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
         compute, units = units_of(schedule, layout, layers, of_stages.layers, compute)
     if layout is not None:
-        offload = offload_of(schedule, of_stages.activation_bytes, layout, system)
+        offload = offload_of(schedule, of_stages.activation_bytes, layout, system, compute)
         if schedule.joined.any() and schedule.pairs.keys:
             times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
             early = layout.send_results == "when_ready"

@@ -280,8 +280,10 @@ class LayoutSpec(Groups, Checked):
     offload, offload_warm_up : float
         Fraction of a microbatch's activations copied to host memory after its forward, and back before its backward;
         the second, if given, applies to forwards before their rank's first backward. See `simulation.copies`.
-    offload_chunks : {"first", "all"}
-        Which activations: those of each rank's first chunk, as in STP, or all.
+    offload_chunks : {"first", "half", "fitting", "all"}
+        Which activations: those of each rank's first chunk, as in STP; of the first half of its chunks, which wait
+        longest for their backwards (PipeOffload's PO-H); of all chunks that wait as long as a copy out and back takes
+        (its PO-F); or all.
     slicing : {"tokens", "work"}
         Whether the slices of a sequence, in schedules that have them, are equally long or take equally long.
     lengths : str
@@ -377,7 +379,8 @@ class LayoutSpec(Groups, Checked):
         needs=lambda run: run.layout.offload_warm_up != run.layout.offload,
     )  # fmt: skip
     offload_chunks: str = _memory(
-        "first", str, "Chunks whose activations are copied: each rank's first, or all.", words=("first", "all"),
+        "first", str, "Chunks to copy: each rank's first, its first half, those that wait long enough, or all.",
+        words=("first", "half", "fitting", "all"),
         needs=lambda run: run.layout.offloads and run.table.num_stages > run.table.num_ranks,
     )  # fmt: skip
     slicing: str = _memory(
