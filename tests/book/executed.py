@@ -41,7 +41,7 @@ def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
 
 
 def executed(name, parameters, folder):
-    """Run a notebook's cells in this process, where all modules are loaded, with its figures drawn.
+    """Run a notebook's cells in this process, where all modules are loaded; each figure is drawn once, into no file.
 
     Returns
     -------
@@ -55,13 +55,20 @@ def executed(name, parameters, folder):
                 shown = shell.run_cell(cell.source, store_history=True)
                 shown.raise_error()
                 if isinstance(shown.result, Figure):
-                    shown.result.draw_without_rendering()
+                    shown.result.savefig()
     return reader(folder / "results")
 
 
 @contextmanager
 def _shell(folder):
     """A shell for cells that run in a folder; whatever they set or register in this process is gone after them."""
+    drawn = set()
+
+    def draw(figure, *_, **__):
+        if figure not in drawn:
+            drawn.add(figure)
+            figure.draw_without_rendering()
+
     with (
         pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()), warnings.catch_warnings(),
         np.printoptions(), pd.option_context("display.float_format", None),
@@ -71,6 +78,7 @@ def _shell(folder):
         patch.setattr(sys, "path", [*sys.path])
         patch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         patch.setattr(registry, "_registry", dict(registry._registry))
+        patch.setattr(Figure, "savefig", draw)
         try:
             yield InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
         finally:
