@@ -1,5 +1,6 @@
 """Shared fixtures: no windows for the figures, and registries of one's own; and who runs which test."""
 
+import gc
 import os
 import sys
 
@@ -28,6 +29,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group(group))
     long = {_group(item) for item in items if item.get_closest_marker("long")}
     items.sort(key=lambda item: _group(item) not in long)
+
+
+def pytest_collection_finish():
+    """What modules hold stays: the search for garbage passes over it."""
+    gc.freeze()
 
 
 def _group(item):

@@ -1,5 +1,6 @@
 """Notebooks, run at small sizes, and what their numbers are held against."""
 
+import atexit
 import json
 import sys
 import warnings
@@ -79,10 +80,12 @@ def _shell(folder):
         patch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         patch.setattr(registry, "_registry", dict(registry._registry))
         patch.setattr(Figure, "savefig", draw)
+        shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
         try:
-            yield InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+            yield shell
         finally:
             InteractiveShell.clear_instance()
+            atexit.unregister(shell.atexit_operations)  # it would keep all that cells made, and look for garbage
 
 
 def reader(folder):
