@@ -337,7 +337,8 @@ def test_plan_right(recorded):
 def test_implied(recorded):
     """Of the settings tried the preset is the best, and its numbers are those of the claims."""
     found = recorded("implied_search.csv")
-    assert len(found) == np.prod([len(values) for values in UNKNOWNS.values()])
+    assert len(found) == 1000
+    assert recorded("implied_search.json")["settings"] == np.prod([len(values) for values in UNKNOWNS.values()])
     best = found.iloc[0]
     assert (best.p2p, best.concat, best.backward, best.memory_efficiency) == ("blocking_recv", "overlapping", 3.0, 0.5)
     assert recorded("implied_search.json")["most_met"] == best.met == 10

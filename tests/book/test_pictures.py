@@ -74,7 +74,7 @@ def test_a_figure_narrower_than_the_text_is_not_stretched(tmp_path):
         folder.mkdir(parents=True)
     for name, inches in (("half", 3.9), ("full", 7.8)):
         figure = plt.figure(figsize=(inches, 1))
-        figure.savefig(html / "_images" / f"{name}.png", bbox_inches=figure.bbox_inches)
+        figure.savefig(html / "_images" / f"{name}.png", bbox_inches=figure.bbox_inches, dpi=130)
         (versions / f"{name}.dark.png").write_bytes(b"")
     plt.close("all")
     shown = (f'<img alt="a" src="_images/{name}.png" style="width: 100%;" />' for name in ("half", "full"))

@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 
 import ppmodel
 from ppbook.build import smoke
-from ppbook.pages.theme import add_buttons, mended, repository
+from ppbook.pages.theme import add_buttons, how_to_get, mended, repository
 from ppmodel.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -81,11 +81,30 @@ def test_the_workflow_is_valid_and_publishes_what_was_tested():
     assert "permissions" not in build
 
 
+def test_a_tag_makes_a_release():
+    """The workflow follows the schema of its format, checks the version, and alone may write."""
+    workflow = yaml(".github/workflows/release.yml")
+    assert faults(workflow, "github-workflows.json") == []
+    (job,) = workflow["jobs"].values()
+    assert (workflow["permissions"], job["permissions"]) == ({"contents": "read"}, {"contents": "write"})
+    text = "\n".join(step.get("run", "") for step in job["steps"])
+    assert text.index("__version__") < text.index("make archive") < text.index("pip wheel") < text.index("gh release")
+
+
+def test_colab_clones_the_repository_that_the_project_names():
+    """Its notebook has the address of pyproject.toml, and the book links to it where there is one."""
+    cells = json.loads((ROOT / ".binder" / "colab.ipynb").read_text())["cells"]
+    address = re.match(r'address = "(.*)"', cells[1]["source"][0])[1]
+    assert address == (repository(ROOT / "pyproject.toml") or "")
+    assert "colab.research.google.com/github/a/b/blob/main/.binder/colab.ipynb" in how_to_get("https://github.com/a/b/")
+
+
 def test_every_shell_line_of_workflow_and_binder_parses():
     """Steps, .ci/run and postBuild are shell that bash accepts; files that are run may be."""
     steps = [
         step["run"]
-        for job in yaml(".github/workflows/book.yml")["jobs"].values()
+        for name in ("book", "release")
+        for job in yaml(f".github/workflows/{name}.yml")["jobs"].values()
         for step in job["steps"]
         if "run" in step
     ]
@@ -225,8 +244,7 @@ SOME = ("index.html", "method.html", "nb/bubble.html", "references.html")
 def some_pages(tmp_path_factory):
     """A book of a few chapters of the built one."""
     out = tmp_path_factory.mktemp("book")
-    unused = shutil.ignore_patterns("_downloads")
-    shutil.copytree(HTML, out / "html", ignore=unused)
+    shutil.copytree(HTML, out / "html")
     for page in (out / "html").rglob("*.html"):
         name = page.relative_to(out / "html").as_posix()
         if name not in SOME and "_static" not in page.parts:

@@ -91,9 +91,7 @@ def answer(notebook, own=False):
                 if {"text/html", "text/plain"} <= {*data}:
                     lines = data["text/plain"].splitlines()
                     more = len(lines) - 1 - _MOST_ROWS
-                    rest = (
-                        [f"... and {more} more rows in the notebook"] if more > 0 else ["none"] * (more == -_MOST_ROWS)
-                    )
+                    rest = [f"... and {more} more rows in the notebook"] * (more > 0) + ["none"] * (len(lines) == 1)
                     answers.append("\n".join([*lines[: _MOST_ROWS + 1], *rest]))
             answers = [introduction] * bool(answers and introduction) + answers
         if answers:
@@ -104,9 +102,8 @@ def answer(notebook, own=False):
 
 def _blocks(source):
     """Paragraphs, lists and blocks of code of a Markdown text, without directives and targets."""
-    parts = _FENCED.split(source)
-    blocks = [[part] if part.startswith("```") else part.split("\n\n") for part in parts]
-    blocks = [block.strip("\n") for several in blocks for block in several]
+    parts = (part if part.startswith("```") else part.split("\n\n") for part in _FENCED.split(source))
+    blocks = [block.strip("\n") for part in parts for block in ([part] if isinstance(part, str) else part)]
     return [block for block in blocks if block and not block.startswith(("```{", ":::", "("))]
 
 
@@ -115,9 +112,7 @@ def _plain(block):
     if block.startswith("```"):
         return indent("\n".join(block.splitlines()[1:-1]), "    ")
     if block.startswith("- "):
-        return "\n".join(
-            fill(_plain(item), _WIDTH, initial_indent="- ", subsequent_indent="  ") for item in _ITEM.split(block[2:])
-        )
+        return "\n".join(fill(f"- {_plain(item)}", _WIDTH, subsequent_indent="  ") for item in _ITEM.split(block[2:]))
     sentences = _SENTENCE_END.split(" ".join(block.split()))
     text = " ".join(sentence for sentence in sentences if _ELSEWHERE not in sentence)
     text = _MATHS.sub(lambda match: _SIGN.sub(lambda sign: _SIGNS.get(sign[1], sign[1]), match[1]), text)

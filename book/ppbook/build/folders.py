@@ -1,5 +1,6 @@
 """Folders that replace earlier ones, completely or not at all."""
 
+import re
 import shutil
 
 from ppbook.errors import ReproduceError
@@ -67,6 +68,18 @@ def copy_sources(source, target, left_out=()):
     shutil.copytree(source, target, ignore=ignore, copy_function=shutil.copyfile, dirs_exist_ok=True)
     for folder in (target, *target.rglob("*/")):
         folder.chmod(0o755)
+
+
+_DOWNLOAD = re.compile(r'(?<=href=")[^"]*_downloads/\w+/')
+_UNUSED = re.compile(r"_downloads/|\.(map|ttf)$|mathjax/(?!tex-chtml\.js|.*woff-v2/)")
+
+
+def slim(html):
+    """Drop from a built book what no page shows or loads, such as copies of the files in its ``results``."""
+    rewrite(html, lambda text, up: _DOWNLOAD.sub(f"{up}results/", text))
+    for path in html.rglob("*"):
+        if path.is_file() and _UNUSED.search(path.relative_to(html).as_posix()):
+            path.unlink()
 
 
 def rewrite(html, change):

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from tqdm import tqdm
 
 from ppbook import ROOT, parameters
-from ppbook.build.folders import copy_sources, publish, require_ours, rewrite
+from ppbook.build.folders import copy_sources, publish, require_ours, rewrite, slim
 from ppbook.build.notebooks import KEPT, execute_all, named, read
 from ppbook.build.provenance import git, write_archive
 from ppbook.build.reference import write_reference
@@ -130,8 +130,9 @@ def reproduce(
             for setting in ("_config.yml", "_toc.yml"):  # with them, the pages' sources can be built again
                 shutil.copy(copy / setting, html / "_sources")
             bar.update()
-        versions = shutil.ignore_patterns("*.dark.png", "*.narrow.png")  # pages have those that they show
-        shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True, ignore=versions)
+        pictures_shown = shutil.ignore_patterns("*.png")  # pages have them, and link to the SVG
+        shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True, ignore=pictures_shown)
+        slim(html)
         record = work / "run.js"
         record.write_text(_run_record(identity, seconds, perf_counter() - began), encoding="utf-8")
         publish(html, out / "html", made)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import display_markdown
 from jinja2 import Environment, FileSystemLoader, select_autoescape
-from matplotlib import pyplot
+from matplotlib import pyplot, rc_context
 from pandas.io.formats.style import Styler
 from ruamel.yaml import YAML
 
@@ -79,7 +79,7 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
     folder.mkdir(parents=True, exist_ok=True)
     if figure is not None:
         made = getattr(figure, "versions", {})  # while a book is built
-        with pictures.laid_out(figure) if made else nullcontext():
+        with pictures.laid_out(figure) if made else nullcontext(), rc_context({"svg.fonttype": "none"}):
             figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
         for ending, picture in made.items():
             (folder / f"{name}{ending}.png").write_bytes(picture)
