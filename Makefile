@@ -92,7 +92,7 @@ execute: .venv-execute/.ready
 
 # Tables run for real, and gradients compared with those of one process.
 test-execute: .venv-execute/.ready
-	.venv-execute/bin/python -m pytest -n 2 --dist loadgroup tests/execution
+	.venv-execute/bin/python -m pytest -n 2 tests/execution
 
 test-fast: .venv/.ready
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(CORE)

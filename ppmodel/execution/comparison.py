@@ -39,9 +39,9 @@ COLUMNS = (
 EQUAL = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 0.1}
 """What gradients may differ by, relative to the largest of a parameter, and count as equal; by type of number."""
 
-_MODEL = ("hidden", "heads", "kv_heads", "head_size", "mlp_hidden", "gated_mlp", "norm", "bias", "sequence",
-          "vocabulary")  # fmt: skip
-_ROWS, _CALIBRATING = 4, 4
+_MODEL = ("hidden", "heads", "kv_heads", "head_size", "mlp_hidden", "gated_mlp", "norm", "bias", "vocabulary")
+_SMALL = {"rows": 4, "shape": [32], "model": None}
+_CALIBRATING = 4
 _LIMIT_S = 60.0  # how long a rank waits for another, beyond twice the longest iteration
 
 
@@ -51,8 +51,8 @@ def execute(
     model: ModelLike | None = None, comm: float = 0.0, links: LinksLike | None = None, message_bytes: float = 0,
     reduction: float = 0.0, p2p: str = "latency", allreduce: str = "excluded", repetitions: int = 5, check: bool = True,
     dtype: str = "float64", device: str = "cpu", runner: Callable[..., Any] | None = None,
-    on_progress: Callable[[str, int, int], Any] | None = None,
-    on_result: Callable[[dict[str, Any], Timeline | None], Any] | None = None,
+    on_progress: Callable[[str, int, int], Any] = lambda *_: None,
+    on_result: Callable[[dict[str, Any], Timeline | None], Any] = lambda *_: None,
 ) -> DataFrame:  # fmt: skip
     """Run schedules for real: every rank walks its row, and sends and receives what the table says.
 
@@ -111,24 +111,24 @@ def execute(
     if forward is None and model is None:
         raise PPModelError("forward", None, "is missing", "give {field} and {backward}, or {model}", names_fields=True)
     seconds = {"forward": forward, "backward": backward, "input_grad": input_grad, "weight_grad": weight_grad}
-    blocks, workload, links = 0, {"rows": _ROWS}, as_links(links)
+    blocks, workload, links = 0, _SMALL | {}, as_links(links)
     if model is not None:
         spec = load_model(model)
         message_bytes = max(message_bytes, spec.sequence * spec.hidden * spec.element_bytes)
         if forward is None:
             seconds, blocks = {"forward": 1.0, "backward": 2.0}, spec.blocks
-            workload = {"rows": 1, "model": {name: getattr(spec, name) for name in _MODEL}}
+            values = {name: getattr(spec, name) for name in _MODEL}
+            workload = {"rows": 1, "shape": [spec.sequence, spec.hidden], "model": values}
     given = {**seconds, "comm": comm, "p2p": p2p, "allreduce": allreduce}
     given["reduction"] = reduction if reduction or allreduce != "excluded" else None
     tasks = [_Task(case, (pp, microbatches), given, links, message_bytes, blocks) for case in as_cases(schedules)]
     ready = [task for task in tasks if task.graph is not None]
-    sizes = {task.row["pp"] for task in ready}
-    if len(sizes) > 1:
+    if len(sizes := {task.row["pp"] for task in ready}) > 1:
         raise PPModelError("pp", sorted(sizes), "must be the same for all schedules", "execute them one by one")
     if ready:
         plain = {**given, "comm": 0.0, "allreduce": "excluded", "reduction": None}
         calibrating = _Task(as_case("gpipe"), (*sizes, _CALIBRATING), plain, (), message_bytes, blocks)
-        programs = [calibrating.program(repetitions, False), *(task.program(repetitions, check) for task in ready)]
+        programs = [task.program(repetitions, check and task in ready) for task in (calibrating, *ready)]
         workload["rows"] *= math.lcm(*(program["parts"] for program in programs))
         job = {
             "programs": programs, "workload": workload | {"message_bytes": message_bytes}, "device": device,
@@ -136,18 +136,15 @@ def execute(
         }  # fmt: skip
         labels = ["a run of its own for costs", *(task.row["label"] for task in ready), "done"]
 
-        def say(number):
-            if on_progress is not None:
-                on_progress(labels[number + 1], number + 1, len(programs))
-
-        say(-1)
-        results = (runner or (_join if "WORLD_SIZE" in os.environ else launch))(job, say)
+        on_progress(labels[0], 0, len(programs))
+        run = runner or (_join if "WORLD_SIZE" in os.environ else launch)
+        results = run(job, lambda number: on_progress(labels[number + 1], number + 1, len(programs)))
         if results is None:
             return frame_of(COLUMNS, [])
         operation_s, transfer_s = _fixed_costs(calibrating, results[0])
         for task, result in zip(ready, results[1:], strict=True):
-            task.complete(result, 0.0 if blocks else operation_s, transfer_s, EQUAL[job["dtype"]])
-    for task in tasks if on_result else ():
+            task.complete(result, operation_s, transfer_s, EQUAL[job["dtype"]])
+    for task in tasks:
         on_result(task.row, task.timeline)
     return frame_of(COLUMNS, [task.row for task in tasks])
 
@@ -180,27 +177,27 @@ class _Task:
 
     def program(self, repetitions, checked):
         """What its ranks do."""
-        options = {"label": self.row["label"], "checked": checked, "blocks": self.blocks}
-        return program_of(self.graph, self.costs, repetitions, **options)
+        return program_of(self.graph, self.costs, repetitions, self.row["label"], checked, self.blocks)
 
     def complete(self, result, operation_s, transfer_s, tolerance):
         """Fill in its row and its timeline from the result of its ranks."""
-        graph, table, steps, compute_s = self.graph, self.graph.schedule, result["steps"], self.costs.compute_s.copy()
-        timeline = self.timeline = _timeline(graph, result)
-        compute_s[: OpKind.R] += operation_s * (compute_s[: OpKind.R] > 0)
-        if result["seconds"]:
-            compute_s[: OpKind.R] = np.array(result["seconds"]).T[:, None]
+        graph, table, steps = self.graph, self.graph.schedule, result["steps"]
+        self.timeline, is_timed = _timeline(graph, result["operations"]), table.kind < OpKind.R
+        compute_s, measured_s = self.costs.compute_s.copy(), self.timeline.end_s - self.timeline.start_s
+        compute_s[: OpKind.R] += operation_s
+        if self.blocks:
+            first = _timeline(graph, result["first"])
+            for each in set(table.cost_class[is_timed].tolist()):
+                compute_s.flat[each] = np.median((first.end_s - first.start_s)[table.cost_class == each])
         costs = replace(self.costs, compute_s=compute_s, occupancy_s=self.costs.occupancy_s + transfer_s)
-        expected_s = compute_s.reshape(-1)[table.cost_class]
-        factors, is_timed = np.ones(table.num_operations), (table.kind < OpKind.R) & (expected_s > 0)
-        factors[is_timed] = (timeline.end_s - timeline.start_s)[is_timed] / expected_s[is_timed]
-        replayed, measured_s = idle_by_cause(table, graph.p2p, costs, factors), median(steps)
+        ones = replace(costs, compute_s=np.where(np.arange(len(OpKind)) < OpKind.R, 1.0, compute_s.T).T)
+        replayed = idle_by_cause(table, graph.p2p, ones, np.where(is_timed, measured_s, 1.0))
         simulated_s, replayed_s = run_graph(graph, costs).makespan_s, replayed["makespan_s"]
         self.row |= {name: replayed[name] for name in ("idle_s", *CAUSES)} | {
-            "measured_s": measured_s, "fastest_s": steps[0], "slowest_s": steps[-1], "simulated_s": simulated_s,
-            "error": simulated_s / measured_s - 1, "replayed_s": replayed_s,
-            "replay_error": replayed_s / median_low(steps) - 1, "operation_cost_s": operation_s,
-            "transfer_s": transfer_s, "peak_activations": max(result["peaks"]),
+            "measured_s": median(steps), "fastest_s": steps[0], "slowest_s": steps[-1], "simulated_s": simulated_s,
+            "error": simulated_s / median(steps) - 1, "replayed_s": replayed_s,
+            "replay_error": replayed_s / median_low(steps) - 1, "transfer_s": transfer_s,
+            "operation_cost_s": 0.0 if self.blocks else operation_s, "peak_activations": max(result["peaks"]),
             "table_peak_activations": float(peak_activations(table, held_for_weight_grad=1.0).max()),
         }  # fmt: skip
         if result["gradient_error"] is not None:
@@ -208,11 +205,11 @@ class _Task:
             self.row |= errors | {"gradients_equal": all(error <= tolerance for error in errors.values())}
 
 
-def _timeline(graph, result):
-    """The measured operations, as if they were simulated."""
+def _timeline(graph, operations):
+    """Measured operations, as if they were simulated."""
     times_s = np.full((2, graph.schedule.num_operations), np.nan)
-    for _, number, start, end in result["operations"]:
-        times_s[:, number] = start, end
+    for _, number, *times in operations:
+        times_s[:, number] = times
     times_s = times_s[:, graph.index]
     transfers_s, makers = np.full_like(times_s, np.nan), graph.source[graph.remote]
     transfers_s[:, makers] = times_s[1, makers], times_s[0, graph.remote]
@@ -225,7 +222,7 @@ def _fixed_costs(task, result):
     Forwards of the first rank and backwards of the last follow each other without a wait; each rank waits for its first
     forward and its first backward.
     """
-    timeline, (forward_s, backward_s) = _timeline(task.graph, result), task.costs.compute_s[: OpKind.I, 0]
+    timeline, (forward_s, backward_s) = _timeline(task.graph, result["operations"]), task.costs.compute_s[: OpKind.I, 0]
     start_s, end_s = (of.reshape(-1, 2, _CALIBRATING) for of in (timeline.start_s, timeline.end_s))  # rank, F or B
     beyond_s = np.diff(start_s[0, 0]) - forward_s[0], np.diff(start_s[-1, 1]) - backward_s[-1]
     waits_s = start_s[1:, 0, 0] - end_s[:-1, 0, 0], start_s[:-1, 1, 0] - end_s[1:, 1, 0]
@@ -237,10 +234,10 @@ def _fixed_costs(task, result):
 
 def _join(job, say):
     """Execute a job among the processes of torchrun."""
-    from ppmodel.execution.rank import join
+    from ppmodel.execution import rank
 
     try:
-        return join(job, say)
+        return rank.execute(job, say)
     except (RuntimeError, ValueError) as error:
         raise PPModelError(f"rank {os.environ.get('RANK')}", None, f"has failed: {error}", "see torchrun") from None
 
@@ -249,5 +246,5 @@ def script_of(job):
     """The text of a script that executes a job under torchrun, and needs PyTorch alone."""
     stages, rank = (Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8") for name in ("stages", "rank"))
     rank = rank.replace("from ppmodel.execution import stages\n", "stages = sys.modules[__name__]\n")
-    rank = rank.replace("    main(sys.argv[1])\n", "    script(json.loads(JOB))\n")
+    rank = rank.replace("    main(Path(sys.argv[1]))\n", "    script(json.loads(JOB))\n")
     return f"{stages}\n\nJOB = {json.dumps(json.dumps(job))}\n\n\n{rank}"

@@ -14,9 +14,10 @@ SENT = ("latency", "overlapped", "blocking_send", "rendezvous", "streams")
 
 REDUCED = ("excluded", "overlapped", "blocking")
 """What a gradient all-reduce can do; if excluded, it comes after what is timed."""
+_VERBS = {"latency": "send", "overlapped": "send", "blocking_send": "block"}  # where all receives are posted in advance
 
 
-def program_of(graph, costs, repetitions, *, label=None, checked=True, blocks=0):
+def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
     """Write what the ranks of a table have to do, for `rank.Rank`.
 
     Parameters
@@ -56,12 +57,14 @@ def program_of(graph, costs, repetitions, *, label=None, checked=True, blocks=0)
     needs |= np.isin(table.kind, (OpKind.B, OpKind.I)) & (table.stage < table.num_stages - 1)
     operations = table.kind, table.stage, table.microbatch, table.replica, np.where(needs, source, NO_OPERATION)
     takers = np.flatnonzero(remote & needs)
+    takers = takers[np.argsort(source[takers])]  # in the order in which they are sent
     makers = source[takers]
     transfers_s = [seconds[table.cost_class[makers]] for seconds in costs.by_class(table.num_replicas)[1:]]
     messages = makers, table.rank[makers], table.rank[takers], *transfers_s
     return {
         "label": label or table.name, "p2p": graph.p2p, "allreduce": graph.allreduce, "repetitions": repetitions,
-        "checked": checked, "blocks": divided(blocks, table), "placement": table.placement.tolist(),
+        "buffered": graph.p2p in _VERBS, "checked": checked, "blocks": divided(blocks, table),
+        "placement": table.placement.tolist(),
         "shares": table.unit_shares.tolist(), "parts": table.microbatch_parts, "microbatches": table.num_microbatches,
         "seconds": costs.compute_s.reshape(len(OpKind), -1, table.num_stages)[:, 0].tolist(),
         "names": [str(table.op(index)) for index in range(table.num_operations)],
@@ -83,37 +86,33 @@ def divided(blocks, table):
 
 
 def _rows(graph):
-    """Cells of each rank, messages to exchange and ends of transfers to issue, in order."""
-    table = graph.schedule
-    cells = np.split(np.arange(table.num_operations), np.flatnonzero(~table.joined)[1:])
-    rows, phases = [[] for _ in range(table.num_ranks)], _phases(graph)
+    """What each rank does: methods of `rank.Rank`, each with cells, batches of messages or a message."""
+    table, rows = graph.schedule, [[] for _ in range(graph.schedule.num_ranks)]
+    cells = np.split(np.lexsort((table.kind, table.cell)), np.flatnonzero(~table.joined)[1:])  # forwards first
+    sent, verb = set(graph.index[graph.source[graph.remote]].tolist()), _VERBS.get(graph.p2p)
+    phases = _phases(graph) if graph.p2p == "rendezvous" else [iter(()) for _ in rows]
+    for entry in graph.issued[0].tolist() if graph.p2p == "streams" else ():
+        if entry < 0:
+            for rank in (graph.stream[-1 - entry], graph.consumers[0][-1 - entry]):
+                rows[rank].append(["issue", int(graph.index[-1 - entry])])
+        else:
+            ops = graph.index[graph.group_start[entry] : graph.group_start[entry + 1]]
+            for cell in np.unique(table.cell[ops]):  # a reduction has one on each of its ranks
+                rows[table.rank[cells[cell][0]]].append(["cell", cells[cell].tolist()])
     # excluded reductions come after the row, and so do the steps that need them
-    kinds = {OpKind.F, OpKind.B, OpKind.I, OpKind.W} | ({OpKind.R} if graph.reductions else set())
-    kinds |= {OpKind.O} if graph.reductions or not table.reduces else set()
-    if graph.p2p == "streams":
-        kinds &= {OpKind.O}  # all others are issued
-        for entry in graph.issued[0].tolist():
-            if entry < 0:
-                for rank in (graph.stream[-1 - entry], graph.consumers[0][-1 - entry]):
-                    rows[rank].append(["issue", int(graph.index[-1 - entry])])
-            else:
-                ops = graph.index[graph.group_start[entry] : graph.group_start[entry + 1]]
-                for cell in np.unique(table.cell[ops]):  # a reduction has one on each of its ranks
-                    rows[table.rank[cells[cell][0]]].append(["cell", cells[cell].tolist()])
-    for cell in cells:
+    last = OpKind.W if table.reduces and not graph.reductions else OpKind.O
+    for cell in map(np.ndarray.tolist, cells):
         rank, kind = table.rank[cell[0]], table.kind[cell[0]]
-        if kind in kinds:
+        if kind <= last and (graph.p2p != "streams" or kind == OpKind.O):  # all others are issued
             if kind != OpKind.R or graph.reductions == ON_RANKS:
                 rows[rank] += next(phases[rank], [])
-            rows[rank].append(["cell", cell.tolist()])
+            rows[rank] += [["cell", cell], *([verb, number] for number in sorted(cell) if verb and number in sent)]
     return [[*row, *chain(*rest)] for row, rest in zip(rows, phases, strict=True)]
 
 
 def _phases(graph):
-    """What each rank exchanges before each of its cells, and at its end; nothing but under ``rendezvous``."""
-    if graph.p2p != "rendezvous":
-        return [iter(()) for _ in range(graph.schedule.num_ranks)]
+    """What each rank exchanges before each of its cells, and at its end."""
     phase_start, _, first_batch, batch_start, message, _ = graph.exchanges
-    batches = [["exchange", batch.tolist()] for batch in np.split(graph.index[message], batch_start[1:-1])]
+    batches = [["exchange", sorted(batch.tolist())] for batch in np.split(graph.index[message], batch_start[1:-1])]
     phases = [batches[first:last] for first, last in pairwise(first_batch)]
     return [iter(phases[first:last]) for first, last in pairwise(phase_start[: graph.schedule.num_ranks + 1])]

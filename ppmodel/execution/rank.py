@@ -1,9 +1,8 @@
 """One rank: walks its row of each table of a job, and times every operation.
 
-Started once per rank, by `launch` on this machine or by torchrun. Needs PyTorch and `stages` alone.
+Started by `launch` on this machine or by torchrun. Needs PyTorch and `stages` alone.
 """
 
-import datetime
 import gc
 import json
 import math
@@ -14,18 +13,20 @@ import threading
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing import ProcessExitedException, start_processes
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ppmodel.execution import stages
 
-F, B, I, W, R = range(5)  # noqa: E741 - the letters of `OpKind`
+F, B, I, W, R, O = range(6)  # noqa: E741 - the letters of `OpKind`
 NONE = -1
 RATE = 0.1
 _AHEAD_S = 5e-3  # between the agreement on a start and the start
-_TOKEN = 1_000_000  # what the tag of a token adds to that of its message
 
 
 def sleep_until(moment):
@@ -34,181 +35,63 @@ def sleep_until(moment):
         time.sleep(left)
 
 
-class Transfers:
-    """Messages of a rank, to be prepared for each iteration; a way of sending is a subclass.
+def settle(device):
+    """Wait until a GPU has done what this thread gave it; only then are times taken and results passed on."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()  # not all of its streams: in others, receives wait
 
-    Parameters
-    ----------
-    program : dict
-        From `programs.program_of`.
-    rank : int
-    like : Tensor
-        Its shape is that of a result.
-    padding : int
-        Numbers by which a message is longer.
+
+def _use_own_stream(device):
+    if device.type == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream(device))
+
+
+class Groups(dict):
+    """Process groups, made by all ranks when first needed: of a link, by a tuple; of replicas, by a frozenset.
+
+    NCCL knows no tags, so each directed link has its group, where messages leave and arrive in the order of their
+    numbers. A rendezvous goes both ways at once, and has one group for both.
     """
 
-    def __init__(self, program, rank, like, padding):
-        self.p2p, self.like, self.filler = program["p2p"], like, like.new_zeros(padding)
-        self.messages = {
-            number: (receiver if sender == rank else sender, sender == rank, busy, delay)
-            for number, sender, receiver, busy, delay in program["messages"]
-            if rank in (sender, receiver)
-        }
-        self.threads = defaultdict(lambda: ThreadPoolExecutor(1))  # one for each peer, and one for sums of gradients
-        self.token = like.new_empty(1)  # what follows a message on a link that takes time
+    def __init__(self, job):
+        self.device, self.limit = torch.empty(0, device=job["device"]).device, timedelta(seconds=job["limit_s"])
 
-    def begin(self):
-        """Prepare an iteration."""
-        self.outgoing, self.incoming, self.tasks = {}, {}, defaultdict(list)
-
-    def start(self, thread, function):
-        """Call a function on a thread, after all that was started there."""
-        self.tasks[thread].append(self.threads[thread].submit(function))
-        return self.tasks[thread][-1]
-
-    def finish(self, *threads):
-        """Wait until some threads, or all, have done everything."""
-        for thread in threads or list(self.tasks):
-            for task in self.tasks.pop(thread, ()):
-                task.result()
-
-    def buffer(self):
-        """Space for a message."""
-        return self.like.new_empty(self.like.numel() + len(self.filler))
-
-    def give(self, number, result):
-        """Take over the result of an operation that another rank needs."""
-        self.outgoing[number] = torch.cat([result.detach().flatten(), self.filler])
-
-    def release(self):
-        """Send what is given, where that holds the rank; it comes after the end of the operation."""
-
-    def take(self, number):
-        """Wait for the result of another rank's operation."""
-        buffer, wait = self.incoming.pop(number)
-        wait()
-        return buffer[: self.like.numel()].view(self.like.shape)
-
-
-class Buffered(Transfers):
-    """Messages wait for their receivers, which have posted all receives in advance; host threads send them.
-
-    Transfers occupy nothing (``latency``) or their link (``overlapped``).
-    """
-
-    def begin(self):
-        super().begin()
-        self.free_at = defaultdict(float)  # by peer, of the link to it
-        for number, (peer, sends, _, _) in self.messages.items():
-            if not sends:
-                buffer = self.buffer()
-                self.incoming[number] = buffer, dist.irecv(buffer, peer, tag=number).wait
-
-    def give(self, number, result):
-        super().give(number, result)
-        peer, _, busy, delay = self.messages[number]
-        leaves = time.perf_counter() + busy
-        if self.p2p == "overlapped":
-            leaves = self.free_at[peer] = max(leaves, self.free_at[peer] + busy)
-
-        def send():
-            sleep_until(leaves + delay)
-            dist.send(self.outgoing.pop(number), peer, tag=number)
-
-        self.start(peer, send)
-
-
-class Blocking(Buffered):
-    """As `Buffered`, but the rank itself sends, and waits until a message has arrived (``blocking_send``)."""
-
-    give = Transfers.give
-
-    def release(self):
-        for number in list(self.outgoing):
-            peer, _, busy, delay = self.messages[number]
-            time.sleep(busy + delay)
-            dist.send(self.outgoing.pop(number), peer, tag=number)
-
-
-class Rendezvous(Transfers):
-    """The rank itself exchanges batches of messages with one peer at a time, and both wait until all have arrived."""
-
-    def exchange(self, numbers):
-        """Send and receive the messages of one batch; on a link that takes time, one has arrived when a token has."""
-        posted, tokens = [], []
-        for number in numbers:
-            peer, sends, busy, delay = self.messages[number]
-            message = self.outgoing.pop(number) if sends else self.buffer()
-            posted.append(dist.P2POp(dist.isend if sends else dist.irecv, message, peer, tag=number))
-            if not sends:
-                self.incoming[number] = message, lambda: None
-                if busy + delay:
-                    tokens.append(dist.irecv(self.token, peer, tag=_TOKEN + number))
-        for number, request in zip(numbers, dist.batch_isend_irecv(posted), strict=True):
-            peer, sends, busy, delay = self.messages[number]
+    def __missing__(self, ranks):
+        self[ranks] = group = dist.new_group(sorted(ranks), self.limit)
+        # NCCL connects at the first use, for which all have to be there
+        peers = [peer for peer in ranks if peer != dist.get_rank()] if dist.get_rank() in ranks else ()
+        moves = [
+            (move, torch.zeros(1, device=self.device), peer) for peer in peers for move in (dist.isend, dist.irecv)
+        ]
+        for request in dist.batch_isend_irecv([dist.P2POp(*move, group) for move in moves]) if moves else ():
             request.wait()
-            if sends and busy + delay:
-                time.sleep(busy + delay)
-                tokens.append(dist.isend(self.token, peer, tag=_TOKEN + number))
-        for token in tokens:
-            token.wait()
-
-
-class Streams(Transfers):
-    """Each pair of ranks has a stream, a thread, on which a transfer begins when both ends are posted.
-
-    What a rank issues waits until that stream is free, and a sender's end on a link with a delay that much longer.
-    """
-
-    def issue(self, number):
-        """Post this rank's end of a transfer."""
-        peer, sends, busy, delay = self.messages[number]
-        self.finish(peer)
-        message, move = (self.outgoing.pop(number), dist.send) if sends else (self.buffer(), dist.recv)
-        if sends:
-            time.sleep(delay)
-
-        def transfer():
-            move(message, peer, tag=number)
-            if busy:
-                time.sleep(busy * sends)
-                move(self.token, peer, tag=_TOKEN + number)
-
-        task = self.start(peer, transfer)
-        if not sends:
-            self.incoming[number] = message, task.result
-
-
-WAYS = {"latency": Buffered, "overlapped": Buffered, "blocking_send": Blocking, "rendezvous": Rendezvous,
-        "streams": Streams}  # fmt: skip
+        return group
 
 
 class Rank:
-    """A rank that executes one program."""
+    """A rank that executes one program; what its row names are methods."""
 
-    def __init__(self, job, program, rank, device):
-        self.program, self.rank, self.device = program, rank, device
-        self.workload = job["workload"] | {"blocks": program["blocks"]}
-        self.parts, self.num_stages = program["parts"], len(program["shares"])
-        self.last, self.total_rows = self.num_stages - 1, self.workload["rows"] * program["microbatches"]
-        self.modules = {
-            (replica, stage): stages.stage_module(self.workload, stage, self.num_stages).to(device)
-            for replica, ranks in enumerate(program["placement"])
-            for stage, home in enumerate(ranks)
-            if home == rank
-        }
-        self.data = []
-        if any(stage in (0, self.last) for _, stage in self.modules):
-            parts = range(program["microbatches"] * self.parts)
-            self.data = [stages.first_input(self.workload, self.parts, part).to(device) for part in parts]
-        self.like = torch.empty(stages.message_shape(self.workload, self.parts), device=device)
-        least = self.workload["message_bytes"] / self.parts / self.like.element_size()
-        padding = max(0, math.ceil(least) - self.like.numel())
-        self.transfers = WAYS[program["p2p"]](program, rank, self.like, padding)
-        self.homes = [tuple(sorted(set(ranks))) for ranks in zip(*program["placement"], strict=True)]
-        # made on all ranks, in one order
-        self.groups = {homes: dist.new_group(homes) for homes in sorted(set(self.homes)) if len(homes) > 1}
+    def __init__(self, job, program, rank, groups):
+        self.program, self.rank, self.device, parts = program, rank, groups.device, program["parts"]
+        self.workload = workload = job["workload"] | {"blocks": program["blocks"]}
+        self.last, self.total_rows = len(program["shares"]) - 1, workload["rows"] * program["microbatches"]
+        self.homes = list(zip(*program["placement"], strict=True))  # of each stage, by replica
+        here = [stage for stage, homes in enumerate(self.homes) if rank in homes]
+        self.modules = {stage: stages.stage_module(workload, stage, self.last + 1).to(self.device) for stage in here}
+        numbers = range(program["microbatches"] * parts if {0, self.last} & {*here} else 0)
+        self.data = [stages.first_input(workload, parts, number).to(self.device) for number in numbers]
+        self.like = torch.empty(workload["rows"] // parts, *workload["shape"], device=self.device)
+        least = workload["message_bytes"] / parts / self.like.element_size()
+        self.padding = self.like.new_zeros(max(0, math.ceil(least) - self.like.numel()))
+        self.messages = {}
+        for number, *ends, busy, delay in program["messages"]:
+            group = groups[tuple(sorted(ends) if program["p2p"] == "rendezvous" else ends)]
+            if rank in ends:
+                sends = rank == ends[0]
+                self.messages[number] = ends[sends], sends, busy, delay, group
+        self.groups = [groups[frozenset(homes)] for homes in self.homes if len(homes) > 1]
+        # a thread for each peer, and one for sums of gradients
+        self.threads = defaultdict(lambda: ThreadPoolExecutor(1, initializer=_use_own_stream, initargs=[self.device]))
 
     def iteration(self):
         """Run the row once.
@@ -223,134 +106,169 @@ class Rank:
             The most microbatches on 1/S of the model that it stored.
         """
         self.log, self.results, self.stored, self.peak = [], {}, {}, 0.0
-        self.reductions, self.stepped = Counter(), set()
+        self.tasks, self.free_at, self.reductions, self.stepped = {}, Counter(), Counter(), set()
         for module in self.modules.values():
-            for weight in module.parameters():
-                weight.grad = torch.zeros_like(weight)
-        self.transfers.begin()
+            module.zero_grad(set_to_none=False)
+        early = [number for number, (_, sends, *_) in self.messages.items() if self.program["buffered"] and not sends]
+        self.arrivals = {number: self.post([number]) for number in early}
         gc.collect()
         dist.barrier()
         start = torch.tensor([time.perf_counter() + _AHEAD_S], dtype=torch.float64, device=self.device)
         if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:  # ranks of one machine share a clock
             dist.broadcast(start, 0)
         self.zero = float(start)
-        gc.disable()
         sleep_until(self.zero)
         for what, entry in self.program["rows"][self.rank]:
-            getattr(self if what == "cell" else self.transfers, what)(entry)
-        self.transfers.finish("sums")
+            getattr(self, what)(entry)
+        self.finish("sums")
         seconds = time.perf_counter() - self.zero
-        gc.enable()
-        self.transfers.finish()
+        self.finish(*self.tasks)
         return self.log, seconds, self.peak
 
+    # ---- operations ----
+
     def cell(self, numbers):
-        """Run the operations of one cell, forwards first, once all have their inputs; then hand on their results."""
-        operations = sorted(((number, *self.program["operations"][number]) for number in numbers), key=lambda op: op[1])
-        values, results = [], {}
-        for _, kind, _, microbatch, _, source in operations:
-            if source == NONE:
-                values.append(self.data[microbatch] if kind == F else None)
-            else:
-                is_remote = source in self.transfers.messages
-                values.append(self.transfers.take(source) if is_remote else self.results.pop(source))
+        """Run the operations of one cell once all have their inputs; then hand on their results."""
+        operations, results = [self.program["operations"][number] for number in numbers], []
+        values = [self.value(kind, microbatch, source) for kind, _, microbatch, _, source in operations]
         start = time.perf_counter() - self.zero
-        for (number, *operation, _), value in zip(operations, values, strict=True):
-            results[number] = self.operate(*operation, value)
+        for number, operation, value in zip(numbers, operations, values, strict=True):
+            results.append(self.operate(*operation[:4], value))
             self.log.append((number, start, start := time.perf_counter() - self.zero))
-        for number, result in results.items():
-            if number in self.transfers.messages:
-                self.transfers.give(number, result)
-            else:
-                self.results[number] = result
+        for number, result in zip(numbers, results, strict=True):
+            is_sent = number in self.messages
+            self.results[number] = torch.cat([result.detach().flatten(), self.padding]) if is_sent else result
+        settle(self.device)
         self.log[-1] = (*self.log[-1][:2], time.perf_counter() - self.zero)
-        self.transfers.release()
+
+    def value(self, kind, microbatch, source):
+        """The input of an operation, if it has one."""
+        if source == NONE:
+            return self.data[microbatch] if kind == F else None
+        if source in self.arrivals:
+            self.arrivals[source]()
+        return self.results.pop(source).flatten()[: self.like.numel()].view(self.like.shape)
 
     def operate(self, kind, stage, microbatch, replica, value):
         """Run one operation, for as long as its stage sleeps; return its result."""
         until = time.perf_counter() + self.program["seconds"][kind][stage]
-        key, module, result = (replica, stage, microbatch), self.modules.get((replica, stage)), None
-        if module is None:
+        key, result = (replica, stage, microbatch), None
+        if self.homes[stage][replica] != self.rank:
             raise RuntimeError(f"stage {stage} of replica {replica} is not placed here")
         if kind == F:
             value = value.detach().requires_grad_(stage > 0)
-            result = module(value)
+            result = self.modules[stage](value)
             if stage == self.last:
                 result = stages.loss(result, self.data[microbatch], self.total_rows)
             self.stored[key] = value, result
             self.peak = max(self.peak, sum(self.program["shares"][stage] for _, stage, _ in self.stored))
-        elif kind in (B, I):
-            inputs, output = self.stored.pop(key)
-            deferred = stages.backward(output, value, kind == I)
-            result = inputs.grad
-            if kind == I:
-                self.stored[key] = deferred
-        elif kind == W:
-            stages.add_weight_gradients(self.stored.pop(key))
         elif kind == R:
             self.reduce(stage)
-        else:
+        elif kind == O:
             self.update(stage)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        if kind in (B, I):
+            inputs, output = self.stored[key]
+            self.stored[key] = stages.backward(output, value)
+            result = inputs.grad
+        if kind in (B, W):
+            stages.add_weight_gradients(self.stored.pop(key))
+        settle(self.device)
         sleep_until(until)
         return result
 
-    def copies(self, stage):
-        """The copies of a stage that this rank holds, one for each replica that places it here."""
-        return [module for (_, place), module in self.modules.items() if place == stage]
-
     def reduce(self, stage):
-        """Sum the gradients of a stage over its replicas; once, after the last of those that this rank holds."""
+        """Sum the gradients of a stage over all ranks; once, after the last of the replicas that are placed here."""
         self.reductions[stage] += 1
-        copies = [list(module.parameters()) for module in self.copies(stage)]
-        if self.reductions[stage] != len(copies):
+        if self.reductions[stage] < self.homes[stage].count(self.rank):
             return
-        total = sum(torch.cat([weight.grad.flatten() for weight in weights]) for weights in copies)
-        group, seconds = self.groups.get(self.homes[stage]), self.program["seconds"][R][stage]
-        request = None if group is None else dist.all_reduce(total, group=group, async_op=True)
+        gradients = [weight.grad for weight in self.modules[stage].parameters()]
+        total, seconds = parameters_to_vector(gradients), self.program["seconds"][R][stage]
+        request = dist.all_reduce(total, group=self.groups[stage], async_op=True)
 
         def arrive():
-            if request is not None:
-                request.wait()
+            request.wait()
+            vector_to_parameters(total, gradients)
+            settle(self.device)
             time.sleep(seconds)
-            for weights in copies:
-                for weight, part in zip(weights, total.split([weight.numel() for weight in weights]), strict=True):
-                    weight.grad = part.view(weight.shape).clone()
 
-        arrive() if self.program["allreduce"] == "blocking" else self.transfers.start("sums", arrive)
+        arrive() if self.program["allreduce"] == "blocking" else self.start("sums", arrive)
 
     def update(self, stage):
-        """Take the optimizer step of a stage; once, for all of its replicas."""
-        self.transfers.finish("sums")
+        """Take the optimizer step of a stage, with gradients that are summed; once, for all of its replicas."""
+        while self.groups and self.reductions[stage] < self.homes[stage].count(self.rank):
+            self.reduce(stage)
+        self.finish("sums")
         if stage not in self.stepped:
             self.stepped.add(stage)
-            for module in self.copies(stage):
-                stages.step(module, RATE)
+            stages.step(self.modules[stage], RATE)
 
     def complete(self):
         """Sum and update what the row has not; return each stage with its gradients and weights."""
-        if len(self.program["placement"]) > 1:
-            for stage in sorted(stage for _, stage in self.modules if stage not in self.reductions):
-                self.reduce(stage)
-        for _, stage in self.modules:
+        for stage in self.modules:
             self.update(stage)
-        return [(stage, *stages.gradients_and_weights(module)) for (_, stage), module in self.modules.items()]
+        return [(stage, *stages.gradients_and_weights(module)) for stage, module in self.modules.items()]
 
-    def seconds_of_kinds(self, repetitions=5):
-        """Median seconds of F, B, I and W of each stage that this rank holds, without a pipeline."""
-        medians, self.stored, self.peak = {}, {}, 0.0
-        dist.barrier()
-        for replica, stage in self.modules:
-            value, times = torch.randn_like(self.like), [[], [], [], []]
-            gradient = None if stage == self.last else value
-            inputs = self.data[0] if stage == 0 else value, gradient, gradient, None
-            for kind in [F, B, F, I, W] * (repetitions + 1):
-                start = time.perf_counter()
-                self.operate(kind, stage, 0, replica, inputs[kind])
-                times[kind].append(time.perf_counter() - start)
-            medians[stage] = [statistics.median(of_kind[1:]) for of_kind in times]
-        return medians
+    # ---- messages ----
+
+    def start(self, thread, function, *arguments):
+        """Call a function on a thread, after all that was started there."""
+        self.tasks[thread] = self.threads[thread].submit(function, *arguments)
+        return self.tasks[thread]
+
+    def finish(self, *threads):
+        """Wait until some threads have done everything."""
+        for thread in self.tasks.keys() & threads:
+            self.tasks[thread].result()
+
+    def post(self, numbers):
+        """Begin to exchange messages with one peer; return a function that waits until that is done."""
+        posted = []
+        for number in numbers:
+            peer, sends, _, _, group = self.messages[number]
+            if not sends:
+                self.results[number] = self.like.new_empty(self.like.numel() + len(self.padding))
+            message = self.results.pop(number) if sends else self.results[number]
+            posted.append(dist.P2POp(dist.isend if sends else dist.irecv, message, peer, group))
+        requests = dist.batch_isend_irecv(posted)
+
+        def wait():
+            while requests:
+                requests.pop().wait()
+            settle(self.device)
+
+        return wait
+
+    def move(self, numbers, start=0.0, seconds=0.0):
+        """Exchange messages from a moment on, and wait until that is done and for some seconds more."""
+        sleep_until(start)
+        self.post(numbers)()
+        time.sleep(seconds)
+
+    def send(self, number):
+        """Send a message by a host thread; it occupies nothing (``latency``) or its link (``overlapped``)."""
+        peer, _, busy, delay, _ = self.messages[number]
+        leaves = time.perf_counter() + busy
+        if self.program["p2p"] == "overlapped":
+            leaves = self.free_at[peer] = max(leaves, self.free_at[peer] + busy)
+        self.start(peer, self.move, [number], leaves + delay)
+
+    def block(self, number):
+        """Send a message, and wait until it has arrived (``blocking_send``)."""
+        self.move([number], time.perf_counter() + sum(self.messages[number][2:4]))
+
+    def exchange(self, numbers):
+        """Exchange a batch of messages with one peer, those of one direction one after another (``rendezvous``)."""
+        seconds = Counter()
+        for _, sends, busy, delay, _ in map(self.messages.get, numbers):
+            seconds[sends] += busy + delay
+        self.move(numbers, seconds=max(seconds.values()))
+
+    def issue(self, number):
+        """Begin a transfer once the thread of the peer is free, a sender by the link's delay later (``streams``)."""
+        peer, sends, busy, delay, _ = self.messages[number]
+        self.finish(peer)
+        time.sleep(delay * sends)
+        self.arrivals[number] = self.start(peer, self.move, [number], 0.0, busy).result
 
 
 def relative_error(values, expected):
@@ -360,69 +278,24 @@ def relative_error(values, expected):
     return float(torch.stack(errors).max())
 
 
-def execute(job, rank, say=print):
-    """Execute all programs of a job; every rank calls this once `torch.distributed` is initialised.
+def execute(job, say=print, method="env://"):
+    """Execute a job as one of several processes, which torchrun or `launch` has started.
 
     Parameters
     ----------
     job : dict
         As `comparison.execute` makes it.
-    rank : int
     say : callable
         Told the number of each program that has ended.
+    method : str
+        How the processes find each other.
 
     Returns
     -------
     list of dict, or None on all ranks but the first
         For each program ``steps``, the sorted seconds of its iterations; ``operations``, those of the median one: rank,
-        number, start and end; ``peaks`` of the ranks; ``seconds`` of F, B, I and W of each stage, if they do not sleep;
-        and ``gradient_error`` and ``weight_error``, relative differences from one process, or None.
-    """
-    torch.set_num_threads(1)
-    torch.set_default_dtype(getattr(torch, job["dtype"]))
-    if job["device"] == "cuda":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count())
-    device, results, references = torch.device(job["device"]), [], {}
-    sys.setswitchinterval(1e-4)  # so that a thread that sends does not wait for one that computes
-    gc.collect()
-    gc.freeze()  # collecting between iterations is then quick
-    for number, program in enumerate(job["programs"]):
-        state, complete = Rank(job, program, rank, device), []
-        seconds = state.seconds_of_kinds() if "model" in job["workload"] else {}
-        runs = [state.iteration()]
-        if program["checked"]:
-            complete = state.complete()
-        runs += [state.iteration() for _ in range(program["repetitions"])]
-        gathered = [None] * dist.get_world_size() if rank == 0 else None
-        dist.gather_object((runs, seconds, complete), gathered)
-        if rank == 0:
-            key = state.num_stages, program["microbatches"], tuple(program["blocks"])
-            if program["checked"] and key not in references:
-                references[key] = stages.reference(state.workload, *key[:2], device, RATE)
-            results.append(_result(*zip(*gathered, strict=True), references.get(key)))
-            say(number)
-    return results if rank == 0 else None
-
-
-def _result(runs, seconds, complete, reference):
-    """The result of a program, from those of all ranks."""
-    iterations = list(zip(*runs, strict=True))
-    iterations = sorted(iterations[1:] or iterations, key=lambda ranks: max(seconds for _, seconds, _ in ranks))
-    median = iterations[(len(iterations) - 1) // 2]
-    of_stages = {stage: times for of_rank in seconds for stage, times in of_rank.items()}
-    pairs = [(values, reference[stage]) for of_rank in complete for stage, *values in of_rank]
-    errors = [list(map(relative_error, values, expected)) for values, expected in pairs]
-    gradient_error, weight_error = torch.tensor(errors).amax(0).tolist() if errors else (None, None)
-    return {
-        "steps": [max(seconds for _, seconds, _ in ranks) for ranks in iterations],
-        "operations": [(rank, *row) for rank, (log, _, _) in enumerate(median) for row in log],
-        "peaks": [peak for _, _, peak in median], "seconds": [of_stages[stage] for stage in sorted(of_stages)],
-        "gradient_error": gradient_error, "weight_error": weight_error,
-    }  # fmt: skip
-
-
-def join(job, say=print, method="env://"):
-    """Execute a job as one of several processes, which torchrun or `launch` has started; as `execute`.
+        number, start and end; ``first``, those of the one that is not timed; ``peaks`` of the ranks; and
+        ``gradient_error`` and ``weight_error``, relative differences from one process, or None.
 
     Raises
     ------
@@ -432,41 +305,84 @@ def join(job, say=print, method="env://"):
     rank, world, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), len(job["programs"][0]["rows"])
     if world != size:
         raise RuntimeError(f"world size = {world}: the tables have {size} ranks; start as many processes")
-    if job["device"] == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError("device = cuda: PyTorch finds no GPU; pass cpu")
-    limit = datetime.timedelta(seconds=job["limit_s"])
-    dist.init_process_group("nccl" if job["device"] == "cuda" else "gloo", method, limit, size, rank)
-    results = execute(job, rank, say)
+    if is_cuda := job["device"] == "cuda":
+        # no kernel waits for a receive on another link, be it in a queue or to be loaded
+        os.environ.update({"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"})
+        if not torch.cuda.is_available():
+            raise RuntimeError("device = cuda: PyTorch finds no GPU; pass cpu")
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count())
+    torch.set_num_threads(1)
+    torch.set_default_dtype(getattr(torch, job["dtype"]))
+    groups, results, references = Groups(job), [], {}
+    dist.init_process_group("nccl" if is_cuda else "gloo", method, groups.limit, size, rank)
+    sys.setswitchinterval(1e-4)  # so that a thread that sends does not wait for one that computes
+    gc.disable()
+    gc.freeze()  # collecting between iterations is then quick
+    for number, program in enumerate(job["programs"]):
+        state = Rank(job, program, rank, groups)
+        runs = [state.iteration()]
+        complete = state.complete() if program["checked"] else []
+        runs += [state.iteration() for _ in range(program["repetitions"])]
+        gathered = [None] * size if rank == 0 else None
+        dist.gather_object((runs, complete), gathered)
+        if rank == 0:
+            key = len(program["shares"]), program["microbatches"], tuple(program["blocks"])
+            if program["checked"] and key not in references:
+                references[key] = stages.reference(state.workload, *key[:2], groups.device, RATE)
+            results.append(_result(*zip(*gathered, strict=True), references.get(key)))
+            say(number)
     dist.barrier()
     dist.destroy_process_group()
-    return results
+    return results if rank == 0 else None
+
+
+def _result(runs, complete, reference):
+    """The result of a program, from those of all ranks."""
+    first, *timed = zip(*runs, strict=True)
+    timed = sorted(timed or [first], key=lambda ranks: max(seconds for _, seconds, _ in ranks))
+    median = timed[(len(timed) - 1) // 2]
+    pairs = [(values, reference[stage]) for of_rank in complete for stage, *values in of_rank]
+    errors = [list(map(relative_error, values, expected)) for values, expected in pairs]
+    gradient_error, weight_error = torch.tensor(errors).amax(0).tolist() if errors else (None, None)
+    operations = [[(rank, *row) for rank, (log, *_) in enumerate(ranks) for row in log] for ranks in (first, median)]
+    return {
+        "steps": [max(seconds for _, seconds, _ in ranks) for ranks in timed], "first": operations[0],
+        "operations": operations[1], "peaks": [peak for *_, peak in median], "gradient_error": gradient_error,
+        "weight_error": weight_error,
+    }  # fmt: skip
 
 
 def main(folder):
-    """Execute the job of a folder as one of the ranks of this machine, and leave the results or an error there."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    folder = Path(folder)
+    """Execute the job of a folder in processes of this machine, forked so that PyTorch is loaded once."""
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     try:
-        results = join(job, lambda number: (folder / f"done-{number}").touch(), f"file://{folder}/store")
-        if results is not None:
-            (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+        arguments = folder, job, os.dup(0)
+        start_processes(_run, arguments, len(job["programs"][0]["rows"]), start_method="fork")
+    except ProcessExitedException as error:
+        file, killed = folder / f"error-{error.error_index}", f"was killed by {error.signal_name}"
+        ended = killed if error.signal_name else f"has failed: {file.read_text(encoding='utf-8')}"
+        sys.exit(f"rank {error.error_index}: {ended}")
+
+
+def _run(rank, folder, job, life_line):
+    """Be one of these processes, and leave the results or an error in the folder."""
+    threading.Thread(target=lambda: [os.read(life_line, 1), os._exit(1)], daemon=True).start()
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    try:
+        results = execute(job, lambda number: (folder / f"done-{number}").touch(), f"file://{folder}/store")
+        (folder / f"results-{rank}.json").write_text(json.dumps(results), encoding="utf-8")
     except Exception as error:
-        rank, text = int(os.environ["RANK"]), f"{type(error).__name__}: {error}".splitlines()[0]
-        (folder / f"error-{rank}.json").write_text(json.dumps([time.time(), rank, text]), encoding="utf-8")
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        time.sleep("by peer" in text)  # causes before effects
+        (folder / f"error-{rank}").write_text(text, encoding="utf-8")
         os._exit(2)
     os._exit(0)  # what PyTorch loads may complain when Python ends
-
-
-def _end_with_parent():
-    sys.stdin.buffer.read()
-    os._exit(1)
 
 
 def script(job):
     """Execute a job under torchrun; print each table's time, and write what `ppmodel replay` reads."""
     try:
-        results = join(job, lambda number: print(f"{number + 1} of {len(job['programs'])}", file=sys.stderr))
+        results = execute(job, lambda number: print(f"{number + 1} of {len(job['programs'])}", file=sys.stderr))
     except (RuntimeError, KeyError) as error:
         sys.exit(f"error: {type(error).__name__}: {error}")
     for program, result in zip(job["programs"], results or (), strict=False):
@@ -479,4 +395,4 @@ def script(job):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Path(sys.argv[1]))
