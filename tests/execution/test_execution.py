@@ -208,8 +208,8 @@ def test_one_slow_link_turns_the_order_round():
 
 def test_a_sender_that_blocks_waits_for_the_delay():
     """Under ``blocking_send``, a delayed link holds the rank that sends, as in the simulation."""
-    given = {"forward": 0.01, "backward": 0.02, "repetitions": 3, "links": "0-1:delay=30ms", "check": False}
-    frame = pp.execute("gpipe", 2, 6, p2p="blocking_send", **given)
+    given = {"forward": 0.04, "backward": 0.08, "repetitions": 3, "links": "0-1:delay=120ms", "check": False}
+    frame = pp.execute("gpipe", 2, 4, p2p="blocking_send", **given)
     assert frame.simulated_s[0] == pytest.approx(frame.fastest_s[0], rel=0.1)
     assert frame.replayed_s[0] == pytest.approx(frame.measured_s[0], rel=0.1)
 
