@@ -4,6 +4,16 @@ AS_PUBLISHED = {"claims", "executed", "implied", "measured", "plan-right", "sche
 """Notebooks whose results are those of the built book; `make attack` runs them at the sizes below, too."""
 
 PARAMETERS = {
+    "by-hand": {
+        "model": "llama3_8b",
+        "pp": 2,
+        "tp": 2,
+        "global_batch": 64,
+        "expert_model": "mixtral_8x22b",
+        "expert_pp": 4,
+        "expert_dp": 16,
+        "models": ["llama3_8b"],
+    },
     "table": {"pp": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
     "timeline": {
         "pp": 3,

@@ -83,6 +83,18 @@ def said_of(system, source):
     return float(said[1]) / 100, float(said[2]) / 100
 
 
+@of("by-hand")
+def test_by_hand(recorded):
+    """Each rule is near the simulation, the first is that of the table of networks, and the last needs two nodes."""
+    rules = recorded("by_hand.csv").set_index("rule")
+    assert rules.apart.abs().max() < 0.5
+    near = rules.apart[["bubble, of the time", "activations (GiB)", "exposed all-reduces, of computing"]]
+    assert near.abs().max() < 0.15
+    networks = recorded("by_hand_networks.csv").set_index("GB/s")["Llama 3 8B"]
+    assert networks[50] == pytest.approx(9 * rules.hand["transfer, in forwards"])  # which stays in a node
+    assert networks[12.5] == pytest.approx(4 * networks[50])
+
+
 @of("beside")
 def test_beside(recorded):
     """Parts sum to the iteration; a group of one waits for nobody; gains are against 1F1B in the same layout."""
