@@ -25,21 +25,11 @@ DRAWS = {"tables.schedule", "studies.points.run"}
 """Modules whose classes draw themselves when asked, by `plot`; nothing else imports what lies above it."""
 
 HEAVY = {
-    "matplotlib": {"plot"},
-    "seaborn": {"plot"},
-    "pandas": {"studies", "plot", "tables"},
-    "papermill": set(),
-    "numba": {"loops"},
-    "ortools": {"studies.optimum"},
-    "pyarrow": {"studies.sweep", "studies.workers"},
-    "dask": {"studies.workers"},
-    "distributed": {"studies.workers"},
-    "tqdm": {"studies.workers"},
-    "pydantic": {"clusters", "studies"},
-    "ruamel": {"clusters.specs"},
-    "nbformat": set(),
-    "torch": {"execution"},
-}
+    "matplotlib": {"plot"}, "seaborn": {"plot"}, "pandas": {"studies", "plot", "tables"}, "papermill": set(),
+    "numba": {"loops"}, "ortools": {"studies.optimum"}, "pyarrow": {"studies.sweep", "studies.workers"},
+    "dask": {"studies.workers"}, "distributed": {"studies.workers"}, "tqdm": {"studies.workers"},
+    "pydantic": {"clusters", "studies"}, "ruamel": {"clusters.specs"}, "nbformat": set(), "torch": {"execution"},
+}  # fmt: skip
 
 
 def room_of(name):

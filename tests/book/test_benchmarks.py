@@ -36,15 +36,9 @@ ROOT = Path(__file__).parents[2]
 IN_SECONDS = [peer for peer in PEERS if peer.in_seconds and peer.installed]
 IN_THIS_PROCESS = (generation, compiling, evaluation, reading, many_points, events, activations, uncertainty)
 TINY = Plan(
-    size=(4, 8),
-    list_size=(4, 4),
-    small=(2, 4),
-    systems=4,
-    runs=4,
-    growth=(2, 3),
-    growth_systems=2,
+    size=(4, 8), list_size=(4, 4), small=(2, 4), systems=4, runs=4, growth=(2, 3), growth_systems=2,
     pairs=(((2, 4), 2), ((4, 8), 1)),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("peer", IN_SECONDS, ids=lambda peer: peer.name)

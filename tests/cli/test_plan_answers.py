@@ -51,18 +51,8 @@ def test_many_questions_make_a_table(tmp_path, capsys):
 def test_the_least_gpus_are_named_with_what_they_cost(capsys):
     """The answer stands below all that were tried."""
     asked = [
-        "plan",
-        "--model",
-        "llama3_8b",
-        "--system",
-        "h100",
-        "--global-batch",
-        "64",
-        "--fix",
-        "tp=2",
-        "cp=1",
-        "1f1b",
-    ]
+        "plan", "--model", "llama3_8b", "--system", "h100", "--global-batch", "64", "--fix", "tp=2", "cp=1", "1f1b",
+    ]  # fmt: skip
     assert main([*asked, "--tokens", "100B", "--finish", "10d", "--price", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (answer,) = [line for line in lines if line.startswith("answer")]

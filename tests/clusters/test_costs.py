@@ -65,13 +65,8 @@ def tiny(name):
         load_model("paper"), hidden=16, heads=4, kv_heads=2, head_size=4, mlp_hidden=24, sequence=8, vocabulary=40
     )
     modern = {
-        "norm": "rmsnorm",
-        "attention": "fused",
-        "gated_mlp": True,
-        "dropout": False,
-        "bias": False,
-        "vocabulary": 0,
-    }
+        "norm": "rmsnorm", "attention": "fused", "gated_mlp": True, "dropout": False, "bias": False, "vocabulary": 0,
+    }  # fmt: skip
     return plain if name == "plain" else replace(plain, **modern)
 
 

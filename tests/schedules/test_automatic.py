@@ -161,14 +161,9 @@ def test_options_are_read_from_text():
     assert options["held"].parse("0.5") == 0.5
     assert options["limit"].parse("6") == 6
     bad = [
-        ("times", "1:2"),
-        ("times", "1:x:1:0"),
-        ("held", "-1"),
-        ("held", "inf"),
-        ("held", "nan"),
-        ("limit", "0"),
+        ("times", "1:2"), ("times", "1:x:1:0"), ("held", "-1"), ("held", "inf"), ("held", "nan"), ("limit", "0"),
         ("limit", "2S"),
-    ]
+    ]  # fmt: skip
     for name, text in bad:
         with pytest.raises(ValueError, match=r"must be|could not convert|invalid literal"):
             options[name].parse(text)

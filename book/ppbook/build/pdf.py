@@ -123,15 +123,11 @@ def document(page):
             link.unwrap()
     entries = _entries(article, [part.get_text(strip=True) for part in single.select("nav.bd-docs-nav p.caption")])
     return TEMPLATES.get_template("print.html").render(
-        title=single.title.string.rpartition("—")[2].strip(),
-        sheets=single.select("link[rel=stylesheet]"),
+        title=single.title.string.rpartition("—")[2].strip(), sheets=single.select("link[rel=stylesheet]"),
         style=TEMPLATES.get_template("print.css").render(),
-        cover=[picture["src"] for picture in article.select(".race img")],
-        version=__version__,
-        day=strftime("%-d %B %Y", gmtime(int(commit_time()))),
-        entries=entries,
-        article=article.decode_contents(),
-    )
+        cover=[picture["src"] for picture in article.select(".race img")], version=__version__,
+        day=strftime("%-d %B %Y", gmtime(int(commit_time()))), entries=entries, article=article.decode_contents(),
+    )  # fmt: skip
 
 
 def _entries(article, captions):

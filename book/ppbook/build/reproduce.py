@@ -108,10 +108,8 @@ def reproduce(
         copy_sources(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
         made_pages = {
-            "commands": write_reference(cli),
-            "cards_claims": cards_page(False),
-            "cards_parts": cards_page(True),
-        }
+            "commands": write_reference(cli), "cards_claims": cards_page(False), "cards_parts": cards_page(True),
+        }  # fmt: skip
         for page, text in made_pages.items():
             (copy / "results" / f"{page}.md").write_text(text, encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
@@ -269,11 +267,8 @@ def _run_record(identity, seconds, total):
     cpus = Path("/proc/cpuinfo")
     model = re.search(r"^model name\s*:\s*(.+)$", cpus.read_text() if cpus.is_file() else "", re.MULTILINE)
     record = {
-        "id": identity,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": os.cpu_count(),
-        "processor": model[1] if model else platform.machine(),
-        "seconds": round(total, 1),
+        "id": identity, "date": datetime.now(UTC).isoformat(timespec="seconds"), "cores": os.cpu_count(),
+        "processor": model[1] if model else platform.machine(), "seconds": round(total, 1),
         "notebooks": {name: round(value, 1) for name, value in sorted(seconds.items())},
-    }
+    }  # fmt: skip
     return f"ppmodelRun = {json.dumps(record)};\n"

@@ -45,11 +45,9 @@ def change_of(setting):
     middle = load_system("mid_cp_mid_nw")
     memory = setting.memory_bandwidth_bytes_per_s / middle.memory_bandwidth_bytes_per_s
     return Change(
-        memory=memory * setting.memory_efficiency / middle.memory_efficiency,
-        memory_follows=setting.memory_follows,
-        efficiency=setting.compute_efficiency / middle.compute_efficiency,
-        backward=setting.backward or None,
-    )
+        memory=memory * setting.memory_efficiency / middle.memory_efficiency, memory_follows=setting.memory_follows,
+        efficiency=setting.compute_efficiency / middle.compute_efficiency, backward=setting.backward or None,
+    )  # fmt: skip
 
 
 @lru_cache(256)

@@ -128,11 +128,6 @@ class Claim(_Form):
     source: str
     rows: Annotated[list[Row], Field(min_length=1)]
 
-    @property
-    def deciding(self):
-        """The rows that decide the claim's verdict: its conclusions, or all rows if none is a conclusion."""
-        return [row for row in self.rows if row.conclusion] or self.rows
-
     def by_of(self, row):
         """Whose claim one of its rows checks; see `By`."""
         return row.by or self.by

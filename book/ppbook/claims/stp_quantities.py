@@ -33,12 +33,10 @@ def stp_assumptions():
     bare, machine = stp.one_constant(), load_system("a800")
     slowed = replace(bare, collectives=CollectiveSpec(contention=_CONTENTION))
     return {
-        ANCHOR: (bare, {}),
-        "one constant with contention": (slowed, {}),
-        "cost model": (machine, {}),
+        ANCHOR: (bare, {}), "one constant with contention": (slowed, {}), "cost model": (machine, {}),
         "cost model without transfers": (machine, {"changes": WITHOUT_NETWORK}),
         "cost model with blocking transfers": (machine, {"p2p": "blocking"}),
-    }
+    }  # fmt: skip
 
 
 # ---- tables --------------------------------------------------------------------------------------

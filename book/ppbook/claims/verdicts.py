@@ -32,12 +32,9 @@ STRUCTURE = {"p2p": BUFFERED, "allreduce": APART, "concat": CONCATENATIONS, "wav
 """What the paper leaves open of what is simulated, by the fields of a setting, and what each is tried at."""
 
 UNKNOWNS = STRUCTURE | {
-    "memory_bandwidth_bytes_per_s": (34e12, 3.4e12),
-    "memory_follows": (True, False),
-    "compute_efficiency": (1.0, 0.75, 0.5),
-    "memory_efficiency": (1.0, 0.5, 0.25),
-    "backward": (0.0, 2.5, 3.0),
-}
+    "memory_bandwidth_bytes_per_s": (34e12, 3.4e12), "memory_follows": (True, False),
+    "compute_efficiency": (1.0, 0.75, 0.5), "memory_efficiency": (1.0, 0.5, 0.25), "backward": (0.0, 2.5, 3.0),
+}  # fmt: skip
 """The same with what it leaves open of the costs; the efficiencies vary only in a search."""
 
 _MODEL_BACKWARD = 1.9  # between the knob's values on either side of the models' own ratio
@@ -336,12 +333,9 @@ def disagreements(judgements, margins=True):
 
 _FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.4, 1.6, 1.8, 2.0, 2.5, 3.3, 5.0, 10.0)
 KNOBS = {
-    "bandwidth": _FACTORS,
-    "latency": _FACTORS,
-    "compute": _FACTORS,
-    "backward": (1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0),
-    "straggler": (1.05, 1.1, 1.2, 1.35, 1.5, 2.0),
-}
+    "bandwidth": _FACTORS, "latency": _FACTORS, "compute": _FACTORS,
+    "backward": (1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0), "straggler": (1.05, 1.1, 1.2, 1.35, 1.5, 2.0),
+}  # fmt: skip
 """What is turned to see where an answer changes, by the fields of `Change`, and to which values: network and
 ranks by factors from 0.1 to 10, fine around 1; a backward in forwards; the slowness of the last stage."""
 

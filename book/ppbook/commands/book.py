@@ -43,15 +43,11 @@ class _Run(BookCommand):
         from ppbook.parameters import shown
 
         with formatter.section(f"Parameters of {ctx.obj}, with their defaults"):
-            formatter.write_dl(
-                [
-                    (
-                        f"{name} = {shown(each.value)}",
-                        f"{each.about}; {'each ' * each.several}{each.kind.rule.removeprefix('must be ')}".lstrip("; "),
-                    )
-                    for name, each in parameters_of(ctx.obj).items()
-                ]
-            )
+            rows = []
+            for name, each in parameters_of(ctx.obj).items():
+                about = f"{each.about}; {'each ' * each.several}{each.kind.rule.removeprefix('must be ')}"
+                rows.append((f"{name} = {shown(each.value)}", about.lstrip("; ")))
+            formatter.write_dl(rows)
 
 
 @click.command("run", cls=_Run)

@@ -15,13 +15,9 @@ from ppmodel.errors import PPModelError, did_you_mean
 
 @command("claims")
 @arguments.option(
-    "of",
-    None,
-    "The claims to judge.",
-    arguments.choice(("paper", "executed", "stp")),
-    default="paper",
+    "of", None, "The claims to judge.", arguments.choice(("paper", "executed", "stp")), default="paper",
     show_default=True,
-)
+)  # fmt: skip
 @click.option("--rows", is_flag=True, help="Print every row behind the verdicts.")
 @arguments.option("row only", "ID", "Print this row alone; the book's verdicts name them.")
 @parameters("Change a value of the setting.")
@@ -115,11 +111,8 @@ def _table(judgements, rows, claims, figures):
     failing = [judgement.row.id for judgement in judgements if judgement.reproduced == judging.VERDICTS["fails"]]
     legend = "✓ under all settings tried; ◐ under this one, not under all; ✗ not under this one: "
     return [
-        *aligned(lines, right=(2, 3)),
-        "",
-        legend + ", ".join(failing),
-        "in words, and why: ppmodel claims --row NAME",
-    ]
+        *aligned(lines, right=(2, 3)), "", legend + ", ".join(failing), "in words, and why: ppmodel claims --row NAME",
+    ]  # fmt: skip
 
 
 def _one_row(judgement, setting, given):

@@ -108,13 +108,10 @@ class Part(NamedTuple):
 PARTS = {
     "GEMMs by their shape": Part((), dict.fromkeys(_SHAPES, 0.0)),
     "kernels that memory bounds": Part((), {"memory_bandwidth_bytes_per_s": _FASTEST}),
-    "host and fixed costs": Part((), dict.fromkeys(_FIXED, 0.0)),
-    "recomputation": Part(("recomputation",)),
-    "tensor-parallel collectives": Part(("tensor",)),
-    "data-parallel collectives": Part(("data",)),
-    "transfers between stages": Part(("transfers",)),
-    "waiting in the pipeline": Part(("bubble",)),
-}
+    "host and fixed costs": Part((), dict.fromkeys(_FIXED, 0.0)), "recomputation": Part(("recomputation",)),
+    "tensor-parallel collectives": Part(("tensor",)), "data-parallel collectives": Part(("data",)),
+    "transfers between stages": Part(("transfers",)), "waiting in the pipeline": Part(("bubble",)),
+}  # fmt: skip
 """The parts of the model that can be taken away, by the names that tables give them."""
 
 
