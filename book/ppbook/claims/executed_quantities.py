@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ppbook.measured.executed import DIFFER, FOLDER, levels, recorded
+from ppbook.measured.executed import DIFFER, FOLDER, levels, order, recorded
 from ppmodel.studies.analysis import orders
 
 EXECUTED = {
@@ -94,8 +94,7 @@ def _signs(runs, delay):
     usual = runs[(runs.delay == delay) & ~runs.label.isin(_OTHERS)].drop_duplicates(["pp", "label"])
     for ranks in usual.pp.unique():
         of_ranks = levels(usual, ranks)
-        ratios = (np.divide.outer(*[of_ranks[level].to_numpy()] * 2) for level in ("slots", "execution"))
-        yield [np.where(abs(ratio - 1) < DIFFER, 0, np.sign(ratio - 1)).astype(int) for ratio in ratios]
+        yield [order(of_ranks[level], DIFFER) for level in ("slots", "execution")]
 
 
 EXECUTED_QUANTITIES = {
