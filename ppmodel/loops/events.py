@@ -48,7 +48,7 @@ def events(
         room += count
     if copies is not None:
         room += count
-        copy_s, needs, fetch_start, fetch = copies
+        copy_s, needs, fetch_start, fetch_stop, fetch = copies
         out_free, in_free, back = filled(0.0, num_streams), filled(0.0, num_streams), filled(False, count)
     when, key, num_events = filled(0.0, room), filled(0, room), 0
     new_when, new_key, num_new = filled(0.0, room), filled(0, room), 0
@@ -132,7 +132,7 @@ def events(
                     here = stream[ended]
                     following = programs[head[here]] if head[here] < program_start[here + 1] else group
                     for done in range(group_start[following], group_start[following + 1]):
-                        for place in range(fetch_start[done], fetch_start[done + 1] if following != group else 0):
+                        for place in range(fetch_start[done], fetch_stop[done] if following != group else 0):
                             forward = fetch[place]
                             copied[2][forward] = max(now, copied[1][forward], in_free[here])
                             copied[3][forward] = in_free[here] = copied[2][forward] + copy_s[forward]

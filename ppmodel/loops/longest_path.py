@@ -3,7 +3,7 @@
 from math import nan
 
 from ppmodel.loops.compiled import filled, loop
-from ppmodel.loops.copies import brought_back, copied_out
+from ppmodel.loops.copies import ABSENT, brought_back, copied_out
 
 NONE = -1  # for what is inlined; here, the sign alone is tested, which is faster
 
@@ -28,7 +28,7 @@ def longest_path(
     start, end, sent, arrived = times[0], times[1], times[2], times[3]
     free, link_free = filled(0.0, sizes[0]), filled(0.0, sizes[1])
     if copies is not None:
-        seconds, needs, fetch_start, fetch = copies
+        seconds = copies[0]
         ended, out_free, in_free = filled(0.0, sizes[0]), filled(0.0, sizes[0]), filled(0.0, sizes[0])
     for group in range(sizes[2]):
         first, last = group, group + 1
@@ -54,8 +54,7 @@ def longest_path(
                 class_ = cost_class[needed]
                 ready = arrived[needed] = ready + (occupancy[class_] + latency[class_])
         if copies is not None:
-            there = brought_back(first, last, stream, ended, seconds, needs, fetch_start, fetch, in_free, copied)
-            ready = max(ready, there)
+            ready = max(ready, brought_back(first, last, stream, ended, copies, in_free, copied))
         if last - first > 1 and not reduces[first]:
             longest = together * overlap_factor if overlaps[group] else together
         finished = ready + longest
@@ -65,8 +64,11 @@ def longest_path(
             end[op] = finished
             free[lane] = max(finished, free[lane]) if sends else finished
             if copies is not None:
-                ended[lane] = finished
+                if seconds[op] != ABSENT:
+                    ended[lane] = finished
                 copied_out(op, lane, finished, seconds, out_free, copied)
+            if link is None:  # transfers are tasks
+                continue
             leaves_on = link[op]
             if leaves_on < 0:
                 sent[op] = arrived[op] = nan

@@ -21,14 +21,14 @@ any. Register 0 stands for none and holds nothing.
 
 @loop
 def fill_instructions(
-    rows, cost_class, stream, source, remote, link, reduces, group_start, overlaps, num_links, beside
+    rows, cost_class, stream, source, remote, link, group_start, overlaps, reduces, num_links, beside
 ):
-    """Fill in a row of `COLUMNS` for each operation, and count registers; `overlaps` is by group."""
+    """Fill in a row of `COLUMNS` for each task, and count registers; `overlaps` is by group."""
     count, num_groups = len(cost_class), len(group_start) - 1
-    keep = np.zeros(count if beside else 0, np.bool_)
+    keep = np.zeros(count if beside else 0, np.uint32)  # how many tasks of other streams still read it
     for op in range(len(keep)):
         if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
-            keep[source[op]] = True
+            keep[source[op]] += np.uint32(1)
     free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
     for group in range(num_groups):
         first, last = group_start[group], group_start[group + 1]
@@ -38,8 +38,11 @@ def fill_instructions(
             needed, take = np.uint32(source[op]), np.uint32(0)
             if remote[op] or (beside and source[op] != NONE and stream[op] != stream[needed]):
                 take = rows[needed, GIVE] if remote[op] else rows[needed, KEEP]
-                free[np.uint32(num_free)] = take
-                num_free += 1
+                if not remote[op]:
+                    keep[needed] -= np.uint32(1)
+                if remote[op] or keep[needed] == 0:
+                    free[np.uint32(num_free)] = take
+                    num_free += 1
             rows[op, CLASS], rows[op, STREAM], rows[op, TAKE] = cost_class[op], stream[op], take
             rows[op, STEP] = SUM if summing else JOIN
         if summing:
@@ -52,7 +55,7 @@ def fill_instructions(
             op = np.uint32(place)
             sends = link[op] != NONE
             rows[op, LINK] = link[op] if sends else num_links
-            for column, is_used in ((GIVE, sends), (KEEP, beside and keep[op])):
+            for column, is_used in ((GIVE, sends), (KEEP, beside and keep[op] > 0)):
                 rows[op, column] = 0
                 if is_used:
                     if num_free == 0:

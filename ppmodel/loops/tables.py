@@ -29,6 +29,14 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
 
 
 @loop
+def ordered(source, group, rank, rank_start):
+    """Level and order of operations whose sources are known; see `tables.dependencies.in_levels`."""
+    share, following, size = _shared(group, True)
+    level = _levels(source, group, rank, rank_start, share, following, size)
+    return level, _by_level(level, np.zeros(len(group), np.int32), share, following)
+
+
+@loop
 def _sources(kind, stage, microbatch, replica, sizes):
     """The operation whose result each operation needs."""
     last_stage = sizes[1] - 1
@@ -91,11 +99,12 @@ def _shared(group, sharing):
 def _levels(source, group, rank, rank_start, share, following, size):
     """Run each rank on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
-    Until its level is known, an operation that rank d waits for stores ``NONE - 1 - d`` in its place.
+    Until its level is known, an operation that rank d waits for stores ``NONE - 1 - d`` in its place; `behind` has what
+    was there before for each rank.
     """
     level = np.full(len(source), NONE, np.int32)
     missing, depth_of = size.copy(), np.zeros(len(size), np.int32)
-    head = rank_start[:-1].copy()
+    head, behind = rank_start[:-1].copy(), np.full(len(rank_start), NONE, np.int32)
     awake, num_awake = np.empty(len(head) + 2 * len(group) + 1, np.int32), len(head)
     for here in range(len(head)):
         awake[here] = len(head) - 1 - here
@@ -112,7 +121,7 @@ def _levels(source, group, rank, rank_start, share, following, size):
             needed, is_alone = np.uint32(source[op]), share[op] == ALONE
             if source[op] != NONE and (is_alone or group[needed] != group[op]):
                 if level[needed] <= NONE:
-                    level[needed] = NONE - 1 - here
+                    behind[here], level[needed] = level[needed], NONE - 1 - here
                     break
                 depth = max(depth, level[needed] + np.int32(1))
             place += 1
@@ -128,9 +137,9 @@ def _levels(source, group, rank, rank_start, share, following, size):
                 depth = depth_of[current]
             done, before = op, depth
             while True:
-                if level[done] < NONE:
+                while level[done] < NONE:
                     awake[num_awake] = NONE - 1 - level[done]
-                    num_awake += 1
+                    num_awake, level[done] = num_awake + 1, behind[NONE - 1 - level[done]]
                 level[done] = depth
                 if is_alone:
                     break

@@ -9,6 +9,7 @@ from ppmodel.errors import CostError
 from ppmodel.simulation.copies import plan_copies
 from ppmodel.simulation.costs import TABLES
 from ppmodel.simulation.timeline import Timeline
+from ppmodel.tables import NO_OPERATION
 
 
 def durations(graph, costs, factors=None):
@@ -56,11 +57,20 @@ def _kept_plan(graph, costs):
 
 def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):
     """Run a loop that fills in all times, and return them as a `Timeline`; `work` is its work for each operation."""
-    times, plan = np.full((4, graph.num_operations), np.nan) if times is None else times, plan_of(graph, costs)
+    tasks, plan = graph.tasks, plan_of(graph, costs)
+    times = np.full((4, len(tasks.stream)), np.nan) if times is None else times
     copied = plan and np.full_like(times, np.nan)
-    loop.run(work * graph.num_operations, graph.columns, *arrays, plan and plan[:-1], times, copied)
-    steps_s = step_lengths(graph.schedule, costs, factors)
-    return Timeline(graph, times[:2], partial(np.asarray, times[2:]), steps_s, copies=plan and (plan, copied))
+    loop.run(work * len(tasks.stream), graph.columns, *arrays, plan and plan.of_tasks(tasks), times, copied)
+    steps_s, transfers = step_lengths(graph.schedule, costs, factors), partial(np.asarray, times[2:])
+    if tasks.transfer is not None:
+        copied, transfers = plan and copied[:, tasks.at], partial(_of_transfers, tasks.transfer, times[:2])
+        times = times[:2, tasks.at]
+    return Timeline(graph, times[:2], transfers, steps_s, copies=plan and (plan, copied))
+
+
+def _of_transfers(transfer, times):
+    """Start and end of the transfers that are tasks."""
+    return np.where(transfer == NO_OPERATION, np.nan, times[:, transfer])
 
 
 def step_lengths(schedule, costs, factors=None):

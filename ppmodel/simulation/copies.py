@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.loops.copies import ABSENT
 from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION
 
@@ -49,6 +50,15 @@ class Copies(NamedTuple):
     fetch_start: np.ndarray
     fetch: np.ndarray
     share: np.ndarray
+
+    def of_tasks(self, tasks):
+        """What the loops read: seconds, needs, where `fetch` starts and stops, and `fetch`, of `tasks.Tasks`."""
+        seconds, needs = np.full(len(tasks.stream), ABSENT), np.full(len(tasks.stream), NO_OPERATION, dtype=np.int32)
+        bounds = np.zeros((2, len(tasks.stream)), dtype=np.int32)
+        seconds[tasks.at] = self.seconds
+        needs[tasks.at] = np.where(self.needs == NO_OPERATION, NO_OPERATION, tasks.at[self.needs])
+        bounds[:, tasks.at] = self.fetch_start[:-1], self.fetch_start[1:]
+        return seconds, needs, *bounds, tasks.at[self.fetch].astype(np.int32)
 
 
 def plan_copies(graph, costs, lengths):

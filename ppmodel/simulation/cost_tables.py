@@ -1,5 +1,7 @@
 """The tables of `OpCosts` of many systems beside each other, and with the classes of pairs behind the others."""
 
+from itertools import zip_longest
+
 import numpy as np
 
 from ppmodel.simulation.costs import TABLES
@@ -50,7 +52,7 @@ def with_pairs(tables, schedule, many_costs, names=TABLES):
     Parameters
     ----------
     tables : sequence of ndarray of float, shape (num_classes, ...)
-        By name, from `OpCosts.by_class` or `side_by_side`.
+        By name, from `OpCosts.by_class` or `side_by_side`; more, if any, are of transfers.
     schedule : Schedule
     many_costs : sequence of OpCosts
         What the last axis of `side_by_side` stands for.
@@ -75,7 +77,7 @@ def with_pairs(tables, schedule, many_costs, names=TABLES):
     pairs = schedule.pairs
     factors = np.stack([costs.pair_factors(schedule) for costs in many_costs], axis=-1)
     extended = []
-    for table, name in zip(tables, names, strict=True):
+    for table, name in zip_longest(tables, names):
         of_pairs = table[pairs.base]
         if name == "compute_s":
             of_pairs = of_pairs * factors[pairs.pair].reshape(of_pairs.shape)

@@ -52,7 +52,7 @@ class OpCosts:
         occupy NICs only under ``overlapped`` and ``overlapped_nic``. Without `nics`, each directed pair of ranks has
         its own link under the former, and each rank its own NIC under the latter.
     delay_s : ndarray of float, shape (6, num_replicas, num_stages), optional
-        The part of `latency_s` that links add. It matters under ``streams`` alone: see `simulation.streams`.
+        The part of `latency_s` that links add. It matters under ``streams`` alone: see `simulation.tasks`.
     overlap_factor : float
         Duration of a cell with a forward and a backward (F&B) over the sum of its operations; other shared cells take
         the sum.

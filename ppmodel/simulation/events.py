@@ -4,7 +4,7 @@ import numpy as np
 
 from ppmodel.loops.events import events
 from ppmodel.simulation.checks import check_fit, durations, filled_timeline, group_lengths, refuse_overflow, shares_of
-from ppmodel.simulation.streams import posted_timeline
+from ppmodel.simulation.paths import path_timeline
 
 
 def run_events(graph, costs, factors=None):
@@ -49,7 +49,7 @@ def run_events(graph, costs, factors=None):
     graph = graph.with_nics(costs.nics)
     check_fit(graph, costs, factors)
     if graph.needs_handshake:
-        timeline = posted_timeline(graph, costs, factors)
+        timeline = path_timeline(graph, costs, factors)
     else:
         compute, *transfers = durations(graph, costs, factors)
         gates = graph.gates if graph.reductions_hold_links else np.zeros((2, 0))

@@ -17,6 +17,7 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import numbering
 from ppmodel.simulation.exchanges import exchanges_of
 from ppmodel.simulation.issue import issue_order
+from ppmodel.simulation.tasks import tasks_of
 from ppmodel.tables import NO_OPERATION, Schedule
 
 BUFFERED = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
@@ -34,8 +35,8 @@ ALLREDUCE = (*APART, "overlapped_links")
 
 _OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
     "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
-    "blocking_recv": (False, True, False), "blocking": (True, True, False), "rendezvous": (True, True, False),
-    "overlapped_nic": (False, False, True), "streams": (False, False, False),
+    "blocking_recv": (False, True, False), "blocking": (True, True, False), "overlapped_nic": (False, False, True),
+    "rendezvous": (False, False, False), "streams": (False, False, False),  # transfers are tasks
 }  # fmt: skip
 _REDUCTIONS = {
     "blocking": numbering.ON_RANKS, "overlapped": numbering.BESIDE_RANKS, "overlapped_links": numbering.BESIDE_RANKS,
@@ -84,7 +85,7 @@ class ExecutionGraph:
     routes, gates = cached_property(numbering.routes_of), cached_property(numbering.gates_of)
     ends, instructions = cached_property(numbering.ends_of), cached_property(numbering.instructions_of)
     instructions_by_pair = cached_property(numbering.instructions_by_pair_of)
-    exchanges, issued = cached_property(exchanges_of), cached_property(issue_order)
+    exchanges, issued, tasks = cached_property(exchanges_of), cached_property(issue_order), cached_property(tasks_of)
 
     def with_nics(self, nics):
         """Return this graph with shared NICs, which messages occupy under ``overlapped`` and ``overlapped_nic``.
@@ -142,9 +143,10 @@ class ExecutionGraph:
 
     @cached_property
     def columns(self):
-        """The arrays that all loops over operations read, whatever a transfer occupies."""
-        stream, group_start = self.stream.astype(np.uint32), self.group_start.astype(np.uint32)  # never below 0
-        return stream, self.source, group_start, self.remote, self.reduces
+        """The arrays of tasks that all loops over them read, whatever a transfer occupies."""
+        tasks = self.tasks
+        stream, group_start = tasks.stream.astype(np.uint32), tasks.group_start.astype(np.uint32)  # never below 0
+        return stream, tasks.source, group_start, tasks.remote, tasks.reduces
 
     @cached_property
     def group(self):
@@ -185,7 +187,7 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
         nodes share them; the sending rank; the receiving rank before the consumer starts; first
         the sender, then the receiver; sender and receiver at the same time, each waiting for the
         other, see `rendezvous`; a stream of each rank for each peer, on which transfers wait as kernels do, see
-        `streams`. Links and NICs serve messages first come, first served; those of
+        `tasks`. Links and NICs serve messages first come, first served; those of
         the same time in the order that `run_events` states.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
         Whether gradient all-reduces are left out (the default), overlap the ranks' computation, or

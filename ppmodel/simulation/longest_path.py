@@ -4,12 +4,10 @@ from functools import partial
 
 import numpy as np
 
-from ppmodel.loops.longest_path import longest_path
 from ppmodel.loops.single_pass import pass_over
 from ppmodel.simulation import checks
-from ppmodel.simulation.cost_tables import with_pairs
 from ppmodel.simulation.events import run_events
-from ppmodel.simulation.streams import posted_timeline
+from ppmodel.simulation.paths import path_timeline
 from ppmodel.simulation.timeline import Timeline
 
 
@@ -50,10 +48,7 @@ def run_graph(graph, costs, factors=None):
     if graph.order_depends_on_costs:
         return run_events(graph, costs, factors)
     checks.check_fit(graph, costs, factors)
-    if graph.needs_handshake:
-        timeline = posted_timeline(graph, costs, factors)
-    else:
-        timeline = _from_table(graph, costs, factors) or _from_graph(graph, costs, factors)
+    timeline = _from_table(graph, costs, factors) or path_timeline(graph, costs, factors)
     checks.refuse_overflow(timeline.makespan_s)
     return timeline
 
@@ -62,7 +57,8 @@ def _from_table(graph, costs, factors):
     """The timeline of a graph's first run, in one pass over the table; None if it takes the graph's arrays."""
     table, is_first = graph.schedule, not graph.is_used
     graph.is_used = True
-    if not is_first or factors is not None or graph.nics is not None or costs.ready or costs.offload or costs.units:
+    apart = graph.nics is not None or graph.needs_handshake or costs.units
+    if not is_first or apart or factors is not None or costs.ready or costs.offload:
         return None
     times, shares = np.empty((2, table.num_operations)), {"shares": costs.pair_shares(table)} if costs.pairs else {}
     how = float(costs.overlap_factor), graph.occupied, graph.allreduce != "excluded"
@@ -76,20 +72,3 @@ def _from_table(graph, costs, factors):
 def _transfers_s(graph, costs):
     """Start and end of transfers, from a second run, which takes the graph's arrays."""
     return run_graph(graph, costs).transfers()
-
-
-def _from_graph(graph, costs, factors):
-    """The timeline of one system, by the longest path."""
-    table, cost_class = graph.schedule, graph.cost_class
-    tables, num_groups = costs.by_class(table.num_replicas), len(graph.group_start) - 1
-    if costs.pairs:
-        tables, cost_class = tuple(with_pairs(tables, table, [costs])), table.pairs.cost_class[graph.index]
-    if costs.units:
-        tables, cost_class = checks.durations(graph, costs), np.arange(graph.num_operations)
-    in_order = None if factors is None else np.asarray(factors, dtype=float)[graph.index]
-    sizes = 2 * table.num_ranks, graph.num_links, num_groups
-    starts = graph.columns[2] if num_groups < graph.num_operations else None
-    arrays = graph.overlaps, starts, graph.link, cost_class.astype(np.uint32), sizes, tables
-    how = float(costs.overlap_factor), in_order, checks.shares_of(graph, costs), graph.occupied
-    times = np.empty((4, len(cost_class)))  # the loop itself writes NaN where nothing is sent
-    return checks.filled_timeline(graph, costs, factors, longest_path, 1, *arrays, *how, times=times)

@@ -10,6 +10,7 @@ from ppmodel.simulation import checks
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
 from ppmodel.simulation.costs import OpCosts, are_seconds
 from ppmodel.simulation.longest_path import run_graph
+from ppmodel.simulation.tasks import task_tables
 from ppmodel.tables.steps import step_times
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
@@ -118,16 +119,15 @@ def iterations(graph, costs, spans=True):
 
 def _for_many(graph, count):
     """The compiled loop that takes many systems at once; None where it is not worth its loading, or has no path."""
-    has_path = not (graph.needs_handshake or graph.order_depends_on_costs)
-    return longest_paths.compiled(graph.schedule.num_operations * count) if has_path else None
+    return None if graph.order_depends_on_costs else longest_paths.compiled(graph.schedule.num_operations * count)
 
 
 def _side_by_side(graph, compiled, costs, spans):
     """`iterations` by the compiled loop, some systems at once."""
     schedule, parts = graph.schedule, Iterations(*np.zeros((3, len(costs))))
-    ends = np.zeros(graph.num_operations if spans else 0, dtype=np.uint8)
+    ends = np.zeros(len(graph.tasks.stream) if spans else 0, dtype=np.uint8)
     for flag, operations in enumerate(graph.ends if spans else (), 1):  # a first operation, a last one; the only one: 3
-        ends[operations] += np.uint8(flag)
+        ends[graph.tasks.at[operations]] += np.uint8(flag)
     at_once = _SIDE_BY_SIDE if len(OpKind) * schedule.placement.size < _MANY_CLASSES else _FEWER
     steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
     for first in range(0, len(costs), at_once):
@@ -139,9 +139,12 @@ def _side_by_side(graph, compiled, costs, spans):
             for system in some:
                 checks.check_fit(graph, system)
             tables, factors[:] = side_by_side(some, schedule.num_replicas), [s.overlap_factor for s in some]
+            if graph.p2p == "streams" and any(system.delay_s is not None for system in some):
+                delays = [np.zeros(tables.shape[1]) if s.delay_s is None else s.delay_s.ravel() for s in some]
+                tables = np.append(tables, [np.transpose(delays)], axis=0)
             if any(system.pairs for system in costs):
                 tables, instructions = with_pairs(tables, schedule, some), graph.instructions_by_pair
-        times = compiled(*instructions, tuple(tables), factors, graph.occupied, ends)
+        times = compiled(*instructions, task_tables(graph, *tables), factors, graph.occupied, ends)
         parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):
             lengths[:, here] = tables[0][schedule.cost_class[steps]]

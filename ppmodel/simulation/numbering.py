@@ -137,16 +137,18 @@ def gates_of(graph):
 
 def instructions_of(graph):
     """Fill in the rows of `loops.paths` for many systems at once; also the numbers of registers, streams and links."""
-    columns = (graph.cost_class, graph.stream, graph.source, graph.remote, graph.link, graph.reduces)
-    of_groups, beside = (graph.group_start, graph.overlaps), graph.reductions == BESIDE_RANKS
-    rows = np.empty((graph.num_operations, len(COLUMNS)), np.uint32)  # NumPy asks for large pages
-    num_registers = fill_instructions.dispatcher(rows, *columns, *of_groups, graph.num_links, beside)
-    return rows, (num_registers, 2 * graph.schedule.num_ranks, graph.num_links)
+    tasks, beside = graph.tasks, graph.reductions == BESIDE_RANKS or graph.needs_handshake
+    rows = np.empty((len(tasks.stream), len(COLUMNS)), np.uint32)  # NumPy asks for large pages
+    num_classes = len(OpKind) * graph.schedule.placement.size
+    columns = tasks.classes(graph.cost_class, num_classes), *tasks[:7], graph.num_links, beside
+    num_registers = fill_instructions.dispatcher(rows, *columns)
+    return rows, (num_registers, tasks.num_streams, graph.num_links)
 
 
 def instructions_by_pair_of(graph):
     """Give `instructions_of` the cost classes of `Schedule.pairs`."""
     rows, sizes = graph.instructions
     rows = rows.copy()
-    rows[:, CLASS] = graph.schedule.pairs.cost_class[graph.index]
+    pairs, num_classes = graph.schedule.pairs, len(OpKind) * graph.schedule.placement.size
+    rows[:, CLASS] = graph.tasks.classes(pairs.cost_class[graph.index], num_classes + len(pairs.base))
     return rows, sizes

@@ -1,4 +1,4 @@
-"""Transfers that occupy sender and receiver at the same time: the path through them, and their deadlocks.
+"""Transfers that occupy sender and receiver at the same time: their deadlocks.
 
 After a cell, a rank sends its results, and receives what its next cell needs, before it continues; see
 `exchanges.exchanges_of` for the order. A transfer starts when both ends are ready, and ends for both at the same time.
@@ -14,21 +14,17 @@ from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.validation import limited, shortest_cycle
 
 
-def refuse_endless(timeline):
-    """Refuse a run in which ranks deadlock, which does not depend on costs.
+def refuse_endless(graph, ended, arrived):
+    """Refuse a graph in which ranks deadlock, by the operations that end, and those whose results arrive.
 
     Raises
     ------
     TableError
         Names a shortest cycle; shows the table, with the cell marked at which each deadlocked rank waits.
     """
-    graph = timeline.graph
-    if not np.isnan(timeline.times_s[1]).any():
-        return
-    times = np.concatenate((timeline.times_s, timeline.transfers()))
     schedule, index, streams = graph.schedule, graph.index, range(2 * graph.schedule.num_ranks)
-    places = {stream: place for stream in streams if (place := _place(graph, times, stream))}
-    waits = {stream: _wait(graph, times, places, stream) for stream in places}
+    places = {stream: place for stream in streams if (place := _place(graph, ended, arrived, stream))}
+    waits = {stream: _wait(graph, ended, places, stream) for stream in places}
     circle = shortest_cycle({stream: [other] for stream, (_, _, other) in waits.items()})
     reasons = limited([waits[stream][1] for stream in circle])
     first, marked = index[waits[circle[0]][0]], [int(index[op]) for op, _, _ in waits.values()]
@@ -39,20 +35,20 @@ def refuse_endless(timeline):
     )  # fmt: skip
 
 
-def _place(graph, times, stream):
+def _place(graph, ended, arrived, stream):
     """Find the group before which a stream waits, and its message, or None; return None if it has ended."""
     phase_start, groups, first_batch, batch_start, message, _ = graph.exchanges
     for phase in range(phase_start[stream], phase_start[stream + 1]):
         group, (first, last) = groups[phase], batch_start[first_batch[phase : phase + 2]]
         for op in message[first:last]:
-            if not times[3, op] >= 0:
+            if not arrived[op]:
                 return group, op
-        if group != NO_OPERATION and not times[1, graph.group_start[group]] >= 0:
+        if group != NO_OPERATION and not ended[graph.group_start[group]]:
             return group, None
     return None
 
 
-def _wait(graph, times, places, stream):
+def _wait(graph, ended, places, stream):
     """Find a waiting stream's own operation, the reason, and the stream that it waits for."""
     schedule, index, (group, op) = graph.schedule, graph.index, places[stream]
     rank = stream % schedule.num_ranks
@@ -68,7 +64,7 @@ def _wait(graph, times, places, stream):
         other, needed = int(graph.stream[each]), graph.source[each]
         if places[other] != (group, None):
             break
-        if needed != NO_OPERATION and not graph.remote[each] and not times[1, needed] >= 0:
+        if needed != NO_OPERATION and not graph.remote[each] and not ended[needed]:
             other = int(graph.stream[needed])
             break
     reason = f"rank {rank} waits for rank {other % schedule.num_ranks} to start {schedule.op(index[op])}"

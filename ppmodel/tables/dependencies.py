@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.loops.tables import dependencies
+from ppmodel.loops.tables import dependencies, ordered
 from ppmodel.ops import OpKind
 from ppmodel.tables.levels import NO_OPERATION, levels_of
 
@@ -60,10 +60,21 @@ def dependencies_of(schedule):
     else:
         source = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
-        level = levels_of(schedule, source, group)
+        level = levels_of(schedule.rank, source, group)
         order = by_keys(level + 1, group).astype(np.int32)
         order = order[schedule.kind[order] != OpKind.O]
     return frozen(Dependencies(source, remote, group, order)), level
+
+
+def in_levels(source, group, rank, num_ranks):
+    """The level of each operation, and their order, as in `dependencies_of`, of rows that are already derived."""
+    columns = [column.astype(np.int32) for column in (source, group, rank)]
+    start = np.searchsorted(rank, np.arange(num_ranks + 1))
+    fast = ordered.compiled(len(rank))
+    if fast:
+        return fast(*columns, start)
+    level = levels_of(rank, source, group)
+    return level, by_keys(level + 1, group)
 
 
 def index_of(schedule):

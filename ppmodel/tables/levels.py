@@ -6,10 +6,9 @@ NO_OPERATION = -1
 """Stands for no operation."""
 
 
-def levels_of(schedule, source, group):
+def levels_of(rank, source, group):
     """Compute each operation's level, one above the highest that it waits for; ``NO_OPERATION`` if it waits forever."""
-    successors = np.arange(1, schedule.num_operations)
-    successors = successors[schedule.rank[1:] == schedule.rank[:-1]]
+    successors = np.flatnonzero(rank[1:] == rank[:-1]) + 1
     waiting = np.flatnonzero(source != NO_OPERATION)
     before = np.concatenate((group[successors - 1], group[source[waiting]]))
     after = np.concatenate((group[successors], group[waiting]))
