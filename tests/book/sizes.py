@@ -65,6 +65,7 @@ PARAMETERS = {
     },
     "schedules-measured": {},
     "executed": {},
+    "long-sequences": {"pp": 4, "microbatches": 4, "sequences": [8192, 65536], "slices": [2, 4]},
     "implied": {
         "p2ps": ["overlapped", "blocking_recv"], "allreduces": ["overlapped"], "concats": ["direct", "overlapping"],
         "waves": [2], "compute_efficiencies": [0.75], "memory_efficiencies": [0.5, 1.0], "backwards": [0.0, 3.0],

@@ -264,6 +264,20 @@ def test_semantics(recorded):
     assert recorded("round_trip_path.json")["crossings_gpipe"] == 2 * 3
 
 
+@of("long-sequences")
+def test_long_sequences(recorded):
+    """Slices of equal work gain more than those of equal tokens; context parallelism has no bubble; order matters."""
+    gains = recorded("long_gains.csv").pivot(index=["sequence", "slices"], columns="slicing", values="gain")
+    assert (gains["equal work"] > gains["equal tokens"]).all()
+    ways = recorded("long_ways.csv").set_index("way")
+    assert ways.bubble_s["context parallelism alone"] == pytest.approx(0, abs=1e-9)
+    assert ways.iteration_s["slices of equal work"] < ways.iteration_s["slices of equal tokens"]
+    unequal = recorded("long_unequal.csv").pivot(index="label", columns="order", values="relative")
+    assert (unequal["longest first"] < unequal["as given"]).all()
+    facts = recorded("long_unequal.json")
+    assert facts["first"] < facts["worst"] / 2
+
+
 @of("executed")
 def test_executed(recorded):
     """Simulation meets what was executed, gradients are right, and slots say less the longer the delay."""
