@@ -129,7 +129,7 @@ def execute(
         plain = {**given, "comm": 0.0, "allreduce": "excluded", "reduction": None}
         calibrating = _Task(as_case("gpipe"), (*sizes, _CALIBRATING), plain, (), message_bytes, blocks)
         programs = [task.program(repetitions, check and task in ready) for task in (calibrating, *ready)]
-        workload["rows"] *= math.lcm(*(program["parts"] for program in programs))
+        workload["rows"] *= math.lcm(*(program["parts"] * (1 if blocks else program["slices"]) for program in programs))
         job = {
             "programs": programs, "workload": workload | {"message_bytes": message_bytes}, "device": device,
             "dtype": dtype if blocks else "float64", "limit_s": _LIMIT_S + 2 * max(task.simulated_s for task in ready),

@@ -74,14 +74,16 @@ class Rank:
     def __init__(self, job, program, rank, groups):
         self.program, self.rank, self.device, parts = program, rank, groups.device, program["parts"]
         self.workload = workload = job["workload"] | {"blocks": program["blocks"]}
-        self.last, self.total_rows = len(program["shares"]) - 1, workload["rows"] * program["microbatches"]
+        self.last, self.slices = len(program["shares"]) - 1, program["slices"]
         self.homes = list(zip(*program["placement"], strict=True))  # of each stage, by replica
         here = [stage for stage, homes in enumerate(self.homes) if rank in homes]
         self.modules = {stage: stages.stage_module(workload, stage, self.last + 1).to(self.device) for stage in here}
-        numbers = range(program["microbatches"] * parts if {0, self.last} & {*here} else 0)
-        self.data = [stages.first_input(workload, parts, number).to(self.device) for number in numbers]
+        numbers = range(program["microbatches"] * parts * self.slices if {0, self.last} & {*here} else 0)
+        pairs = [stages.first_input(workload, parts, self.slices, number) for number in numbers]
+        self.data = [[each.to(self.device) for each in pair] for pair in pairs]
         self.like = torch.empty(workload["rows"] // parts, *workload["shape"], device=self.device)
-        least = workload["message_bytes"] / parts / self.like.element_size()
+        self.like = self.like.chunk(self.slices, int(workload["model"] is not None))[0]
+        least = workload["message_bytes"] / parts / self.slices / self.like.element_size()
         self.padding = self.like.new_zeros(max(0, math.ceil(least) - self.like.numel()))
         self.messages = {}
         for number, *ends, busy, delay in program["messages"]:
@@ -105,7 +107,7 @@ class Rank:
         peak : float
             The most microbatches on 1/S of the model that it stored.
         """
-        self.log, self.results, self.stored, self.peak = [], {}, {}, 0.0
+        self.log, self.results, self.stored, self.kept, self.peak = [], {}, {}, defaultdict(dict), 0.0
         self.tasks, self.free_at, self.reductions, self.stepped = {}, Counter(), Counter(), set()
         for module in self.modules.values():
             module.zero_grad(set_to_none=False)
@@ -144,7 +146,7 @@ class Rank:
     def value(self, kind, microbatch, source):
         """The input of an operation, if it has one."""
         if source == NONE:
-            return self.data[microbatch] if kind == F else None
+            return self.data[microbatch][0] if kind == F else None
         if source in self.arrivals:
             self.arrivals[source]()
         return self.results.pop(source).flatten()[: self.like.numel()].view(self.like.shape)
@@ -153,13 +155,14 @@ class Rank:
         """Run one operation, for as long as its stage sleeps; return its result."""
         until = time.perf_counter() + self.program["seconds"][kind][stage]
         key, result = (replica, stage, microbatch), None
+        kept = self.kept[replica, stage, microbatch // self.slices]
         if self.homes[stage][replica] != self.rank:
             raise RuntimeError(f"stage {stage} of replica {replica} is not placed here")
         if kind == F:
             value = value.detach().requires_grad_(stage > 0)
-            result = self.modules[stage](value)
+            result = stages.forward(self.modules[stage], value, kept if self.slices > 1 else None)
             if stage == self.last:
-                result = stages.loss(result, self.data[microbatch], self.total_rows)
+                result = stages.loss(result, self.data[microbatch][1], self.workload, self.program["microbatches"])
             self.stored[key] = value, result
             self.peak = max(self.peak, sum(self.program["shares"][stage] for _, stage, _ in self.stored))
         elif kind == R:
@@ -168,7 +171,7 @@ class Rank:
             self.update(stage)
         if kind in (B, I):
             inputs, output = self.stored[key]
-            self.stored[key] = stages.backward(output, value)
+            self.stored[key] = stages.backward(output, value, kept)
             result = inputs.grad
         if kind in (B, W):
             stages.add_weight_gradients(self.stored.pop(key))

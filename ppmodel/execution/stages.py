@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch.nn import functional
 
+_kept = None  # keys and values of a microbatch's slices by block, while one of its slices runs
 _deferred = []  # weight, input and gradient by the output of each product of the current backward
 
 
@@ -34,16 +35,29 @@ class Linear(torch.nn.Linear):
         return result if self.bias is None else result + self.bias
 
 
-def backward(result, gradient):
+def forward(stage, value, kept):
+    """Run a stage; a slice of a sequence attends to those before it, whose keys and values are in `kept`."""
+    global _kept
+    _kept = kept
+    return stage(value)
+
+
+def backward(result, gradient, kept):
     """Accumulate a stage's gradients, but for what it returns: that is left to `add_weight_gradients`.
+
+    Gradients of keys and values that later slices have used come back through those that the slice made.
 
     Parameters
     ----------
     result : Tensor
         What the stage's forward returned: one number on the last stage, whose gradient is None.
     gradient : Tensor or None
+    kept : dict
+        As given to `forward`; the last slice is taken off.
     """
-    result.backward(gradient)
+    made = [pair for slices in kept.values() for pair in zip(*slices.pop(), strict=True) if pair[1].grad is not None]
+    outputs, copies = zip((result, None), *made, strict=True)
+    torch.autograd.backward(outputs, [gradient, *(copy.grad for copy in copies[1:])])
     deferred = _deferred.copy()
     _deferred.clear()
     return deferred
@@ -72,8 +86,15 @@ class _Block(torch.nn.Module):
 
     def forward(self, value):
         heads = self.projections(self.norms[0](value)).unflatten(-1, (-1, self.size)).transpose(1, 2)
-        heads = heads.split(self.heads, 1)  # of queries, keys and values
-        heads = functional.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+        queries, *made = heads.split(self.heads, 1)  # and keys and values
+        mask, slices = None, [] if _kept is None else _kept.setdefault(self, [])
+        if _kept is not None:
+            copies = [each.detach().requires_grad_() for each in made]
+            slices.append((made, copies))
+            made = [torch.cat(each, 2) for each in zip(*(of for _, of in slices[:-1]), made, strict=True)]
+            mask = torch.ones(queries.shape[2], made[0].shape[2], dtype=torch.bool, device=value.device)
+            mask = mask.tril(made[0].shape[2] - queries.shape[2])
+        heads = functional.scaled_dot_product_attention(queries, *made, mask, is_causal=mask is None, enable_gqa=True)
         value = value + self.out(heads.transpose(1, 2).flatten(2))
         *gate, inner = self.up(self.norms[1](value)).chunk(self.gates, -1)
         return value + self.down(functional.silu(*gate) * inner if gate else functional.gelu(inner))
@@ -109,23 +130,26 @@ def stage_module(workload, stage, num_stages):
     return module
 
 
-def first_input(workload, parts, microbatch):
-    """The data of one part of a microbatch, as `Schedule.microbatch` numbers them."""
-    torch.manual_seed(microbatch // parts)
-    shape, vocabulary = (workload["rows"], *workload["shape"]), workload["model"] and workload["model"]["vocabulary"]
-    data = torch.randint(vocabulary, shape[:2]) if vocabulary else torch.randn(shape)
-    return data.chunk(parts)[microbatch % parts]
-
-
-def loss(result, data, total_rows):
-    """The loss of one part of a microbatch, a share of the mean over all rows of the iteration.
+def first_input(workload, parts, slices, unit):
+    """The data of one part or slice of a microbatch, as `Schedule.microbatch` numbers them, and what they predict.
 
     If the data are tokens, each has to predict the next; else results have to be small.
     """
-    if data.is_floating_point():
+    microbatch, part = divmod(unit // slices, parts)
+    torch.manual_seed(microbatch)
+    shape, vocabulary = (workload["rows"], *workload["shape"]), workload["model"] and workload["model"]["vocabulary"]
+    data = torch.randint(vocabulary, shape[:2]) if vocabulary else torch.randn(shape)
+    pair, cut = (data, data.roll(-1, -1) if vocabulary else data), int(workload["model"] is not None)  # tokens, or rows
+    return [each.chunk(parts)[part].chunk(slices, cut)[unit % slices] for each in pair]
+
+
+def loss(result, targets, workload, num_microbatches):
+    """The loss of one part or slice of a microbatch, a share of the mean over all rows of the iteration."""
+    total_rows = workload["rows"] * num_microbatches
+    if targets.is_floating_point():
         return (result**2).mean(-1).sum() / total_rows
-    total = functional.cross_entropy(result.flatten(0, 1), data.roll(-1, -1).flatten(), reduction="sum")
-    return total / (total_rows * data.shape[1])
+    total = functional.cross_entropy(result.flatten(0, 1), targets.flatten(), reduction="sum")
+    return total / (total_rows * workload["shape"][0])
 
 
 def reference(workload, num_stages, num_microbatches, device, rate):
@@ -136,10 +160,11 @@ def reference(workload, num_stages, num_microbatches, device, rate):
     list of (list of Tensor, list of Tensor)
     """
     stages = [stage_module(workload, stage, num_stages).to(device) for stage in range(num_stages)]
-    model, total_rows = torch.nn.Sequential(*stages), workload["rows"] * num_microbatches
+    model = torch.nn.Sequential(*stages)
     for microbatch in range(num_microbatches):
-        data = first_input(workload, 1, microbatch).to(device)
-        add_weight_gradients(backward(loss(model(data), data, total_rows), None))
+        data, targets = (each.to(device) for each in first_input(workload, 1, 1, microbatch))
+        result = loss(forward(model, data, None), targets, workload, num_microbatches)
+        add_weight_gradients(backward(result, None, {}))
     step(model, rate)
     return [gradients_and_weights(stage) for stage in stages]
 
