@@ -22,7 +22,7 @@ _TRAINING = {
         "Of a GPU-hour, or of each system's, as in h100=2.5,b200=4 (default: the system's, if it says one).",
     ),
     "finish": ("TIME", "Find the least GPUs that end in this time, such as 30d: of --gpus, or of round numbers."),
-    "budget": ("N", "What the run may cost, such as 5M. Without --finish, finds the GPUs that end first within it."),
+    "budget": ("N", "Find the least GPUs that cost at most this, such as 5M, and keep --finish if given."),
     "mtbf": ("TIME", "Mean time between failures of one GPU, such as 50000h: all numbers then count lost time."),
     "checkpoint": ("SIZE", "Of a checkpoint (default: 14 bytes for each parameter)."),
     "checkpoint_bandwidth": ("RATE", "At which all GPUs together write it, such as '200 GB/s'; training waits."),

@@ -322,6 +322,7 @@ def test_logits_are_split_by_vocabulary_and_context():
         ("gpt3_175b", "175e9"), ("llama3_8b", "8.0e9"), ("llama3_70b", "70.6e9"), ("llama3_405b", "405.9e9"),
         ("mixtral_8x7b", "46.7e9"), ("deepseek_v3", "671.0e9"), ("bloom_176b", "176.2e9"),
         ("qwen2_5_32b", "32.8e9"), ("qwen2_5_72b", "72.7e9"), ("qwen3_32b", "32.8e9"), ("deepseek_v2", "236e9"),
+        ("qwen3_30b_a3b", "30.5e9"),
     ],
 )  # fmt: skip
 def test_parameters_have_the_published_digits(name, total):

@@ -60,29 +60,17 @@ def plans(
         If no question has an answer, why the first has none.
     """
     rows, model, systems = [], load_model(model), [load_system(name) for name in as_list(system)]
-    names, is_sought = [each.name for each in systems], training.finish or training.budget
-    unknown, is_priced = {*training.price} - {"", *names}, all(map(training.price_on, systems))
-    PPModelError.require(
-        [
-            ("price", ", ".join(unknown), not unknown, "is of no system asked for", f"choose from {', '.join(names)}"),
-            (
-                "price",
-                None,
-                is_priced or not training.budget,
-                "is missing, which a budget needs",
-                "give, for example, 2.5",
-            ),
-            (
-                "gpus",
-                None,
-                gpus is not None or is_sought,
-                "is missing",
-                "give, for example, 64, or the time to finish in",
-            ),
-        ]
-    )
     frameworks = [name and load_framework(name) for name in as_list(framework)]
     lists = {"system": systems, "framework": frameworks, "global_batch": global_batch, "sequence": sequence}
+    names, is_sought = ", ".join(each.name for each in systems), training.finish or training.budget
+    unknown = ", ".join({*training.price} - {"", *(each.name for each in systems)})
+    is_priced = not training.budget or all(map(training.price_on, systems))
+    PPModelError.require([
+        *((name, each, as_list(each), "has no value", "give one") for name, each in {**lists, "gpus": gpus}.items()),
+        ("price", unknown, not unknown, "is of no system asked for", f"choose from {names}"),
+        ("price", None, is_priced, "is missing, which a budget needs", "give, for example, 2.5"),
+        ("gpus", None, gpus is not None or is_sought, "is missing", "give, for example, 64, or the time to finish in"),
+    ])  # fmt: skip
     for values in product(*map(as_list, lists.values())):
         asked, group = dict(zip(lists, values, strict=True)), []
         for num_gpus in _round_numbers(training, model, values[0]) if gpus is None else as_list(gpus):
@@ -127,10 +115,8 @@ def _row(model, gpus, asked, **given):
 
 def _round_numbers(training, model, system):
     """Numbers of GPUs to try upwards: 4, 5, 6 or 7 times a power of two nodes, or of the least that share a board."""
-    unit, flops = (
-        gcd(system.nodes.devices_per_node, 8) if system.nodes else 1,
-        6 * parameters(model).active * training.tokens,
-    )
+    unit = gcd(system.nodes.devices_per_node, 8) if system.nodes else 1
+    flops = 6 * parameters(model).active * training.tokens
     fewest = flops / (_HIGHEST_MFU * system.peak_compute_flops * training.finish) if training.finish else 0
     counts = sorted({unit * quarters << power >> 2 for quarters in (4, 5, 6, 7) for power in range(17)})
     return [count for count in counts if count >= fewest and count % unit == 0][:_MOST_TRIED]
@@ -191,7 +177,7 @@ def plan(
         Of several questions, or with `finish` or `budget`, a row each, with the first of its answers: also
         ``tokens_per_s``; ``scaling``, its rate per GPU over that of the first row that differs in `gpus` alone;
         ``refused``, why it has no answer; and ``is_answer``, whether it is the least GPUs that end in time and within
-        the budget, or without `finish`, those that end first.
+        the budget.
 
         With `training`, as far as it says enough: ``days``, ``gpu_hours``, ``money`` of the whole run, and
         ``money_per_billion_tokens``; ``useful_share`` of its time, which the others count, ``failure_every_s``,
