@@ -115,7 +115,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
             from ppmodel.cli.scaled import drawn_scaling, scaled_lines
 
             frame = plans(show=show, **given)
-            result, answer = frame.to_dict("records"), scaled_lines(frame)
+            result, answer = frame.to_dict("records"), scaled_lines(frame, training.tokens)
             figures["--plot"] = plot, plot and drawn_scaling(frame)
         else:
             plan = planned(on_progress=show_best, **given)

@@ -11,8 +11,8 @@ _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _TEXTS = "schedule", "recompute", "layers", "order", "fits", "schedule in"
 _LEAST = 0.005
 RUN = {
-    "days": ("days", "{:.3g}".format), "gpu_hours": ("GPU-hours", text.in_words), "money": ("in money", text.in_words),
-    "money_per_billion_tokens": ("a billion tokens", "{:.4g}".format),
+    "days": ("days", "{:.4g}".format), "gpu_hours": ("GPU-hours", text.in_words), "money": ("money", text.in_words),
+    "money_per_billion_tokens": ("per billion tokens", "{:.4g}".format),
 }  # fmt: skip
 """Columns of a whole run, each with its heading and its format."""
 
@@ -94,13 +94,13 @@ def _advice(plan):
 def ends_text(row):
     """Between which days, or seconds of an iteration, nine of ten measured runs of a row's kind were."""
     low, high = (row.get("days", row.iteration_s) / row.iteration_s * row[name] for name in ("fastest_s", "slowest_s"))
-    return f"{low:.3g} to {high:.3g}" if low == low else ""
+    return f"{low:.4g} to {high:.4g}" if low == low else ""
 
 
 def run_text(row):
     """What a whole run takes, as far as it is known."""
     ends = f" (nine of ten: {ends_text(row)})" * ("days" in row and row.fastest_s == row.fastest_s)
-    parts = {name: f"{write(row[name])} {heading}" for name, (heading, write) in RUN.items() if name in row}
+    parts = {name: f"{heading} {write(row[name])}" for name, (heading, write) in RUN.items() if name in row}
     return ", ".join(part + ends * (name == "days") for name, part in parts.items())
 
 

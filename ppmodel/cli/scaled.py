@@ -11,8 +11,8 @@ _NUMBERS = {
 } | RUN  # fmt: skip
 
 
-def scaled_lines(frame):
-    """Format what ``plan`` prints of many questions, from the frame of `planning.plans`; yields lines."""
+def scaled_lines(frame, tokens):
+    """Yield what ``plan`` prints of many questions: the frame of `planning.plans`, and the tokens of the run."""
     differ = [name for name in _ASKED if name == "gpus" or frame[name].nunique() > 1]
     numbers = {name: column for name, column in _NUMBERS.items() if name in frame}
     rows = [row for _, row in frame[frame.refused.isna()].iterrows()]
@@ -24,7 +24,8 @@ def scaled_lines(frame):
         for row in rows
     ]  # fmt: skip
     alike = (f"{_ASKED[name]} {frame[name].iloc[0]}" for name in _ASKED if name not in differ)
-    yield ", ".join([f"{frame.model.iloc[0]}: the first answer to each question", *alike])
+    trained = [f"trained on {text.in_words(tokens)} tokens"] * bool(tokens)
+    yield ", ".join([f"{frame.model.iloc[0]}: the first answer to each question", *alike, *trained])
     yield from ("", *text.aligned([heads, *cells], right=[0, *range(len(differ), len(heads) - 1)]))
     yield "scaling: tokens/s of a GPU over those of the first row; ask with one number of GPUs for other layouts"
     for row in answers:

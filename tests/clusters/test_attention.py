@@ -46,7 +46,9 @@ def test_peaks_count_the_tokens_that_are_held():
     assert peak_activations(table, unit_weights=lengths).tolist() == [3.5, 3.0, 2.5]
     run = pp.simulate("1f1b", 3, 6, **RUN, lengths="3,1,1,1,1,5")
     even = pp.simulate("1f1b", 3, 6, **RUN)
-    assert run.memory_of_ranks.activations / even.memory_of_ranks.activations == pytest.approx([3.5 / 3, 1.5, 2.5], rel=1e-6)
+    assert run.memory_of_ranks.activations / even.memory_of_ranks.activations == pytest.approx(
+        [3.5 / 3, 1.5, 2.5], rel=1e-6
+    )
 
 
 def test_unequal_lengths_cost_time_and_their_order_decides_how_much():
