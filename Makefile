@@ -70,8 +70,8 @@ smoke: .venv/.ready
 review: .venv/.ready
 	@$(BIN)/python -m ppbook.build.review
 
-# Three workers for two cores: many tests wait for processes that they started. Who runs which test: tests/conftest.py.
-TOGETHER := --dist loadgroup --no-loadscope-reorder
+# Three workers for two cores: many tests wait for processes that they started. Tests of a file share what they compute.
+TOGETHER := --dist loadfile --no-loadscope-reorder
 test: $(HTML)
 	$(BIN)/python -m pytest -n 3 $(TOGETHER)
 

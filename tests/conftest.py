@@ -1,4 +1,4 @@
-"""Shared fixtures: no windows for the figures, and registries of one's own; and who runs which test."""
+"""Shared fixtures: no windows for the figures, and registries of one's own."""
 
 import gc
 import os
@@ -15,29 +15,15 @@ settings.register_profile("ppmodel", deadline=None, derandomize=True)
 settings.load_profile("ppmodel")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Tests that share fixtures, compiled loops or the browser run in one worker, and what takes long goes first.
-
-    Elsewhere these would be made again; and a long test that is begun last runs on alone.
-    """
-    with_browser = {item.path for item in items if "browser" in getattr(item, "fixturenames", ())}
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            compiles = item.path.parent.name in ("loops", "simulation")
-            group = "browser" if item.path in with_browser else "loops" if compiles else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(group))
-    long = {_group(item) for item in items if item.get_closest_marker("long")}
-    items.sort(key=lambda item: _group(item) not in long)
+    """Files with a test marked as long go first: a worker takes a file whole, and begun last it would run on alone."""
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish():
     """What modules hold stays: the search for garbage passes over it."""
     gc.freeze()
-
-
-def _group(item):
-    return item.get_closest_marker("xdist_group").args[0]
 
 
 @pytest.fixture(autouse=True)

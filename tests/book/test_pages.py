@@ -87,6 +87,7 @@ def shared(browser):
         yield noting(context.new_page())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_are_sound(shared, name):
     """Nothing comes from elsewhere, nothing fails or overflows, all is set, and axe-core finds no serious fault."""

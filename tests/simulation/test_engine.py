@@ -33,7 +33,6 @@ from ppmodel.tables import parse_table
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
 
-@pytest.mark.long
 @settings(max_examples=400)
 @given(cases(), p2ps, allreduces)
 def test_longest_path_and_discrete_events_agree(case, p2p, allreduce):
@@ -101,7 +100,6 @@ def with_delays(schedule, costs, delays):
     return replace(costs, latency_s=latency_s, delay_s=delay_s)
 
 
-@pytest.mark.long
 @settings(max_examples=250)
 @given(delayed_cases(), allreduces)
 def test_both_engines_and_the_twin_agree_on_streams(case, allreduce):
