@@ -160,8 +160,9 @@
         const y = panel.rows + rank * panel.row + 1.5 + (op - first) * height;
         if (!boxes.has(colour)) boxes.set(colour, []);
         boxes.get(colour).push(left, y, width - gap, height - (last - first > 1 ? 0.5 : 0), table.replica[op]);
-        if (stop - begin > (table.microbatch[op] > 9 ? 1.5 : 1) * size && size > 7) {
-          letters.push(String(table.microbatch[op]), (begin + stop) / 2, y + height / 2 + 0.5, colour.text, size);
+        const name = E.unit(table, op);
+        if (stop - begin > (name.length > 1 ? name.length - 0.5 : 1) * size && size > 7) {
+          letters.push(name, (begin + stop) / 2, y + height / 2 + 0.5, colour.text, size);
         }
       }
     });

@@ -3,7 +3,7 @@
 // page, no drawing.
 (() => {
   "use strict";
-  const { NONE, LETTERS, B, unpack, parse, programs, levels, name, cellName } = window.ppmodelOrders;
+  const { NONE, LETTERS, B, unpack, parse, programs, levels, unit, name, cellName } = window.ppmodelOrders;
 
   // What a transfer occupies: the sender, the receiver, its link.
   const OCCUPIED = {
@@ -477,6 +477,6 @@
   }
 
   window.ppmodelEngine = {
-    unpack, parse, simulate, slots, scaledSlots, activations, criticalPath, span, waited, name, cellName, NONE, LETTERS,
+    unpack, parse, simulate, slots, scaledSlots, activations, criticalPath, span, waited, unit, name, cellName, NONE, LETTERS,
   };
 })();

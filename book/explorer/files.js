@@ -21,7 +21,7 @@
         const cell = table.cell[op];
         rows.push([
           key.includes(",") ? `"${key}"` : key, table.rank[op], E.name(table, op), LETTERS[table.kind[op]], table.stage[op],
-          table.microbatch[op], table.replica[op], run.start[cell], run.end[cell], seconds(run.sent[op]), seconds(run.arrived[op]),
+          Math.floor(table.microbatch[op] / table.slices), table.replica[op], run.start[cell], run.end[cell], seconds(run.sent[op]), seconds(run.arrived[op]),
         ].join());
       }
     }

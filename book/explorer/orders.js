@@ -31,10 +31,10 @@
   }
 
   // A table from the operations of each rank in order; `joined` ones share the cell of the one before.
-  function filled(orders, { microbatches, placement, parts = 1, held = 1, shares = null }) {
+  function filled(orders, { microbatches, placement, parts = 1, slices = 1, held = 1, shares = null }) {
     const ranks = orders.length, stages = placement[0].length, size = orders.reduce((sum, { length }) => sum + length, 0);
     const table = {
-      ranks, stages, replicas: placement.length, size, microbatches, parts, held, placement,
+      ranks, stages, replicas: placement.length, size, microbatches, parts, slices, held, placement,
       kind: new Uint8Array(size), stage: new Uint16Array(size), microbatch: new Uint16Array(size),
       replica: new Uint8Array(size), rank: new Uint16Array(size), chunk: new Uint16Array(size),
       rankStart: new Int32Array(ranks + 1), cell: new Int32Array(size),
@@ -79,15 +79,20 @@
       if (words[0] !== String(orders.length)) refused(`line ${at + 1}`, `must begin with its rank, ${orders.length}`);
       for (const word of words.slice(1)) {
         word.split("&").forEach((name_, place) => {
-          const [, stage, letter, microbatch, replica] = /^(\d+)([FBIWR])(\d*)(?:@(\d))?$/.exec(name_) || [];
+          const [, stage, letter, microbatch, slice, replica] = /^(\d+)([FBIWR])(\d*)(?:\.(\d+))?(?:@(\d))?$/.exec(name_) || [];
           if (letter === "R" || ["", ".", "~", "None"].includes(name_)) return;
           if (!letter || microbatch === "") refused(`line ${at + 1}, cell ${word.slice(0, 20)}`, "is no operation, such as 2F0, 2B0@1 or 1F1&0B0");
-          program.push({ kind: LETTERS.indexOf(letter), stage: Number(stage), microbatch: Number(microbatch), replica: Number(replica || 0), joined: place });
+          program.push({ kind: LETTERS.indexOf(letter), stage: Number(stage), microbatch: Number(microbatch), slice: Number(slice || 0), replica: Number(replica || 0), joined: place });
         });
       }
       if (!program.length) refused(`line ${at + 1}`, "has no forward or backward");
       orders.push(program);
     });
+    const slices = orders.flat().reduce((most, op) => Math.max(most, op.slice), 0) + 1;
+    for (const op of orders.flat()) {  // units of work, as Schedule.microbatch numbers them
+      op.microbatch = op.microbatch * slices + op.slice;
+      delete op.slice;
+    }
     const all = orders.flatMap((program, rank) => program.map((op) => ({ ...op, rank })));
     if (all.length === 0 || all.length > MOST_OPERATIONS) refused("the table", `has ${all.length} operations, and must have 1 to ${MOST_OPERATIONS}`);
     const ask = (key, form, usual) => {
@@ -96,7 +101,7 @@
       return Number(text_);
     };
     if (!/^(F forward|pytorch)|^$/.test(about.letters || "")) refused("letters", "must be those of ppmodel");
-    const parts = ask("microbatch_parts", COUNT, 1), held = ask("held_for_weight_grad", NUMBER, 1), count = (key) => all.reduce((most, op) => Math.max(most, op[key]), 0) + 1;
+    const parts = slices * ask("microbatch_parts", COUNT, 1), held = ask("held_for_weight_grad", NUMBER, 1), count = (key) => all.reduce((most, op) => Math.max(most, op[key]), 0) + 1;
     const [stages, tasks] = [count("stage"), count("microbatch")], placement = Array.from({ length: count("replica") }, () => Array(stages).fill(NONE));
     const seen = new Map();
     for (const { kind, stage, microbatch, replica, rank } of all) {
@@ -115,7 +120,13 @@
     if (written.length !== stages || !written.every((text_) => NUMBER.test(text_) && Number(text_) > 0)) refused("stage_shares", `must be ${stages} numbers above 0`);
     const sum = written.reduce((total, share) => total + Number(share), 0), shares = written.map((share) => (Number(share) * stages) / sum);
     if (!shares.every((share) => share > 1e-9)) refused("stage_shares", "must be none 1e+09 times smaller than their mean");
-    return { name: about.schedule, table: filled(orders, { microbatches, placement, parts, held, shares }) };
+    return { name: about.schedule, table: filled(orders, { microbatches, placement, parts, slices, held, shares }) };
+  }
+
+  // A microbatch as people write it: with its slice, if it has any.
+  function unit(table, op) {
+    const number = table.microbatch[op];
+    return table.slices > 1 ? `${Math.floor(number / table.slices)}.${number % table.slices}` : String(number);
   }
 
   function stagesOf(placement, ranks) {
@@ -216,7 +227,7 @@
 
   function name(table, op) {
     const copy = table.replica[op] ? `@${table.replica[op]}` : "";
-    return `${table.stage[op]}${LETTERS[table.kind[op]]}${table.microbatch[op]}${copy}`;
+    return `${table.stage[op]}${LETTERS[table.kind[op]]}${unit(table, op)}${copy}`;
   }
 
   function cellName(table, cell) {
@@ -225,5 +236,5 @@
     return names.join("&");
   }
 
-  window.ppmodelOrders = { NONE, LETTERS, B, unpack, parse, programs, levels, name, cellName };
+  window.ppmodelOrders = { NONE, LETTERS, B, unpack, parse, programs, levels, unit, name, cellName };
 })();

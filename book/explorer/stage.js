@@ -12,7 +12,7 @@
     for (let op = first; op < table.cellStart[cell + 1]; op++) {
       const copy = table.replica[op] ? " of the second copy" : "";
       const kind = parts.length ? KINDS[table.kind[op]].toLowerCase() : KINDS[table.kind[op]];
-      parts.push(`${kind} of microbatch ${table.microbatch[op]}, stage ${table.stage[op]}${copy}`);
+      parts.push(`${kind} of microbatch ${E.unit(table, op)}, stage ${table.stage[op]}${copy}`);
     }
     const slot = (time) => Math.round(time * run.pieces);
     const times = panel.slots

@@ -99,7 +99,7 @@ def packed(table):
     -------
     dict
         ``microbatches``; ``lengths``, the number of operations of each rank; ``codes``, as described at the top of this
-        module; ``jumps`` if microbatches do not follow one another; ``parts`` and ``held`` if they are not 1.
+        module; ``jumps`` if microbatches do not follow one another; ``parts``, ``slices``, ``held`` if they are not 1.
 
     Examples
     --------
@@ -119,7 +119,8 @@ def packed(table):
     codes = (kinds + 64 * table.joined[kept]).astype(np.uint8)
     jumping = {"jumps": True} if jumps.any() else {}
     content = np.append(codes, jumps) if jumping else codes
-    exceptions = {"parts": table.microbatch_parts * table.slices, "held": float(table.held_for_weight_grad)}
+    exceptions = {"parts": table.microbatch_parts * table.slices, "slices": table.slices}
+    exceptions["held"] = float(table.held_for_weight_grad)
     return {
         "microbatches": table.num_microbatches,
         "lengths": np.bincount(table.rank[kept], minlength=table.num_ranks).tolist(),
