@@ -1,5 +1,6 @@
 """Bytes on each rank's GPUs: weights, gradients, optimizer state, activations, buffers."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ def activation_bytes(stages):
 
 def held_share(kept, between):
     """The fraction of what stages keep of a microbatch that they keep between the halves of its backward."""
-    return np.divide(between, kept, out=np.zeros(len(kept)), where=kept > 0)  # a stage may be empty
+    return np.divide(between, kept, out=np.zeros_like(kept), where=kept > 0)  # a stage may be empty
 
 
 class Memory(NamedTuple):
@@ -146,25 +147,45 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None, uni
     is_copied, of_stages = timeline is not None and timeline.copies, activation_bytes(stages)
     tokens = None if units is None else units.tokens
     peak = offloaded_peaks(timeline, *of_stages) if is_copied else peak_activations(schedule, *of_stages, tokens)
-    ranks, num_ranks = schedule.placement, schedule.num_ranks
     if layout is None:
-        parameters = on_ranks(ranks, num_ranks, stages.parameters)
+        parameters = on_ranks(schedule.placement, stages.parameters)
         widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
         return Memory(peak, *(parameters * width for width in widths))
-    kept = [on_ranks(ranks, num_ranks, column) for column in persistent_bytes(stages, model, layout)]
-    largest = stages.working_bytes, stages.logits_bytes
-    working, logits = (on_ranks(ranks, num_ranks, column, np.maximum) for column in largest)
     everywhere = buffer_bytes(schedule, model, layout), system.reserve_bytes if system else 0.0
-    return Memory(peak, *kept, working, logits, *(np.full(num_ranks, size) for size in everywhere))
+    return held_on_ranks(schedule.placement, stages, peak, persistent_bytes(stages, model, layout), *everywhere)
 
 
-def on_ranks(placement, num_ranks, of_stages, combine=np.add):
-    """Values of stages, summed or otherwise combined on the ranks that have them, in all replicas.
+def held_on_ranks(placement, stages, peak, persistent, buffers, reserve):
+    """The `Memory` of ranks, of one or many runs, from the peak of their activations and what their stages keep.
 
-    >>> on_ranks(np.array([[0, 1, 0]]), 2, np.array([1.0, 2.0, 4.0])).tolist()
+    Parameters
+    ----------
+    placement : ndarray of int, shape (num_replicas, num_stages)
+    stages : Stages
+    peak : ndarray of float, shape (..., num_ranks)
+    persistent : list of ndarray of float, shape (..., num_stages)
+        From `costs.persistent_bytes`.
+    buffers, reserve : float or ndarray of float, shape (..., 1)
+    """
+    kept = [on_ranks(placement, column) for column in persistent]
+    largest = stages.working_bytes, stages.logits_bytes
+    working, logits = (on_ranks(placement, column, np.maximum) for column in largest)
+    return Memory(peak, *kept, working, logits, *(np.full(peak.shape, size) for size in (buffers, reserve)))
+
+
+def on_ranks(placement, of_stages, combine=np.add):
+    """Values of stages, the last axis, summed or otherwise combined on the ranks that have them, in all replicas.
+
+    >>> on_ranks(np.array([[0, 1, 0]]), np.array([1.0, 2.0, 4.0])).tolist()
     [5.0, 2.0]
     """
-    total = np.zeros((num_ranks, *of_stages.shape[1:]))
-    for homes in np.atleast_2d(placement):
-        combine.at(total, homes, of_stages)
-    return total
+    stages, first = _by_rank(placement.tobytes(), placement.dtype, placement.shape[1])
+    return combine.reduceat(of_stages[..., stages], first, axis=-1)
+
+
+@lru_cache(2**12)
+def _by_rank(placement, dtype, num_stages):
+    """The stages of each rank, one after another, and where those of each begin."""
+    homes = np.frombuffer(placement, dtype)
+    order = homes.argsort(kind="stable")
+    return order % num_stages, np.flatnonzero(np.diff(homes[order], prepend=-1))

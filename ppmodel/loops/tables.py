@@ -256,25 +256,29 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
 
 @loop
 def peaks(kind, stage, joined, rank_start, changes):
-    """The most that each rank holds, given what its operations take and free; see `metrics.peak_activations`."""
-    highest = np.empty(len(rank_start) - 1)
-    total = 0.0  # over all ranks one after the other, as the plain twin adds
-    for rank in range(len(highest)):
+    """The most that each rank holds in each run, from what operations take and free: see `peak_activations`."""
+    num_runs, num_ranks = changes.shape[1], len(rank_start) - 1
+    highest = np.full((num_runs, num_ranks), -np.inf)
+    for rank in range(num_ranks):
         if not 0 <= rank_start[rank] < rank_start[rank + 1] <= len(kind) or joined[rank_start[rank]]:
             return highest[:0]  # not served here; the plain twin says why
-        op, base, highest[rank] = rank_start[rank], 0.0, -np.inf
-        while op < rank_start[rank + 1]:
-            begun, taken, given = op, 0.0, 0.0
-            while op == begun or (op < rank_start[rank + 1] and joined[op]):
-                if not (0 <= kind[op] <= _O and 0 <= stage[op] < changes.shape[1]):
-                    return highest[:0]
-                change = changes[kind[op], stage[op]]
-                taken += max(change, 0.0)
-                given += min(change, 0.0)
-                op += 1
-            total += taken + given
-            before = total - (taken + given)
-            if begun == rank_start[rank]:
-                base = before
-            highest[rank] = max(highest[rank], before - base + taken)
+    for op in range(rank_start[num_ranks]):
+        if not (0 <= kind[op] <= _O and 0 <= stage[op] < changes.shape[2]):
+            return highest[:0]
+    for run in range(num_runs):
+        total = 0.0  # over all ranks one after the other, as the plain twin adds
+        for rank in range(num_ranks):
+            op, base = rank_start[rank], 0.0
+            while op < rank_start[rank + 1]:
+                begun, taken, given = op, 0.0, 0.0
+                while op == begun or (op < rank_start[rank + 1] and joined[op]):
+                    change = changes[kind[op], run, stage[op]]
+                    taken += max(change, 0.0)
+                    given += min(change, 0.0)
+                    op += 1
+                total += taken + given
+                before = total - (taken + given)
+                if begun == rank_start[rank]:
+                    base = before
+                highest[run, rank] = max(highest[run, rank], before - base + taken)
     return highest

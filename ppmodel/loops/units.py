@@ -36,6 +36,15 @@ def after(state, waits_for, compute, comm, contention):
 
 
 @loop
+def end_of(kinds, compute, comm, contention):
+    """When both streams end, given what each item of a cell waits for, and its seconds of kernels and collectives."""
+    state = START
+    for item in range(len(kinds)):
+        state = after(state, kinds[item], compute[item], comm[item], contention)
+    return state[0] + state[1]
+
+
+@loop
 def unit_order(ours, theirs, our_rest, their_rest, contention, enough):
     """Whose turn it is, item by item, in the order that ends first; empty if none takes less than `enough`.
 

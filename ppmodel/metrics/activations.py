@@ -18,7 +18,7 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, un
     ----------
     schedule : Schedule
         The table.
-    stage_weights : array of float, shape (num_stages,), optional
+    stage_weights : array of float, shape (num_stages,) or (num_runs, num_stages), optional
         Size of one microbatch's activations on each stage, as the table counts microbatches; by
         default, in units of one microbatch on 1/S of the model.
     held_for_weight_grad : float or array of float, shape (num_stages,), optional
@@ -30,7 +30,7 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, un
 
     Returns
     -------
-    ndarray of float, shape (num_ranks,)
+    ndarray of float, shape (num_ranks,) or (num_runs, num_ranks)
         In the unit of `stage_weights`.
 
     Examples
@@ -41,9 +41,13 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, un
     """
     if unit_weights is None and (fast := peaks.compiled(schedule.num_operations // VECTORISED)):
         changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
-        of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
-        if len(of_ranks):
-            return of_ranks / unit
+        many = changes.reshape(len(OpKind), -1, schedule.num_stages)
+        of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, many)
+        if of_ranks.size:
+            return of_ranks.reshape(*changes.shape[1:-1], -1) / unit
+    if np.ndim(stage_weights) == 2:
+        runs = zip(*np.broadcast_arrays(stage_weights, held_for_weight_grad), strict=True)
+        return np.array([peak_activations(schedule, *run) for run in runs])
     first_cell = schedule.cell[schedule.rank_start[:-1]]
     in_use = activations_in_use(schedule, stage_weights, held_for_weight_grad, unit_weights)
     return np.maximum.reduceat(in_use[0], first_cell)
@@ -89,7 +93,7 @@ def _changes(schedule, stage_weights, held_for_weight_grad):
     is_in_units = stage_weights is None
     weights = np.asarray(schedule.stage_shares if is_in_units else stage_weights, dtype=float)
     held = schedule.held_for_weight_grad if held_for_weight_grad is None else held_for_weight_grad
-    changes = np.zeros((len(OpKind), len(weights)))
+    changes = np.zeros((len(OpKind), *weights.shape))
     changes[OpKind.F], changes[OpKind.B] = weights, -weights
     changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights
     return changes, schedule.pieces_per_unit if is_in_units else 1.0

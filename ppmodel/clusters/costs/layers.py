@@ -16,7 +16,7 @@ from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of
 from ppmodel.clusters.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.clusters.costs.partition import LayerTimes
-from ppmodel.clusters.costs.roofline import Kernels, kernels_s
+from ppmodel.clusters.costs.roofline import Kernels, by_run, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
 from ppmodel.clusters.specs import MemorySpec
 from ppmodel.clusters.specs.entries import unchecked
@@ -172,6 +172,69 @@ def layer_work(model, sequences, layout=None):
     )  # fmt: skip
 
 
+def layer_works(model, layouts):
+    """The `LayerWork` of several layouts side by side, which have the same layers and kernels in other sizes.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    layouts : list of LayoutSpec
+        Complete. They differ only in ``microbatch_size``, in ``cp``, ``dp`` and ``pp`` (each 1 in all or in none), and
+        in what layers do not depend on.
+
+    Returns
+    -------
+    LayerWork
+        The layers of the first layout, then those of the second, and so on.
+    """
+    first, splits = layouts[0], [(layout.microbatch_size, layout.cp) for layout in layouts]
+    usual = {"microbatch_size": 1, "dp": 1, "pp": min(first.pp, 2), "gpus": None, "global_batch": None, "zero": 1}
+    alike = unchecked(first, **usual, cp=1, overlap_backward=None, overlap_gradients=None)
+    distinct = {split: place for place, split in enumerate(dict.fromkeys(splits))}
+    work, run = _works(model, alike, tuple(distinct)), np.arange(len(layouts))
+    place, placements = np.array([distinct[split] for split in splits]), {}
+    line = [placements.setdefault((*layout.sizes(("cp", "dp", "pp")), layout.order), (len(placements), layout))[0]
+            for layout in layouts]  # fmt: skip
+    line = np.array(line)[:, None] * len(work.lines) + np.arange(len(work.lines))
+    kernels, exchanges, num_layers = work.kernels, work.exchanges, len(work.layers)
+
+    def of_runs(column, step=0):
+        of_splits = np.broadcast_to(column, (len(distinct), *column.shape[-1:]))
+        return (of_splits[place] + step * run[:, None]).ravel()
+
+    def beside(column):
+        return np.where(of_runs(column) == NOTHING, NOTHING, of_runs(column, len(kernels.slot)))
+
+    slots = num_layers * len(Phase)
+    shapes = [column.shape[-axes:] for column, axes in zip(work.sizes[:4], (2, 2, 2, 3), strict=True)]
+    sizes = [np.broadcast_to(column, (len(distinct), *shape))[place].reshape(-1, *shape[1:])
+             for column, shape in zip(work.sizes, shapes, strict=False)]  # fmt: skip
+    each = np.repeat(run, num_layers)
+    numbers, shared = ([*sharing_of(model, layout, {})[:-2]] for layout in layouts), work.sharing[-2:]
+    sharing = [np.array(column)[each] for column in zip(*numbers, strict=True)]
+    return work._replace(
+        layers=work.layers * len(layouts), units=[len(layouts) * work.units[-1]],
+        kernels=Kernels(
+            *map(of_runs, kernels[:-2]), of_runs(kernels.slot, slots), of_runs(kernels.unit, work.units[-1])
+        ),
+        exchanges=Exchanges(
+            line[:, exchanges.line].ravel(), of_runs(exchanges.slot, slots * len(PARTS)),
+            of_runs(exchanges.unit, work.units[-1]), beside(exchanges.beside), beside(exchanges.gradient),
+            of_runs(exchanges.volume),
+        ),
+        lines=[(*line[:-1], layout) for _, layout in placements.values() for line in work.lines],
+        sizes=LayerColumns(*sizes, *np.repeat([[first.tp], [first.gpus]], len(each), axis=1)),
+        sharing=Sharing(*sharing, *(line[:, column][each] for column in shared)), layout=first,
+    )  # fmt: skip
+
+
+@lru_cache(2**10)
+def _works(model, layout, splits):
+    """The `LayerWork` of a layout in several splits into microbatches and contexts, the columns' first axis."""
+    sequences, contexts = np.array(splits).T
+    return layer_work.__wrapped__(model, sequences, unchecked(layout, cp=contexts if contexts[0] > 1 else 1))
+
+
 def _items(listed, lines, layout):
     """Kernels, collectives, and where units begin; adds new kinds of collectives to `lines`."""
     kernels, exchanges, units, unit = [], [], [0], 0
@@ -198,8 +261,8 @@ def _items(listed, lines, layout):
             line = lines.setdefault((kind, group, copies), len(lines))
             slot = slot * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
             exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
-    *columns, volume = np.array(exchanges, dtype=float).reshape(-1, len(Exchanges._fields)).T
-    exchanges = Exchanges(*(column.astype(np.intp) for column in columns), volume)
+    *columns, volume = zip(*exchanges, strict=True) if exchanges else [()] * len(Exchanges._fields)
+    exchanges = Exchanges(*(np.array(column, dtype=np.intp) for column in columns), by_run(volume))
     return Kernels.of(kernels), exchanges, units
 
 
@@ -209,7 +272,7 @@ def _halves(operations, recompute):
     The backward goes through the operations in reverse, each with its weight gradient. What runs again does so before
     the gradient of its last operation.
     """
-    does = [[op.works[phase] != NO_WORK or op.collectives[phase] for phase in Phase] for op in operations]
+    does = [[op.works[phase] is not NO_WORK or op.collectives[phase] for phase in Phase] for op in operations]
     forward = [index for index in range(len(operations)) if does[index][Phase.FORWARD]]
     again = [index for index in forward if operations[index].module in MODES[recompute].again]
     backward = []
@@ -227,7 +290,7 @@ def _kernel(operation, phase):
         rows = operation.shape[2]
     elif operation.kernel in (Kernel.PRODUCT, Kernel.UNQUANTISED):
         m, n, k = operation.shape
-        rows, width = (m, min(n, k)) if phase != Phase.WEIGHT_GRAD else (k, min(n, m))
+        rows, width = (m, min(n, k)) if phase != Phase.WEIGHT_GRAD else (k, np.minimum(n, m))
     kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)
     return *operation.works[phase], kernel, rows, width, operation.count
 
@@ -250,8 +313,8 @@ def _sizes(layers, operations, gpu):
     """The bytes, parameters and launches of layers."""
     model, layout, tp, run = gpu.model, gpu.layout, gpu.tp, (gpu.model, gpu.sequences, gpu.layout)
     refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
-    rows, launches = [], np.zeros((len(layers), len(Phase), 5))
-    piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, (layout.pp or 1) * layout.rank_gpus
+    rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 5))
+    piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
@@ -272,8 +335,9 @@ def _sizes(layers, operations, gpu):
         ))  # fmt: skip
         if part in _BLOCKS:
             added = sum(op.count for op in kernels) - plain if dense else 0
-            launches[layer, : len(Phase) if None in again else Phase.RECOMPUTE] = 1.0, tp > 1, refused, piped, added
-    columns = np.split(np.array(rows, dtype=float), (5, 8), axis=1)
+            phases = slice(len(Phase) if None in again else int(Phase.RECOMPUTE))
+            launches[..., layer, phases, :] = by_run((1.0, tp > 1, refused, piped, added))[..., None, :]
+    columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (5, 8), axis=-1)
     return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
 
 
@@ -330,8 +394,11 @@ class LayerCosts:
     @cached_property
     def times(self):
         """The `LayerTimes` to balance over stages: of blocks that are not recomputed, if only some are."""
-        parts = (part for part, _ in self.work.layers)
-        seconds = defaultdict(float, zip(parts, self.seconds.sum(axis=(1, 2)).tolist(), strict=True))
+        return self.times_of(self.work.layers, self.seconds.sum(axis=(1, 2)).tolist())
+
+    def times_of(self, layers, layers_s):
+        """The `LayerTimes` of some layers, from the seconds of each."""
+        seconds = defaultdict(float, zip((part for part, _ in layers), layers_s, strict=True))
         ends = seconds["embedding"], seconds["head"] + self.work.mtp_layers * (seconds["mtp"] + seconds["loss"])
         return LayerTimes(seconds["block"], *ends, seconds["dense"], self.work.dense_blocks)
 

@@ -192,6 +192,12 @@ class LayerTimes(NamedTuple):
     dense: float = 0.0
     dense_blocks: int = 0
 
+    @property
+    def rounded(self):
+        """Multiples of a block, to a hundredth, so that similar systems get the same partition."""
+        *seconds, dense_blocks = self
+        return LayerTimes(*(round(time_s / self.block, 2) for time_s in seconds), dense_blocks) if self.block else self
+
 
 class StageLayers(NamedTuple):
     """The layers of each stage.
@@ -280,10 +286,8 @@ def stage_layers(schedule, model, layout=None, times=None):
         if model.blocks > _MOST_BALANCED:
             rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
             raise CostError("blocks", model.blocks, rule, "choose layers: even")
-        if times.block > 0:  # as multiples of a block, to a hundredth, so that similar systems get the same partition
-            *seconds, dense_blocks = times
-            times = LayerTimes(*(round(layer_s / times.block, 2) for layer_s in seconds), dense_blocks)
-        loads, even = _rank_loads(schedule).tolist(), stage_blocks(schedule, model).tolist()
+        times = times.rounded
+        loads, even = rank_loads(schedule).tolist(), stage_blocks(schedule, model).tolist()
         blocks = _balanced(tuple(map(tuple, loads)), tuple(even), times)
     mtp_layers, last = model.mtp_layers, np.eye(schedule.num_stages, dtype=int)[-1]
     embedding, mtp, losses = 0, mtp_layers * last, (1 + mtp_layers) * last
@@ -307,7 +311,7 @@ def stage_layers(schedule, model, layout=None, times=None):
 # ---- balanced layers -----------------------------------------------------------------------------
 
 
-def _rank_loads(schedule):
+def rank_loads(schedule):
     """The fraction of each stage's microbatches that a rank computes; shape (num_ranks, num_stages)."""
     loads, counts = np.zeros((schedule.num_ranks, schedule.num_stages)), schedule.class_counts.sum(axis=0)
     forwards = counts.reshape(len(OpKind), *schedule.placement.shape)[OpKind.F]
@@ -340,22 +344,15 @@ def _filled(loads, num_blocks, times):
     if num_stages > 1 and times.head >= times.block:
         blocks[-1] = 0  # the head alone is a stage
     stages = _stage_times(blocks, times._replace(dense_blocks=0))
-    ranks, stages = (loads @ stages).tolist(), stages.tolist()
-    added = [
-        [(rank, loads[rank, stage] * times.block) for rank in np.flatnonzero(loads[:, stage])]
-        for stage in range(num_stages)
-    ]
-
-    def key(stage):
-        end = max(ranks[rank] + seconds for rank, seconds in added[stage])
-        return end, stages[stage], (stage % 2, -stage) if len(added[stage]) > 1 else (0, stage)
-
+    ranks, added, place = loads @ stages, loads * times.block, np.arange(num_stages)
+    off = np.where(loads > 0, 0.0, -np.inf)
+    ties = np.where((loads > 0).sum(axis=0) > 1, place % 2 * 2 * num_stages - place, place)
     for _ in range(num_blocks - int(blocks.sum())):
-        stage = min(range(num_stages), key=key)
+        ends = (ranks[:, None] + added + off).max(axis=0)
+        stage = np.lexsort((ties, stages, ends))[0]
         blocks[stage] += 1
         stages[stage] += times.block
-        for rank, seconds in added[stage]:
-            ranks[rank] += seconds
+        ranks += added[:, stage]
     return blocks
 
 
@@ -413,7 +410,7 @@ def slowest_over_mean(schedule, stage_times):
     >>> slowest_over_mean(build("1f1b", 4, 8), [3.0, 3.0, 3.0, 4.5])
     1.3333333333333333
     """
-    ranks = _rank_loads(schedule) @ np.asarray(stage_times, dtype=float)
+    ranks = rank_loads(schedule) @ np.asarray(stage_times, dtype=float)
     return float(ranks.max() / ranks.mean())
 
 

@@ -54,9 +54,24 @@ class Kernels(NamedTuple):
     def of(cls, rows):
         """Make kernels from a list of rows, each with the fields in order."""
         names = cls._fields[: len(rows[0]) if rows else -2]  # without slot and unit
-        columns = dict(zip(names, np.array(rows, dtype=float).reshape(-1, len(names)).T, strict=True))
+        columns = dict(zip(names, map(by_run, zip(*rows, strict=True) if rows else [()] * len(names)), strict=True))
         numbers = {name: columns[name].astype(np.intp) for name in ("kernel", "slot", "unit") if name in columns}
         return cls(**columns | numbers)
+
+
+def by_run(values):
+    """Values as an array; where some are arrays with a value for each run, runs are its first axis.
+
+    >>> by_run((1, 2)).tolist(), by_run((1, np.array([2, 3]))).tolist()
+    ([1.0, 2.0], [[1.0, 2.0], [1.0, 3.0]])
+    """
+    runs = next((value.shape for value in values if isinstance(value, np.ndarray)), None)
+    if runs is None:
+        return np.array(values, dtype=float)
+    columns = np.empty((*runs, len(values)))
+    for place, value in enumerate(values):
+        columns[..., place] = value
+    return columns
 
 
 def kernels_s(kernels, system, precision="bf16"):

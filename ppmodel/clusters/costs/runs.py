@@ -83,7 +83,7 @@ class Runs:
 
     def persistent_bytes(self):
         """Bytes of weights, gradients and optimizer state of every stage; see `costs.persistent_bytes`."""
-        return sharded_bytes(self.work.parameters(self.layers), self.work.sharing)
+        return sharded_bytes(self.work.parameters(self.layers.sizes.parameters), self.work.sharing)
 
 
 def _work(schedule, model, layout, system, without):

@@ -129,7 +129,7 @@ def stages(schedule, model, system, layout=None):
     if key in layers.stages:  # many schedules have the same
         return layers.stages[key]
     parts_s, step_s = work.seconds(layers)
-    dense, experts = work.parameters(layers.work)
+    dense, experts = work.parameters(layers.work.sizes.parameters)
     of_parts = *parts_s.sum(axis=2).T, *work.bytes(layers.bytes)
     layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
     return layers.stages[key]
@@ -167,18 +167,31 @@ class StageWork(NamedTuple):
     def summed(self, columns):
         """Sums over the layers of each stage, shape (num_stages, num_columns)."""
         total = 0.0
-        for layer, count in zip(self.index.T, self.counts.T, strict=True):  # in order, so that sums are reproducible
-            total = total + count[:, None] * columns[layer]
+        for layer in range(self.counts.shape[-1]):  # in order, so that sums are reproducible
+            total = total + self.counts[..., layer, None] * columns[self.index[..., layer]]
         return total
 
-    def parameters(self, layers):
-        """Parameters of a GPU, those of experts apart, from a `LayerWork`: shape (2, num_stages)."""
-        return self.summed(layers.sizes.parameters).T
+    def parameters(self, of_layers):
+        """Parameters of a GPU, those of experts apart, from those of layers: shape (2, ..., num_stages)."""
+        return np.moveaxis(self.summed(of_layers), -1, 0)
 
     def bytes(self, of_layers):
-        """Bytes of activations, weight gradients, logits and working memory, from `layer_bytes`: (4, num_stages)."""
-        working = (of_layers[:, 3][self.index] * (self.counts > 0)).max(axis=1)
-        return np.array([*self.summed(of_layers[:, :3]).T, working])
+        """Bytes of activations, weight gradients, logits and work, from `layer_bytes`: (4, ..., num_stages)."""
+        working = (of_layers[:, 3][self.index] * (self.counts > 0)).max(axis=-1)
+        return np.array([*np.moveaxis(self.summed(of_layers[:, :3]), -1, 0), working])
+
+    def parts_s(self, layers_s, system):
+        """Seconds of stages by phase and part, from those of layers: shape (..., num_stages, 3, num_parts)."""
+        parts_s = self.summed(layers_s.reshape(len(layers_s), -1))
+        parts_s = parts_s.reshape(*parts_s.shape[:-1], 3, len(PARTS))
+        if system.kernels:
+            parts_s[..., :2, 0] += system.kernels.stage_overhead_s
+        return parts_s
+
+    def optimizer_s(self, parameters, system):
+        """Seconds of the optimizer step, shape (..., num_stages)."""
+        overhead_s = system.kernels.iteration_overhead_s / self.chunks if system.kernels else 0.0
+        return optimizer_s(parameters, self.sharing, system) + overhead_s
 
     def seconds(self, layers):
         """Seconds of stages on a system.
@@ -197,40 +210,23 @@ class StageWork(NamedTuple):
         step_s : ndarray of float, shape (3, num_stages)
             Reduction, gathering and optimizer step, once per iteration; see `Stages`.
         """
-        system, of_layers = layers.system, layers.seconds.reshape(len(layers.seconds), -1)
-        parts_s = self.summed(of_layers).reshape(-1, 3, len(PARTS))
-        if system.kernels:
-            parts_s[:, :2, 0] += system.kernels.stage_overhead_s
+        system, parts_s = layers.system, self.parts_s(layers.seconds, layers.system)
         if self.sharing is None:
             return parts_s, np.zeros((3, len(parts_s)))
-        busy_s, parameters = parts_s[..., BUSY].sum(axis=2), self.parameters(layers.work)
+        busy_s, parameters = parts_s[..., BUSY].sum(axis=2), self.parameters(layers.work.sizes.parameters)
         last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
         reduced = reduction_s(parameters, last_s, self.sharing, layers.lines)
         if self.tied_bytes.any():
             links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, True))
             between, inside = (occupancy + 2 * latency for occupancy, latency in links)
             reduced = reduced + np.where(self.tied_bytes > 0, np.where(self.tied_inside, inside, between), 0.0)
-        updated = optimizer_s(parameters, self.sharing, system)
-        if system.kernels:
-            updated = updated + system.kernels.iteration_overhead_s / self.chunks
-        return parts_s, np.array([reduced, gather_s(parameters, busy_s[:, 0], self.sharing, layers.lines), updated])
+        gathered = gather_s(parameters, busy_s[:, 0], self.sharing, layers.lines)
+        return parts_s, np.array([reduced, gathered, self.optimizer_s(parameters, system)])
 
 
 def stage_work(layers, schedule, model, layout, cut, nodes):
     """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
-    recompute, heads = recompute_of(model, layout), np.minimum(cut.losses, 1)
-    dense = np.minimum(np.maximum(layers.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0), cut.blocks)
-    of_parts = {
-        "embedding": cut.embeddings, "dense": dense, "block": cut.blocks - dense, "mtp": cut.mtp,
-        "loss": cut.losses - heads, "head": heads,
-    }  # fmt: skip
-    again = {}
-    if isinstance(recompute, int):  # the first layers of a stage, of which dense ones come first
-        again["dense"] = np.minimum(recompute, dense)
-        again["block"] = np.minimum(recompute - again["dense"], of_parts["block"])
-    kept = {part: count - again.get(part, 0) for part, count in of_parts.items()}
-    counts = [(again if part in again and mode == "full" else kept)[part] for part, mode in layers.layers]
-    counts = np.array(counts).T
+    counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout))
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
     if layout is not None and model.tied_embeddings and model.vocabulary:
         ends = [cut.embedding, cut.head]
@@ -242,6 +238,34 @@ def stage_work(layers, schedule, model, layout, cut, nodes):
     halves = schedule.last_halves if hides else np.zeros((schedule.num_stages, 2), dtype=bool)
     chunks = np.full(schedule.num_stages, schedule.chunks_per_rank)
     return StageWork(counts, np.arange(counts.shape[1])[None], halves, tied_bytes, inside, chunks, layers.sharing)
+
+
+def layer_counts(layers, dense_blocks, cut, recompute):
+    """How often each layer occurs in each stage, shape (..., num_stages, num_layers).
+
+    Parameters
+    ----------
+    layers : list of (str, str)
+        As in `LayerWork`.
+    dense_blocks : int
+    cut : StageLayers
+        Of one run; or its ``blocks`` of many, with stages as their last axis.
+    recompute : str, int or ndarray of int, shape (num_runs, 1)
+        As a layout says; or the number of layers of each run.
+    """
+    heads, blocks = np.minimum(cut.losses, 1), cut.blocks
+    dense = np.minimum(np.maximum(dense_blocks - (np.cumsum(blocks, axis=-1) - blocks), 0), blocks)
+    of_parts = {
+        "embedding": cut.embeddings, "dense": dense, "block": blocks - dense, "mtp": cut.mtp,
+        "loss": cut.losses - heads, "head": heads,
+    }  # fmt: skip
+    again = {}
+    if not isinstance(recompute, str):  # the first layers of a stage, of which dense ones come first
+        again["dense"] = np.minimum(recompute, dense)
+        again["block"] = np.minimum(recompute - again["dense"], of_parts["block"])
+    kept = {part: count - again.get(part, 0) for part, count in of_parts.items()}
+    counts = [(again if part in again and mode == "full" else kept)[part] for part, mode in layers]
+    return np.stack(np.broadcast_arrays(*counts), axis=-1)
 
 
 class Offload(NamedTuple):

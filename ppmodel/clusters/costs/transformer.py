@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ppmodel.clusters.costs.collectives import Collective
 from ppmodel.clusters.costs.work import (
     FP8_WIDTH,
@@ -171,7 +173,7 @@ def mtp_operations(model, sequences, layout=None):
     """
     gpu, width = GpuWork.of(model, sequences, layout), 2 * model.hidden
     product = gpu.linear("MTP projection", gpu.tokens, width, model.hidden / gpu.tp, kept_rows=gpu.stream)
-    volume = float(model.element_bytes * gpu.tokens * model.hidden)
+    volume = model.element_bytes * gpu.tokens * model.hidden
     return [
         *(gpu.norm(f"MTP norm {number}") for number in (1, 2)),
         *gpu.gather("MTP", width, [product]),
@@ -285,7 +287,7 @@ def attention_operations(gpu):
         product = gpu.linear("query-key-value", gpu.tokens, model.hidden, outputs, kept_rows=gpu.stream)
         projections = gpu.gather("attention", model.hidden, [product])
     core = _core(gpu, heads)
-    if gpu.layout.cp > 1:
+    if np.all(gpu.layout.cp > 1):
         volume = model.element_bytes * gpu.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)
         if gpu.layout.context_exchange == "ring":
             ring, both = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
@@ -441,17 +443,17 @@ def expert_operations(gpu):
         to, back = (BlockOperation(f"sort copies by {key}", moved, moved) for key in ("expert", "sender"))
         inside = [to, *inside, back]
     if gathers:
-        group, volume = "expert-tensor", float(width * copies * hidden)
+        group, volume = "expert-tensor", width * copies * hidden
         inside = [gathering("gather copies", group, volume), *inside, scattering("scatter copies", group, volume)]
     if layout.ep > 1:
         elements = rows * per_token * layout.expert_imbalance * hidden
         widths = FP8_WIDTH if layout.dispatch_precision == "fp8" else width, width
-        sent, returned = (Collective("all-to-all", "expert", float(size * elements), per_token) for size in widths)
+        sent, returned = (Collective("all-to-all", "expert", size * elements, per_token) for size in widths)
         to = exchange("all-to-all to experts", sent, returned)
         inside = [to, *inside, exchange("all-to-all from experts", returned, sent)]
     copies = rows * per_token
     moved = width * (rows + copies) * hidden
-    copied, summed = Work(0.0, moved), Work(float(copies * hidden), moved)
+    copied, summed = Work(0.0, moved), Work(copies * hidden, moved)
     inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
     if gpu.repeats_stream:
         inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]

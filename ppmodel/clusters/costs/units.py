@@ -10,14 +10,13 @@ other, 2 that overlap gains nothing. Kernels and collectives share a GPU's multi
 """
 
 from bisect import bisect_left
-from functools import reduce
 from itertools import accumulate, chain, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.loops.units import START, after, unit_order
+from ppmodel.loops.units import START, after, end_of, unit_order
 
 _ROUNDING = 1e-12
 _SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
@@ -244,8 +243,8 @@ def _turns(units, operation):
 
 def _timed(items, contention):
     """The items, and the seconds from the first item to the end of both streams."""
-    end = reduce(lambda state, item: after(state, *item[:3], contention), items, START)
-    return items, end[0] + end[1]
+    columns = np.array([item[:3] for item in items], float).reshape(-1, 3).T
+    return items, float(end_of.run(len(items), columns[0].astype(int), *columns[1:].copy(), float(contention)))
 
 
 def _best_order(ours, theirs, contention, shortest):

@@ -215,7 +215,8 @@ class GpuWork(NamedTuple):
 
         Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
         """
-        width, kept_rows, count = self.model.element_bytes, kept_rows or rows, others.get("count", 1)
+        width, count = self.model.element_bytes, others.get("count", 1)
+        kept_rows = rows if kept_rows is None else kept_rows
         if kept_width is None:
             kept_width = self.kept_width(self.layout.precision) if kernel == Kernel.PRODUCT else width
         flops = 2.0 * rows * inputs * outputs
@@ -263,10 +264,10 @@ class GpuWork(NamedTuple):
         """
         if self.tp == 1:
             return users
-        volume = float(self.model.element_bytes * self.tokens * (size + beside))
+        volume = self.model.element_bytes * self.tokens * (size + beside)
         if not self.splits_stream:
             return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
-        again = Collective("all-gather", "tensor", float(self.model.element_bytes * self.tokens * size))
+        again = Collective("all-gather", "tensor", self.model.element_bytes * self.tokens * size)
         for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
         gathered = gathering(f"enter {place}", "tensor", volume)
         return [gathered._replace(module=users[0].module), *users, for_weights]
@@ -278,7 +279,7 @@ class GpuWork(NamedTuple):
         """
         if self.tp == 1:
             return []
-        volume = float(self.model.element_bytes * self.tokens * self.model.hidden)
+        volume = self.model.element_bytes * self.tokens * self.model.hidden
         if not self.splits_stream:
             return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
         return [scattering(f"leave {place}", "tensor", volume)]

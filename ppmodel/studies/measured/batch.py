@@ -101,7 +101,7 @@ class RowGroup:
         self.rank = np.concatenate([
             first + table.placement[0] for first, table in zip(self.first_rank, tables, strict=True)
         ])  # fmt: skip
-        self.fixed = on_ranks(self.rank, sum(ranks), sum(self.runs.persistent_bytes()))
+        self.fixed = on_ranks(self.rank[None], sum(self.runs.persistent_bytes()))
         self.fixed += np.repeat(self.runs.buffer_bytes, ranks)
         self.in_flight, self.mixed = np.zeros(len(self.rank)), []
         for table, stages, first in zip(tables, self.runs.stages, self.first_rank, strict=True):
@@ -131,7 +131,7 @@ class RowGroup:
             peaks[self.rank] = self.in_flight * stage_bytes
             for table, stages, ranks in self.mixed:
                 peaks[ranks] = peak_activations(table, stage_bytes[stages], share[stages])
-            largest = sum(on_ranks(self.rank, len(self.fixed), column, np.maximum) for column in (working, logits))
+            largest = sum(on_ranks(self.rank[None], column, np.maximum) for column in (working, logits))
             of_ranks = self.fixed + peaks + largest + system.reserve_bytes
             held.append(np.maximum.reduceat(of_ranks, self.first_rank))
         return np.array(held)
@@ -142,7 +142,7 @@ def _busy_s(table, compute_s, pipeline_runs):
 
     Of the reductions of its chunks only the longest counts: the others can run under later backwards.
     """
-    ranks, counts = table.placement[0], pipeline_runs * table.class_counts[0].reshape(-1, table.num_stages)
+    ranks, counts = table.placement[:1], pipeline_runs * table.class_counts[0].reshape(-1, table.num_stages)
     counts[OpKind.O] = 1
-    busy_s = on_ranks(ranks, table.num_ranks, (counts * compute_s).sum(axis=1).T)
-    return (busy_s + on_ranks(ranks, table.num_ranks, compute_s[:, OpKind.R].T, np.maximum)).max(axis=0)
+    busy_s = on_ranks(ranks, (counts * compute_s).sum(axis=1))
+    return (busy_s + on_ranks(ranks, compute_s[:, OpKind.R], np.maximum)).max(axis=-1)

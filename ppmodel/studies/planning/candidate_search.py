@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from functools import cache, partial
-from itertools import chain, islice
+from functools import cache
+from itertools import chain, islice, pairwise
 
 import numpy as np
 
-from ppmodel.clusters.costs import stages
-from ppmodel.clusters.memory import memory
+from ppmodel.clusters.memory import activation_bytes, on_ranks
+from ppmodel.clusters.specs.layout import ORDERS
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
+from ppmodel.metrics import peak_activations
+from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
-from ppmodel.studies.planning.bounds import CandidateBounds, busy_bound
+from ppmodel.studies.planning.bounds import bound_of, busy_bounds, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
+from ppmodel.studies.planning.columns import Columns, Rows
+from ppmodel.studies.planning.question import SEARCHED
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
 from ppmodel.studies.points.order import open_options
@@ -28,8 +31,11 @@ from ppmodel.studies.workers.runners import require_installed, require_runner, r
 from ppmodel.studies.workers.store import open_store
 from ppmodel.studies.workers.versions import versions
 
-_ENTRIES = 64
-"""Entries of a chunk: enough to share tables, few enough to stop soon."""
+_FEW, _MOST = 64, 2048
+"""Entries of each of the first three chunks, so that a good time is known early; and of the others, to share tables."""
+
+_FIRST = 16
+"""Candidates that are simulated first; then twice as many, and so on."""
 
 LONGEST = 1.25
 """If the fastest candidate is tight: by which factor one that is not may take longer, and is still looked for."""
@@ -78,7 +84,7 @@ class Limits:
         return candidate.iteration_s <= self.most_s(candidate.is_run, self.is_tight(candidate))
 
 
-def entries_of(question):
+def entries_of(question, columns=None):
     """List the entries of a question whose weights, gradients and optimizer state can fit, by their lower bounds.
 
     Returns
@@ -92,24 +98,28 @@ def entries_of(question):
     PPModelError
         If the model fits in no way.
     """
-    bounds, entries, least_bytes = CandidateBounds(question), [], np.inf
-    capacity, every_size = question.system.memory_capacity_bytes, all_sizes(question)
+    columns, framework = columns or Columns(question, all_sizes(question)), question.system.framework.packaged
+    every_size, capacity = columns.sizes, question.system.memory_capacity_bytes
     cases = {pp: cases_at(question, pp) for pp in {sizes.pp for sizes in every_size}}
-    for sizes in every_size:
-        kept_bytes = min(bounds.bytes(sizes, zero) for zero in {zero for zero, _ in divisions(question, sizes)})
-        least_bytes = min(least_bytes, kept_bytes)
-        if kept_bytes <= capacity:
+    whole, split, entries = columns.whole(True), columns.whole(False), []
+    microbatches = np.array([question.size(sizes) for sizes in every_size])
+    seconds = mean_bounds(whole, split, question.system) * microbatches[:, 1] / microbatches[:, 0]
+    kept_bytes = np.array(columns.least_bytes(split))
+    runs = cache(lambda case, *more: case.user_defined or runs_as_modelled(case.name, framework, *more))
+    for sizes, at_least_bytes, at_least_s in zip(every_size, kept_bytes.tolist(), seconds.T.tolist(), strict=True):
+        if at_least_bytes <= capacity:
             alone = sizes.ep > 1 and sizes.stage_gpus == 1
             for case in cases[sizes.pp]:
-                framework = question.system.framework.packaged
-                is_run = case.user_defined or runs_as_modelled(case.name, framework, alone, sizes.pp)
-                entries.append(SearchEntry(case, sizes, is_run, bounds.seconds(case, sizes)))
+                bound = bound_of(case)
+                least_s = 0.0 if bound is None else at_least_s[bound]
+                entries.append(SearchEntry(case, sizes, runs(case, alone, sizes.pp), least_s))
     if not any(cases.values()):
         rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
         raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
     if not entries:
         reserve = question.system.reserve_bytes
+        least_bytes = kept_bytes.min()
         enough = question.gpus * (least_bytes - reserve) / (capacity - reserve)
         rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least_bytes / 2**30:.4g} GiB)"
         remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
@@ -118,110 +128,206 @@ def entries_of(question):
     return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
 
 
-def simulated(question, entries, limits):
+def simulated(question, columns, entries, limits):
     """The candidates of some entries that can be as fast as asked for, and that fit, with their simulated times.
+
+    Those with the least bounds are simulated first, so that fewer of the others can win.
 
     Parameters
     ----------
     question : Question
+    columns : Columns
     entries : sequence of SearchEntry
     limits : Limits
 
     Returns
     -------
     list of Candidate
+        In the order of their entries.
     """
-    fitting, candidates = [], []
-    for entry in entries:
-        with refusing():  # not defined at this size
-            fitting += _fitting(question, entry, limits)
-    groups = places_of((point.graph_key, point.layout.overlap_gradients) for _, point in fitting)
-    for (_, overlaps), places in groups.items():
-        points = [fitting[place][1] for place in places]
-        graph = step_graph(points[0].graph, overlaps)
-        with suppress(TableError):  # ranks may wait for each other forever
-            seconds = makespans(graph, [point.costs for point in points]).tolist()
-            timed = zip(places, seconds, strict=True)
-            candidates += [fitting[place][0]._replace(iteration_s=time_s) for place, time_s in timed]
-    return list(filter(limits.accepts, candidates))
+    fitting, candidates, first = sorted(fitting_of(question, columns, entries, limits)), [], 0
+    while first < len(fitting):
+        last = 2 * first + _FIRST
+        wanted = [
+            (place, candidate) for at_least_s, place, candidate in fitting[first:last]
+            if at_least_s <= limits.most_s(candidate.is_run, limits.is_tight(candidate))
+        ]  # fmt: skip
+        points = [point_of(question, candidate) for _, candidate in wanted]
+        groups = places_of((point.graph_key, point.layout.overlap_gradients) for point in points)
+        for (_, overlaps), places in groups.items():
+            with refusing(), suppress(TableError):  # ranks may wait for each other forever
+                graph = step_graph(points[places[0]].graph, overlaps)
+                seconds = makespans(graph, [points[place].costs for place in places]).tolist()
+                timed = [
+                    (wanted[place][0], wanted[place][1]._replace(iteration_s=time_s))
+                    for place, time_s in zip(places, seconds, strict=True)
+                ]
+                limits.add(candidate for _, candidate in timed)
+                candidates += timed
+        first = last
+    return [candidate for _, candidate in sorted(candidates) if limits.accepts(candidate)]
 
 
-def _fitting(question, entry, limits):
-    """The candidates of an entry that fit and may be fast enough, still without their times, each with its point.
+def point_of(question, candidate):
+    """The point of a candidate."""
+    ways = {name: getattr(candidate, name) for name in SEARCHED}
+    return question.point(candidate.case, candidate.sizes, **ways)
+
+
+def fitting_of(question, columns, entries, limits):
+    """Yield the candidates that fit and may be fast enough, after the least seconds that each takes and its place.
 
     Each recomputes no more than it must to fit, or not to be tight. Of ways that divide the layers alike, the first
-    counts. If ZeRO 1 leaves no candidate, ZeRO 0, which needs more memory, is not tried.
+    counts.
     """
-    table = built(entry.case, *question.size(entry.sizes))
-    cuts, hopeless, least_s = set(), set(), busy_bound(table, question.system)
     usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
-    most_s = limits.most_s(entry.is_run)
-    for zero, layers in sorted(divisions(question, entry.sizes), key=lambda way: -way[0]):
-        if zero == 0 and (1, layers) in hopeless:
-            continue
-        hopeless.add((zero, layers))
-        is_run = entry.is_run and (zero <= usual or "zero" in question.fixed)
-        recomputing = cache(partial(divided, question, entry, table, zero, layers))
-        ways = partial(_least_recomputed, question, recomputing, lambda of_stages: least_s(of_stages) <= most_s)
-        with refusing():  # more stages than layers
-            for recompute in chain(*map(ways, (capacity, limits.comfortable_bytes))):
-                hopeless.discard((zero, layers))
-                point, of_stages, peak_bytes = recomputing(recompute)
-                cut = zero, recompute, of_stages.layers.tobytes()
-                for order in orders(question, entry.sizes, zero) if cut not in cuts else ():
-                    ordered = replace(point, layout=replace(point.layout, order=order))
-                    if (peak := peak_bytes(ordered)) <= capacity:
-                        yield Candidate(*entry[:2], is_run, zero, recompute, layers, order, peak, np.inf), ordered
-                cuts.add(cut)
+    groups, cuts = {}, set()
+    for place, entry in enumerate(entries):
+        table = columns.table(*entry[:2])
+        for number, (zero, layers) in enumerate(columns.divisions(entry.sizes) if table else ()):
+            shape = columns.shape(table, zero)
+            if columns.divides(shape[0], layers):
+                groups.setdefault(shape, []).append(((place, number), entry, (entry.sizes, zero, layers), table))
+    for shape, rows in groups.items():
+        for row, number, recompute, blocks, at_least_s, peak in _Fitting(columns, shape, rows, limits).candidates():
+            place, (case, sizes, is_run, _), (_, zero, layers), _ = rows[row]
+            is_run = is_run and (zero <= usual or "zero" in question.fixed)
+            cut = place[0], zero, recompute, blocks.tobytes()
+            for order in orders(question, sizes, zero) if cut not in cuts else ():
+                candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf)
+                if is_timed(columns, case, sizes):
+                    candidate = candidate._replace(peak_bytes=timed_bytes(question, candidate))
+                if candidate.peak_bytes <= capacity:
+                    yield at_least_s, (*place, number, order), candidate
+            cuts.add(cut)
 
 
-def divided(question, entry, table, zero, layers, recompute):
-    """An entry that is sharded, divided among stages and recomputed in one way.
-
-    Returns
-    -------
-    point : Point
-    of_stages : Stages
-    peak_bytes : callable
-        Returns the bytes of the most loaded GPU, of the point itself or of one with another order of the dimensions.
-    """
-    point = question.point(entry.case, entry.sizes, zero=zero, layers=layers, recompute=recompute)
-    layout = point.layout_of(table)
-    of_stages = stages(table, point.model, point.system, layout=layout)
-    is_timed = layout.offloads or open_options(point.case)
-    resident = cache(partial(memory, table, point.model, of_stages, layout, point.system))
-    return point, of_stages, lambda ordered=point: float((memory_of(ordered) if is_timed else resident()).total.max())
+def is_timed(columns, case, sizes):
+    """Return whether memory depends on times, of copies or of a searched order, or on slices and unequal sequences."""
+    fixed, table = columns.question.fixed, columns.table(case, sizes)
+    is_alike = fixed.get("lengths", "equal") == "equal" and not (table and table.slices > 1)
+    return not is_alike or bool(open_options(case)) or any(fixed.get(name) for name in ("offload", "offload_warm_up"))
 
 
-def _least_recomputed(question, recomputing, is_fast, most_bytes):
-    """Yield the cheapest ways to recompute that fit into some memory and are fast enough."""
+def timed_bytes(question, candidate):
+    """Bytes of the most loaded GPU of a candidate whose memory depends on its times."""
+    return float(memory_of(point_of(question, candidate)).total.max())
 
-    def fits(recompute):
-        return recomputing(recompute)[-1]() <= most_bytes
 
-    least, *others = question.tried("recompute", recomputed(question.model))
-    if not is_fast(recomputing(least)[1]):
-        return
-    if fits(least):
-        yield least
-        return
-    for recompute in (way for way in others if is_fast(recomputing(way)[1])):
-        if recompute != 1 and fits(recompute):
-            yield recompute
-        if recompute == 1 and fits("full"):
-            most = int(recomputing("full")[1].blocks.max())
-            fewest = bisect_left(range(most), True, lo=1, key=fits)
-            fewest = "full" if fewest >= most else fewest
-            if is_fast(recomputing(fewest)[1]):
-                yield fewest
+class _Fitting(Rows):
+    """Candidates with the same stages on the same ranks, to find those that fit and may be fast enough."""
+
+    def __init__(self, columns, shape, rows, limits):
+        _, self.entries, ways, tables = zip(*rows, strict=True)
+        super().__init__(columns, shape, ways)
+        self.question, self.ways, self.comfortable_bytes = columns.question, ways, limits.comfortable_bytes
+        most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
+        self.most_s = np.array([most_s[entry.is_run] for entry in self.entries])
+        traits = {table: (table.microbatch_parts / table.num_replicas, table.slices, (table.kind == OpKind.W).any(),
+                          table.joined.any()) for table in set(tables)}  # fmt: skip
+        columns = map(np.array, zip(*(traits[table] for table in tables), strict=True))
+        parts, self.slices, self.is_split, self.is_paired = columns
+        self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
+
+    def bounds(self, rows, of_stages):
+        """Lower bounds on the seconds of rows."""
+        each = self.microbatches[rows], self.slices[rows], self.is_split[rows], self.is_paired[rows]
+        return busy_bounds(self.table.placement, of_stages, *each, self.question.system)
+
+    def least_bytes(self, rows, of_stages):
+        """Lower bounds on the bytes of the most loaded GPUs of rows that take at most the time that is looked for.
+
+        By Little's law: a stage holds a microbatch's activations at least while it passes all later stages.
+        """
+        parts_s = of_stages.parts_s[..., :2, :]
+        passing_s = np.where(self.is_paired[rows, None], parts_s[..., 0].sum(axis=-1), parts_s.sum(axis=(-2, -1)))
+        per_s = self.microbatches / self.slices / self.most_s
+        share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * per_s[rows, None]
+        return self.bytes(rows, of_stages, on_ranks(self.table.placement, share * of_stages.activation_bytes))
+
+    def peaks(self, rows, of_stages, recompute):
+        """Bytes of their most loaded GPUs; infinite if they cannot fit or are not defined at their size."""
+        peaks, (kept, held) = np.full(len(rows), np.inf), activation_bytes(of_stages)
+        may_fit = np.flatnonzero(self.least_bytes(rows, of_stages) <= self.question.system.memory_capacity_bytes)
+        entries = [self.entries[row] for row in rows[may_fit]]
+        for (case, size), some in places_of((entry.case, self.question.size(entry.sizes)) for entry in entries).items():
+            places = may_fit[some]
+            with refusing():
+                if is_timed(self.columns, case, entries[some[0]].sizes):
+                    again = np.broadcast_to(recompute, len(rows))[places].tolist()
+                    for place, row, way in zip(places, rows[places], again, strict=True):
+                        sizes, zero, layers = self.ways[row]
+                        named = Candidate(case, sizes, True, zero, way, layers, ORDERS[0], np.inf, np.inf)
+                        peaks[place] = timed_bytes(self.question, named)
+                else:
+                    activations = peak_activations(built(case, *size), kept[places], held[places])
+                    peaks[places] = self.bytes(rows[places], of_stages[places], activations)
+        return peaks
+
+    def candidates(self):
+        """Yield what fits and may be fast enough: row, place of its way, the way, its blocks, seconds and bytes."""
+        least, *others = self.question.tried("recompute", recomputed(self.question.model))
+        capacity, rows = self.question.system.memory_capacity_bytes, np.arange(len(self.ways))
+        of_stages = self.stages(rows, least)
+        seconds = self.bounds(rows, of_stages)
+        fast = seconds <= self.most_s
+        rows, of_stages, seconds = rows[fast], of_stages[fast], seconds[fast]
+        if not len(rows):
+            return
+        peaks, number = self.peaks(rows, of_stages, least), 0
+        for most_bytes in dict.fromkeys((capacity, self.comfortable_bytes)):
+            fits = peaks <= most_bytes
+            for place in np.flatnonzero(fits):
+                yield rows[place], number, least, of_stages.blocks[place], seconds[place], peaks[place]
+            left = rows[~fits]
+            if others and len(left):  # those that may fit if they recompute everything
+                left = left[self.least_bytes(left, self.stages(left, "full")) <= most_bytes]
+            for way in others if len(left) else ():
+                number += 1
+                for found in self.fewest(left, most_bytes) if way == 1 else self.fitting(left, way):
+                    if found[-1] <= most_bytes:
+                        yield found[0], number, *found[1:]
+
+    def fitting(self, rows, recompute):
+        """Yield those of some rows that recompute in a way, or in so many layers each, and may be fast enough."""
+        if not len(rows):
+            return
+        of_stages = self.stages(rows, recompute)
+        seconds = self.bounds(rows, of_stages)
+        fast = np.flatnonzero(seconds <= self.most_s[rows])
+        ways = np.broadcast_to(recompute, len(rows))[fast]
+        peaks = self.peaks(rows[fast], of_stages[fast], ways if ways.dtype == int else recompute)
+        yield from zip(rows[fast], ways.tolist(), of_stages.blocks[fast], seconds[fast], peaks, strict=True)
+
+    def fewest(self, rows, most_bytes):
+        """As `fitting`, for the fewest layers that are enough for rows to fit into some bytes."""
+        rows = rows[self.bounds(rows, self.stages(rows, 1)) <= self.most_s[rows]]
+        if not len(rows):
+            return
+        of_stages = self.stages(rows, "full")
+        fits = self.peaks(rows, of_stages, "full") <= most_bytes
+        rows, most = rows[fits], of_stages.blocks[fits].max(axis=-1, initial=1)
+        low, high = np.ones_like(most), most.copy()
+        while (places := np.flatnonzero(low < high)).size:
+            middle, open_rows = (low + high)[places] // 2, rows[places]
+            of_stages = self.stages(open_rows, middle)
+            enough = self.peaks(open_rows, of_stages, middle) <= most_bytes
+            is_slow = ~enough & (self.bounds(open_rows, of_stages) > self.most_s[open_rows])  # more takes longer
+            high[places[enough]], low[places[~enough]] = middle[enough], middle[~enough] + 1
+            low[places[is_slow]] = high[places[is_slow]] = -1
+        yield from self.fitting(rows[low >= most], "full")
+        some = (low < most) & (low > 0)
+        yield from self.fitting(rows[some], low[some])
 
 
 class _Search:
     """The entries of a question, and what is still looked for; each process has its own."""
 
     def __init__(self, question):
-        self.question, self.limits, self.entries = question, Limits(question), entries_of(question)
-        self.chunks = [(first, first + _ENTRIES) for first in range(0, len(self.entries), _ENTRIES)]
+        self.question, self.limits, self.columns = question, Limits(question), Columns(question, all_sizes(question))
+        self.entries = entries_of(question, self.columns)
+        ends = *range(0, min(3 * _FEW, len(self.entries)), _FEW), *range(3 * _FEW, len(self.entries), _MOST)
+        self.chunks = list(pairwise([*ends, len(self.entries)]))
 
     def wanted(self, first, last):
         """Those of some entries that may be fast enough, by their lower bounds."""
@@ -229,9 +335,11 @@ class _Search:
 
     def chunk(self, first, last):
         """The candidates of some entries."""
-        candidates = simulated(self.question, self.wanted(first, last), self.limits)
-        self.limits.add(candidates)
-        return candidates
+        candidates = []
+        for is_last in (False, True):  # those whose memory depends on times, when better times are known
+            entries = [entry for entry in self.wanted(first, last) if is_timed(self.columns, *entry[:2]) is is_last]
+            candidates += simulated(self.question, self.columns, entries, self.limits)
+        return list(filter(self.limits.accepts, candidates))
 
 
 _latest = []
@@ -313,11 +421,10 @@ def _refuse(question, entries):
     refusals, is_defined = [], False
     *_, recompute = question.tried("recompute", recomputed(question.model))  # what needs the least memory
     capacity_bytes = question.system.memory_capacity_bytes
-    for entry, way in ((tried, way) for tried in entries for way in divisions(question, tried.sizes)):
+    for entry, (zero, layers) in ((tried, way) for tried in entries for way in divisions(question, tried.sizes)):
         try:
-            table = built(entry.case, *question.size(entry.sizes))
-            point, _, peak_bytes = divided(question, entry, table, *way, recompute)
-            if peak_bytes() <= capacity_bytes:
+            point = question.point(*entry[:2], zero=zero, layers=layers, recompute=recompute)
+            if memory_of(point).total.max() <= capacity_bytes:
                 point.run()
         except TableError:
             raise

@@ -1,0 +1,224 @@
+"""Candidates as columns: what many of them cost at once, from the functions that price a point."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.clusters.costs import buffer_bytes
+from ppmodel.clusters.costs.data_parallel import Sharing, sharded_bytes, sharing_of
+from ppmodel.clusters.costs.layers import LayerCosts, layer_works
+from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
+from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts
+from ppmodel.clusters.costs.transformer import layer_numbers
+from ppmodel.clusters.memory import held_on_ranks
+from ppmodel.clusters.specs.entries import unchecked
+from ppmodel.errors import CostError, SizeError
+from ppmodel.schedules.cases import built
+from ppmodel.studies.planning.candidates import divisions
+from ppmodel.studies.points.point import places_of
+
+
+class Layers(NamedTuple):
+    """The layers of all sizes in one way to recompute, one after another.
+
+    Parameters
+    ----------
+    costs : LayerCosts
+        Of some of them.
+    names : list of (str, str)
+        Those of each of the sizes, as in `LayerWork`.
+    first : ndarray of int, shape (num_sizes,)
+        The place of the first layer of each of the sizes.
+    seconds, bytes, parameters : ndarray of float, shape (num_layers, ...)
+        As in `LayerCosts` and `LayerColumns`.
+    times : list of LayerTimes
+        Of each of the sizes, rounded.
+    """
+
+    costs: LayerCosts
+    names: list
+    first: np.ndarray
+    seconds: np.ndarray
+    bytes: np.ndarray
+    parameters: np.ndarray
+    times: list
+
+
+class Columns:
+    """The costs of a question's candidates, for many at once.
+
+    Parameters
+    ----------
+    question : Question
+    sizes : list of Sizes
+        Of all candidates.
+    """
+
+    def __init__(self, question, sizes):
+        self.question, self.sizes, self.system = question, sizes, question.system.timed
+        self.place = {size: place for place, size in enumerate(sizes)}
+        self.checked, self.tables, self.shapes = {}, {}, {}
+        for method in ("shape", "divides", "divisions", "layers", "cut", "layout", "sharing", "buffer_bytes"):
+            setattr(self, method, cache(getattr(self, method)))
+
+    def layout(self, sizes, zero, recompute="none"):
+        """The layout of candidates; those that differ in their sizes alone are checked once."""
+        key = sizes.tp > 1, sizes.ep, sizes.pp == 1, zero, recompute
+        if key not in self.checked:
+            self.checked[key] = self.question.layout(sizes, zero=zero, recompute=recompute, layers="even")
+        values = sizes._asdict() | {"etp": None if sizes.etp == sizes.tp else sizes.etp, "gpus": self.question.gpus}
+        return unchecked(self.checked[key], **values, global_batch=self.question.global_batch)
+
+    def sharing(self, sizes, zero):
+        """The `Sharing` of candidates, without its collectives."""
+        return sharing_of(self.question.model, self.layout(sizes, zero), {})[:-2]
+
+    def buffer_bytes(self, sizes, table):
+        """Bytes of their buffers, on as many ranks as a table has."""
+        return buffer_bytes(table, self.question.model, self.layout(sizes, 0))
+
+    def layers(self, recompute, hides, zero):
+        """The `Layers` of all sizes; `hides` says if collectives of the backward are hidden.
+
+        What is sharded changes them only from ZeRO 2 on.
+        """
+        layouts = [self.layout(sizes, zero, recompute) for sizes in self.sizes]
+        groups = places_of((s.tp, s.ep, s.etp, s.cp > 1, s.pp > 1) for s in self.sizes)
+        first, columns = np.empty(len(layouts), dtype=int), []
+        for places in groups.values():
+            alike = [unchecked(layouts[place], overlap_backward=hides) for place in places]
+            work = layer_works(self.question.model, alike)
+            costs = LayerCosts(work, self.system)
+            names = work.layers[: len(work.layers) // len(places)]
+            first[places] = sum(map(len, (column[0] for column in columns))) + len(names) * np.arange(len(places))
+            columns.append((costs.seconds, costs.bytes, work.sizes.parameters))
+        seconds, *others = map(np.concatenate, zip(*columns, strict=True))
+        layers_s = seconds.sum(axis=(1, 2))[first[:, None] + np.arange(len(names))].tolist()
+        times = [costs.times_of(names, each).rounded for each in layers_s]
+        return Layers(costs, names, first, seconds, *others, times)
+
+    def whole(self, hides):
+        """The `Stages` of the whole model as one stage, in all sizes and without recomputation."""
+        layers, numbers = self.layers("none", hides, 1), layer_numbers(self.question.model)
+        counts = np.array([[[float(numbers[part]) for part, _ in layers.names]]])
+        index = layers.first[:, None, None] + np.arange(len(layers.names))
+        return self.priced(layers, counts, index, self.shared(self.sizes, [1] * len(self.sizes)))
+
+    def least_bytes(self, whole):
+        """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
+        parameters = whole.parameters - whole.expert_parameters, whole.expert_parameters
+        zeros = [self.divisions(sizes)[0][0] for sizes in self.sizes]
+        kept = sharded_bytes(parameters, self.shared(self.sizes, zeros))
+        pp = np.array([sizes.pp for sizes in self.sizes])
+        return sum(part[:, 0] for part in kept) / pp + self.system.reserve_bytes
+
+    def table(self, case, sizes):
+        """A table of a schedule on as many ranks, of few microbatches: they change nothing that `shape` tells."""
+        key = id(case), sizes.pp
+        if key in self.tables:
+            return self.tables[key]
+        counts = sorted({self.question.size(other)[1] for other in self.sizes if other.pp == sizes.pp})
+        for count in counts if case.source is None else [self.question.size(sizes)[1]]:
+            with suppress(SizeError):
+                return self.tables.setdefault(key, built(case, sizes.pp, count))
+        return None
+
+    def shape(self, table, zero):
+        """All that stages depend on: a table with the same ones, if backwards hide collectives, what is sharded.
+
+        What ZeRO 1 shards makes no difference.
+        """
+        layout, zero = next(iter(self.checked.values())), zero if zero > 1 else 1
+        hides = hides_backward(layout, self.question.system.framework, table)
+        loads = rank_loads(table).tobytes()
+        key = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), loads, hides, zero
+        return self.shapes.setdefault(key, (table, hides, zero))
+
+    def cut(self, table, layers, times):
+        """How a table's layers are divided in a way of a layout; `times` are rounded."""
+        layout = unchecked(next(iter(self.checked.values())), layers=layers, recompute=None)
+        return stage_layers(table, self.question.model, layout, times)
+
+    def divides(self, table, layers):
+        """Return whether a table's stages can have layers that are divided in a way."""
+        with suppress(CostError):
+            return bool(self.cut(table, layers, None))
+        return False
+
+    def divisions(self, sizes):
+        """The `divisions` of the question at some sizes, those that need the least memory first."""
+        return sorted(divisions(self.question, sizes), key=lambda way: -way[0])
+
+    def shared(self, sizes, zeros):
+        """The `Sharing` of some sizes and ZeRO stages, each column of shape (num_candidates, 1)."""
+        columns = zip(*map(self.sharing, sizes, zeros), strict=True)
+        return Sharing(*(np.array(column)[:, None] for column in columns))
+
+    def priced(self, layers, counts, index, sharing, cut=None, chunks=1):
+        """The `Stages` of layers that occur so often, but for the reduction and the gathering of parameters."""
+        work = StageWork(counts, index, None, None, None, chunks, sharing)
+        parts_s, (dense, experts) = work.parts_s(layers.seconds, self.system), work.parameters(layers.parameters)
+        halves_s, held = np.moveaxis(parts_s.sum(axis=-1), -1, 0), work.bytes(layers.bytes)
+        step_s = *np.zeros((2, *dense.shape)), work.optimizer_s((dense, experts), self.system)
+        return Stages(cut and cut.blocks, counts, parts_s, *halves_s, *held, dense + experts, experts, *step_s, cut)
+
+
+class Rows:
+    """Candidates with the same stages on the same ranks.
+
+    Parameters
+    ----------
+    columns : Columns
+    shape : (Schedule, bool, int)
+        From `Columns.shape`.
+    ways : list of (Sizes, int, str)
+        Sizes, ZeRO stage and division of layers of each.
+    """
+
+    def __init__(self, columns, shape, ways):
+        self.columns, (self.table, self.hides, self.zero) = columns, shape
+        sizes, zeros, self.words = zip(*ways, strict=True)
+        self.places, self.sharing = np.array([columns.place[each] for each in sizes]), columns.shared(sizes, zeros)
+        self.buffers = np.array([[columns.buffer_bytes(each, self.table)] for each in sizes])
+        self.cuts = cache(self.cuts)
+
+    def cuts(self, recompute):
+        """The `Layers` of a way to recompute, the place of each row's layers, and how they are divided among stages."""
+        layers = self.columns.layers(recompute, self.hides, self.zero)
+        index = layers.first[self.places][:, None, None] + np.arange(len(layers.names))
+        divided = zip(self.words, self.places.tolist(), strict=True)
+        cuts = [self.columns.cut(self.table, word, layers.times[place]) for word, place in divided]
+        return layers, index, cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
+
+    def stages(self, rows, recompute):
+        """The `Stages` of some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int, shape (n,)
+        recompute : str, int or ndarray of int, shape (n,)
+            The way to recompute of all, or the number of layers of each.
+
+        Returns
+        -------
+        Stages
+            Columns of shape (n, num_stages); without the reduction and the gathering of parameters.
+        """
+        is_word = isinstance(recompute, str)
+        layers, index, cut = self.cuts(recompute if is_word else 1)
+        cut = cut._replace(blocks=cut.blocks[rows])
+        recompute = recompute if is_word else np.broadcast_to(recompute, len(rows))[:, None]
+        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, recompute)
+        sharing = Sharing(*(column[rows] for column in self.sharing[:-2]))
+        return self.columns.priced(layers, counts, index[rows], sharing, cut, self.table.chunks_per_rank)
+
+    def bytes(self, rows, of_stages, activations):
+        """Bytes of the most loaded GPUs of some rows, from the activations that their ranks hold."""
+        parameters = of_stages.parameters - of_stages.expert_parameters, of_stages.expert_parameters
+        kept = sharded_bytes(parameters, Sharing(*(column[rows] for column in self.sharing[:-2])))
+        others = self.buffers[rows], self.columns.system.reserve_bytes
+        return held_on_ranks(self.table.placement, of_stages, activations, kept, *others).total.max(axis=-1)
