@@ -12,12 +12,13 @@ from ppbook.claims.quantities import measure
 from ppbook.claims.rows import EXACT
 from ppbook.claims.tables import turned_by
 from ppbook.claims.verdicts import ANCHORS
+from ppbook.measured.stp import as_run
 from ppbook.parameters import SettingSpec, load_setting
 from ppmodel.clusters.specs import load_model
 from ppmodel.errors import CostError, ScheduleError
 from ppmodel.plot.style import in_words
 from ppmodel.schedules.cases import as_case
-from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of
+from ppmodel.studies.points import resolve
 from ppmodel.studies.points.change import UNCHANGED
 
 
@@ -213,8 +214,7 @@ class Paper:
 
 def _compared(cases, pp, microbatches, labels, **given):
     """`ppmodel.compare` with other labels, and without warnings of what of a setting has no effect."""
-    grid = resolve(cases, pp, microbatches, **given)
-    frame = frame_of(columns_of(grid), rows_of(grid.points()))
+    frame = as_run(cases, pp, microbatches=microbatches, **given)
     return frame.assign(label=frame.label.map(labels))
 
 
