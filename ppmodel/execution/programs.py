@@ -14,7 +14,7 @@ SENT = ("latency", "overlapped", "blocking_send", "rendezvous", "streams")
 
 REDUCED = ("excluded", "overlapped", "blocking")
 """What a gradient all-reduce can do; if excluded, it comes after what is timed."""
-_VERBS = {"latency": "send", "overlapped": "send", "blocking_send": "block"}  # where all receives are posted in advance
+_BUFFERED = SENT[:3]  # where all receives are posted in advance
 
 
 def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
@@ -63,7 +63,7 @@ def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
     messages = makers, table.rank[makers], table.rank[takers], *transfers_s
     return {
         "label": label or table.name, "p2p": graph.p2p, "allreduce": graph.allreduce, "repetitions": repetitions,
-        "buffered": graph.p2p in _VERBS, "checked": checked, "blocks": divided(blocks, table),
+        "buffered": graph.p2p in _BUFFERED, "checked": checked, "blocks": divided(blocks, table),
         "placement": table.placement.tolist(),
         "shares": table.unit_shares.tolist(), "parts": table.microbatch_parts, "slices": table.slices,
         "microbatches": table.num_microbatches,
@@ -90,7 +90,7 @@ def _rows(graph):
     """What each rank does: methods of `rank.Rank`, each with cells, batches of messages or a message."""
     table, rows = graph.schedule, [[] for _ in range(graph.schedule.num_ranks)]
     cells = np.split(np.lexsort((table.kind, table.cell)), np.flatnonzero(~table.joined)[1:])  # forwards first
-    sent, verb = set(graph.index[graph.source[graph.remote]].tolist()), _VERBS.get(graph.p2p)
+    sent = set(graph.index[graph.source[graph.remote]].tolist() if graph.p2p in _BUFFERED else ())
     phases = _phases(graph) if graph.p2p == "rendezvous" else [iter(()) for _ in rows]
     for entry in graph.issued[0].tolist() if graph.p2p == "streams" else ():
         if entry < 0:
@@ -107,7 +107,7 @@ def _rows(graph):
         if kind <= last and (graph.p2p != "streams" or kind == OpKind.O):  # all others are issued
             if kind != OpKind.R or graph.reductions == ON_RANKS:
                 rows[rank] += next(phases[rank], [])
-            rows[rank] += [["cell", cell], *([verb, number] for number in sorted(cell) if verb and number in sent)]
+            rows[rank] += [["cell", cell], *(["send", number] for number in sorted(sent & {*cell}))]
     return [[*row, *chain(*rest)] for row, rest in zip(rows, phases, strict=True)]
 
 

@@ -234,7 +234,7 @@ class Rank:
             posted.append(dist.P2POp(dist.isend if sends else dist.irecv, message, peer, group))
         requests = dist.batch_isend_irecv(posted)
 
-        def wait():
+        def wait(_kept=posted):  # with the messages in it
             while requests:
                 requests.pop().wait()
             settle(self.device)
@@ -248,16 +248,14 @@ class Rank:
         time.sleep(seconds)
 
     def send(self, number):
-        """Send a message by a host thread; it occupies nothing (``latency``) or its link (``overlapped``)."""
+        """Send a message, which occupies nothing (``latency``), its link (``overlapped``) or the rank."""
         peer, _, busy, delay, _ = self.messages[number]
         leaves = time.perf_counter() + busy
         if self.program["p2p"] == "overlapped":
             leaves = self.free_at[peer] = max(leaves, self.free_at[peer] + busy)
-        self.start(peer, self.move, [number], leaves + delay)
-
-    def block(self, number):
-        """Send a message, and wait until it has arrived (``blocking_send``)."""
-        self.move([number], time.perf_counter() + sum(self.messages[number][2:4]))
+        sent = self.start(peer, self.move, [number], leaves + delay)
+        if self.program["p2p"] == "blocking_send":
+            sent.result()
 
     def exchange(self, numbers):
         """Exchange a batch of messages with one peer, those of one direction one after another (``rendezvous``)."""
