@@ -99,7 +99,7 @@ def ends_text(row):
 
 def run_text(row):
     """What a whole run takes, as far as it is known."""
-    ends = f" (nine of ten: {ends_text(row)})" * ("days" in row and row.fastest_s == row.fastest_s)
+    ends = f" (nine of ten: {ends})" if (ends := ends_text(row)) else ""
     parts = {name: f"{heading} {write(row[name])}" for name, (heading, write) in RUN.items() if name in row}
     return ", ".join(part + ends * (name == "days") for name, part in parts.items())
 

@@ -77,7 +77,7 @@ _LOOK = """async ([theme, options]) => {
 
 def test_the_book_is_built():
     """Pages of prose and of the notebooks; 'make test' builds them first."""
-    assert {"nb/bubble.html", "sources.html", "search.html", *PATTERNS} <= set(PAGES)
+    assert {"nb/bubble.html", "planner.html", "sources.html", "search.html", *PATTERNS} <= set(PAGES)
 
 
 @pytest.fixture(scope="module")

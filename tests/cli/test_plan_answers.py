@@ -66,7 +66,7 @@ def test_a_run_says_what_it_costs_and_loses(capsys):
     asked = [*QUESTION, *PLACE, "1f1b"]
     for more, heads in (
         ([], set()),
-        (["--price", "2", "--mtbf", "9h", "--checkpoint-bandwidth", "1 TB/s"], {"cost", "fails"}),
+        (["--tokens", "1T", "--price", "2", "--mtbf", "9h", "--checkpoint-bandwidth", "1 TB/s"], {"cost", "fails"}),
     ):
         assert main([*asked, *more]) == 0
         lines = capsys.readouterr().out.splitlines()

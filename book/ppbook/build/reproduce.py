@@ -28,7 +28,7 @@ from ppbook.build.reference import write_reference
 from ppbook.build.review import cards_page
 from ppbook.claims import published
 from ppbook.errors import ReproduceError
-from ppbook.pages import pictures, schedule_pages
+from ppbook.pages import pictures, planner, schedule_pages
 from ppbook.pages.explorer_data import write_explorer
 from ppbook.pages.report import literal
 from ppbook.pages.theme import ARCHIVE, add_buttons, how_to_get, mended, repository
@@ -237,17 +237,20 @@ def build_pages(book, work, builder="html"):
 
 
 def _with_explorer(book, work):
-    """Build the pages, and beside them what the explorer loads: its scripts, and the orders that the generators give.
+    """Build the pages, and beside them what the explorer loads, its scripts and all orders, and the planner.
 
     The scripts are no static files of the book: those are loaded by every page.
     """
     if not (book / _EXPLORER).is_dir():
         return build_pages(book, work)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         orders = pool.submit(write_explorer, book / _EXPLORER / "data")
+        answers = pool.submit(planner.write_planner, work / planner.PAGE)
         html = build_pages(book, work)
         orders.result()
+        answers.result()
     shutil.copytree(book / _EXPLORER, html / _EXPLORER)
+    shutil.move(work / planner.PAGE, html)
     return html
 
 
