@@ -16,9 +16,9 @@ from ppmodel.schedules.registry import schedule
 from ppmodel.tables import Schedule
 
 _GROUP = Option(
-    "group", lambda text: text if text in SIZES else int(text), "full", "full|half|N",
+    "group", lambda text: text if text in SIZES else int(text), "full", "N",
     "must be full (S microbatches), half (S/2, rounded up) or a whole number of at least 1",
-    "microbatches that pass a chunk one after another; with 1, all chunks take turns, as in PipeOffload",
+    "microbatches that pass a chunk one after another, or full or half; with 1, chunks take turns, as in PipeOffload",
     lambda group: group in SIZES if isinstance(group, str) else is_count(group), (*SIZES, 1, 3), tried=SIZES,
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ ALSO_CALLED = {
     "vpp": "interleaved-1f1b", "virtual-pipeline": "interleaved-1f1b", "interleaved-pipeline": "interleaved-1f1b",
     "zb": _ZERO_BUBBLE, "zero-bubble": _ZERO_BUBBLE, "zbpp": _ZERO_BUBBLE, "bfs": "looped-bfs",
     "breadth-first": "looped-bfs", "afab": "gpipe", "fill-drain": "gpipe", "dapple": "1f1b", "pipedream-flush": "1f1b",
-    "cut-in-half": "dualpipev",
+    "cut-in-half": "dualpipev", "gis": "grouped-interleaving", "pipeoffload": "grouped-interleaving", "v1f1b": "1f1b-v",
 }  # fmt: skip
 """What people, papers and frameworks call schedules, and the names here."""
 _PLAIN = re.compile(r"\w[^$]{0,79}")
