@@ -30,7 +30,7 @@ def simulated_lines(result, run):
         yield from _iteration(result, run)
     elif run.model is not None:
         size, capacity = (result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes"))
-        sequences = microbatch_sequences(run.table, run.model)
+        sequences = round(microbatch_sequences(run.table, run.model) * run.table.slices)
         fits = "" if size <= capacity else ": does not fit"
         if fits and sequences > 1:
             fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
