@@ -64,8 +64,8 @@ def test_transfers(answers):
     facts = answers("exercise_timeline.json")
     assert (facts["gpipe"], facts["plain"]) == (0, 2 * (8 - 2) * 0.5)
     facts, whole = answers("exercise_semantics.json"), 3 * (64 + 7)
-    for name, exposed in (("gpipe", (14, 280)), ("plain", (124, 278))):
-        for p2p, count in zip(("overlapped", "blocking"), exposed, strict=True):
+    for name, exposed in (("gpipe", (14, 140)), ("plain", (124, 139))):
+        for p2p, count in zip(("overlapped", "blocking_recv"), exposed, strict=True):
             assert facts[name][p2p] == pytest.approx(count * 0.11 / (whole + count * 0.22))
     facts = answers("exercise_runtime.json")
     assert facts["mid"] == pytest.approx(facts["fast"], rel=1e-9)

@@ -9,7 +9,7 @@ from jinja2 import Environment, StrictUndefined, UndefinedError
 _SUBSTITUTION = re.compile(r"\{\{(.+?)\}\}")
 _INCLUDE = re.compile(r"```\{include\} \.\./results/(\S+)\n```")
 _ROLE = re.compile(r"\{[\w:]+\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<![^.]\.\.\.)\s+")  # not behind what stands for a number
 _FENCED = re.compile(r"^(```.*?^```)$", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"\n- ")
 _STRESS = re.compile(r"(\*{1,2})(?=\S)(.+?)(?<=\S)\1")
