@@ -13,7 +13,7 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.loops.merged import merged
 from ppmodel.ops import NO_MICROBATCH, OpKind
-from ppmodel.schedules.registry import Option, require, require_even_ranks, require_legal, schedule
+from ppmodel.schedules.registry import Option, require_even_ranks, require_legal, schedule
 from ppmodel.tables import Schedule, by_keys
 
 _MAX_SHARE = 1000
@@ -125,45 +125,7 @@ def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct
     return _chimera("asymmetric-chimera", num_ranks, num_microbatches, concat, stage_shares=shares)
 
 
-def placed_chimera(num_ranks, num_microbatches, second, stage_shares=None):
-    """Chimera with the second pipeline placed on the ranks in any order; for studies, not in the registry.
-
-    Every operation keeps its slot of the symmetric Chimera. If both pipelines want the same slot on a rank, the first
-    pipeline goes first; within a pipeline no two operations want the same slot. In slot order, each operation still
-    comes after everything it needs, so no placement deadlocks.
-
-    Parameters
-    ----------
-    num_ranks, num_microbatches : int
-        S even, B a multiple of S.
-    second : sequence of int, length num_ranks
-        The rank of each stage of the second pipeline; stage s of the first is on rank s.
-    stage_shares : sequence of float, length num_ranks, optional
-        Each stage's share of the model relative to an even split.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    ScheduleError
-        If S is odd, B is not a whole number of units, or `second` does not name every rank exactly once.
-
-    Examples
-    --------
-    >>> placed_chimera(4, 4, (3, 2, 1, 0)).rows() == chimera(4, 4).rows()
-    True
-    >>> print(*placed_chimera(4, 4, (0, 1, 2, 3)).table(backward=1)[0])
-    0F0 0F2@1 0F1 0F3@1 . . . . 0B0 0B2@1 . . 0B1 0B3@1 0R@1
-    """
-    rule = f"must name each of the ranks 0 to {num_ranks - 1} exactly once"
-    require(sorted(second) == list(range(num_ranks)), "second", tuple(second), rule, "give a permutation")
-    shares = {} if stage_shares is None else {"stage_shares": np.asarray(stage_shares)}
-    return _chimera("placed-chimera", num_ranks, num_microbatches, "direct", second=np.asarray(second), **shares)
-
-
-def _chimera(name, num_ranks, num_microbatches, concat, second=None, **more):
+def _chimera(name, num_ranks, num_microbatches, concat, **more):
     require_even_ranks(name, num_ranks)
     waves = 2 if concat == "forward-doubling" and num_microbatches > num_ranks else 1
     unit = waves * num_ranks
@@ -176,7 +138,7 @@ def _chimera(name, num_ranks, num_microbatches, concat, second=None, **more):
         waves, more["microbatch_parts"] = 2, 2
     # copies of a unit, one period apart; the reductions belong to the last
     first, overlapping = np.arange(num_ranks), concat == "overlapping" and num_microbatches > num_ranks
-    placement = np.stack((first, first[::-1] if second is None else second))
+    placement = np.stack((first, first[::-1]))
     # a unit, in slots of one forward each: `waves` microbatches run forward as one, and return in turn
     kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_ranks // 2, :waves, :num_ranks]
     microbatch = (replica * (num_ranks // 2) + injected) * waves + wave

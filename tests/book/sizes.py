@@ -27,8 +27,7 @@ PARAMETERS = {
     "memory": {"pp": [4], "microbatches": [4, 8], "system": "mi300x"},
     "asymmetric": {
         "pp": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"], "setting": "default",
-        "split_pp": [4], "parts": [16], "placed_pp": [4], "placed_parts": [8], "front_back": 12, "units": [1, 2],
-        "split_system": "mid_cp_slow_nw",
+        "split_pp": [4], "units": [1, 2],
     },
     "hanayo": {"pp": 8, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"], "setting": "default"},
     "choose": {

@@ -2,10 +2,14 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from ppbook.pages.asymmetric import orders
+from ppbook.pages.asymmetric.peaks import level_cell
+from ppmodel import build
+from ppmodel.metrics import peak_activations
 from ppmodel.studies.optimum import bounds
 
 
@@ -47,3 +51,15 @@ def test_within_the_memory_of_the_tables_no_split_gains():
     best = free.loc[free.reordered.idxmax()]
     assert best.reordered > 0.05
     assert best.peak > 4
+
+
+@pytest.mark.parametrize("num_ranks", [4, 6, 8])
+@pytest.mark.parametrize("units", [1, 2])
+def test_no_split_is_below_the_level_cell(num_ranks, units):
+    """On a grid of splits a : b none has a lower peak than the even one, which a cell with a level line proves."""
+    schedule = build("chimera", num_ranks, units * num_ranks)
+    cell = level_cell(schedule)
+    assert (sum(cell.in_flight), sum(cell.in_flight[: num_ranks // 2])) == (num_ranks, num_ranks // 2)
+    for front in np.linspace(0.05, 1.95, 39):
+        assert peak_activations(schedule, np.repeat([front, 2 - front], num_ranks // 2)).max() >= num_ranks - 1e-9
+    assert level_cell(build("gpipe", 2, 3)) is None

@@ -17,13 +17,13 @@ from ppbook.claims.file import load_claims
 from ppbook.claims.rows import rows_of
 from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.pages.asymmetric.orders import gains
-from ppbook.pages.asymmetric.peaks import FRONT_BACK, lowest_peak
+from ppbook.pages.asymmetric.peaks import level_cell
 from ppmodel import formulas
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import DATA
 from ppmodel.errors import BatchError, CostError, ScheduleError
-from ppmodel.metrics import bubble_ratios, idle_ratio, peak_activations
+from ppmodel.metrics import bubble_ratios, idle_ratio
 from ppmodel.schedules.cases import as_case, built
 from ppmodel.schedules.ratios import published_bubble_ratio
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
@@ -151,8 +151,7 @@ def peak_tib(bench, size, of):
 
 def split_minimum(size):
     """1 if it is proven that no real split a : b has a lower peak than the even one, else 0."""
-    schedule = built(as_case("chimera"), *size)
-    return lowest_peak(schedule, FRONT_BACK).peak == peak_activations(schedule).max()
+    return level_cell(built(as_case("chimera"), *size)) is not None
 
 
 def reordered_gain(size, limit):
