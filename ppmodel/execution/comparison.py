@@ -51,8 +51,8 @@ def execute(
     model: ModelLike | None = None, comm: float = 0.0, links: LinksLike | None = None, message_bytes: float = 0,
     reduction: float = 0.0, p2p: str = "latency", allreduce: str = "excluded", repetitions: int = 5, check: bool = True,
     dtype: str = "float64", device: str = "cpu", runner: Callable[..., Any] | None = None,
-    on_progress: Callable[[str, int, int], Any] = lambda *_: None,
-    on_result: Callable[[dict[str, Any], Timeline | None], Any] = lambda *_: None,
+    on_progress: Callable[[str, int, int], Any] | None = None,
+    on_result: Callable[[dict[str, Any], Timeline | None], Any] | None = None,
 ) -> DataFrame:  # fmt: skip
     """Run schedules for real: every rank walks its row, and sends and receives what the table says.
 
@@ -136,16 +136,15 @@ def execute(
             "dtype": dtype if blocks else "float64", "limit_s": _LIMIT_S + 2 * max(task.simulated_s for task in ready),
         }  # fmt: skip
         labels = ["a run of its own for costs", *(task.row["label"] for task in ready), "done"]
-
-        on_progress(labels[0], 0, len(programs))
-        run = runner or (_join if "WORLD_SIZE" in os.environ else launch)
-        results = run(job, lambda number: on_progress(labels[number + 1], number + 1, len(programs)))
+        run, show = runner or (_join if "WORLD_SIZE" in os.environ else launch), on_progress or (lambda *_: None)
+        show(labels[0], 0, len(programs))
+        results = run(job, lambda number: show(labels[number + 1], number + 1, len(programs)))
         if results is None:
             return frame_of(COLUMNS, [])
         operation_s, transfer_s = _fixed_costs(calibrating, results[0])
         for task, result in zip(ready, results[1:], strict=True):
             task.complete(result, operation_s, transfer_s, EQUAL[job["dtype"]])
-    for task in tasks:
+    for task in tasks if on_result else ():
         on_result(task.row, task.timeline)
     return frame_of(COLUMNS, [task.row for task in tasks])
 

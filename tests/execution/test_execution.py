@@ -29,7 +29,7 @@ from ppmodel.simulation import graph_of, run_graph, uniform_costs
 
 torch = pytest.importorskip("torch")
 
-SIZES = {1: (1, 2), 2: (1, 2, 4, 6), 3: (3,), 4: (8, 4, 16), 8: (16, 8, 24)}
+SIZES = {1: (1, 2), 2: (1, 2, 4, 6), 3: (3,), 4: (8, 4, 16), 8: (8, 16, 24)}
 """Microbatches to try, by ranks."""
 
 FURTHER = (
