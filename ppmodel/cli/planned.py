@@ -109,9 +109,11 @@ def failure_lines(row):
     if "failure_every_s" in row:
         daly_min, young_min = row.checkpoint_every_s / 60, row.young_every_s / 60
         size = f"{row.checkpoint_bytes / 1e12:.3g} TB in {row.checkpoint_s:.3g} s"
+        lost = {name: RUN[name][1](row[name] * (1 - row.useful_share)) for name in ("days", "money") if name in row}
         yield (
             f"fails   one of {row.gpus} GPUs every {row.failure_every_s / 3600:.3g} h; a checkpoint ({size}) is best "
             f"every {daly_min:.3g} min (Daly; Young: {young_min:.3g}); {row.useful_share:.1%} of the time is useful"
+            + "".join(f", {name} {value} lost" for name, value in lost.items())
         )
 
 

@@ -1,6 +1,7 @@
 """What the plan's command prints is what the library answers."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -70,7 +71,10 @@ def test_a_run_says_what_it_costs_and_loses(capsys):
     ):
         assert main([*asked, *more]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert {line.split()[0] for line in lines if line.startswith(("cost", "fails"))} == heads
+        found = {line.split()[0]: line for line in lines if line.startswith(("cost", "fails"))}
+        assert set(found) == heads
+        assert "nine of ten" in found.get("cost", "nine of ten")
+        assert re.search(r"useful, days [\d.]+ lost, money [\w. ]+ lost$", found["fails"]) if found else not heads
 
 
 def test_a_value_is_fixed_by_its_option_or_by_fix(capsys):

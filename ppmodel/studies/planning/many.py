@@ -12,7 +12,7 @@ from ppmodel.clusters.specs import load_framework, load_model, load_system
 from ppmodel.errors import GeneratorError, PPModelError, SweepError
 from ppmodel.given import as_list, to_builtin
 from ppmodel.studies.planning.answer import planned
-from ppmodel.studies.planning.money import UNPRICED, Training
+from ppmodel.studies.planning.money import DAY_S, UNPRICED, Training
 from ppmodel.studies.points import frame_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def plans(
         As in `plan`. The n-th question keeps what is computed in ``resume.n``.
     training : Training
         What is trained. With its `finish` or `budget`, `gpus` may be None: round numbers are then tried upwards, from
-        what the run would need at an MFU of 65 %, until one is enough.
+        what the run would need at an MFU of 65 %, until one is enough; those that cannot be, after a slower one, are
+        left out.
     show : callable
         Is told which question is being answered.
 
@@ -72,14 +73,18 @@ def plans(
         ("gpus", None, gpus is not None or is_sought, "is missing", "give, for example, 64, or the time to finish in"),
     ])  # fmt: skip
     for values in product(*map(as_list, lists.values())):
-        asked, group = dict(zip(lists, values, strict=True)), []
+        asked, group, fewest = dict(zip(lists, values, strict=True)), [], 0
         for num_gpus in _round_numbers(training, model, values[0]) if gpus is None else as_list(gpus):
+            if num_gpus < fewest:
+                continue
             number = len(rows) + len(group) + 1
             show(f"question {number}: {num_gpus} GPUs of {values[0].name} ...")
             kept = None if resume is None else f"{resume}.{number}"
             group.append(_row(model, num_gpus, asked, resume=kept, training=training, **given))
             if gpus is None and training.allows(group[-1]):
                 break
+            if gpus is None and training.finish and "days" in group[-1]:  # on more, a GPU is not a tenth faster
+                fewest = 0.9 * num_gpus * group[-1]["days"] * DAY_S / training.finish
         rows, defined = rows + group, [row for row in group if row["refused"] is None]
         enough = [row["gpus"] for row in defined if training.allows(row)]
         for row in defined:
