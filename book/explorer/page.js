@@ -478,6 +478,18 @@
       input.addEventListener("blur", () => showNumber(input, state[id]));
     }
     $("comm").addEventListener("input", () => choose({ comm: Number(Number($("comm").value).toPrecision(6)) }));
+    // The first rule of the page "Five rules by hand", at 0.6 of the peak; layers are spread over the ranks.
+    const ofModel = () => {
+      const [hidden, sequence, layers] = index.models[$("model").value] || [], speed = 1e9 * Number($("bandwidth").value);
+      const ratio = (0.6 * index.gpus[$("gpu").value][0] * state.pp) / (speed * layers * (12 * hidden + sequence));
+      if (ratio > 0 && ratio < MOST) choose({ comm: Number((ratio * state.forward).toPrecision(3)) });
+    };
+    const ofGpu = () => { $("bandwidth").value = index.gpus[$("gpu").value][1]; };
+    fillSelect($("model"), [["", "a model"], ...Object.keys(index.models).map((name) => [name, name])], "");
+    fillSelect($("gpu"), Object.keys(index.gpus).map((name) => [name, name]), "H100");
+    ofGpu();
+    $("gpu").addEventListener("change", ofGpu);
+    for (const id of ["gpu", "model", "bandwidth"]) $(id).addEventListener("change", ofModel);
     const drag = (event) => {
       if (!event.buttons) return;
       const box = $("curve").getBoundingClientRect(), share = (event.clientX - box.left - 34) / (box.width - 46), most = Number($("comm").max);

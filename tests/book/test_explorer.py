@@ -17,7 +17,7 @@ import ppmodel as pp
 from ppbook.pages.explorer import MOST_MICROBATCHES, PAGE, RANKS, link, sizes, written
 from ppbook.pages.explorer_data import packed, variants
 from ppmodel import metrics
-from ppmodel.clusters.specs import as_links
+from ppmodel.clusters.specs import as_links, load_model, load_system
 from ppmodel.errors import PPModelError, SizeError, TableError
 from ppmodel.schedules.cases import as_case, generated
 from ppmodel.schedules.ratios import formula_bubble_ratio
@@ -182,6 +182,20 @@ def test_the_first_view_loads_little(page):
     assert {path.as_uri() for path in first[:3]} <= set(loaded)
     assert sum(path.stat().st_size for path in first) < 300e3
     assert page.elsewhere == []
+
+
+def test_a_model_a_gpu_and_its_network_give_the_transfer_time(explorer):
+    """By the first of the five rules by hand; a GPU brings its own network."""
+    model, gpu = load_model("llama3_70b"), load_system("h100")
+    layer = 12 * model.hidden + model.sequence
+    for speed in (gpu.network_bandwidth_bytes_per_s, 1.25e9):
+        explorer.locator("#ex-bandwidth").fill(f"{speed / 1e9:g}")
+        explorer.locator("#ex-model").select_option(model.title)
+        explorer.locator("#ex-bandwidth").dispatch_event("change")
+        expected = 0.6 * gpu.peak_compute_flops * 4 / (speed * model.blocks * layer)
+        assert state(explorer)["comm"] == pytest.approx(expected, rel=0.005)
+    explorer.locator("#ex-gpu").select_option("A100")
+    assert explorer.locator("#ex-bandwidth").input_value() == "25"
 
 
 # ---- links ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 
 from ppbook.pages.explorer import RANKS, sizes, variants, written
 from ppmodel import schedules
+from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import SizeError
 from ppmodel.ops import OpKind
 from ppmodel.plot import palette
@@ -26,6 +27,8 @@ from ppmodel.simulation import P2P
 
 _MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256
 _LEVEL = 9
+_MODELS = "llama3_8b", "qwen3_32b", "llama3_70b", "gpt3_175b", "llama3_405b"
+_GPUS = "a100", "h100", "h200", "b200", "mi300x"
 
 
 def write_explorer(folder):
@@ -50,6 +53,11 @@ def write_explorer(folder):
     _write(folder / "index.js", "index", {
         "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": P2P,
         "colours": {kind.name: KIND_COLOURS[kind] for kind in OpKind if kind < OpKind.R},
+        "models": {model.title: [model.hidden, model.sequence, model.blocks] for model in map(load_model, _MODELS)},
+        "gpus": {
+            name.upper(): [gpu.peak_compute_flops, gpu.network_bandwidth_bytes_per_s / 1e9]
+            for name, gpu in zip(_GPUS, map(load_system, _GPUS), strict=True)
+        },
         "path": PATH_COLOUR, "pair": [palette.BLUE, palette.VERMILION],
     })  # fmt: skip
 
