@@ -16,10 +16,19 @@ from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts
 from ppmodel.clusters.costs.transformer import layer_numbers
 from ppmodel.clusters.memory import held_on_ranks
 from ppmodel.clusters.specs.entries import unchecked
-from ppmodel.errors import CostError, SizeError
+from ppmodel.errors import CostError, PPModelError
+from ppmodel.ops import OpKind
+from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import built
 from ppmodel.studies.planning.candidates import divisions
 from ppmodel.studies.points.point import places_of
+
+
+@cache
+def is_regular(case):
+    """Return whether all cells of a schedule hold one operation, and backwards are whole or split, in any table."""
+    kinds = np.unique(small(case.name).kind) if case.source is None and case.name in names() else ()
+    return OpKind.F in kinds and not {OpKind.B, OpKind.W} <= set(kinds) and not small(case.name).joined.any()
 
 
 class Layers(NamedTuple):
@@ -117,15 +126,17 @@ class Columns:
         return sum(part[:, 0] for part in kept) / pp + self.system.reserve_bytes
 
     def table(self, case, sizes):
-        """A table of a schedule on as many ranks, of few microbatches: they change nothing that `shape` tells."""
-        key = id(case), sizes.pp
-        if key in self.tables:
-            return self.tables[key]
-        counts = sorted({self.question.size(other)[1] for other in self.sizes if other.pp == sizes.pp})
-        for count in counts if case.source is None else [self.question.size(sizes)[1]]:
-            with suppress(SizeError):
-                return self.tables.setdefault(key, built(case, sizes.pp, count))
-        return None
+        """A table with the stages of a schedule: of few microbatches, where these change no more than their number."""
+        fewest, count = is_regular(case), self.question.size(sizes)[1]
+        key = id(case), sizes.pp, None if fewest else count
+        if key not in self.tables:
+            counts = {self.question.size(other)[1] for other in self.sizes if other.pp == sizes.pp}
+            self.tables[key] = None
+            for tried in sorted(counts) if fewest else [count]:
+                with suppress(PPModelError):
+                    self.tables[key] = built(case, sizes.pp, tried)
+                    break
+        return self.tables[key]
 
     def shape(self, table, zero):
         """All that stages depend on: a table with the same ones, if backwards hide collectives, what is sharded.
@@ -135,7 +146,8 @@ class Columns:
         layout, zero = next(iter(self.checked.values())), zero if zero > 1 else 1
         hides = hides_backward(layout, self.question.system.framework, table)
         loads = rank_loads(table).tobytes()
-        key = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), loads, hides, zero
+        stages = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.slices
+        key = *stages, loads, hides, zero
         return self.shapes.setdefault(key, (table, hides, zero))
 
     def cut(self, table, layers, times):

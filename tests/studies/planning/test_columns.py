@@ -1,0 +1,60 @@
+"""Candidates as columns cost what each costs as a point, and their bounds hold."""
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from ppmodel.clusters.specs.layout import ORDERS
+from ppmodel.errors import PPModelError
+from ppmodel.schedules.cases import built
+from ppmodel.simulation import makespans
+from ppmodel.studies.planning import Candidate, asked
+from ppmodel.studies.planning.candidate_search import Limits, _Fitting, entries_of, is_timed, point_of
+from ppmodel.studies.planning.candidates import all_sizes, divisions
+from ppmodel.studies.planning.columns import Columns
+from ppmodel.studies.points.iteration import memory_of, step_graph
+
+COLUMNS = (
+    "parts_s", "forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_bytes", "logits_bytes",
+    "working_bytes", "parameters", "expert_parameters", "optimizer_s",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "system", "gpus", "framework"), [
+    ("llama3_8b", "h100", 8, "megatron"), ("mixtral_8x7b", "h200", 16, None), ("deepseek_v2", "b200_simumax", 64, None),
+    ("zero_bubble_1_5b", "a100", 8, "nanotron"),
+])  # fmt: skip
+def test_columns_cost_what_points_cost(model, system, gpus, framework):
+    """Every column of stages and the bytes to 1e-12; no simulation is below the bounds of time and memory."""
+    question = asked(model, system, gpus, 2 * gpus, framework=framework)
+    question = replace(question, system=replace(question.system, memory_capacity_bytes=1e15))
+    columns, random, simulated = Columns(question, all_sizes(question)), Random(0), 0
+    for entry in random.sample(entries_of(question, columns), 12):
+        table = columns.table(*entry[:2])
+        for zero, layers in divisions(question, entry.sizes) if table else ():
+            recompute, limits = random.choice(["none", "selective", "full", 1, 2]), Limits(question)
+            candidate = Candidate(entry.case, entry.sizes, True, zero, recompute, layers, ORDERS[0], 0.0, np.inf)
+            try:
+                point, whole = point_of(question, candidate), built(entry.case, *question.size(entry.sizes))
+                costs = point.costs_of(whole)
+            except PPModelError:
+                continue
+            rows = [((0, 0), entry, (entry.sizes, zero, layers), table)] * 2
+            fitting, both = _Fitting(columns, columns.shape(table, zero), rows, limits), np.arange(2)
+            of_stages = fitting.stages(both, recompute)
+            assert of_stages.blocks[1].tolist() == costs.stages.blocks.tolist()
+            for name in () if table.slices > 1 else COLUMNS:
+                np.testing.assert_allclose(getattr(of_stages, name)[1], getattr(costs.stages, name), rtol=1e-12)
+            if is_timed(columns, *entry[:2]):
+                continue
+            peak_bytes = memory_of(point).total.max()
+            assert fitting.peaks(both, of_stages, recompute) == pytest.approx(peak_bytes, rel=1e-12)
+            graph = step_graph(point.graph, point.layout.overlap_gradients)
+            seconds = makespans(graph, [costs])[0]
+            assert fitting.bounds(both, of_stages)[1] <= seconds
+            fitting.most_s = np.full(2, seconds)
+            assert fitting.least_bytes(both, of_stages)[1] <= peak_bytes * (1 + 1e-12)
+            simulated += 1
+    assert simulated > 4
