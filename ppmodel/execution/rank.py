@@ -89,8 +89,8 @@ class Rank:
         for number, *ends, busy, delay in program["messages"]:
             group = groups[tuple(sorted(ends) if program["p2p"] == "rendezvous" else ends)]
             if rank in ends:
-                sends = rank == ends[0]
-                self.messages[number] = ends[sends], sends, busy, delay, group
+                self.messages[number] = ends[rank == ends[0]], rank == ends[0], busy, delay, group
+        self.received = [number for number, (_, sends, *_) in self.messages.items() if not sends]
         self.groups = [groups[frozenset(homes)] for homes in self.homes if len(homes) > 1]
         # a thread for each peer, and one for sums of gradients
         self.threads = defaultdict(lambda: ThreadPoolExecutor(1, initializer=_use_own_stream, initargs=[self.device]))
@@ -107,12 +107,13 @@ class Rank:
         peak : float
             The most microbatches on 1/S of the model that it stored.
         """
-        self.log, self.results, self.stored, self.kept, self.peak = [], {}, {}, defaultdict(dict), 0.0
+        self.log, self.stored, self.kept, self.peak = [], {}, defaultdict(dict), 0.0
         self.tasks, self.free_at, self.reductions, self.stepped = {}, Counter(), Counter(), set()
         for module in self.modules.values():
             module.zero_grad(set_to_none=False)
-        early = [number for number, (_, sends, *_) in self.messages.items() if self.program["buffered"] and not sends]
-        self.arrivals = {number: self.post([number]) for number in early}
+        length = self.like.numel() + len(self.padding)
+        self.results = {number: self.like.new_empty(length) for number in self.received}
+        self.arrivals = {number: self.post([number]) for number in self.received if self.program["buffered"]}
         gc.collect()
         dist.barrier()
         start = torch.tensor([time.perf_counter() + _AHEAD_S], dtype=torch.float64, device=self.device)
@@ -228,8 +229,6 @@ class Rank:
         posted = []
         for number in numbers:
             peer, sends, _, _, group = self.messages[number]
-            if not sends:
-                self.results[number] = self.like.new_empty(self.like.numel() + len(self.padding))
             message = self.results.pop(number) if sends else self.results[number]
             posted.append(dist.P2POp(dist.isend if sends else dist.irecv, message, peer, group))
         requests = dist.batch_isend_irecv(posted)
