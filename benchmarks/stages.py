@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import NamedTuple
 
 from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, process_seconds
@@ -17,6 +18,7 @@ from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph, uniform_costs
 from ppmodel.simulation import graph as graph_module
 from ppmodel.studies.noise import Noise, noisy_makespans
+from ppmodel.studies.planning import planned
 from ppmodel.studies.points import evaluate
 from ppmodel.tables import NO_OPERATION
 
@@ -59,6 +61,8 @@ class Plan(NamedTuple):
         Systems of one call there.
     growth_budget_s : float
         A size that would take longer is left out.
+    plans : tuple of (str, int, int)
+        Model, H100s and global batch of plans.
     pairs : tuple of ((int, int), int)
         S and B, and how often each peer and ours take turns there.
     """
@@ -72,13 +76,14 @@ class Plan(NamedTuple):
     growth: tuple = (6, 10, 18, 32, 56, 100, 177, 316, 560)
     growth_systems: int = 64
     growth_budget_s: float = 60.0
+    plans: tuple = (("llama3_70b", 64, 1024), ("llama3_405b", 1024, 1024), ("deepseek_v3", 2048, 2048))
     pairs: tuple = (((4, 32), 15), ((8, 64), 15), ((16, 64), 15), ((8, 256), 5), ((64, 1024), 5), ((128, 2048), 3))
 
 
 FULL = Plan()
 QUICK = Plan(
     size=(16, 64), list_size=(16, 16), systems=64, runs=64, large=(64, 256), growth=(6, 10, 18, 32),
-    growth_budget_s=5.0, pairs=(((4, 32), 5), ((8, 64), 5), ((16, 64), 5)),
+    growth_budget_s=5.0, plans=(("llama3_8b", 16, 32),), pairs=(((4, 32), 5), ((8, 64), 5), ((16, 64), 5)),
 )  # fmt: skip
 
 
@@ -400,6 +405,27 @@ def whole_way(plan):
     yield row("name to makespan, memory", case, "GB", memory, 1e9, count, 6.0)
 
 
+def plans(plan):
+    """CPU time of first answers and whole plans, over that of ten million additions in plain Python."""
+    goals = {"llama3_70b": (2.0, 6.0), "llama3_405b": (None, 12.0), "deepseek_v3": (None, 40.0)}
+    planned("llama3_8b", "h100", 8, 16)  # what a process loads once
+    for model, gpus, batch in plan.plans:
+        answered = [process_time()]
+        planned(model, "h100", gpus, batch, on_progress=lambda _, times=answered: times.append(process_time()))
+        ends = answered[1], process_time()
+        adding_s = _adding_s()
+        for words, end, goal in zip(("first answer", "whole"), ends, goals.get(model, (None, None)), strict=True):
+            seconds, case = Seconds.of([end - answered[0]]), f"{model}, {gpus} H100s, {words}"
+            yield row("plan", case, "x 10^7 additions", seconds, adding_s, 0, goal)
+
+
+def _adding_s():
+    began, total = process_time(), 0
+    for number in range(10**7):
+        total += number
+    return process_time() - began
+
+
 def start_up(plan):
     """Whole processes: a small question on the command line, and what importing takes."""
     question = shlex.split("simulate 1f1b --pp 8 --microbatches 256 --forward 1 --backward 2 --comm 0.1 --json")
@@ -444,5 +470,5 @@ def _processes(*commands):
 STAGES = (
     generation, compiling, compiling_afresh, evaluation, reading, many_systems, many_points, events, activations,
     uncertainty,
-    whole_way, start_up,
+    whole_way, start_up, plans,
 )  # fmt: skip
