@@ -24,7 +24,6 @@ from ppmodel.studies.planning.candidates import divisions
 from ppmodel.studies.points.point import places_of
 
 
-@cache
 def is_regular(case):
     """Return whether all cells of a schedule hold one operation, and backwards are whole or split, in any table."""
     kinds = np.unique(small(case.name).kind) if case.source is None and case.name in names() else ()
@@ -70,7 +69,7 @@ class Columns:
     def __init__(self, question, sizes):
         self.question, self.sizes, self.system = question, sizes, question.system.timed
         self.place = {size: place for place, size in enumerate(sizes)}
-        self.checked, self.tables, self.shapes = {}, {}, {}
+        self.checked, self.tables, self.shapes, self.regular = {}, {}, {}, {}
         for method in ("shape", "divides", "divisions", "layers", "cut", "layout", "sharing", "buffer_bytes"):
             setattr(self, method, cache(getattr(self, method)))
 
@@ -127,8 +126,11 @@ class Columns:
 
     def table(self, case, sizes):
         """A table with the stages of a schedule: of few microbatches, where these change no more than their number."""
-        fewest, count = is_regular(case), self.question.size(sizes)[1]
-        key = id(case), sizes.pp, None if fewest else count
+        if id(case) not in self.regular:
+            self.regular[id(case)] = is_regular(case)
+        fewest = self.regular[id(case)]
+        count = None if fewest else self.question.size(sizes)[1]
+        key = id(case), sizes.pp, count
         if key not in self.tables:
             counts = {self.question.size(other)[1] for other in self.sizes if other.pp == sizes.pp}
             self.tables[key] = None
