@@ -21,6 +21,8 @@ def durations(graph, costs, factors=None):
     if costs.units:
         longer, larger = costs.unit_factors(graph.schedule)
         compute, occupancy = compute * longer[graph.index], occupancy * larger[graph.index]
+    if graph.row is not None:
+        compute = compute * graph.own
     if factors is not None:
         with np.errstate(over="ignore"):  # overflow is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]

@@ -10,13 +10,12 @@ from ppmodel.simulation.paths import path_timeline
 def run_events(graph, costs, factors=None):
     """Simulate by discrete events: an event queue, ranks, links and NICs; the same timeline as `run_graph`.
 
-    Every stream executes its program in order and knows only the messages that have reached it. Links and NICs
-    serve messages in order of arrival. The queue orders events by time; events at the same time are ordered by kind
-    (operations that end, links and NICs that become free, arrivals, messages taken in, messages sent, reductions that
-    reach their links, results sent before their cell ends, copies that are back), and those of one kind by their
-    operation's position in the graph. Since queues serve first come, first served, less work may take longer where NICs
-    are shared or reductions occupy links (Graham, 1969). Under ``rendezvous`` and ``streams``, where nothing queues at
-    links, it is `run_graph`.
+    Every stream executes its program in order and knows only the messages that have reached it. Links and NICs serve
+    messages in order of arrival. The queue orders events by time; events at the same time are ordered by kind
+    (operations that end, links and NICs that become free, arrivals, reductions that reach their links, results sent
+    before their cell ends, copies that are back), and those of one kind by their operation's position in the graph.
+    Since queues serve first come, first served, less work may take longer where NICs are shared or reductions occupy
+    links (Graham, 1969). Where transfers occupy ranks, or wait for both ends, and so nothing queues, it is `run_graph`.
 
     Parameters
     ----------
@@ -48,16 +47,15 @@ def run_events(graph, costs, factors=None):
     """
     graph = graph.with_nics(costs.nics)
     check_fit(graph, costs, factors)
-    if graph.needs_handshake:
+    if graph.needs_handshake or any(graph.occupied[:2]):
         timeline = path_timeline(graph, costs, factors)
     else:
         compute, *transfers = durations(graph, costs, factors)
         gates = graph.gates if graph.reductions_hold_links else np.zeros((2, 0))
         gates = *(column.astype(np.int32) for column in gates), graph.schedule.num_ranks
         num_places = graph.num_links + (2 * max(graph.nics) + 2 if graph.nics else 0)
-        queues = graph.consumers, graph.routes.astype(np.int32), gates, num_places
-        how = (group_lengths(graph, costs, compute), *transfers), graph.occupied, shares_of(graph, costs)
-        programs = graph.group, *graph.programs
-        timeline = filled_timeline(graph, costs, factors, events, 5, graph.link, programs, *queues, *how)
+        places = graph.link, graph.routes.astype(np.int32), gates, num_places
+        how = (group_lengths(graph, costs, compute), *transfers), graph.links_queue, shares_of(graph, costs)
+        timeline = filled_timeline(graph, costs, factors, events, 5, *places, *how)
     refuse_overflow(timeline.makespan_s)
     return timeline

@@ -16,6 +16,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import numbering
 from ppmodel.simulation.exchanges import exchanges_of
+from ppmodel.simulation.inputs import OPERATION
 from ppmodel.simulation.issue import issue_order
 from ppmodel.simulation.tasks import tasks_of
 from ppmodel.tables import NO_OPERATION, Schedule
@@ -78,7 +79,7 @@ class ExecutionGraph:
         """The `numbering.Arrays` of all operations."""
         return numbering.arrays_of(self.schedule, self.reductions)
 
-    index, cost_class, stream, source, remote, link, group_start, num_links = (
+    index, cost_class, stream, source, remote, link, group_start, num_links, row = (
         property(attrgetter(f"arrays.{name}")) for name in numbering.Arrays._fields
     )
     programs, consumers = cached_property(numbering.programs_of), cached_property(numbering.consumers_of)
@@ -125,6 +126,11 @@ class ExecutionGraph:
         if not self.schedule.joined.any():
             return np.zeros(len(self.group_start) - 1, dtype=bool)
         return self.schedule.overlaps[self.index[self.group_start[:-1]]]
+
+    @cached_property
+    def own(self):
+        """Mask of operations, which are all but what `inputs` adds; shape (num_operations,)."""
+        return np.ones(self.num_operations, dtype=bool) if self.row is None else self.row == OPERATION
 
     @cached_property
     def reduces(self):

@@ -7,6 +7,7 @@ import numpy as np
 from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.loops.tables import renumbered
 from ppmodel.ops import OpKind
+from ppmodel.simulation.inputs import with_inputs
 from ppmodel.tables import NO_OPERATION, by_keys
 
 ON_RANKS, BESIDE_RANKS = 1, 2
@@ -34,6 +35,8 @@ class Arrays(NamedTuple):
         Operations between two entries start and end together.
     num_links : int
         Number of directed links that carry messages.
+    row : ndarray of int, shape (num_operations,), or None
+        What each is, of those of `inputs`; None if all are operations.
     """
 
     index: np.ndarray
@@ -44,11 +47,22 @@ class Arrays(NamedTuple):
     link: np.ndarray
     group_start: np.ndarray
     num_links: int
+    row: np.ndarray | None = None
 
 
 def arrays_of(schedule, reductions):
     """Compute the `Arrays` of a table's graph, with reductions left out, `ON_RANKS` or `BESIDE_RANKS`."""
-    source, remote, group, order = schedule.dependencies
+    arrays, further = _of_first_inputs(schedule, reductions), schedule.dependencies.further
+    if further is None:
+        return arrays
+    place = np.empty(schedule.num_operations, dtype=np.int64)
+    place[arrays.index] = np.arange(len(arrays.index))
+    return with_inputs(arrays, *place[further], schedule.num_ranks)
+
+
+def _of_first_inputs(schedule, reductions):
+    """The `Arrays` of a graph in which each operation has one input."""
+    source, remote, group, order, _ = schedule.dependencies
     fast = renumbered.compiled(schedule.num_operations // 4)
     if fast:
         columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)
@@ -79,7 +93,7 @@ def ends_of(graph):
     computing = np.flatnonzero(schedule.kind < OpKind.R)
     first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
     place = np.empty(schedule.num_operations, dtype=int)
-    place[graph.index] = np.arange(graph.num_operations)
+    place[graph.index[graph.own]] = np.flatnonzero(graph.own)
     return place[computing[[first[:-1], first[1:] - 1]]]
 
 

@@ -34,14 +34,13 @@ def path_timeline(graph, costs, factors=None):
         cost_class = np.arange(graph.num_operations)
     elif costs.pairs:
         tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[graph.index]
-    tables = task_tables(graph, *tables)
+    classes, tables = tasks.classes(cost_class, len(tables[0])).astype(np.uint32), task_tables(graph, *tables)
     in_order = None
     if factors is not None:
         in_order = np.asarray(factors, dtype=float)[graph.index]
     if factors is not None and graph.needs_handshake:
         of_operations, in_order = in_order, np.ones(len(tasks.stream))
         in_order[tasks.at] = of_operations
-    classes = tasks.classes(cost_class, len(tables[1])).astype(np.uint32)
     num_groups, link = len(tasks.group_start) - 1, None if graph.needs_handshake else tasks.link
     starts = graph.columns[2] if num_groups < len(classes) else None
     arrays = tasks.overlaps, starts, link, classes, (tasks.num_streams, graph.num_links, num_groups), tables

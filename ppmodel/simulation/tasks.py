@@ -83,8 +83,9 @@ def tasks_of(graph):
     if graph.needs_handshake:
         return _of_exchanges(graph) if graph.p2p == "rendezvous" else _of_kernels(graph)
     columns = graph.stream, graph.source, graph.remote, graph.link, graph.group_start
-    num_streams = 2 * graph.schedule.num_ranks
-    return Tasks(*columns, graph.overlaps, graph.reduces, num_streams, np.arange(graph.num_operations, dtype=np.int32))
+    op, num_streams = np.arange(graph.num_operations, dtype=np.int32), 2 * graph.schedule.num_ranks
+    parts = () if graph.row is None else (op, _part(graph))
+    return Tasks(*columns, graph.overlaps, graph.reduces, num_streams, op, None, *parts)
 
 
 _COMPUTE, _TRANSFER, _POST, _NOTHING = range(4)
@@ -93,13 +94,19 @@ _COMPUTE, _TRANSFER, _POST, _NOTHING = range(4)
 def task_tables(graph, compute, occupancy, latency, delay=0.0):
     """Durations, occupancies and latencies of the classes of tasks, from those of operations.
 
-    Where transfers are tasks, durations are those of operations, of transfers, of what the sender's end waits for
-    because of its link's delay, and 0.
+    If there are other tasks than operations, durations are those of operations, of transfers, of what the sender's end
+    waits for because of its link's delay, and 0.
     """
-    if not graph.needs_handshake:
+    if graph.tasks.op is None:
         return compute, occupancy, latency
     nothing, transfer = np.zeros_like(compute), occupancy + (latency - delay)
-    return np.concatenate((compute, transfer, nothing + delay, nothing)), occupancy, latency
+    durations = np.concatenate((compute, transfer, nothing + delay, nothing))
+    return durations, *(np.concatenate((table,) * 4) for table in (occupancy, latency))
+
+
+def _part(graph):
+    """What each operation of a graph is as a task; further inputs of `inputs` take no time."""
+    return np.where(graph.own, _COMPUTE, _NOTHING).astype(np.int32)
 
 
 def _gathered(graph, columns, group, at, transfer, num_streams):
@@ -134,7 +141,7 @@ def _of_kernels(graph):
     begin[issued[~sends]], post = first[~sends], first[sends]
     at[:], transfer[makers] = begin[graph.group] + np.arange(len(at)) - bounds[graph.group], post + 3
     op, part, stream, source, group = np.empty((5, sizes.sum()), dtype=np.int64)
-    op[at], part[at], stream[at] = np.arange(len(at)), _COMPUTE, graph.stream
+    op[at], part[at], stream[at] = np.arange(len(at)), _part(graph), graph.stream
     source[at], group[at] = _needed(graph, at, transfer), begin[graph.group]
     by_pair = by_keys(pair[makers])
     before = np.full(len(makers), NO_OPERATION)
@@ -173,7 +180,7 @@ def _of_exchanges(graph):
     transfer = np.full(count, NO_OPERATION)
     transfer[makers] = len(order) + 1 + 2 * np.arange(len(makers))
     op = np.append(np.arange(count), message)[order]
-    part = np.where(order < count, _COMPUTE, _NOTHING)
+    part = np.append(_part(graph), np.full(len(message), _NOTHING))[order]
     source = np.append(np.where(graph.remote, NO_OPERATION, _needed(graph, place[:count], transfer)), transfer[message])
     group = np.append(graph.group, num_groups + batch)[order]
     links = np.repeat(num_streams + graph.stream[makers], 2)

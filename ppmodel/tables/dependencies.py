@@ -25,12 +25,15 @@ class Dependencies(NamedTuple):
     order : ndarray of int
         The operations by level of their group, then by group, so each comes after everything it needs; without
         optimizer steps, since all other operations end before the first of them starts.
+    further : ndarray of int, shape (2, num_further_inputs), or None
+        Operations that need more than one result, and those that produce what they need beside that of `source`.
     """
 
     source: np.ndarray
     remote: np.ndarray
     group: np.ndarray
     order: np.ndarray
+    further: np.ndarray | None = None
 
 
 def frozen(value):
@@ -66,8 +69,17 @@ def dependencies_of(schedule):
     return frozen(Dependencies(source, remote, group, order)), level
 
 
-def in_levels(source, group, rank, num_ranks):
-    """The level of each operation, and their order, as in `dependencies_of`, of rows that are already derived."""
+def in_levels(source, group, rank, num_ranks, further=None):
+    """Compute the level of each operation, and their order, from dependencies; operations are sorted by rank."""
+    if further is not None:  # each further input is one of the operations of its group
+        rows = np.append(further[0], np.arange(len(rank)))
+        order = by_keys(rows)
+        place = np.empty(len(rows), dtype=np.int64)
+        place[order] = np.arange(len(rows))
+        own, rows, needed = place[len(further[0]) :], rows[order], np.append(further[1], source)[order]
+        needed = np.where(needed == NO_OPERATION, NO_OPERATION, own[needed])
+        level, order = in_levels(needed, group[rows], rank[rows], num_ranks)
+        return level[own], rows[order][np.isin(order, own)]
     columns = [column.astype(np.int32) for column in (source, group, rank)]
     start = np.searchsorted(rank, np.arange(num_ranks + 1))
     fast = ordered.compiled(len(rank))

@@ -46,7 +46,7 @@ def slots(
     ScheduleError
         If a duration is not a whole number of slots.
     """
-    source, _, group, order = schedule.dependencies
+    source, _, group, order, _ = schedule.dependencies
     length = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer)[schedule.kind]
     if shares_groups(schedule):
         length = np.bincount(group, length, minlength=group.max() + 1).astype(np.int64)
