@@ -94,7 +94,7 @@ def _rows(graph):
     phases = _phases(graph) if graph.p2p == "rendezvous" else [iter(()) for _ in rows]
     for entry in graph.issued[0].tolist() if graph.p2p == "streams" else ():
         if entry < 0:
-            for rank in (graph.stream[-1 - entry], graph.consumers[0][-1 - entry]):
+            for rank in (graph.stream[-1 - entry], graph.receivers[-1 - entry]):
                 rows[rank].append(["issue", int(graph.index[-1 - entry])])
         else:
             ops = graph.index[graph.group_start[entry] : graph.group_start[entry + 1]]

@@ -82,7 +82,7 @@ class ExecutionGraph:
     index, cost_class, stream, source, remote, link, group_start, num_links, row = (
         property(attrgetter(f"arrays.{name}")) for name in numbering.Arrays._fields
     )
-    programs, consumers = cached_property(numbering.programs_of), cached_property(numbering.consumers_of)
+    programs, receivers = cached_property(numbering.programs_of), cached_property(numbering.receivers_of)
     routes, gates = cached_property(numbering.routes_of), cached_property(numbering.gates_of)
     ends, instructions = cached_property(numbering.ends_of), cached_property(numbering.instructions_of)
     instructions_by_pair = cached_property(numbering.instructions_by_pair_of)

@@ -66,8 +66,7 @@ def _of_first_inputs(schedule, reductions):
     fast = renumbered.compiled(schedule.num_operations // 4)
     if fast:
         columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)
-        sizes = (schedule.num_replicas, schedule.num_stages, schedule.num_ranks)
-        return Arrays(*fast(*columns, reductions, sizes))
+        return Arrays(*fast(*columns, reductions, (schedule.num_replicas, schedule.num_stages, schedule.num_ranks)))
     if not reductions:
         order = order[schedule.kind[order] != OpKind.R]
     position = np.full(schedule.num_operations, NO_OPERATION)
@@ -108,16 +107,11 @@ def programs_of(graph):
     return group[begins], start.astype(np.int32), place
 
 
-def consumers_of(graph):
-    """Find the stream that receives each result's message, and the other stream of its own rank that needs it.
-
-    ``NO_OPERATION`` where there is none.
-    """
-    receiver, beside = np.full((2, graph.num_operations), NO_OPERATION, dtype=np.int32)
-    receiver[graph.source[graph.remote]] = graph.stream[graph.remote]
-    local = (graph.source != NO_OPERATION) & ~graph.remote & (graph.stream != graph.stream[graph.source])
-    beside[graph.source[local]] = graph.stream[local]
-    return receiver, beside
+def receivers_of(graph):
+    """Find the rank that receives each result's message; ``NO_OPERATION`` where there is none."""
+    receivers = np.full(graph.num_operations, NO_OPERATION, dtype=np.int32)
+    receivers[graph.source[graph.remote]] = graph.stream[graph.remote]
+    return receivers
 
 
 def routes_of(graph):

@@ -53,7 +53,7 @@ def _wait(graph, ended, places, stream):
     schedule, index, (group, op) = graph.schedule, graph.index, places[stream]
     rank = stream % schedule.num_ranks
     if op is not None and graph.stream[op] == stream:
-        receiver = int(graph.consumers[0][op])
+        receiver = int(graph.receivers[op])
         return op, f"rank {rank} sends {schedule.op(index[op])} to rank {receiver}", receiver
     if op is not None:
         taker, sender = np.flatnonzero((graph.source == op) & graph.remote)[0], int(graph.stream[op])
@@ -67,5 +67,4 @@ def _wait(graph, ended, places, stream):
         if needed != NO_OPERATION and not graph.remote[each] and not ended[needed]:
             other = int(graph.stream[needed])
             break
-    reason = f"rank {rank} waits for rank {other % schedule.num_ranks} to start {schedule.op(index[op])}"
-    return op, reason, other
+    return op, f"rank {rank} waits for rank {other % schedule.num_ranks} to start {schedule.op(index[op])}", other

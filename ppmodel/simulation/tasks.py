@@ -149,7 +149,7 @@ def _of_kernels(graph):
     before[by_pair[follows]] = post[by_pair[np.flatnonzero(follows) - 1]] + 3
     ends = (
         (_POST, graph.stream[makers], before),
-        (_NOTHING, graph.consumers[0][makers], before),
+        (_NOTHING, graph.receivers[makers], before),
         (_NOTHING, num_streams + pair[makers], post),
         (_TRANSFER, num_streams + pair[makers], post + 1),
     )
@@ -187,14 +187,8 @@ def _of_exchanges(graph):
     meets = np.tile((_NOTHING, _TRANSFER), len(makers))
     after = np.stack((before[posted], before[taken_in[makers]]), axis=1).ravel()
     groups = np.repeat(num_groups + len(begins) + np.arange(len(makers)), 2)
-    columns = (
-        (op, np.repeat(makers, 2)),
-        (part, meets),
-        (streams[order], links),
-        (source[order], after),
-        (group, groups),
-    )
-    op, part, stream, source, group = (np.concatenate(columns_) for columns_ in columns)
+    columns = (op, part, streams[order], source[order], group), (np.repeat(makers, 2), meets, links, after, groups)
+    op, part, stream, source, group = map(np.concatenate, zip(*columns, strict=True))
     level, order = in_levels(source, group, stream, num_streams + num_ranks)
     at, ends = place[:count], transfer != NO_OPERATION
     if (level == NO_OPERATION).any():
