@@ -19,7 +19,7 @@ import numpy as np
 
 from ppmodel.loops.building_block import FREE, squeeze
 from ppmodel.ops import OpKind
-from ppmodel.tables import by_keys
+from ppmodel.tables import Schedule, by_keys
 
 _WORK = 8
 """Trying one move in plain code takes about as long as handling this many operations of a table elsewhere."""
@@ -64,14 +64,35 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     stable = np.stack([begin + period - 1, last + 1], axis=1).astype(np.int32)  # from a slot until before another
     stable = stable if (stable[:, 0] < stable[:, 1]).all() else np.full_like(stable, length)
     squeeze.run(_WORK * slot.size + cells.size, home, slot, turns, stable, limit, cells)
+    return orders_in(cells, (OpKind.F, OpKind.I, OpKind.W), len(placement), num_microbatches)
 
-    taken = cells != FREE
+
+def orders_in(cells, kinds, num_stages, num_microbatches):
+    """Each rank's order, as from `squeezed`, in slots where 0 and more are numbers of operations.
+
+    Operations are numbered kind by kind and, in each kind, along the way of a microbatch.
+    """
+    taken = cells >= 0
     step, microbatch = np.divmod(cells[taken], num_microbatches)
-    part, step = np.divmod(step, len(placement))
-    stage = np.where(part == 0, step, len(placement) - 1 - step)
-    columns = np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32)[part], stage, microbatch
+    part, step = np.divmod(step, num_stages)
+    stage = np.where(part == 0, step, num_stages - 1 - step)
+    columns = np.array(kinds, dtype=np.int32)[part], stage, microbatch
     ends = np.cumsum(np.count_nonzero(taken, axis=1))[:-1]
     return list(zip(*(np.split(column, ends) for column in columns), strict=True))
+
+
+def lengthened(name, placement, orders, num_microbatches, short, steady, length):
+    """The schedule of `orders` for `short` microbatches, with its steady state repeated for more.
+
+    The `length` operations are repeated that begin with the forward of the microbatch `steady` on each rank's first
+    stage.
+    """
+    if num_microbatches > short:
+        for rank, (kind, stage, microbatch) in enumerate(orders):
+            cut = np.flatnonzero((kind == OpKind.F) & (stage == rank) & (microbatch == steady))[0]
+            orders[rank] = stretched(kind, stage, microbatch, cut, length, num_microbatches - short)
+    columns = (np.stack(column) for column in zip(*orders, strict=True))
+    return Schedule.from_programs(name, placement, num_microbatches, *columns)
 
 
 def stretched(kind, stage, microbatch, cut, length, times):

@@ -5,10 +5,10 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.loops.whole_backward import FREE, pack
 from ppmodel.ops import OpKind
-from ppmodel.schedules.building_block import stretched
+from ppmodel.schedules.building_block import lengthened, orders_in
 from ppmodel.schedules.phases import v_placement
 from ppmodel.schedules.registry import require_legal, schedule
-from ppmodel.tables import Schedule, by_keys
+from ppmodel.tables import by_keys
 
 _MAX_RANKS = 512
 
@@ -50,7 +50,7 @@ def one_f_one_b_v(num_ranks, num_microbatches):
     """
     rule = f"must be at most {_MAX_RANKS} for 1f1b-v, because blocks are packed one operation at a time"
     require_legal(num_ranks <= _MAX_RANKS, "pp", num_ranks, rule, "pass fewer ranks")
-    step, num_steps, short = np.arange(2 * num_ranks), 4 * num_ranks, min(num_microbatches, steady_from(num_ranks))
+    step, short = np.arange(2 * num_ranks), min(num_microbatches, steady_from(num_ranks))
     backward = 2 * step + 3 * ((step + (1 - num_ranks) % 3) // 3) + 2 * num_ranks + 3 * (num_ranks % 3 == 0)
     placement = v_placement(num_ranks).astype(np.int32)
     home = np.concatenate((placement, placement))
@@ -58,19 +58,8 @@ def one_f_one_b_v(num_ranks, num_microbatches):
     turns = by_keys(slots.ravel(), np.repeat(home, short)).astype(np.int32)
     cells = np.full((num_ranks, slots.max() + 2), FREE, dtype=np.int32)
     pack.run(slots.size * 8 + cells.size, home, slots, turns, cells)
-
-    orders = []
-    for rank, row in enumerate(cells):
-        step, microbatch = np.divmod(row[row >= 0], short)
-        is_forward = step < 2 * num_ranks
-        stage = np.where(is_forward, step, num_steps - 1 - step)
-        order = np.where(is_forward, OpKind.F, OpKind.B), stage, microbatch
-        if num_microbatches > short:
-            cut = np.flatnonzero(is_forward & (stage == rank) & (microbatch == short - 3))[0]
-            order = stretched(*order, cut, 4, num_microbatches - short)
-        orders.append(order)
-    columns = (np.stack(column) for column in zip(*orders, strict=True))
-    return Schedule.from_programs("1f1b-v", placement, num_microbatches, *columns)
+    orders = orders_in(cells, (OpKind.F, OpKind.B), len(placement), short)
+    return lengthened("1f1b-v", placement, orders, num_microbatches, short, short - 3, 4)
 
 
 def steady_from(num_ranks):

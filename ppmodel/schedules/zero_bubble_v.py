@@ -8,11 +8,9 @@ The letters are ours; the papers write B for I.
 import numpy as np
 
 from ppmodel import formulas
-from ppmodel.ops import OpKind
-from ppmodel.schedules.building_block import squeezed, stretched
+from ppmodel.schedules.building_block import lengthened, squeezed
 from ppmodel.schedules.phases import in_a_v, v_placement
 from ppmodel.schedules.registry import require_legal, require_size, schedule
-from ppmodel.tables import Schedule
 
 _MAX_SQUEEZED = 1024
 
@@ -180,9 +178,4 @@ def _repeated_block(name, num_ranks, num_microbatches, forwards, gradients, peak
     placement, short = v_placement(num_ranks), min(num_microbatches, steady_from(num_ranks))
     ways = [offsets[::direction] for offsets, direction in zip((*forwards, *gradients), (1, -1, 1, -1), strict=True)]
     orders = squeezed(placement.tolist(), np.concatenate(ways), 6, short, 2 * peak)
-    if num_microbatches > short:
-        for rank, (kind, stage, microbatch) in enumerate(orders):
-            cut = np.flatnonzero((kind == OpKind.F) & (stage == rank) & (microbatch == num_ranks + 2))[0]
-            orders[rank] = stretched(kind, stage, microbatch, cut, 6, num_microbatches - short)
-    columns = (np.stack(column) for column in zip(*orders, strict=True))
-    return Schedule.from_programs(name, placement, num_microbatches, *columns)
+    return lengthened(name, placement, orders, num_microbatches, short, num_ranks + 2, 6)
