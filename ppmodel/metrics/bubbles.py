@@ -171,11 +171,11 @@ def computing_s(schedule, many_costs):
     >>> computing_s(schedule, [uniform_costs(schedule, 1, 2)]).tolist()
     [24.0]
     """
-    (alone, together), names = schedule.class_counts, ["compute_s"]
-    (compute,) = side_by_side(many_costs, schedule.num_replicas, names)
+    alone, together = schedule.class_counts
+    (compute,) = side_by_side(many_costs, schedule.num_replicas, ["compute_s"])
     if any(costs.pairs for costs in many_costs):
         alone, together = schedule.pairs.counts
-        (compute,) = with_pairs([compute], schedule, many_costs, names)
+        (compute,) = with_pairs([compute], schedule, many_costs)
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
     parts = (alone[:, None] + overlap_factor * together[:, None]) * compute
     return np.add.accumulate(parts, axis=0)[-1]  # always in the same order, however many systems there are

@@ -1,7 +1,5 @@
 """The tables of `OpCosts` of many systems beside each other, and with the classes of pairs behind the others."""
 
-from itertools import zip_longest
-
 import numpy as np
 
 from ppmodel.simulation.costs import TABLES
@@ -46,22 +44,20 @@ def side_by_side(many_costs, num_replicas, names=TABLES):
     return np.array(columns)
 
 
-def with_pairs(tables, schedule, many_costs, names=TABLES):
+def with_pairs(tables, schedule, many_costs):
     """Append the cost classes of a table's pairs to tables of cost classes.
 
     Parameters
     ----------
     tables : sequence of ndarray of float, shape (num_classes, ...)
-        By name, from `OpCosts.by_class` or `side_by_side`; more, if any, are of transfers.
+        From `OpCosts.by_class` or `side_by_side`; durations first, all others are of transfers.
     schedule : Schedule
     many_costs : sequence of OpCosts
         What the last axis of `side_by_side` stands for.
-    names : sequence of str
-        The tables.
 
     Returns
     -------
-    ndarray of float, shape (len(names), num_all_classes, ...)
+    ndarray of float, shape (len(tables), num_all_classes, ...)
         In seconds; `Schedule.pairs` numbers the classes.
 
     Examples
@@ -70,16 +66,16 @@ def with_pairs(tables, schedule, many_costs, names=TABLES):
     >>> from ppmodel.simulation import OpCosts
     >>> table = build("combined-1f1b", 2, 4)
     >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)), pairs={(0, 0, 1, 2): 0.75})
-    >>> (compute_s,) = with_pairs(side_by_side([costs], 1, ["compute_s"]), table, [costs], ["compute_s"])
+    >>> (compute_s,) = with_pairs(side_by_side([costs], 1, ["compute_s"]), table, [costs])
     >>> compute_s[24:30, 0].tolist()
     [0.75, 0.75, 1.0, 1.0, 1.0, 1.0]
     """
     pairs = schedule.pairs
     factors = np.stack([costs.pair_factors(schedule) for costs in many_costs], axis=-1)
     extended = []
-    for table, name in zip_longest(tables, names):
+    for place, table in enumerate(tables):
         of_pairs = table[pairs.base]
-        if name == "compute_s":
+        if place == 0:
             of_pairs = of_pairs * factors[pairs.pair].reshape(of_pairs.shape)
         extended.append(np.concatenate([table, of_pairs]))
     return np.stack(extended)
