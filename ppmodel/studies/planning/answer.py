@@ -11,10 +11,10 @@ import numpy as np
 from ppmodel.clusters.specs.layout import ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
-from ppmodel.studies.planning.candidate_search import Limits, entries_of, search
+from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
 from ppmodel.studies.planning.candidates import Candidate, orders
 from ppmodel.studies.planning.money import UNPRICED, Training
-from ppmodel.studies.planning.question import SEARCHED, Question, asked
+from ppmodel.studies.planning.question import Question, asked
 from ppmodel.studies.planning.risk import chances, disturbed_s
 from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of, warn_of_links
 
@@ -148,8 +148,7 @@ class Plan:
 
     def point(self, candidate: Candidate, **others: Any) -> Point:
         """The point of a candidate, for `points.launch` and `Point.run`; `others` are further values of its layout."""
-        ways = {name: getattr(candidate, name) for name in SEARCHED}
-        return self.question.point(candidate.case, candidate.sizes, **ways, **others)
+        return point_of(self.question, candidate, **others)
 
     def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:
         """The rows of candidates, as `ppmodel.compare` has them, with ``layers``, ``order``; `others` as in `point`."""
@@ -220,8 +219,7 @@ class Plan:
     def _resized(self, sizes, name, value):
         etp = value if name == "tp" and sizes.etp == sizes.tp else sizes.etp
         changed = sizes._replace(**{name: value}, etp=etp)
-        is_known = changed.ep == 1 or self.question.model.experts
-        return self.question.filled(changed) if is_known else None
+        return self.question.filled(changed) if changed.ep == 1 or self.question.model.experts else None
 
     def _other_cases(self, answer):
         chunks = dict(answer.case.options).get("chunks", 1)

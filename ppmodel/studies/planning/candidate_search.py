@@ -158,20 +158,18 @@ def simulated(question, columns, entries, limits):
             with refusing(), suppress(TableError):  # ranks may wait for each other forever
                 graph = step_graph(points[places[0]].graph, overlaps)
                 seconds = makespans(graph, [points[place].costs for place in places]).tolist()
-                timed = [
-                    (wanted[place][0], wanted[place][1]._replace(iteration_s=time_s))
-                    for place, time_s in zip(places, seconds, strict=True)
-                ]
-                limits.add(candidate for _, candidate in timed)
-                candidates += timed
+                for place, time_s in zip(places, seconds, strict=True):
+                    number, candidate = wanted[place]
+                    candidates.append((number, candidate._replace(iteration_s=time_s)))
+                    limits.add([candidates[-1][1]])
         first = last
     return [candidate for _, candidate in sorted(candidates) if limits.accepts(candidate)]
 
 
-def point_of(question, candidate):
-    """The point of a candidate."""
+def point_of(question, candidate, **others):
+    """The point of a candidate; `others` are further values of its layout."""
     ways = {name: getattr(candidate, name) for name in SEARCHED}
-    return question.point(candidate.case, candidate.sizes, **ways)
+    return question.point(candidate.case, candidate.sizes, **ways, **others)
 
 
 def fitting_of(question, columns, entries, limits):

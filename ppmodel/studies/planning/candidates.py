@@ -29,7 +29,7 @@ class SearchEntry(NamedTuple):
     is_run : bool
         Whether the framework runs the schedule as it is modelled.
     at_least_s : float
-        From `CandidateBounds.seconds`.
+        A lower bound on its seconds, from `bounds.mean_bounds`; 0 if there is none.
     """
 
     case: Case
