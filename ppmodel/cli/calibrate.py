@@ -106,7 +106,6 @@ def _lines(calibration, out, all_constants, kinds):
     yield "errors" + " on rows that the fit had not seen (five-fold cross-validation by configuration)" * judged + ":"
     for source in calibration.sources:
         errors = ", ".join(f"{name} {error:.1%}" for name, error in source.unseen.items()) or "too few rows to tell"
-        rows = counted(source.rows, "row")
-        yield f"  {source.file}, {source.what} ({rows}): {errors}; as fitted {source.fitted:.1%}"
+        yield f"  {source.file}, {source.what} ({counted(source.rows, 'row')}): {errors}; as fitted {source.fitted:.1%}"
     if any(source.fitted > POOR for source in calibration.sources):
         yield "the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from"

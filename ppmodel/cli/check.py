@@ -32,8 +32,7 @@ def check_command(name, file, pp, microbatches, **options):
         reading, case = None, arguments.asked_case(name, file, options)
     schedule = built(case, *size_of(case, pp, microbatches))
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
-    sums = int((schedule.kind == OpKind.R).sum())
-    counts = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]
+    counts = [(int((schedule.kind == OpKind.R).sum()), "all-reduce"), (len(schedule.steps), "optimizer step")]
     extras = "".join(f" and {counted(count, name)}" for count, name in counts if count)
     slots, ratio = metrics.table_slots(schedule), metrics.table_bubble_ratio(schedule)
     text.say(

@@ -105,8 +105,7 @@ class Commands(_Careful, click.Group):
     """The commands, each in a module that is imported on demand."""
 
     def list_commands(self, ctx):
-        present = (name for name, point in _further().items() if find_spec(point.module.partition(".")[0]))
-        return [*_MODULES, *present]
+        return [*_MODULES, *(name for name, point in _further().items() if find_spec(point.module.partition(".")[0]))]
 
     def format_commands(self, ctx, formatter):
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}

@@ -1,5 +1,6 @@
 """ppmodel execute: schedules run for real, the fastest first, beside what is predicted for them."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,15 +15,9 @@ from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
 
 def _quantity(name, units, example, positive=False):
     """The type of an option that is a number with a unit, or without one in SI units."""
-
-    def read(text):
-        value = parse_quantity(text, units)
-        if value is None:
-            raise ValueError(text)
-        return value
-
     rule = f"must be a number {'above 0' if positive else 'of 0 or more'}, in {', '.join(filter(None, units))}"
-    return arguments.Value(name, read, lambda value: value > 0 or not positive, rule, f"write {{option}} {example}")
+    is_legal = lambda value: value is not None and (value > 0 or not positive)  # noqa: E731
+    return arguments.Value(name, partial(parse_quantity, units=units), is_legal, rule, f"write {{option}} {example}")
 
 
 _some_time = _quantity("TIME", ("s", "ms", "us", ""), "20ms", positive=True)
@@ -32,9 +27,8 @@ _any_time = _quantity("TIME", ("s", "ms", "us", ""), "5ms")
 @command("execute")
 @click.argument("names", metavar="NAME|FILE...", nargs=-1)
 @arguments.sizes
-@arguments.option(
-    "forward", "TIME", "What a stage with 1/S of the model sleeps in a forward, such as 20ms.", _some_time
-)
+@arguments.option("forward", "TIME", "What a stage with 1/S of the model sleeps in a forward, such as 20ms.",
+                  _some_time)  # fmt: skip
 @arguments.option("backward", "TIME", "The same in a backward.", _some_time)
 @arguments.option("input-grad", "TIME", "In the first half of a split backward.", _some_time)
 @arguments.option("weight-grad", "TIME", "In its second half.", _some_time)
@@ -47,9 +41,8 @@ _any_time = _quantity("TIME", ("s", "ms", "us", ""), "5ms")
 @arguments.links
 @arguments.option("allreduce", "WORD", "Gradient sums of replicas: excluded, overlapped, blocking.",
                   default="excluded", show_default=True)  # fmt: skip
-@arguments.option(
-    "reduction", "TIME", "What a gradient sum of 1/S of the model takes at least.", _any_time, default=0.0
-)
+@arguments.option("reduction", "TIME", "What a gradient sum of 1/S of the model takes at least.", _any_time,
+                  default=0.0)  # fmt: skip
 @arguments.option("repetitions", "N", "Timed iterations.", arguments.count(1000), default=5, show_default=True)
 @arguments.option("device", "WORD", "cpu or cuda.", arguments.choice(("cpu", "cuda")), default="cpu", show_default=True)
 @arguments.option("out", "FILE", "Also write the measured operations, for ppmodel replay; one file per schedule.",
@@ -70,6 +63,7 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
     torchrun --nnodes 2 --nproc-per-node 8 -m ppmodel.execution.
     """
     from ppmodel.execution.comparison import COLUMNS, execute, script_of
+    from ppmodel.export import write_rows, write_trace
     from ppmodel.studies.workers.progress import passing
 
     if not names:
@@ -86,28 +80,19 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
     done.sort(key=lambda result: result[0]["measured_s"] or float("inf"))
     rows, ran = [row for row, _ in done], [(row, timeline) for row, timeline in done if timeline]
     if csv_file is not None:
-        from ppmodel.export import write_rows
-
         write_rows(csv_file, COLUMNS, rows, "--csv")
     for row, timeline in ran if out else ():
-        from ppmodel.export import write_rows
-
-        path = Path(out) if len(ran) == 1 else Path(out).with_stem(f"{Path(out).stem}-{_file_name(row['label'])}")
+        label = "".join(char if char.isalnum() else "-" for char in row["label"].lower())
+        path = Path(out) if len(ran) == 1 else Path(out).with_stem(f"{Path(out).stem}-{label}")
         times = {"start_s": timeline.start_s, "end_s": timeline.end_s}
         frame = timeline.graph.schedule.frame_with(times).dropna()[["rank", "operation", *times]]
         write_rows(str(path), list(frame), frame.to_dict("records"), "--out")
     if trace and ran:
-        from ppmodel.export import write_trace
-
         write_trace(trace, ran[0][1])
     if plot and ran:
         _draw(plot, ran)
     say_json(rows) if as_json else say(_lines(rows))
     return 0 if ran else EXIT_ALL_REFUSED
-
-
-def _file_name(label):
-    return "".join(char if char.isalnum() else "-" for char in label.lower())
 
 
 def _write_script(path, script_of, run):
@@ -129,8 +114,7 @@ def _draw(path, ran):
 
     timelines, row = {row["label"]: timeline for row, timeline in ran}, ran[0][0]
     best = f"{row['label']} was the fastest: {1e3 * row['measured_s']:.4g} ms" if len(ran) > 1 else "measured"
-    figure = plot_timelines(timelines, best, f"measured on {row['pp']} ranks, p2p = {row['p2p']}")
-    arguments.write_figure(figure, path)
+    arguments.write_figure(plot_timelines(timelines, best, f"measured on {row['pp']} ranks, p2p = {row['p2p']}"), path)
 
 
 def _lines(rows):

@@ -17,17 +17,15 @@ _in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
 _in_training = arguments.sectioned("Days, money and failures")
 _TRAINING = {
     "tokens": ("N", "Tokens to train on, such as 15T: adds days and GPU-hours."),
-    "price": (
-        "N",
-        "Of a GPU-hour, or of each system's, as in h100=2.5,b200=4 (default: the system's, if it says one).",
-    ),
+    "price": ("N", "Of a GPU-hour, or of each system's, as in h100=2.5,b200=4 (default: the system's, if it says "
+              "one)."),
     "finish": ("TIME", "Find the least GPUs that end in this time, such as 30d: of --gpus, or of round numbers."),
     "budget": ("N", "Find the least GPUs that cost at most this, such as 5M, and keep --finish if given."),
     "mtbf": ("TIME", "Mean time between failures of one GPU, such as 50000h: all numbers then count lost time."),
     "checkpoint": ("SIZE", "Of a checkpoint (default: 14 bytes for each parameter)."),
     "checkpoint_bandwidth": ("RATE", "At which all GPUs together write it, such as '200 GB/s'; training waits."),
     "restart": ("TIME", "From a failure until the run goes on (default: 10min)."),
-}
+}  # fmt: skip
 _SEVERAL, _COUNTS = arguments.Several(click.STRING), arguments.Several(arguments.count(2**24))
 _LISTS = "system", "framework", "gpus", "global_batch", "sequence"
 
@@ -63,9 +61,8 @@ _LISTS = "system", "framework", "gpus", "global_batch", "sequence"
 @arguments.in_output("plot", "FILE", "Also draw tokens per second over GPUs, as .svg, .png or .pdf.", _PICTURE)
 @arguments.in_output("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", _PICTURE)
 @arguments.launch_option
-@arguments.in_output(
-    "out", "FILE", "With --launch, also write a script that starts it, such as run.sh.", arguments.Output()
-)
+@arguments.in_output("out", "FILE", "With --launch, also write a script that starts it, such as run.sh.",
+                     arguments.Output())  # fmt: skip
 @arguments.json_option("Print one JSON object.")
 @arguments.csv_file
 def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv_file, pareto, plot, **given):
@@ -94,8 +91,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
         raise PPModelError("out", out, "needs a launcher that says how to start it", "add --launch megatron")
     if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", given["links"] or ""):
         raise PPModelError("--link", unitless[0], "needs a unit of time", f"write {unitless[0]}ms or {unitless[0]}s")
-    options = arguments.given({name: given.pop(name) for name in _FIXED})
-    fixed, named = _separated(fix, words, schedules, options)
+    fixed, named = _separated(fix, words, schedules, arguments.given({name: given.pop(name) for name in _FIXED}))
     most, chosen = {name: given.pop(f"max_{name}") for name in _LIMITED}, named if named or schedules else None
     training = Training(**{name: given.pop(name) for name in _TRAINING})
     given |= {"schedules": chosen, "fix": fixed, "most": most, "training": training}

@@ -39,8 +39,7 @@ def planned_lines(plan, most_rows, place):
     yield f"model   {text.size_text(model)}"
     yield f"system  {text.network_text(system)}"
     if system.links:
-        ways = ", ".join(dict.fromkeys(frame.p2p))
-        yield f"links   {' '.join(map(str, system.links))}; transfers {ways}"
+        yield f"links   {' '.join(map(str, system.links))}; transfers {', '.join(dict.fromkeys(frame.p2p))}"
     if frame.is_run[0]:
         yield from _advice(plan)
     yield f"answer  {answer_text(frame.iloc[0])}"

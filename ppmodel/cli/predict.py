@@ -58,8 +58,7 @@ def predict_command(rows_file, system, framework, links, out):
     if errors:
         sizes, largest = [abs(error) for error in errors], max(errors, key=abs)
         summary = f"mean error {fmean(sizes):.1%}, median {median(sizes):.1%}, largest {largest:+.1%}"
-        rows_measured = counted(len(errors), "row")
-        say(f"against the measured iteration_s of {rows_measured}: {summary} (+ is predicted too long)")
+        say(f"against the measured iteration_s of {counted(len(errors), 'row')}: {summary} (+ is predicted too long)")
     if refused:
         number = 1 + next(place for place, row in enumerate(rows) if row["refused"] is not None)
         name = f" ({refused[0]['id']})" if refused[0].get("id") else ""

@@ -13,11 +13,8 @@ from ppmodel.cli.text import plain, say
 from ppmodel.errors import EXIT_INTERRUPTED, EXIT_REFUSED, LONGEST_LINE, NO_MEMORY, PPModelError, shown
 
 
-@click.group(
-    cls=Commands,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.group(cls=Commands, invoke_without_command=True,
+             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})  # fmt: skip
 @click.version_option(__version__)
 @click.pass_context
 def cli(context):

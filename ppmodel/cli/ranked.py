@@ -70,9 +70,8 @@ def ranked_lines(pairs, remark="", sent=""):
     first = pairs[0][1]
     has_layout, has_model = "tp" in first, "model" in first
     model = f"; {first['model']} on {first['system']}" if has_model else ""
-    yield text.size_and_transfers([row for _, row in pairs]) + (
-        model if has_layout else f", all-reduce {first['allreduce']}{model}{remark}"
-    )
+    remark = model if has_layout else f", all-reduce {first['allreduce']}{model}{remark}"
+    yield text.size_and_transfers([row for _, row in pairs]) + remark
     if has_model:
         yield f"framework: {first['framework'] or 'as fitted with the system'}"
     if has_layout:

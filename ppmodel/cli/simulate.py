@@ -31,8 +31,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, plot, 
     from ppmodel.studies.points import simulate
 
     costs = arguments.asked_costs(options)
-    case = arguments.asked_case(name, file, options)
-    run = simulate(case, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
+    run = simulate(arguments.asked_case(name, file, options), pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
     result = run.to_dict() | {
         "operations": run.timeline.graph.num_operations,
         "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),

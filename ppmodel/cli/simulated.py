@@ -64,8 +64,7 @@ def _pipeline(result, run):
     peaks = text.by_rank(result["peak_activations_by_rank"])
     yield f"peak activations    {peaks}  (microbatches on 1/S of the model, by rank{all_ranks})"
     if run.ordered_for is not None:
-        searched = "(forward, halves of the backward, transfer; --times, --held)"
-        yield f"ordered for         {run.ordered_for}  {searched}"
+        yield f"ordered for         {run.ordered_for}  (forward, halves of the backward, transfer; --times, --held)"
 
 
 def _model_and_system(run):
@@ -87,8 +86,7 @@ def _iteration(result, run):
     yield (
         f"iteration           {seconds:.6g} s{text.range_text(result)} "
         f"for {counted(result['global_batch'], 'sequence')} of {run.model.sequence} tokens: "
-        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
-        f"{text.mfu_text(result)}"
+        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, {text.mfu_text(result)}"
     )
     yield f"range               {text.range_from(result)}"
     for name in PARTS:

@@ -24,8 +24,7 @@ MANY, _FIRST = 16, 8
 
 def say(lines):
     """Print a text, or lines of text, of which none is printed unless all can be computed."""
-    text = lines if isinstance(lines, str) else "\n".join(lines)
-    click.echo(plain(text, keep="\n"))
+    click.echo(plain(lines if isinstance(lines, str) else "\n".join(lines), keep="\n"))
 
 
 def say_json(value):
@@ -89,8 +88,7 @@ def size_and_transfers(rows):
     row, labels = rows[0], {}
     for each in rows:
         labels.setdefault(each["p2p"], []).append(each["label"])
-    several = len(labels) > 1
-    words = ", ".join(f"{word} ({', '.join(names)})" if several else word for word, names in labels.items())
+    words = ", ".join(f"{word} ({', '.join(names)})" if len(labels) > 1 else word for word, names in labels.items())
     size = f"{counted(row['pp'], 'rank')}, {counted(row['microbatches'], 'microbatch')}"
     return f"{size}; transfers {words}" + (f", links {row['links']}" if row.get("links") else "")
 
