@@ -47,19 +47,15 @@ def group_lengths(graph, costs, compute):
     return lengths
 
 
-def plan_of(graph, costs):
-    """The `Copies` of a run, planned from durations without noise; None if nothing is offloaded."""
-    return _kept_plan(graph, costs) if costs.offload else None
-
-
 @lru_cache(maxsize=1)  # noisy runs of the same costs share it
-def _kept_plan(graph, costs):
+def _plan_of(graph, costs):
+    """The `Copies` of a run, planned from durations without noise."""
     return plan_copies(graph, costs, group_lengths(graph, costs, durations(graph, costs)[0]))
 
 
 def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):
     """Run a loop that fills in all times, and return them as a `Timeline`; `work` is its work for each operation."""
-    tasks, plan = graph.tasks, plan_of(graph, costs)
+    tasks, plan = graph.tasks, costs.offload and _plan_of(graph, costs)
     times = np.full((4, len(tasks.stream)), np.nan) if times is None else times
     copied = plan and np.full_like(times, np.nan)
     loop.run(work * len(tasks.stream), graph.columns, *arrays, plan and plan.of_tasks(tasks), times, copied)

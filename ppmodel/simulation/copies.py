@@ -119,11 +119,9 @@ def _cells(graph):
 
 def _round_trips(graph, costs, cells):
     """The copies of a rank, in the order of the backwards."""
-    schedule, ops = graph.schedule, [op for cell in cells for op in cell]
-    columns = [
-        getattr(schedule, name)[graph.index[ops]].tolist() for name in ("kind", "replica", "stage", "microbatch")
-    ]
-    rows = iter(zip(*columns, strict=True))
+    schedule, index = graph.schedule, graph.index[[op for cell in cells for op in cell]]
+    columns = schedule.kind, schedule.replica, schedule.stage, schedule.microbatch
+    rows = iter(zip(*(column[index].tolist() for column in columns), strict=True))
     shares, seconds = (column.tolist() for column in costs.offload)
     forwards, when, trips = {}, WARM_UP, []
     for number, cell in enumerate(cells):

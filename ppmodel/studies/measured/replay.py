@@ -120,7 +120,8 @@ def replayed(measured, schedule, pp, microbatches, against, iteration_s, transfe
         coordinates = point.coordinates
         records.append({name: coordinates[name] for name in NAMES if name in coordinates} | dict.fromkeys(RESULTS))
         with nullcontext() if point is ran else refusing(records[-1]):
-            records[-1].update(_replayed(point, stages, ran.table, factors if point is ran else 1.0))
+            took = np.broadcast_to(factors if point is ran else 1.0, point.table.num_operations)
+            records[-1] |= idle_by_cause(point.table, point.semantics[0], _costs(point, stages, ran.table), took)
     if transfers["links"] is not None:
         warn_of_links([point for point, row in zip(points, records, strict=True) if row["refused"] is None])
     records[0]["measured_s"] = iteration_s or (None if isnan(span_s) else span_s)
@@ -266,12 +267,6 @@ def _costs(point, stages, measured_table):
         shares = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None) / (last - first)
         compute[:4, ..., stage] = table.unit_shares[stage] * np.where(shares > 0, shares * even, 0).sum(axis=1)
     return replace(point.costs, compute_s=compute, stages=None)
-
-
-def _replayed(point, stages, measured_table, factors):
-    """The row of a schedule: its makespan, and its idle time by cause; `stages` are seconds from `_by_stage`."""
-    factors = np.broadcast_to(factors, point.table.num_operations)
-    return idle_by_cause(point.table, point.semantics[0], _costs(point, stages, measured_table), factors)
 
 
 def idle_by_cause(table, p2p, costs, factors):
