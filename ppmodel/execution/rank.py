@@ -60,10 +60,9 @@ class Groups(dict):
         self[ranks] = group = dist.new_group(sorted(ranks), self.limit)
         # NCCL connects at the first use, for which all have to be there
         peers = [peer for peer in ranks if peer != dist.get_rank()] if dist.get_rank() in ranks else ()
-        moves = [
-            (move, torch.zeros(1, device=self.device), peer) for peer in peers for move in (dist.isend, dist.irecv)
-        ]
-        for request in dist.batch_isend_irecv([dist.P2POp(*move, group) for move in moves]) if moves else ():
+        posted = [dist.P2POp(move, torch.zeros(1, device=self.device), peer, group)
+                  for peer in peers for move in (dist.isend, dist.irecv)]  # fmt: skip
+        for request in dist.batch_isend_irecv(posted) if posted else ():
             request.wait()
         return group
 
@@ -356,8 +355,7 @@ def main(folder):
     """Execute the job of a folder in processes of this machine, forked so that PyTorch is loaded once."""
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     try:
-        arguments = folder, job, os.dup(0)
-        start_processes(_run, arguments, len(job["programs"][0]["rows"]), start_method="fork")
+        start_processes(_run, (folder, job, os.dup(0)), len(job["programs"][0]["rows"]), start_method="fork")
     except ProcessExitedException as error:
         file, killed = folder / f"error-{error.error_index}", f"was killed by {error.signal_name}"
         ended = killed if error.signal_name else f"has failed: {file.read_text(encoding='utf-8')}"

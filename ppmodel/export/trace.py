@@ -187,8 +187,7 @@ class _Events(list):
 
 def _cells(schedule, begin):
     """The first operation of each cell, and all its operations, except excluded all-reduces."""
-    bounds = [*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]
-    for first, last in pairwise(bounds):
+    for first, last in pairwise([*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]):
         if begin[first] >= 0:
             yield first, [schedule.op(index) for index in range(first, last)]
 

@@ -85,8 +85,7 @@ def plot_lines(
     panels, shared = style.panels_of(frame, panel), columns if share is True else share or ()
     figure, axes, places = _places(columns, list(panels), in_row, shared, own_x)
     looks, limits = style_of(frame[line]), limits or {}
-    dashed = frame[dash].unique() if dash else ()
-    patterns = dict(zip(dashed, cycle(_PATTERNS)))
+    patterns = dict(zip(frame[dash].unique() if dash else (), cycle(_PATTERNS)))
     edges = [look | {"label": name} for name, look in zip(limits, cycle(_LIMITS))]
     for axis, column, name in places:
         rows = panels[name]

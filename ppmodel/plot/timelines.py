@@ -78,8 +78,7 @@ def lanes(schedule):
     >>> sorted(set(upper.tolist())), sorted(set(heights.tolist()))
     ([0.0, 0.5], [0.5, 1.0])
     """
-    cell = np.cumsum(~schedule.joined) - 1
-    heights = 1 / np.bincount(cell)[cell]
+    heights, cell = 1 / np.bincount(schedule.cell)[schedule.cell], schedule.cell
     return (np.arange(len(cell)) - np.flatnonzero(~schedule.joined)[cell]) * heights, heights
 
 

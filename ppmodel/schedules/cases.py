@@ -15,13 +15,8 @@ from ppmodel.given import as_list, to_builtin
 from ppmodel.schedules.options import option_text
 from ppmodel.tables import Schedule, read_table
 
-ScheduleLike: TypeAlias = (
-    Schedule
-    | str
-    | os.PathLike[str]
-    | tuple[str | os.PathLike[str], Mapping[str, Any]]
-    | Callable[[int, int], Schedule]
-)
+_Name: TypeAlias = str | os.PathLike[str]
+ScheduleLike: TypeAlias = Schedule | _Name | tuple[_Name, Mapping[str, Any]] | Callable[[int, int], Schedule]
 """Whatever a user may give as a schedule; see `build`."""
 
 _TABLES = (".csv", ".txt")

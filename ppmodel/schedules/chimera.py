@@ -199,8 +199,7 @@ def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, peri
     begun, phase = np.divmod(slot, period)  # how many periods ago its unit began
     sums = kind == OpKind.R
     ties = (begun.max() - begun, replica) if earlier_first else (replica, begun.max() - begun)
-    shape = (len(placement[0]), 1, -1)
-    pattern = by_keys(rank, phase, *ties, sums).reshape(shape)
+    pattern = by_keys(rank, phase, *ties, sums).reshape(len(placement[0]), 1, -1)
     kind, stage, microbatch, replica, slot, begun, sums = (
         column.astype(np.int32)[pattern] for column in (kind, stage, microbatch, replica, slot, begun, sums)
     )

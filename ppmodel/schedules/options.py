@@ -86,8 +86,7 @@ class Option(NamedTuple):
         ScheduleError
             Gives the rule and an example.
         """
-        usual = value is None and self.default is None
-        if not (usual or self.accepts(value)):
+        if not ((value is None and self.default is None) or self.accepts(value)):
             raise self._refusal(value)
 
     def _refusal(self, value):

@@ -57,16 +57,11 @@ def with_inputs(arrays, takers, makers, num_ranks):
     sent_by = place[len(further) + makers]
     sent_by[messages[again]] = place[len(further) + count :]
     op, row = op[order], row[order]
-    source, arrives, link = (
-        np.full(len(op), NO_OPERATION),
-        np.zeros(len(op), dtype=bool),
-        np.full(len(op), NO_OPERATION),
-    )
+    (source, link), arrives = np.full((2, len(op)), NO_OPERATION), np.zeros(len(op), dtype=bool)
     source[taken_by], arrives[taken_by] = sent_by, remote
     ends = stream[makers[messages]] * 2 * num_ranks + stream[takers[messages]]
     used, link[sent_by[messages]] = np.unique(ends, return_inverse=True)
-    begins = (np.diff(group[op], prepend=-1) != 0) | (row == RELAY)
-    start = np.append(np.flatnonzero(begins), len(op))
+    start = np.append(np.flatnonzero((np.diff(group[op], prepend=-1) != 0) | (row == RELAY)), len(op))
     columns = arrays.index[op], arrays.cost_class[op], stream[op], source
     columns = [column.astype(np.int32) for column in (*columns, link, start)]
     return type(arrays)(*columns[:4], arrives, *columns[4:], len(used), row)

@@ -56,8 +56,7 @@ def issue_order(graph):
     at, behind = plan[0].copy(), np.full(num_groups, graph.schedule.num_operations)
     at[operation], behind[operation] = due[message], number[message]  # of several receives, the last remains
     issued = np.concatenate((np.arange(num_groups), -1 - makers))
-    is_group = issued >= 0
-    keys = np.maximum(issued, 0), is_group, np.concatenate((behind, number)), np.concatenate((at, due))
+    keys = np.maximum(issued, 0), issued >= 0, np.concatenate((behind, number)), np.concatenate((at, due))
     pair = np.full(count, NO_OPERATION)
     ends = np.sort((graph.stream[makers], graph.stream[takers]), axis=0)
     used, pair[makers] = np.unique(ends[0] * graph.schedule.num_ranks + ends[1], return_inverse=True)

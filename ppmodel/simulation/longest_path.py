@@ -65,8 +65,7 @@ def _from_table(graph, costs, factors):
     passed = pass_over(table, costs.by_class(table.num_replicas), *how, **shares, times=times)
     if not passed:
         return None
-    steps_s = checks.step_lengths(table, costs)
-    return Timeline(graph, times, partial(_transfers_s, graph, costs), steps_s, passed[:2])
+    return Timeline(graph, times, partial(_transfers_s, graph, costs), checks.step_lengths(table, costs), passed[:2])
 
 
 def _transfers_s(graph, costs):

@@ -56,8 +56,7 @@ def find_pairs(schedule: Schedule) -> Pairs:
     16
     """
     first = np.flatnonzero(~schedule.joined)
-    sizes = np.diff(first, append=schedule.num_operations)
-    first = first[(sizes == 2) & schedule.overlaps[first]]
+    first = first[(np.diff(first, append=schedule.num_operations) == 2) & schedule.overlaps[first]]
     forward = np.where(schedule.kind[first] == OpKind.F, first, first + 1)
     other = 2 * first + 1 - forward
     codes = np.stack([column[place] for place in (forward, other) for column in (schedule.kind, schedule.stage)])

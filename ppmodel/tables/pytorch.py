@@ -175,11 +175,7 @@ def check_extras(schedule, extras):
             (index < 0 or schedule.rank[index] != extra.rank, "is not a transfer of this row", "move or delete it"),
             (key in seen, "occurs twice in the table", "delete one of them"),
             (sends and is_behind, f"comes before {operation}, which produces its data", f"put it after {operation}"),
-            (
-                not sends and not is_behind,
-                f"comes after {operation}, which needs its data",
-                f"put it before {operation}",
-            ),
+            (not (sends or is_behind), f"comes after {operation}, which needs its data", f"put it before {operation}"),
         ):
             if is_wrong:
                 raise TableError(extra.field, extra.text, rule, remedy, where=extra.where)

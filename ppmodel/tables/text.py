@@ -280,8 +280,7 @@ def _sizes(notes):
 def _check_slots(schedule, begin, end):
     """Refuse an operation that starts before the operations it needs have ended."""
     source = schedule.dependencies.source
-    needs = (source != NO_OPERATION) & (schedule.kind < OpKind.R)
-    early = np.flatnonzero(needs & (begin < end[source]))
+    early = np.flatnonzero((source != NO_OPERATION) & (schedule.kind < OpKind.R) & (begin < end[source]))
     for index in early[np.argsort(begin[early], kind="stable")][:1]:
         needed = schedule.op(source[index])
         rule = f"starts in slot {begin[index]}, before {needed} has ended (slot {end[source[index]] - 1})"

@@ -88,8 +88,7 @@ def _rules_of_arrays(schedule):
     rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
     is_filled = count and places <= max(_MOST_PLACES, 2 * count)  # space for all places might not fit in memory
     yield "operations", count, is_filled, rule, "number stages and microbatches without gaps"
-    limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
-    for name, limit in limits.items():
+    for name, limit in {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}.items():
         column = getattr(schedule, name)
         is_legal = column.view(np.uint32).max() < limit  # nor below 0
         yield name, f"{column.min()} to {column.max()}", is_legal, f"must be from 0 to {limit - 1}", _REMEDY
@@ -109,8 +108,7 @@ def _rules_of_arrays(schedule):
 def _refuse_early_steps(schedule):
     """Refuse an optimizer step before, or in a cell with, another operation of its rank, and a rank without steps."""
     steps = schedule.kind == OpKind.O
-    follows = schedule.rank[1:] == schedule.rank[:-1]
-    for index in np.flatnonzero(steps[:-1] & ~steps[1:] & follows)[:1]:
+    for index in np.flatnonzero(steps[:-1] & ~steps[1:] & (schedule.rank[1:] == schedule.rank[:-1]))[:1]:
         why, remedy = "steps start when all gradients of all ranks are summed", "move it to the end of its row"
         _refuse(schedule, index, f"comes before {schedule.op(index + 1)}", remedy, [index, index + 1], why)
     ends = schedule.rank_start[1:] - 1
@@ -134,8 +132,7 @@ def _refuse_missing(schedule):
             grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
         )  # fmt: skip
     halves = present[OpKind.I] | present[OpKind.W]
-    needed = {OpKind.F: used[:, None, :], OpKind.B: ~halves, OpKind.I: halves, OpKind.W: halves}
-    for kind, of_kind in needed.items():
+    for kind, of_kind in {OpKind.F: used[:, None, :], OpKind.B: ~halves, OpKind.I: halves, OpKind.W: halves}.items():
         for replica, stage, microbatch in np.argwhere(of_kind & ~present[kind] & used[:, None, :])[:1].tolist():
             of_stage, of_microbatch = index[:, replica, stage, microbatch], index[:, replica, :, microbatch]
             neighbours, others = of_stage[of_stage >= 0].tolist(), of_microbatch[of_microbatch >= 0].tolist()
@@ -156,8 +153,7 @@ def _refuse_slices_out_of_order(schedule):
     index = index.reshape(*index.shape[:3], -1, schedule.slices)
     cell = schedule.cell[index]
     cell[OpKind.B :] *= -1
-    wrong = (cell[..., 1:] <= cell[..., :-1]) & (index[..., 1:] != NO_OPERATION)
-    for place in np.argwhere(wrong)[:1].tolist():
+    for place in np.argwhere((cell[..., 1:] <= cell[..., :-1]) & (index[..., 1:] != NO_OPERATION))[:1].tolist():
         pair = index[tuple(place[:-1])][place[-1] : place[-1] + 2].tolist()
         early, needed = pair[::-1] if place[0] == OpKind.F else pair
         rule = f"does not come after {schedule.op(needed)}"

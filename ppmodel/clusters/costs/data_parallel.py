@@ -51,11 +51,10 @@ def sharing_of(model, layout, lines):
     """The `Sharing` of a run; its collectives are added to the lines, which are numbered by kind, group and copies."""
     groups = "data", "expert-data" if model.experts else "data"
     kinds = "reduce-scatter" if layout.zero else "all-reduce", "all-gather"
-    numbers = [[lines.setdefault((kind, group, 1), len(lines)) for group in groups] for kind in kinds]
     return Sharing(
         layout.zero, layout.data_gpus, layout.expert_replicas, bool(layout.overlap_gradients),
         bool(layout.overlap_parameters), model.element_bytes, model.gradient_bytes, model.optimizer_bytes,
-        *np.array(numbers),
+        *np.array([[lines.setdefault((kind, group, 1), len(lines)) for group in groups] for kind in kinds]),
     )  # fmt: skip
 
 

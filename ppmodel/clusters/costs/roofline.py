@@ -102,11 +102,8 @@ def kernels_s(kernels, system, precision="bf16"):
     >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
     [1.0]
     """
-    spec, peak, bandwidth = (
-        system.kernels or KernelSpec(),
-        system.peak_compute_flops,
-        system.memory_bandwidth_bytes_per_s,
-    )
+    spec = system.kernels or KernelSpec()
+    peak, bandwidth = system.peak_compute_flops, system.memory_bandwidth_bytes_per_s
     flops = np.full(len(Kernel), peak * system.compute_efficiency)  # by class, per second, as are bytes
     moved = np.full(len(Kernel), bandwidth * system.memory_efficiency)
     rows, width = np.zeros((2, len(Kernel)))

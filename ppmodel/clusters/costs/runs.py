@@ -50,9 +50,8 @@ class Runs:
         sizes = [table.num_stages for table in tables]
         bounds, of_run = np.cumsum([0, *sizes]).tolist(), np.repeat(np.arange(len(tables)), sizes)
         self.stages = list(map(slice, bounds, bounds[1:]))
-        layers, works, sent, self.buffer_bytes, *crossings = zip(
-            *(_work(*run, system, without) for run in zip(tables, models, layouts, strict=True)), strict=True
-        )
+        parts = (_work(*run, system, without) for run in zip(tables, models, layouts, strict=True))
+        layers, works, sent, self.buffer_bytes, *crossings = zip(*parts, strict=True)
         self.layers = _joined_layers(layers, system, without)
         firsts = np.cumsum([0, *(len(work.layers) for work in layers)])[of_run]  # the first layer of each stage's run
         counts = np.zeros((len(of_run), max(len(work.layers) for work in layers)))  # 0 of what only other runs have
@@ -63,9 +62,8 @@ class Runs:
         columns = (np.concatenate(column) for column in zip(*(work[2:-1] for work in works), strict=True))
         self.work = StageWork(counts, index, *columns, sharing)
         self.message_bytes = np.array(sent)[of_run]
-        self.leaves, self.within, (self.delay_s, self.own_bandwidth) = (
-            np.concatenate(crossing, axis=-1) for crossing in crossings
-        )
+        crossings = (np.concatenate(crossing, axis=-1) for crossing in crossings)
+        self.leaves, self.within, (self.delay_s, self.own_bandwidth) = crossings
 
     def tables(self, system):
         """Compute, occupancy and latency of every stage on a system, shape (3, 6, num_stages); see `OpCosts`."""

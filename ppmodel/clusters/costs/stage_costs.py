@@ -214,8 +214,7 @@ class StageWork(NamedTuple):
         if self.sharing is None:
             return parts_s, np.zeros((3, len(parts_s)))
         busy_s, parameters = parts_s[..., BUSY].sum(axis=2), self.parameters(layers.work.sizes.parameters)
-        last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
-        reduced = reduction_s(parameters, last_s, self.sharing, layers.lines)
+        reduced = reduction_s(parameters, (self.last_halves * busy_s[:, 1:]).sum(axis=1), self.sharing, layers.lines)
         if self.tied_bytes.any():
             links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, True))
             between, inside = (occupancy + 2 * latency for occupancy, latency in links)

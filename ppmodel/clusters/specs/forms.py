@@ -21,8 +21,7 @@ def _type_of(entry):
         limits |= {"allow_inf_nan": False} if entry.type is float else {}
         number = Annotated[entry.type, Field(strict=True, **limits)]
         return words | number if words else number
-    others = {bool: StrictBool, str: Annotated[str, Field(min_length=1)]}
-    return words or others.get(entry.type, Any)
+    return words or {bool: StrictBool, str: Annotated[str, Field(min_length=1)]}.get(entry.type, Any)
 
 
 def _with_source(given):

@@ -104,12 +104,9 @@ class Declared(NamedTuple):
         """The legal values by what people write, if they are few: words, switches, or digits; otherwise None."""
         if self.type is bool:
             return {"true": True, "false": False}
-        is_digit = self.type is int and self.high < 10
-        return (
-            {str(value): value for value in self.words or range(self.low, self.high + 1)}
-            if self.words or is_digit
-            else None
-        )
+        if not self.words and (self.type is not int or self.high >= 10):
+            return None
+        return {str(value): value for value in self.words or range(self.low, self.high + 1)}
 
     @property
     def form(self):
@@ -124,8 +121,7 @@ class Declared(NamedTuple):
     @property
     def entry(self):
         """The entry of a file."""
-        kind = Any if self.type is tuple else self.type
-        return Entry(kind, ge=self.low, le=self.high, words=self.words)
+        return Entry(Any if self.type is tuple else self.type, ge=self.low, le=self.high, words=self.words)
 
 
 def declared(default, type, help, *arguments, **keywords):

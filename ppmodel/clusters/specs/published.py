@@ -65,10 +65,8 @@ def entries_of_config(config, path):
         """The value of the first of these keys that the file has."""
         return next((config[key] for key in keys if key in config), otherwise)
 
-    heads, sequence = (
-        config["num_attention_heads"],
-        min(first("max_position_embeddings", otherwise=2**20), _USUAL_SEQUENCE),
-    )
+    heads = config["num_attention_heads"]
+    sequence = min(first("max_position_embeddings", otherwise=2**20), _USUAL_SEQUENCE)
     values = {field: config[key] for field, key in _KEYS.items()} | {
         "kv_heads": first("num_key_value_heads", otherwise=heads),
         "head_size": first("head_dim", otherwise=config["hidden_size"] / heads),

@@ -99,11 +99,9 @@ def full_placements(num_ranks, devices_per_node):
     placements, nodes = [()], range(num_ranks // devices_per_node)
     for _ in range(num_ranks):  # on a node that has room, or on the first empty one
         placements = [
-            (*placed, node)
-            for placed in placements
-            for node in nodes[: max(placed, default=-1) + 2]
+            (*placed, node) for placed in placements for node in nodes[: max(placed, default=-1) + 2]
             if placed.count(node) < devices_per_node
-        ]
+        ]  # fmt: skip
     return placements
 
 
@@ -189,8 +187,7 @@ def messages_between_nodes(run):
     })  # fmt: skip
     waited = frame.entered_s - frame.ready_s
     frame["waited_s"] = waited.where(waited > TIE * frame.occupancy_s, 0.0)
-    between = frame[frame.node_out != frame.node_in]
-    return between.sort_values(["sent_s", "sender", "microbatch"], ignore_index=True)
+    return frame[frame.node_out != frame.node_in].sort_values(["sent_s", "sender", "microbatch"], ignore_index=True)
 
 
 def waits_at_nics(run):

@@ -132,8 +132,7 @@ class RowGroup:
             for table, stages, ranks in self.mixed:
                 peaks[ranks] = peak_activations(table, stage_bytes[stages], share[stages])
             largest = sum(on_ranks(self.rank[None], column, np.maximum) for column in (working, logits))
-            of_ranks = self.fixed + peaks + largest + system.reserve_bytes
-            held.append(np.maximum.reduceat(of_ranks, self.first_rank))
+            held.append(np.maximum.reduceat(self.fixed + peaks + largest + system.reserve_bytes, self.first_rank))
         return np.array(held)
 
 

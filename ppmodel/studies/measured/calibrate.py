@@ -169,8 +169,7 @@ def _with_range(system, ends, runs, kind="fitted", source=_UNSEEN):
     stated = dict(zip(("fastest", "slowest"), (float(f"{end:.4g}") for end in ends), strict=True)) | runs
     kept = [entry for entry in system.provenance if entry.field.removeprefix("framework.") not in stated]
     kept += [Provenance(f"framework.{name}", value, "", kind, source) for name, value in stated.items()]
-    framework = replace(system.framework, **stated)
-    return replace(system, framework=framework, provenance=tuple(by_block(kept)))
+    return replace(system, framework=replace(system.framework, **stated), provenance=tuple(by_block(kept)))
 
 
 def _fitted_and_judged(regression, data, factor):
@@ -328,8 +327,7 @@ class Data:
         models = [model_of(row) for row in self.rows]
         if len(set(models)) > 1:
             of_unseen, _ = self.of_unseen(regression, values, parted(models, FOLDS, SEED))
-        framework = self.system.framework
-        layouts = [run_of(row, framework).layout for row in self.rows]
+        layouts = [run_of(row, self.system.framework).layout for row in self.rows]
         return unseen_range(np.log(self.measured / of_unseen), list(zip(self.files, models, strict=True))), {
             "range_runs": len(models), "range_gpus": max(layout.replica_gpus * layout.dp for layout in layouts),
             "range_precisions": " ".join(sorted({layout.precision for layout in layouts})),

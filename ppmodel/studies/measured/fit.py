@@ -142,8 +142,7 @@ def _spread(regression, result):
     covariance = regression.covariance(result.jac[:number], variance)
     spread = np.sqrt(np.diag(covariance))
     together = np.abs(covariance / np.outer(spread, spread)) - 2 * np.eye(len(spread))
-    partners = [regression.names[row.argmax()] if row.max() > _TOGETHER else None for row in together]
-    return spread, partners
+    return spread, [regression.names[row.argmax()] if row.max() > _TOGETHER else None for row in together]
 
 
 def _interval(regression, result):

@@ -46,8 +46,7 @@ def predicted(row, system, framework=None):
 
 def point_of(run, system):
     """The `Point` of a `MeasuredRun` on a system from `rows.system_of`."""
-    size = run.layout.pp, run.num_microbatches
-    return Point(run.case, size, model=run.model, system=system, layout=run.layout)
+    return Point(run.case, (run.layout.pp, run.num_microbatches), model=run.model, system=system, layout=run.layout)
 
 
 def predictions(run, points):

@@ -11,11 +11,8 @@ from ppmodel.clusters.specs.document import Form, Sourced, read_document
 from ppmodel.clusters.specs.recompute import MODES
 
 _NOTES = {
-    "yes": "",
-    "experts": " (for expert parallelism only)",
-    "order": " (the order only)",
-    "authors": " (research code)",
-}
+    "yes": "", "experts": " (for expert parallelism only)", "order": " (the order only)", "authors": " (research code)",
+}  # fmt: skip
 NOWHERE = "none known"
 """What is said of a schedule that no framework has."""
 

@@ -149,8 +149,7 @@ class Columns:
         hides = hides_backward(layout, self.question.system.framework, table)
         loads = rank_loads(table).tobytes()
         stages = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.slices
-        key = *stages, loads, hides, zero
-        return self.shapes.setdefault(key, (table, hides, zero))
+        return self.shapes.setdefault((*stages, loads, hides, zero), (table, hides, zero))
 
     def cut(self, table, layers, times):
         """How a table's layers are divided in a way of a layout; `times` are rounded."""

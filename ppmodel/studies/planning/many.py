@@ -114,8 +114,7 @@ def _row(model, gpus, asked, **given):
         if isinstance(error, SweepError | GeneratorError):
             raise
         return row | {"refused": error}
-    tokens_per_s = answer["tokens_per_s_per_gpu"] * gpus
-    return row | answer | {"sequence": tokens, "tokens_per_s": tokens_per_s, "refused": None}
+    return row | answer | {"sequence": tokens, "tokens_per_s": answer["tokens_per_s_per_gpu"] * gpus, "refused": None}
 
 
 def _round_numbers(training, model, system):

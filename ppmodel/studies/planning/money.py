@@ -190,9 +190,8 @@ def _quantity(name, value, units, example):
     """A number above 0, from one in SI units or a text with a unit."""
     value = to_builtin(value)
     number = value if is_number(value) else parse_quantity(value, units)
-    rule = "must be a number above 0" + f" with a unit ({', '.join(unit or 'none' for unit in units)})" * (
-        len(units) > 1
-    )
+    names = ", ".join(unit or "none" for unit in units)
+    rule = "must be a number above 0" + f" with a unit ({names})" * (len(units) > 1)
     PPModelError.require([(name, value, number and 0 < number < 1e30, rule, f"write, for example, {example}")])
     return float(number)
 

@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from ppmodel.clusters.specs import (
-    LayoutSpec,
-    ModelSpec,
-    SystemSpec,
-    load_model,
-    load_system,
-    parse_size,
-    with_framework,
-)
+from ppmodel.clusters import specs
 from ppmodel.clusters.specs.entries import RENAMED
 from ppmodel.clusters.specs.layout import DIMENSIONS, MULTIPLIED, SEARCHED_FOR, Groups, layout_bounds, layout_options
 from ppmodel.errors import PPModelError, did_you_mean
@@ -55,8 +47,8 @@ class Question:
         Candidates that take longer than the best by more than this share of its time are not looked for.
     """
 
-    model: ModelSpec
-    system: SystemSpec
+    model: specs.ModelSpec
+    system: specs.SystemSpec
     gpus: int
     global_batch: int
     cases: tuple
@@ -70,7 +62,7 @@ class Question:
         values = {"sequence_parallel": sizes.tp > 1} | fixed | sizes._asdict() | ways
         values["etp"] = None if sizes.etp == sizes.tp else sizes.etp
         values |= {name: min(values[name], values[size]) for name, size in layout_bounds().items() if name in values}
-        return LayoutSpec(**values).under(self.system.framework)
+        return specs.LayoutSpec(**values).under(self.system.framework)
 
     def filled(self, sizes):
         """The sizes with as many replicas as there are GPUs for; None if those, the batch or experts do not divide."""
@@ -85,8 +77,7 @@ class Question:
 
     def point(self, case, sizes, **ways):
         """The point of a schedule in the `layout` of some sizes and ways."""
-        layout = self.layout(sizes, **ways)
-        return Point(case, self.size(sizes), model=self.model, system=self.system, layout=layout)
+        return Point(case, self.size(sizes), model=self.model, system=self.system, layout=self.layout(sizes, **ways))
 
     def tried(self, name, values):
         """The values of a size or a way to try: those given, or the one that is fixed."""
@@ -127,13 +118,13 @@ def asked(
         (name, count, type(count) is int and 1 <= count <= _LARGEST, rule, f"give, for example, {name}=64")
         for name, count in counts.items()
     )
-    system = with_framework(load_system(system), framework).with_links(links)
-    model, fixed = system.framework.model(load_model(model)), _fixed(fix or {})
+    system = specs.with_framework(specs.load_system(system), framework).with_links(links)
+    model, fixed = system.framework.model(specs.load_model(model)), _fixed(fix or {})
     if sequence is not None:
         fixed["sequence"], model = sequence, replace(model, sequence=sequence)
     if memory_limit is not None:
         limit = to_builtin(memory_limit)
-        limit_bytes = limit if is_number(limit) else parse_size(limit, "memory_limit")
+        limit_bytes = limit if is_number(limit) else specs.parse_size(limit, "memory_limit")
         capacity_bytes, nominal = system.memory_capacity_bytes, ceil(system.memory_capacity_bytes / 2**30) * 2**30
         is_legal = system.reserve_bytes < limit_bytes <= nominal  # drivers show 79.65 of 80 GiB
         reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in (system.reserve_bytes, capacity_bytes))
@@ -159,7 +150,7 @@ def _fixed(fix):
             remedy = did_you_mean(name, known) or f"fix any of {', '.join(known)}"
             raise PPModelError("fix", name, "is not a value of a layout that is searched", remedy)
     try:
-        checked = LayoutSpec(**fix)
+        checked = specs.LayoutSpec(**fix)
     except PPModelError as error:
         error.field = f"fix {error.field}"
         raise

@@ -188,8 +188,7 @@ def warn_of_links(points):
 
 def _value(point, name):
     """The value of an option at a point."""
-    semantics = dict(zip(("p2p", "allreduce"), point.semantics, strict=True))
-    return semantics.get(name) or getattr(point.layout, name)
+    return dict(zip(("p2p", "allreduce"), point.semantics, strict=True)).get(name) or getattr(point.layout, name)
 
 
 def _default(point, name):

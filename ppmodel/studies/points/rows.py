@@ -160,5 +160,4 @@ def memory_columns(point):
             "slowest_over_mean": slowest_over_mean(table, seconds),
         }
 
-    columns = once(table, ("memory", model, system), compute)
-    return columns | {"memory_capacity_bytes": system.memory_capacity_bytes}
+    return once(table, ("memory", model, system), compute) | {"memory_capacity_bytes": system.memory_capacity_bytes}

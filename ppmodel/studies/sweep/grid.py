@@ -52,8 +52,7 @@ class Sweep(Grid):
 
     def spread_points(self):
         """Points of up to 64 graphs, spread over the grid; those that are defined."""
-        graphs = np.unique(np.linspace(0, self.shape[0] - 1, _MOST_SPREAD).astype(int))
-        for place, graph in enumerate(graphs):
+        for place, graph in enumerate(np.unique(np.linspace(0, self.shape[0] - 1, _MOST_SPREAD).astype(int))):
             point = self.points_of(*np.unravel_index(graph, self.graph_shape))[place % self.shape[1]]
             with suppress(PPModelError):
                 point.costs  # noqa: B018 -- is refused if the point is not defined
