@@ -47,11 +47,9 @@ def unlike_units(compute_s, attention, slices=1, lengths=None, slicing="tokens",
     attention = np.broadcast_to(attention, compute_s.shape)
     long = np.ones(1) if lengths is None else np.asarray(lengths, dtype=float) / np.mean(lengths)
     ends = np.arange(slices + 1) / slices * np.ones((len(long), 1))
-    if slicing == "work":  # where (1 - a) x + a l x^2 has grown by equal steps
-        quadratic = float((compute_s * attention)[OpKind.F].sum() / compute_s[OpKind.F].sum()) * long[:, None]
-        linear = 1 - quadratic / long[:, None]
-        done = ends * (linear + quadratic)
-        ends = 2 * done / (linear + np.sqrt(linear**2 + 4 * quadratic * done))
+    if slicing == "work":
+        share = float((compute_s * attention)[OpKind.F].sum() / compute_s[OpKind.F].sum())
+        ends[:, 1:] = (_ends_of_work if causal else _ends_of_whole_scores)(1 - share, share * long[:, None], slices)
     tokens = np.diff(ends) * long[:, None] * slices
     keys = (ends[:, 1:] + ends[:, :-1] if causal else ends[:, 1:]) * long[:, None]
     tokens, scores = tokens.ravel(), (tokens * keys).ravel()
@@ -61,6 +59,25 @@ def unlike_units(compute_s, attention, slices=1, lengths=None, slicing="tokens",
     factors = longer / grown[..., None]
     factors[OpKind.R :] = 1.0
     return compute_s * grown, Units(factors, tokens)
+
+
+def _ends_of_work(linear, quadratic, slices):
+    """Where (1 - a) x + a l x^2 has grown by equal steps: the ends of slices that skip what is masked."""
+    done = np.arange(1, slices + 1) / slices * (linear + quadratic)
+    return 2 * done / (linear + np.sqrt(linear**2 + 4 * quadratic * done))
+
+
+def _ends_of_whole_scores(linear, quadratic, slices):
+    """The ends of slices that equally long compute all scores with the keys up to their ends, found by bisection."""
+    below, above = np.zeros_like(quadratic), linear + quadratic
+    for _ in range(60):
+        work, ends = (below + above) / 2, [0.0 * quadratic]
+        for _ in range(slices):
+            slope, rest = linear - quadratic * ends[-1], linear * ends[-1] + work
+            root = np.sqrt(slope**2 + 4 * quadratic * rest)
+            ends.append(2 * rest / (root + slope) if slope.min() > 0 else (root - slope) / (2 * quadratic))
+        below, above = np.where(ends[-1] < 1, work, below), np.where(ends[-1] < 1, above, work)
+    return np.hstack(ends[1:]) / ends[-1]
 
 
 def lengths_of(text, count):

@@ -40,6 +40,25 @@ def test_times_follow_tokens_and_pairs_of_tokens():
     assert mean_s[OpKind.R] == 3
 
 
+@pytest.mark.parametrize("share", [0, 0.4, 1])
+@pytest.mark.parametrize("causal", [True, False])
+def test_slices_of_equal_work_take_equally_long(causal, share):
+    """Also where nothing masked is skipped, or attention is all or nothing."""
+    units = unlike_units(np.ones((6, 1)), share, 5, [1, 4], "work", causal)[1]
+    longer = units.compute[OpKind.F, 0].reshape(2, 5)
+    assert longer == pytest.approx(np.broadcast_to(longer[:, :1], longer.shape))
+    assert units.tokens.reshape(2, 5).sum(axis=1) == pytest.approx([2, 8])
+
+
+@pytest.mark.parametrize(("model", "is_fused"), [("llama3_8b", True), ("bloom_176b", False), ("paper", False)])
+def test_slices_save_scores_that_are_masked_unless_attention_is_fused(model, is_fused):
+    """A slice computes all scores with the keys up to its end, but fused attention skips the masked half anyway."""
+    run = {"model": model, "system": "h100", "tp": 8, "sequence": 32768}
+    runs = (pp.simulate(name, 4, 8, **run) for name in ("1f1b", "seq1f1b:slices=4"))
+    whole, of_slice = (one.costs.compute_s[OpKind.F, 1] for one in runs)
+    assert (4 * of_slice > whole) == is_fused
+
+
 def test_peaks_count_the_tokens_that_are_held():
     """The first microbatches of 1F1B's warm-up, whatever their order."""
     table, lengths = pp.build("1f1b", 3, 6), np.array([3.0, 1, 1, 1, 1, 5]) / 2

@@ -30,7 +30,8 @@ def units_of(schedule, layout, layers, counts, compute_s):
         lengths = lengths_of(layout.lengths, schedule.table_microbatches // schedule.slices)
         lengths = arranged(lengths, layout.arrangement)
     shares = attention_shares(layers, counts, compute_s)
-    return unlike_units(compute_s, shares, schedule.slices, lengths, layout.slicing, layout.causal)
+    skips = layout.causal and Kernel.ATTENTION in layers.work.kernels.kernel  # attention that is not fused never skips
+    return unlike_units(compute_s, shares, schedule.slices, lengths, layout.slicing, skips)
 
 
 def attention_shares(layers, counts, compute_s):
