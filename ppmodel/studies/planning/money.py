@@ -104,6 +104,8 @@ class Training:
         write_s = size / self.checkpoint_bandwidth
         daly_s, young_s = daly_interval(write_s, mtbf_s), young_interval(write_s, mtbf_s)
         useful = useful_share(daly_s, write_s, mtbf_s, restart_s)
+        rule, remedy = f"leaves less than 1 % of the time of {gpus} GPUs useful", "give that of one GPU, such as 50000h"
+        PPModelError.require([("mtbf", f"{self.mtbf:g} s", useful >= 0.01, rule, remedy)])
         every = {"failure_every_s": mtbf_s, "checkpoint_every_s": daly_s, "young_every_s": young_s}
         return {"useful_share": useful, "checkpoint_bytes": size, "checkpoint_s": write_s} | every
 

@@ -55,6 +55,12 @@ def test_failures_are_those_that_were_published():
     assert 0.90 < failures["useful_share"] < 0.95
 
 
+def test_failures_that_leave_nothing_are_refused():
+    """A run that fails every few seconds never ends."""
+    with refused(PPModelError, "mtbf", "leaves less than 1 %"):
+        Training(mtbf="10s", checkpoint_bandwidth="2 TB/s").failures(load_model("llama3_405b"), 64)
+
+
 def test_money_is_time_by_gpus_by_price():
     """Days, GPU-hours and money follow from the tokens per second, and failures lengthen all of them alike."""
     given = SMALL | {"gpus": 8, "tokens": "1T"}
