@@ -224,7 +224,7 @@ transfers = combined(_p2p, _in_semantics("comm", None, "One transfer (default: w
 run = combined(
     *(_in_costs(name.replace("_", "-"), None, help, seconds("above 0" if name in _ABOVE_0 else "0 or more"))
       for name, help in _SECONDS.items()),
-    in_cluster("model", "NAME|FILE", "The model; with --system, instead of seconds."),
+    in_cluster("model", "NAME|FILE", "The model, or its config.json; with --system, instead of seconds."),
     in_cluster("system", "NAME|FILE", "The cluster; with --model, instead of seconds."),
     framework, links, _p2p,
     _in_semantics(

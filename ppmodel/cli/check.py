@@ -32,13 +32,14 @@ def check_command(name, file, pp, microbatches, **options):
         reading, case = None, arguments.asked_case(name, file, options)
     schedule = built(case, *size_of(case, pp, microbatches))
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
+    slices = f" of {schedule.slices} slices" if schedule.slices > 1 else ""
     counts = [(int((schedule.kind == OpKind.R).sum()), "all-reduce"), (len(schedule.steps), "optimizer step")]
     extras = "".join(f" and {counted(count, name)}" for count, name in counts if count)
     slots, ratio = metrics.table_slots(schedule), metrics.table_bubble_ratio(schedule)
     text.say(
         f"{file or case.label}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{extras} "
         f"on {counted(schedule.num_ranks, 'rank')}, {counted(schedule.num_stages, 'stage')}{replicas}, "
-        f"{counted(schedule.num_microbatches, 'microbatch')}"
+        f"{counted(schedule.num_microbatches, 'microbatch')}{slices}"
     )
     if reading and (reading.pytorch or reading.letters != "pytorch"):
         text.say(str(reading))

@@ -38,13 +38,17 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         if len(counts := sorted({row[name] for row in rows})) > 1:
             rule = f"is missing, and the tables differ: {' and '.join(map(str, counts))}"
             raise PPModelError(f"--{name}", None, rule, f"pass, for example, --{name} {counts[0]}")
-    pairs, sent, remark, other = ranked(rows), "", "", "overlapped" if p2p is None else None
+    pairs, remark, other = ranked(rows), "", "overlapped" if p2p is None else None
+    deciding = []
     if rows[0].get("links") and not as_json:
         sent_otherwise = rows_of(resolve(cases, pp, microbatches, p2p=other, allreduce=allreduce, **costs).points())
-        if places := reordered(rows, sent_otherwise):
-            way, more = f"under {other}" if other else "as the framework sends", len(places) - 1
-            sent = f"the way of sending decides: {way}, {places[0][0]} is faster than {places[0][1]}"
-            sent += f"; so with {counted(more, 'other pair')}" * bool(more)
+        way = f"under {other}" if other else "as the framework sends"
+        deciding += _decides("the way of sending", way, reordered(rows, sent_otherwise))
+    if "tp" in columns and costs.get("slicing") is None and not as_json:
+        points = resolve(cases, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs | {"slicing": "work"}).points()
+        defined = [point for point, row in zip(points, rows, strict=True) if row["refused"] is None]
+        if any(point.table.slices > 1 for point in defined):
+            deciding += _decides("slicing", "with --slicing work", reordered(rows, rows_of(points)))
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "--csv")
@@ -59,8 +63,17 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         text.say_json(rows)
     else:
         peaks = text.peaks_text(load_system(costs["system"])) if "system" in costs else ""
-        text.say([*ranked_lines(pairs, remark, sent), *[f"peaks: {peaks}"] * bool(peaks)])
+        text.say([*ranked_lines(pairs, remark, deciding), *[f"peaks: {peaks}"] * bool(peaks)])
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
+
+
+def _decides(choice, otherwise, places):
+    """A line on a choice that decides an order: the first of the pairs of schedules that another choice reverses."""
+    if not places:
+        return []
+    (faster, slower), more = places[0], len(places) - 1
+    others = f"; so with {counted(more, 'other pair')}" * bool(more)
+    return [f"{choice} decides: {otherwise}, {faster} is faster than {slower}{others}"]
 
 
 def _cases(names):

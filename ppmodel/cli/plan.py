@@ -32,7 +32,7 @@ _LISTS = "system", "framework", "gpus", "global_batch", "sequence"
 
 @command("plan")
 @click.argument("words", metavar="[SCHEDULE|NAME=VALUE]...", nargs=-1)
-@arguments.in_cluster("model", "NAME|FILE", "The model: see ppmodel models.", required=True)
+@arguments.in_cluster("model", "NAME|FILE", "The model, or its config.json: see ppmodel models.", required=True)
 @arguments.in_cluster("system", "NAME|FILE,...", "The cluster: see ppmodel systems.", _SEVERAL, required=True)
 @arguments.in_cluster("framework", "NAME|FILE,...", "The training framework (default: the system's own, or megatron).",
                       _SEVERAL)  # fmt: skip
@@ -98,7 +98,10 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
     several = plot or given["gpus"] is None or are_many(map(given.get, _LISTS), training)
     for name, value in {"pareto": pareto, "launch": launch}.items():
         if several and value is not None:
-            raise PPModelError(name, value, "is about one answer to one question", "leave it out, or ask one question")
+            rule, remedy = "is about one answer to one question", "leave it out, or ask one question"
+            if plot:
+                rule, remedy = f"{rule}, and --plot is about several", f"leave out --{name} or --plot"
+            raise PPModelError(name, value, rule, remedy)
 
     def show_best(best):
         fastest = best.get(True) or best[False]

@@ -39,16 +39,20 @@ def time_of(row):
 
 
 def reordered(rows, others):
-    """The pairs of labels that are in another order in other rows of the same schedules, the faster one there first."""
+    """The pairs of labels that are in another order in other rows of the same schedules, the faster one there first.
+
+    The first pair is of the fastest there and the fastest here.
+    """
     pairs = [pair for pair in zip(rows, others, strict=True) if all(row["refused"] is None for row in pair)]
-    return [
-        (a["label"], b["label"])
+    places = [
+        (time_of(other_a), time_of(b), a["label"], b["label"])
         for (a, other_a), (b, other_b) in permutations(pairs, 2)
         if time_of(b) * (1 + _TIE) < time_of(a) and time_of(other_a) * (1 + _TIE) < time_of(other_b)
     ]
+    return [(faster, slower) for *_, faster, slower in sorted(places)]
 
 
-def ranked_lines(pairs, remark="", sent=""):
+def ranked_lines(pairs, remark="", deciding=()):
     """Format what ``compare`` prints.
 
     Parameters
@@ -57,8 +61,8 @@ def ranked_lines(pairs, remark="", sent=""):
         From `ranked`; all at the same size, under the same semantics.
     remark : str
         What to add about the model, without a layout.
-    sent : str
-        What to say of the way of sending.
+    deciding : sequence of str
+        Lines on choices that decide an order.
 
     Yields
     ------
@@ -96,8 +100,7 @@ def ranked_lines(pairs, remark="", sent=""):
         for place, row in defined:
             cells.append([*_cells(place, row, time_of(fastest)), *(f"{row[name]:.4g}" for name in parts)])
         yield from text.aligned(cells, right=(0, 2, 3, 4, *range(6, len(cells[0]))))
-        if sent:
-            yield sent
+        yield from deciding
         if any(row.get("fit") in ("tight", "may not fit") for _, row in defined):
             yield f"tight, may not fit: {text.margin_text()}"
         if uneven := [row for _, row in defined if text.unevenness(row)]:

@@ -51,6 +51,7 @@ def _pipeline(result, run):
     halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
     all_ranks = "; all with --json" if result["pp"] > text.MANY else ""
     size = f"{counted(result['pp'], 'rank')}{stages}, {counted(result['microbatches'], 'microbatch')}"
+    size += f" of {table.slices} slices" * (table.slices > 1)
     yield f"{result['schedule']}, {size}; transfers {result['p2p']}{allreduce}"
     if result.get("links"):
         sender = DEFAULT if run.system is None else run.system.framework.packaged or "its framework"
@@ -83,9 +84,10 @@ def _iteration(result, run):
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}"
     yield f"layers              {result['stage_layers']}"
+    mean = " on average" * (run.layout.lengths != "equal")
     yield (
         f"iteration           {seconds:.6g} s{text.range_text(result)} "
-        f"for {counted(result['global_batch'], 'sequence')} of {run.model.sequence} tokens: "
+        f"for {counted(result['global_batch'], 'sequence')} of {run.model.sequence} tokens{mean}: "
         f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, {text.mfu_text(result)}"
     )
     yield f"range               {text.range_from(result)}"

@@ -153,7 +153,7 @@ def plot_table(schedules, title, backward=2, note=""):
     axes[-1, 0].set_xlabel("slot")
     axes[-1, 0].xaxis.set_major_locator(MaxNLocator(9 if style.is_narrow() else 20, integer=True))
     operation_legend(figure, schedules.values())
-    shown = f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}"
+    shown = f"a forward takes 1 slot, a backward {backward}; {_numbers(schedules.values())}. {note}"
     return style.titled(figure, title, shown)
 
 
@@ -200,7 +200,12 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
     bold = [Patch(facecolor="none", edgecolor=PATH_COLOUR, lw=2, label="critical path")] if paths else []
     operation_legend(figure, schedules, [line, *bold])
-    return style.titled(figure, title, f"{context}; numbers are microbatches")
+    return style.titled(figure, title, f"{context}; {_numbers(schedules)}")
+
+
+def _numbers(schedules):
+    """What the numbers in operations are."""
+    return "numbers are microbatches" + " and their slices" * any(schedule.slices > 1 for schedule in schedules)
 
 
 def _panels(ranks):

@@ -135,3 +135,19 @@ def test_a_comparison_with_a_layout_of_which_every_row_is_refused_says_why(capsy
     assert (code, err) == (1, "")
     assert "range" not in out
     assert [line.partition(":")[0] for line in out.partition("refused:\n")[2].splitlines()] == ["  1F1B", "  ZB-V"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", "slicing decides: with --slicing work, Seq1F1B K = 8 is faster than 1F1B; so with 2 other pairs"),
+        ("--slicing work", ""),
+        ("--sequence 8192", ""),
+    ],
+)
+def test_an_order_that_slicing_decides_is_said(capsys, more, said):
+    """Slices of equal tokens of a long sequence take unequal time, so that they look slower than whole sequences."""
+    size = "--pp 8 --microbatches 16 --model llama3_70b --system h100 --tp 8 --cp 8 --sequence 1048576"
+    code, printed, _ = run(capsys, f"compare 1f1b seq1f1b:slices=8 seq1f1b:slices=2 {size} {more}")
+    assert code == 0
+    assert [text for text in printed.splitlines() if "slicing decides" in text] == [said] * bool(said)

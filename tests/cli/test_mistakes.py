@@ -9,6 +9,7 @@ import pytest
 from commands import ROOT, SECONDS, SIMULATE, run
 
 BAD = ROOT / "tests" / "bad"
+LAID_OUT = f"{SIMULATE} --model llama3_8b --system h100 --tp 2"
 REFUSED = {
     f"simulate gpip --pp 4 --microbatches 8 {SECONDS}": "schedule = gpip: .*did you mean gpipe",
     f"simulate gpipe --pp 4 --microbatches 0 {SECONDS}": "--microbatches = 0: must be a whole number",
@@ -57,6 +58,8 @@ REFUSED = {
     "simulate nowhere.py --pp 4 --microbatches 8": "error: file = nowhere.py: is not a file; check the path",
     "frobnicate": "frobnicate is not a command of ppmodel; choose one of table, .*claims",
     "simulte": "simulte is not a command of ppmodel; did you mean simulate",
+    f"{LAID_OUT} --sequence 1M": "--sequence = 1M: must be a whole number; write it in digits",
+    f"{LAID_OUT} --lengths lognormal:1": "--lengths = lognormal:1: must be the word equal, numbers above 0, or",
     f"{SIMULATE} {SECONDS} --tp 4": "--tp = 4: needs a model and a system; give --model and --system",
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 2,4": "--pp = 2,4: .*; lists are for ppmodel sweep",

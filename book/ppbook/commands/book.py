@@ -79,7 +79,7 @@ def notebooks_command():
 @command("smoke")
 @out_folder("Folder for numbers and picture (default: results/smoke).")
 def smoke_command(out):
-    """Reproduce Fig. 3 and Table I of the paper in half a minute: published, ours, and whether that meets it.
+    """Reproduce Table I and Figure 3 of the paper in half a minute: numbers published, ours, and whether they agree.
 
     The exit code is 1 if a number is not met.
     """

@@ -380,10 +380,12 @@ class LayoutSpec(Groups, Checked):
         needs=lambda run: run.layout.offloads and run.table.num_stages > run.table.num_ranks,
     )  # fmt: skip
     slicing: str = _memory(
-        SLICINGS[0], str, "What slices of a sequence have in common: tokens or work.", words=SLICINGS,
-        needs=lambda run: run.table.slices > 1,
+        SLICINGS[0], str, "What slices of a sequence have in common: tokens, or work (cut unevenly, for long ones).",
+        words=SLICINGS, needs=lambda run: run.table.slices > 1,
     )  # fmt: skip
-    lengths: str = _memory("equal", str, "Lengths of sequences: N,N,... or lognormal:SIGMA:SEED; their mean is one.")
+    lengths: str = _memory(
+        "equal", str, "Lengths of sequences, of which --sequence is the mean: N,N,... or lognormal:SIGMA:SEED."
+    )
     arrangement: str = _memory(
         ARRANGEMENTS[0], str, "Order of sequences of unequal length.", words=ARRANGEMENTS,
         needs=lambda run: run.layout.lengths != "equal",
@@ -418,7 +420,7 @@ class LayoutSpec(Groups, Checked):
             except (ValueError, IndexError):
                 fits = False
             if not fits:
-                rule = "must be equal, numbers above 0 or lognormal:SIGMA:SEED"
+                rule = "must be the word equal, numbers above 0, or lognormal:SIGMA:SEED"
                 self._refuse("lengths", rule, "write, for example, 4096,8192")
         gpus = self.replica_gpus * self.dp
         is_read = self.name and self.provenance  # without pp the schedule decides; a file's gpus must suit some pp
