@@ -280,7 +280,7 @@ def test_fractions_are_numbers():
         pp.Change(bandwidth=10**400)
     with refused(PPModelError, "forward", "must be a number"):
         pp.simulate("1f1b", 4, 8, forward=True, backward=2)
-    with refused(PPModelError, "tp", "must be a valid integer"):
+    with refused(PPModelError, "tp", "must be a whole number"):
         pp.simulate("1f1b", 4, 8, tp=True, **ON_PAPER)
 
 

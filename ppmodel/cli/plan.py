@@ -42,7 +42,8 @@ _LISTS = "system", "framework", "gpus", "global_batch", "sequence"
 @_in_run("global-batch", "N,...", "Sequences per iteration.", _COUNTS, required=True)
 @_in_run("sequence", "N,...", "Tokens of a sequence (default: the model's).", _COUNTS)
 @arguments.combined(*(_in_training(name.replace("_", "-"), *texts) for name, texts in _TRAINING.items()))
-@_in_search("schedules", "SCHEDULE...", "Schedules to try (default: all).", multiple=True)
+@_in_search("schedules", "SCHEDULE...", "Schedules to try (default: all); 1f1b,interleaved-1f1b takes far less time.",
+            multiple=True)  # fmt: skip
 @arguments.combined(*(
     _in_search(f"max-{name}", "N", f"The largest {name} to try{' (default: a node)' * (name == 'tp')}.",
                arguments.count()) for name in _LIMITED

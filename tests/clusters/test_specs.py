@@ -52,7 +52,7 @@ EXPECTED = {
     "nodes_empty.yaml": (11, "nodes.devices_per_node", "is missing"),
     "nodes_flag.yaml": (15, "nodes.shared_nic.value", "must be a valid boolean", "true or false"),
     "nodes_full.yaml": (16, "nodes.placement", "puts 5 ranks on"),
-    "nodes_half.yaml": (12, "nodes.devices_per_node.value", "must be a valid integer"),
+    "nodes_half.yaml": (12, "nodes.devices_per_node.value", "must be a whole number"),
     "nodes_missing.yaml": (11, "nodes.node_latency", "is missing"),
     "nodes_number.yaml": (16, "nodes.placement", "must be blocked, round-robin, folded"),
     "nodes_plain.yaml": (11, "nodes", "must be a block"),

@@ -306,7 +306,7 @@ def rule_and_remedy(problem):
     """Turn one of pydantic's problems into the rule that a value breaks, and what mends it."""
     rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
     remedy = _REMEDIES.get(problem["type"], "fix the value").format(**problem.get("ctx", {}))
-    return rule.replace("Input should be", "must be"), remedy
+    return rule.replace("Input should be", "must be").replace("a valid integer", "a whole number"), remedy
 
 
 def _form_at(file_type, location):

@@ -94,7 +94,7 @@ def check_values(spec_type, values):
         name = problem["loc"][0]
         rule, remedy = document.rule_and_remedy(problem)
         if problem["type"] == "int_type" and not str(values[name]).isdecimal():  # "8" has its quotes to lose
-            rule, remedy = "must be a whole number", "write it in digits, such as 8"
+            remedy = "write it in digits, such as 8"
         raise SpecificationError(name, values[name], rule, remedy) from None
     return {name: getattr(checked, name) for name in changed}
 
