@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import sys
 from contextlib import suppress
 from functools import partial, reduce
@@ -43,7 +42,7 @@ class Value(click.ParamType):
     def convert(self, value, param, ctx):
         text = str(value)
         # as people write it: Python would also read 1_000 and digits of other scripts
-        is_number = text.isascii() and "_" not in text and text == text.strip() and not re.match(r"0\d", text)
+        is_number = text.isascii() and "_" not in text and text == text.strip()
         if self.read is str or is_number:
             with suppress(ValueError):
                 if self.is_legal(legal := self.read(text)):

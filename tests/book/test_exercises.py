@@ -93,7 +93,7 @@ def test_bubbles(answers):
         plain = seconds("1f1b", 8, count, **THIRDS)
         least = min(
             run.makespan_s
-            for _, table in legal_cases(names(), 8, count)
+            for _, table in legal_cases(sorted(set(names()) - {"seq1f1b"}), 8, count)
             if (run := simulate(table, **THIRDS)).peak_activations <= 8
         )
         assert facts[key] == pytest.approx(1 - least / plain)

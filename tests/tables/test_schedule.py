@@ -55,7 +55,7 @@ def test_rows_round_trip(schedule):
 @given(schedules())
 def test_order_respects_dependencies(schedule):
     """In the order by level each operation follows its source and the one before it on its rank."""
-    (source, remote, node, order), level = dependencies_of(schedule)
+    (source, remote, node, order, _), level = dependencies_of(schedule)
     assert (np.diff(level[order]) >= 0).all()
     needs = source != NO_OPERATION
     assert (level[source[needs]] < level[needs]).all()

@@ -86,7 +86,9 @@ def single_page(html, work):
     copy_sources(ROOT / "book", book, NO_SOURCES)
     copy_sources(DATA / "templates", book / "templates")
     copy_sources(html / "_sources", book)
-    (book / "results").symlink_to(html / "results")
+    (book / "results").mkdir(exist_ok=True)
+    for path in (*(html / "results").iterdir(), *(html / "_images").glob("*.png")):
+        (book / "results" / path.name).symlink_to(path)
     page = build_pages(book, work, "singlehtml") / "index.html"
     files = {path.stem: path for path in (html / "_images").glob("*.png")}
     rewrite(page.parent, lambda text, _: choose(text, page.parent / "_images", files))

@@ -19,8 +19,9 @@ from ppmodel.studies.points.point import places_of
 class Batch:
     """Rows of training runs, on many systems that differ only in what a calibration fits.
 
-    Most rows are laid side by side. Those whose cells pair operations, whose stages have replicas, whose messages queue
-    at a shared NIC, or whose order is searched for their times are computed one by one, as `predicted` computes them.
+    Most rows are laid side by side. Those of slices, those whose cells pair operations, whose stages have replicas,
+    whose messages queue at a shared NIC, or whose order is searched for their times are computed one by one, as
+    `predicted` computes them.
 
     Parameters
     ----------
@@ -46,7 +47,8 @@ class Batch:
             run = run_of(row, framework)
             is_alone = nics_queue or open_options(run.case) or run.layout.layers == "balanced"
             table = None if is_alone else built(run.case, run.layout.pp, run.num_microbatches)
-            if is_alone or table.num_replicas > 1 or table.joined.any() or hides_backward(run.layout, framework, table):
+            is_alone = is_alone or table.slices > 1 or table.num_replicas > 1 or table.joined.any()
+            if is_alone or hides_backward(run.layout, framework, table):
                 self._alone.append((place, run, row))
             else:
                 key = kernels_named(row), framework, run.layout.precision
