@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from contextlib import suppress
 from functools import partial, reduce
@@ -69,7 +70,9 @@ class Several(click.ParamType):
         self.kind, self.name = kind, kind.name
 
     def convert(self, value, param, ctx):
-        values = tuple(self.kind.convert(text.strip(), param, ctx) for text in str(value).split(","))
+        texts = str(value).split(",")
+        texts = [str(value)] if any(re.match(r"0\d", text) for text in texts[1:]) else texts  # thousands behind a comma
+        values = tuple(self.kind.convert(text.strip(), param, ctx) for text in texts)
         return values if len(values) > 1 else values[0]
 
 
