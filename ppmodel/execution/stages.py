@@ -89,7 +89,8 @@ class _Block(torch.nn.Module):
         queries, *made = heads.split(self.heads, 1)  # and keys and values
         mask, slices = None, [] if _kept is None else _kept.setdefault(self, [])
         if _kept is not None:
-            slices.append((made, [each.detach().requires_grad_() for each in made]))
+            copies = [each.detach().requires_grad_() for each in made]
+            slices.append((made, copies))
             made = [torch.cat(each, 2) for each in zip(*(of for _, of in slices[:-1]), made, strict=True)]
             mask = torch.ones(queries.shape[2], made[0].shape[2], dtype=torch.bool, device=value.device)
             mask = mask.tril(made[0].shape[2] - queries.shape[2])

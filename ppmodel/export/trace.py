@@ -187,7 +187,8 @@ class _Events(list):
 
 def _cells(schedule, begin):
     """The first operation of each cell, and all its operations, except excluded all-reduces."""
-    for first, last in pairwise([*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]):
+    bounds = [*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]
+    for first, last in pairwise(bounds):
         if begin[first] >= 0:
             yield first, [schedule.op(index) for index in range(first, last)]
 

@@ -122,7 +122,8 @@ def _blocked(num_ranks, num_microbatches, p2p, per_turn):
     """Transfers that delay the slowest rank: those of the first microbatch, then some for each microbatch after it."""
     both = 1 if p2p in ("blocking_send", "blocking_recv") else 2
     through = both if num_ranks > 2 else 1  # a middle rank receives and sends; with two ranks, each does one of them
-    return (4 if p2p == "blocking" else 2) * (num_ranks - 1) + per_turn * through * (num_microbatches - 1)
+    first = 4 if p2p == "blocking" else 2
+    return first * (num_ranks - 1) + per_turn * through * (num_microbatches - 1)
 
 
 def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):

@@ -144,7 +144,8 @@ def makespan_v_half(num_ranks, num_microbatches):
     >>> makespan_v_half(8, 16), makespan_v_half(7, 16)
     (Fraction(113, 2), Fraction(113, 2))
     """
-    return 3 * num_microbatches + Fraction(max(num_ranks - 1, 3 * num_ranks - (7 if num_ranks % 2 == 0 else 4)), 2)
+    chunks = max(num_ranks - 1, 3 * num_ranks - (7 if num_ranks % 2 == 0 else 4))
+    return 3 * num_microbatches + Fraction(chunks, 2)
 
 
 def bubble_ratio_v_half(num_ranks, num_microbatches):

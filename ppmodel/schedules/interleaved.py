@@ -56,7 +56,8 @@ def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     """
     require_chunks(num_ranks, num_microbatches, chunks)
     group = group_size(num_ranks, num_microbatches)
-    warm_up = np.arange(num_ranks)[::-1] * (2 if chunks > 1 else 1) + (chunks - 1) * group
+    ahead = np.arange(num_ranks)[::-1] * (2 if chunks > 1 else 1)
+    warm_up = ahead + (chunks - 1) * group
     kinds, first = (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up)
     return looped("interleaved-1f1b", num_ranks, num_microbatches, chunks, group, kinds, first)
 

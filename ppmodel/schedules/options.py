@@ -86,7 +86,8 @@ class Option(NamedTuple):
         ScheduleError
             Gives the rule and an example.
         """
-        if not ((value is None and self.default is None) or self.accepts(value)):
+        usual = value is None and self.default is None
+        if not (usual or self.accepts(value)):
             raise self._refusal(value)
 
     def _refusal(self, value):

@@ -48,5 +48,6 @@ def exchanges_of(graph):
     taken_in = np.full(graph.num_operations, NO_OPERATION)
     taken_in[message[receives[in_order]]] = batch[receives[in_order]]
     first_batch = np.searchsorted(phase[in_order][begins], np.arange(len(group) + 1))
-    columns = (phase_start, group, first_batch, np.append(np.flatnonzero(begins), len(message)), message, taken_in)
+    batch_start = np.append(np.flatnonzero(begins), len(message))
+    columns = (phase_start, group, first_batch, batch_start, message, taken_in)
     return tuple(column.astype(np.int32) for column in columns)

@@ -199,7 +199,8 @@ def layer_works(model, layouts):
     kernels, exchanges, num_layers = work.kernels, work.exchanges, len(work.layers)
 
     def of_runs(column, step=0):
-        return (np.broadcast_to(column, (len(distinct), *column.shape[-1:]))[place] + step * run[:, None]).ravel()
+        of_splits = np.broadcast_to(column, (len(distinct), *column.shape[-1:]))
+        return (of_splits[place] + step * run[:, None]).ravel()
 
     def beside(column):
         return np.where(of_runs(column) == NOTHING, NOTHING, of_runs(column, len(kernels.slot)))
@@ -213,8 +214,9 @@ def layer_works(model, layouts):
     sharing = [np.array(column)[each] for column in zip(*numbers, strict=True)]
     return work._replace(
         layers=work.layers * len(layouts), units=[len(layouts) * work.units[-1]],
-        kernels=Kernels(*map(of_runs, kernels[:-2]), of_runs(kernels.slot, slots),
-                        of_runs(kernels.unit, work.units[-1])),
+        kernels=Kernels(
+            *map(of_runs, kernels[:-2]), of_runs(kernels.slot, slots), of_runs(kernels.unit, work.units[-1])
+        ),
         exchanges=Exchanges(
             line[:, exchanges.line].ravel(), of_runs(exchanges.slot, slots * len(PARTS)),
             of_runs(exchanges.unit, work.units[-1]), beside(exchanges.beside), beside(exchanges.gradient),
@@ -254,7 +256,8 @@ def _items(listed, lines, layout):
             user = _user(operations, index, phase, numbers)
             hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
             beside = numbers.get((phase, user), NOTHING) if hides else NOTHING
-            gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if phase == Phase.WEIGHT_GRAD else NOTHING
+            is_gathered = phase == Phase.WEIGHT_GRAD
+            gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
             line = lines.setdefault((kind, group, copies), len(lines))
             slot = slot * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
             exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
@@ -382,7 +385,8 @@ class LayerCosts:
         seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
         if work.sharing is not None and np.max(work.sharing.zero) > 1:
             busy_s, parameters = seconds[..., BUSY].sum(axis=2).T, work.sizes.parameters.T
-            seconds[..., PARTS.index("data")] += microbatch_data_s(parameters, busy_s, work.sharing, self.lines).T
+            data_s = microbatch_data_s(parameters, busy_s, work.sharing, self.lines)
+            seconds[..., PARTS.index("data")] += data_s.T
         if not seconds.max(initial=0.0) <= LONGEST_S:  # also true of NaN, which cannot be balanced
             rule = f"make a layer take more than {LONGEST_S:g} seconds"
             raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")

@@ -229,7 +229,8 @@ class StageLayers(NamedTuple):
     def texts(self):
         """The layers of each stage, a list of `specs.layers.StageText`."""
         is_first = np.arange(len(self.blocks)) == self.embedding
-        return list(map(StageText, *(column.tolist() for column in (self.blocks, self.mtp, self.losses, is_first))))
+        columns = (column.tolist() for column in (self.blocks, self.mtp, self.losses, is_first))
+        return list(map(StageText, *columns))
 
 
 def stage_layers(schedule, model, layout=None, times=None):
@@ -347,7 +348,8 @@ def _filled(loads, num_blocks, times):
     off = np.where(loads > 0, 0.0, -np.inf)
     ties = np.where((loads > 0).sum(axis=0) > 1, place % 2 * 2 * num_stages - place, place)
     for _ in range(num_blocks - int(blocks.sum())):
-        stage = np.lexsort((ties, stages, (ranks[:, None] + added + off).max(axis=0)))[0]
+        ends = (ranks[:, None] + added + off).max(axis=0)
+        stage = np.lexsort((ties, stages, ends))[0]
         blocks[stage] += 1
         stages[stage] += times.block
         ranks += added[:, stage]
@@ -379,7 +381,8 @@ def _moved(loads, blocks, times):
 
 def _stage_times(blocks, times):
     """The time of each stage; for several partitions, one per row."""
-    dense = np.diff(np.minimum(np.cumsum(blocks, axis=-1), times.dense_blocks), axis=-1, prepend=0)
+    ends = np.minimum(np.cumsum(blocks, axis=-1), times.dense_blocks)
+    dense = np.diff(ends, axis=-1, prepend=0)
     stages = (blocks - dense) * times.block + dense * times.dense
     stages[..., 0] += times.embedding
     stages[..., -1] += times.head

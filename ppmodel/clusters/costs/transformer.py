@@ -103,12 +103,13 @@ def block_operations(model, sequences, layout=None, *, dense=False):
     ['enter attention', 'leave attention', 'enter MLP', 'leave MLP']
     """
     gpu = GpuWork.of(model, sequences, layout)
+    has_mlp = dense or model.experts is None
     return [
         gpu.norm("norm 1"),
         *attention_operations(gpu),
         gpu.residual(1),
         gpu.norm("norm 2"),
-        *(mlp_operations(gpu, model.mlp_hidden) if dense or model.experts is None else expert_operations(gpu)),
+        *(mlp_operations(gpu, model.mlp_hidden) if has_mlp else expert_operations(gpu)),
         gpu.residual(2),
     ]
 
@@ -143,7 +144,8 @@ def embedding_operations(model, sequences, layout=None):
     moved, kept = Work(elements, (1 + 1 / gpu.tp) * model.element_bytes * elements), model.element_bytes * elements
     rows = model.vocabulary / gpu.tp + (model.sequence if model.learned_positions else 0)
     options = {"weight_grad_bytes": kept, "parameters": rows * model.hidden}
-    return [BlockOperation("embedding", moved, weight_grad=moved, **options), *gpu.reduce("embedding")]
+    looked_up = BlockOperation("embedding", moved, weight_grad=moved, **options)
+    return [looked_up, *gpu.reduce("embedding")]
 
 
 def mtp_operations(model, sequences, layout=None):

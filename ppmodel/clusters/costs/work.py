@@ -199,7 +199,8 @@ class GpuWork(NamedTuple):
 
     def kept_width(self, precision=None):
         """Bytes of a number that is kept, in the layout's precision for that or else in one of computing."""
-        return FP8_WIDTH if (self.layout.kept_precision or precision) == "fp8" else self.model.element_bytes
+        in_fp8 = (self.layout.kept_precision or precision) == "fp8"
+        return FP8_WIDTH if in_fp8 else self.model.element_bytes
 
     def linear(
         self, name, rows, inputs, outputs, *, kernel=Kernel.PRODUCT, kept_rows=None, kept_width=None,
@@ -268,7 +269,8 @@ class GpuWork(NamedTuple):
             return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
         again = Collective("all-gather", "tensor", self.model.element_bytes * self.tokens * size)
         for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
-        return [gathering(f"enter {place}", "tensor", volume)._replace(module=users[0].module), *users, for_weights]
+        gathered = gathering(f"enter {place}", "tensor", volume)
+        return [gathered._replace(module=users[0].module), *users, for_weights]
 
     def reduce(self, place):
         """Megatron-LM's g, after a product split over tp by rows: an all-reduce forward, nothing backward.

@@ -58,7 +58,8 @@ def probability_faster(one_s, other_s, confidence=0.95):
     if not one.size == other.size > 0:
         rule = f"must be as many as those compared with, {other.size}, and at least one"
         raise PPModelError("runs", one.size, rule, "give both the same seeds")
-    probability = float(np.where(np.isclose(one, other, rtol=TIE, atol=0), 0.5, one < other).mean())
+    tie = np.isclose(one, other, rtol=TIE, atol=0)
+    probability = float(np.where(tie, 0.5, one < other).mean())
     # Wilson's: the fractions that are within z of their own standard errors from the observed one
     z, size = -NormalDist().inv_cdf((1 - confidence) / 2), one.size  # this tail does not round to 1
     middle = (probability + z**2 / (2 * size)) / (1 + z**2 / size)

@@ -147,7 +147,8 @@ class _Model:
                 for key in forwards:  # from its start to the end of the operation that frees its activations
                     freed, length = (last, *key[1:]), self.model.new_int_var(0, self.horizon, "")
                     if self.hinted:
-                        self.model.add_hint(length, self.hinted[freed] + self.lengths[last, key[2]] - self.hinted[key])
+                        until = self.hinted[freed] + self.lengths[last, key[2]]
+                        self.model.add_hint(length, until - self.hinted[key])
                     stays.append(self.model.new_interval_var(self.start[key], length, self.end[freed], ""))
                 self.model.add_cumulative(stays, demands, int(limit / unit))
 
