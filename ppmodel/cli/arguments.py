@@ -43,8 +43,7 @@ class Value(click.ParamType):
     def convert(self, value, param, ctx):
         text = str(value)
         # as people write it: Python would also read 1_000 and digits of other scripts
-        is_number = text.isascii() and "_" not in text and text == text.strip()
-        if self.read is str or is_number:
+        if self.read is str or (text.isascii() and "_" not in text and text == text.strip()):
             with suppress(ValueError):
                 if self.is_legal(legal := self.read(text)):
                     return legal
@@ -196,7 +195,10 @@ framework = in_cluster("framework", "NAME|FILE", "The training framework (defaul
 csv_file = in_output("csv csv_file", "FILE", "Also write the rows to a CSV file.", Output())
 """Decorator: the rows as a file."""
 
-plot_option = in_output("plot", "FILE", "Also draw it (.svg, .png, .pdf).", Output(".svg", ".png", ".pdf"))
+PICTURE = Output(".svg", ".png", ".pdf")
+"""The kinds of pictures that `write_figure` writes."""
+
+plot_option = in_output("plot", "FILE", "Also draw it (.svg, .png, .pdf).", PICTURE)
 """Decorator: a picture of what is printed."""
 
 workers = combined(

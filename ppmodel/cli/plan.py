@@ -10,7 +10,6 @@ from ppmodel.clusters.specs.layout import SEARCHED_FOR, STAGE_GROUPS, layout_opt
 from ppmodel.errors import PPModelError
 from ppmodel.files import write_whole
 
-_PICTURE = arguments.Output(".svg", ".png", ".pdf")
 _LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
 _FIXED = {name: declared for name, declared in layout_options() if name not in SEARCHED_FOR}
 _in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
@@ -59,8 +58,8 @@ _LISTS = "system", "framework", "gpus", "global_batch", "sequence"
 @arguments.in_output("rows", None, "Answers to list.", arguments.count(1000), default=10, show_default=True)
 @arguments.in_output("explain", "ROW", "Row of the answer to explain.", arguments.count(1000), default=1,
                      show_default=True)  # fmt: skip
-@arguments.in_output("plot", "FILE", "Also draw tokens per second over GPUs, as .svg, .png or .pdf.", _PICTURE)
-@arguments.in_output("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", _PICTURE)
+@arguments.in_output("plot", "FILE", "Also draw tokens per second over GPUs, as .svg, .png or .pdf.", arguments.PICTURE)
+@arguments.in_output("pareto", "FILE", "Also draw time against memory, as .svg, .png or .pdf.", arguments.PICTURE)
 @arguments.launch_option
 @arguments.in_output("out", "FILE", "With --launch, also write a script that starts it, such as run.sh.",
                      arguments.Output())  # fmt: skip
