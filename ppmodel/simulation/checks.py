@@ -22,7 +22,7 @@ def durations(graph, costs, factors=None):
         longer, larger = costs.unit_factors(graph.schedule)
         compute, occupancy = compute * longer[graph.index], occupancy * larger[graph.index]
     if graph.row is not None:
-        compute = compute * graph.own
+        compute = compute * graph.is_operation
     if factors is not None:
         with np.errstate(over="ignore"):  # overflow is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]

@@ -128,7 +128,7 @@ class ExecutionGraph:
         return self.schedule.overlaps[self.index[self.group_start[:-1]]]
 
     @cached_property
-    def own(self):
+    def is_operation(self):
         """Mask of operations, which are all but what `inputs` adds; shape (num_operations,)."""
         return np.ones(self.num_operations, dtype=bool) if self.row is None else self.row == OPERATION
 

@@ -31,7 +31,8 @@ def issue_order(graph):
     num_pairs : int
     """
     count, num_groups, group = graph.num_operations, len(graph.group_start) - 1, graph.group
-    length = np.bincount(group, _PLANNED[graph.schedule.kind[graph.index]] * graph.own, num_groups).astype(np.int64)
+    planned = _PLANNED[graph.schedule.kind[graph.index]] * graph.is_operation
+    length = np.bincount(group, planned, num_groups).astype(np.int64)
     plan, num_streams = np.zeros((2, num_groups), dtype=np.int64), 2 * graph.schedule.num_ranks
     columns = (graph.source, graph.remote, graph.stream, group, np.arange(count))
     columns = (frozen(column.astype(np.int32)) for column in columns)  # as a table's, for which the loop is compiled

@@ -92,7 +92,7 @@ def ends_of(graph):
     computing = np.flatnonzero(schedule.kind < OpKind.R)
     first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
     place = np.empty(schedule.num_operations, dtype=int)
-    place[graph.index[graph.own]] = np.flatnonzero(graph.own)
+    place[graph.index[graph.is_operation]] = np.flatnonzero(graph.is_operation)
     return place[computing[[first[:-1], first[1:] - 1]]]
 
 

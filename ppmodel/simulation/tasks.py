@@ -106,7 +106,7 @@ def task_tables(graph, compute, occupancy, latency, delay=0.0):
 
 def _part(graph):
     """What each operation of a graph is as a task; further inputs of `inputs` take no time."""
-    return np.where(graph.own, _COMPUTE, _NOTHING).astype(np.int32)
+    return np.where(graph.is_operation, _COMPUTE, _NOTHING).astype(np.int32)
 
 
 def _gathered(graph, columns, group, at, transfer, num_streams):

@@ -74,8 +74,8 @@ class Timeline:
 
     def _in_order_of_the_schedule(self, times_s):
         column = np.full(self.graph.schedule.num_operations, np.nan)
-        own = slice(None) if self.graph.row is None else self.graph.own
-        column[self.graph.index[own]] = times_s[own]
+        operations = slice(None) if self.graph.row is None else self.graph.is_operation
+        column[self.graph.index[operations]] = times_s[operations]
         return column
 
     def _with_steps(self, which):
