@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ppbook.measured.regret import CELL, SIZES, choices, layouts_of
-from ppbook.measured.unfitted import FILES, SYSTEMS, system_of_row
+from ppbook.measured.unfitted import FRAMEWORKS, SYSTEMS, system_of_row
 from ppmodel.clusters.specs import load_system
 from ppmodel.errors import EXIT_REFUSED, PPModelError
 from ppmodel.studies.measured import read_rows
@@ -81,7 +81,7 @@ def source_of(row, path):
     >>> source_of({"id": "vtrain_multi-0007"}, "rows.csv"), source_of({}, "folder/nemo.csv"), source_of({}, "mine.csv")
     ('vtrain_multi', 'nemo', 'mine')
     """
-    known = sorted((name for names in FILES.values() for name in names), key=len, reverse=True)
+    known = sorted(FRAMEWORKS, key=len, reverse=True)
     texts = row.get("id", ""), Path(path).stem
     return next((name for text in texts for name in known if text.startswith(name)), Path(path).stem)
 

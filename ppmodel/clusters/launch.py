@@ -119,7 +119,7 @@ def launch_values(point):
     dict
         The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``; those of
         its model, with ``experts`` and ``latent``, whether it has experts, and attention through latents, and theirs
-        (None without): ``number``, ``experts_per_token``, ``expert_hidden``, ``shared``, ``shared_hidden``,
+        (None without): ``number``, ``experts_per_token``, ``expert_hidden``, ``shared``, ``shared_hidden``, ``every``,
         ``dense_layers`` and ``sparse_layers`` of experts; ``grouped``, whether there are fewer ``kv_heads``;
         ``microbatches`` and ``replica_batch`` (sequences of a replica); ``group``, the microbatches that pass through
         one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
@@ -135,7 +135,7 @@ def launch_values(point):
     """
     layout, table, case, model = point.complete_layout, point.table, point.case, point.model
     recompute, experts, latent = recompute_of(model, layout), model.experts, model.latent_attention
-    number, per_token, shared, hidden, dense = astuple(experts) if experts else (None,) * 5
+    number, per_token, shared, hidden, dense, every = astuple(experts) if experts else (None,) * 6
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     stages = point.costs.stages.cut.texts
     blocks = [stage.blocks for stage in stages]
@@ -146,7 +146,7 @@ def launch_values(point):
         "head_size": f"{model.head_size:g}", "grouped": model.kv_heads < model.heads,
         "experts": experts is not None, "latent": latent is not None,
         "number": number, "experts_per_token": per_token, "expert_hidden": hidden, "shared": shared,
-        "shared_hidden": experts and shared * hidden, "dense_layers": dense,
+        "shared_hidden": experts and shared * hidden, "dense_layers": dense, "every": every,
         "sparse_layers": experts and model.blocks - dense,
     } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)} | {
         name: getattr(layout, name) for name, _ in layout_options()

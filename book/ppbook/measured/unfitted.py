@@ -23,7 +23,11 @@ SYSTEMS, FILES, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks",
 
 RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
-_FRAMEWORKS = {name: framework for framework, names in FILES.items() for name in names}
+FRAMEWORKS = {
+    name: framework for files in (FILES, _SOURCES["later"]) for framework, names in files.items() for name in names
+}
+"""The framework of each file of runs, also of those that are judged alone."""
+
 _MFU = (0, 10, 20, 100), ("below 10 % MFU", "10 to 20 % MFU", "20 % MFU and more")
 
 
@@ -64,7 +68,7 @@ def system_of_row(row, source):
     """
     if row["device"] not in SYSTEMS:
         raise PPModelError("device", row["device"], f"must be one of {', '.join(SYSTEMS)}", "leave out such rows")
-    named = {"framework": _FRAMEWORKS[source]} if source in _FRAMEWORKS else {}
+    named = {"framework": FRAMEWORKS[source]} if source in FRAMEWORKS else {}
     return system_of(row | named, unfitted_system(source, row["device"]))
 
 
@@ -120,5 +124,5 @@ def unfitted_runs(file):
 
 
 def unfitted_by_source():
-    """`unfitted_runs` of all files, one after another."""
-    return pd.concat(map(unfitted_runs, sorted(_FRAMEWORKS)), ignore_index=True)
+    """`unfitted_runs` of all `FILES`, one after another."""
+    return pd.concat(map(unfitted_runs, sorted(name for names in FILES.values() for name in names)), ignore_index=True)

@@ -88,7 +88,8 @@ def block_operations(model, sequences, layout=None, *, dense=False):
     -------
     list of BlockOperation
         In the order of the forward; the backward is the same list in reverse. Collectives are separate operations at
-        their place. For the block of Korthikanti et al. (2022, Table 2), with 2-byte elements, an MLP of width 4h,
+        their place. Where kinds of blocks take turns, with experts and without, with a window and without, it is their
+        mean. For the block of Korthikanti et al. (2022, Table 2), with 2-byte elements, an MLP of width 4h,
         dropout and no grouping, forward products sum to sbh(24h + 4s) / t FLOPs, and saved and core bytes to
         sbh(34 + 5as/h); with tensor parallelism, to sbh(10 + 24/t + 5as/(ht)), and with sequence parallelism, to
         sbh(34 + 5as/h) / t.
@@ -103,15 +104,15 @@ def block_operations(model, sequences, layout=None, *, dense=False):
     ['enter attention', 'leave attention', 'enter MLP', 'leave MLP']
     """
     gpu = GpuWork.of(model, sequences, layout)
-    has_mlp = dense or model.experts is None
+    share = 0.0 if dense or model.experts is None else 1 / model.experts.every
+    branches = []
+    if share:
+        branches += [operation.times(share) for operation in expert_operations(gpu)]
+    if share < 1:
+        branches += [operation.times(1 - share) for operation in mlp_operations(gpu, model.mlp_hidden)]
     return [
-        gpu.norm("norm 1"),
-        *attention_operations(gpu),
-        gpu.residual(1),
-        gpu.norm("norm 2"),
-        *(mlp_operations(gpu, model.mlp_hidden) if has_mlp else expert_operations(gpu)),
-        gpu.residual(2),
-    ]
+        gpu.norm("norm 1"), *attention_operations(gpu), gpu.residual(1), gpu.norm("norm 2"), *branches, gpu.residual(2)
+    ]  # fmt: skip
 
 
 def embedding_operations(model, sequences, layout=None):
@@ -334,7 +335,8 @@ def _core(gpu, heads):
 
     Fused, it is one kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022). Otherwise there
     are two batched products, with the scores between them in memory; the batch counts as rows of a single product.
-    Softmax and dropout are separate passes, or one kernel that also masks.
+    Softmax and dropout are separate passes, or one kernel that also masks. Fused attention with a window skips what is
+    outside: causal, a query meets as many keys in the mean as one of a sequence of (2 - w/s) w tokens.
     """
     model, width, length, cp = gpu.model, gpu.model.element_bytes, gpu.model.sequence, gpu.layout.cp
     query, key = gpu.tokens * heads.queries * heads.size, gpu.tokens * heads.keys * heads.size
@@ -342,14 +344,24 @@ def _core(gpu, heads):
     scores = gpu.sequences * heads.queries * length**2 / cp
     if model.attention == "fused":
         scores *= _CAUSAL_HALF if gpu.layout.causal else 1.0
-        flops, statistics = 2.0 * scores * heads.size, 4.0 * gpu.tokens * heads.queries
-        core = Work((1 + value) * flops + 5.0 * scores, width * (1 + value) * (query + met) + statistics)
+        statistics = 4.0 * gpu.tokens * heads.queries
+        core_bytes = width * (1 + value) * (query + met) + statistics
         moved = width * 2 * (1 + value) * (query + met) + statistics
-        gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
         saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
-        shape = gpu.sequences * heads.queries, length / cp, length, heads.size
-        kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
-        return [BlockOperation("attention (fused)", core, gradient, saved_bytes=saved, **kernel)]
+
+        def fused(name, keys):
+            met = scores * (keys / length)
+            flops = 2.0 * met * heads.size
+            core = Work((1 + value) * flops + 5.0 * met, core_bytes)
+            gradient = Work((3 + 2 * value) * flops + 10.0 * met, moved)
+            shape = gpu.sequences * heads.queries, length / cp, keys, heads.size
+            return BlockOperation(name, core, gradient, saved_bytes=saved, kernel=Kernel.ATTENTION, shape=shape)
+
+        everywhere, window = fused("attention (fused)", length), min(model.window, length)
+        if not window:
+            return [everywhere]
+        within, share = fused("attention (window)", (2 - window / length) * window), 1 / (model.global_every or np.inf)
+        return [within.times(1 - share), *([everywhere.times(share)] if share else [])]
 
     def product(name, size, elements, *shape, **kept):
         forward = Work(2.0 * scores * size, width * sum((*elements, scores)))

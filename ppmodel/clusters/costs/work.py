@@ -63,6 +63,9 @@ class Kernel(IntEnum):
     UNQUANTISED_WEIGHT = 12
 
 
+_SIZES = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters", "count"
+_WORKS = "forward", "input_grad", "weight_grad"
+_COMMS = tuple(f"{name}_comm" for name in _WORKS)
 _PRODUCTS = Kernel.PRODUCT, Kernel.UNQUANTISED, Kernel.BATCHED
 
 
@@ -119,6 +122,19 @@ class BlockOperation(NamedTuple):
     weight_grad_comm: Collective | None = None
     can_hide: bool = True
     experts: bool = False
+
+    def times(self, share):
+        """The operation in a share of blocks, as a part of their mean."""
+        if share == 1:
+            return self
+        sizes = {name: share * getattr(self, name) for name in _SIZES}
+        for name, work in zip(_WORKS, self.works, strict=False):
+            if work is not NO_WORK:
+                sizes[name] = Work(share * work.flops, share * work.bytes)
+        for name, comm in zip(_COMMS, self.collectives, strict=False):
+            if comm:
+                sizes[name] = comm._replace(bytes=share * comm.bytes)
+        return self._replace(**sizes)
 
     @property
     def works(self):

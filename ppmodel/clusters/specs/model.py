@@ -26,6 +26,8 @@ class ExpertSpec(Checked):
         Hidden width of one expert.
     dense_layers : int
         Number of leading blocks that have an MLP of width `mlp_hidden` instead.
+    every : int
+        Of the other blocks, every so many has experts, and the rest such an MLP.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class ExpertSpec(Checked):
     shared: entries.WholeOrZero
     hidden: entries.Whole
     dense_layers: entries.WholeOrZero
+    every: entries.Whole = 1
 
     def rules(self) -> Rules:
         """No token has more experts than there are."""
@@ -117,6 +120,10 @@ class ModelSpec(Checked):
         Latents that replace the plain projections of queries, keys and values.
     mtp_layers : int
         Layers that predict further tokens in training, each with a loss of its own (multi-token prediction).
+    window : int
+        How many tokens a query attends to in blocks with a window (sliding-window attention); 0 if it attends to all.
+    global_every : int
+        With a window, every so many blocks have none; 0 if all have it.
     provenance : tuple of Provenance
         One entry for each value of the file.
 
@@ -151,6 +158,8 @@ class ModelSpec(Checked):
     experts: ExpertSpec | None = None
     latent_attention: LatentAttentionSpec | None = None
     mtp_layers: entries.WholeOrZero = 0
+    window: entries.WholeOrZero = 0
+    global_every: entries.WholeOrZero = 0
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def rules(self) -> Rules:

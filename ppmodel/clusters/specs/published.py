@@ -68,6 +68,7 @@ def entries_of_config(config, path):
     heads = config["num_attention_heads"]
     sequence = min(first("max_position_embeddings", otherwise=2**20), _USUAL_SEQUENCE)
     values = {field: config[key] for field, key in _KEYS.items()} | {
+        "mlp_hidden": first("intermediate_size_mlp", "intermediate_size"),
         "kv_heads": first("num_key_value_heads", otherwise=heads),
         "head_size": first("head_dim", otherwise=config["hidden_size"] / heads),
         "gated_mlp": first("hidden_act", "hidden_activation", otherwise="") in ("silu", "swish", "gelu_pytorch_tanh"),
@@ -78,6 +79,9 @@ def entries_of_config(config, path):
         "tied_embeddings": bool(first("tie_word_embeddings")),
         "mtp_layers": first("num_nextn_predict_layers"),
     }  # fmt: skip
+    types = first("layer_types", otherwise=["sliding_attention"])
+    if (window := first("sliding_window")) and first("use_sliding_window", otherwise=True):
+        values |= {"window": window, "global_every": len(types) // (types.count("full_attention") or len(types) + 1)}
     blocks = {}
     if number := first("n_routed_experts", "num_local_experts", "num_experts"):
         width = first("moe_intermediate_size", "intermediate_size")
@@ -85,6 +89,7 @@ def entries_of_config(config, path):
             "number": number, "experts_per_token": first("num_experts_per_tok"), "hidden": width,
             "shared": first("n_shared_experts", otherwise=first("shared_expert_intermediate_size") // width),
             "dense_layers": first("first_k_dense_replace", otherwise=len(first("mlp_only_layers", otherwise=[]))),
+            "every": first("interleave_moe_layer_step", "decoder_sparse_step", otherwise=1),
         }  # fmt: skip
     if rank := first("kv_lora_rank"):
         rope, nope = first("qk_rope_head_dim"), first("qk_nope_head_dim")

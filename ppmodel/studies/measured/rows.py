@@ -22,11 +22,14 @@ _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 _SOURCES = {
-    "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
+    "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "megatron": re.compile(r"ModelZoo|-megatron/"),
+    "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
     "nanotron": re.compile(r"nanotron|Playbook"), "vtrain": re.compile(r"vTrain"),
-    "bigscience": re.compile(r"BigScience|Megatron-DeepSpeed"), "deepspeed": re.compile(r"DeepSpeed"),
-    "eager": re.compile(r"InternEvo"), "scaling": re.compile(r"Hagemann"),
+    "bigscience": re.compile(r"BigScience|Megatron-DeepSpeed"), "deepspeed": re.compile(r"(?i)DeepSpeed"),
+    "eager": re.compile(r"InternEvo|-paddle\b"), "scaling": re.compile(r"Hagemann"),
 }  # fmt: skip
+_TRUNCATED = re.compile(r"_l(?P<layers>\d+)$")
+_OF_ALL = re.compile(r"(?P<layers>\d+) of \d+ layers")
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}
 _OPTIONS = dict(specs.layout_options())
@@ -52,7 +55,7 @@ multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of
 says); the framework's name; GPUs, which must agree with the layout; and, beside ``model``, GPUs that share each expert
 (empty means tp).
 
-``model`` is the name of a packaged model, in rows whose columns of the model are empty.
+``model`` is the name of a packaged model, in rows whose columns of the model are empty; see `model_named`.
 """
 
 NEW_NAMES = {"flushes": "pipeline_runs"}
@@ -265,12 +268,7 @@ def run_of(row, framework=None):
     row = renamed(row)
     texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
     texts["precision"] = texts["precision"].lower()
-    named = row.get("model", "")
-    if any(texts[name] for name in ("layers", *_OF_MODEL) if name != "sequence"):
-        named = ""
-    if isinstance(named, str) and (named := named.strip()) and named not in specs.model_names():
-        remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"  # a row never names a file
-        raise PPModelError("model", repr(shown(named)), "is not a known model", remedy)
+    named = None if any(texts[name] for name in _OF_MODEL if name != "sequence") else model_named(row)
     case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
     needed = () if named else COLUMNS
     values = {name: stated_value(name, text) for name, text in texts.items() if text or name in needed}
@@ -290,7 +288,9 @@ def run_of(row, framework=None):
     of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
     if named:
         of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout
-        model = framework.model(specs.load_model(named))
+        if (cut := even_layers(named.blocks, of_layout["pp"] * chunks)) != "even":
+            of_layout["layers"] = cut
+        model = framework.model(named)
         model = replace(model, sequence=values.get("sequence", model.sequence))
     else:
         of_layout["layers"] = even_layers(values["layers"], values["pp"] * values["chunks"])
@@ -307,6 +307,33 @@ def run_of(row, framework=None):
     layout = specs.LayoutSpec(**of_layout).under(framework)
     layout.require_shares()
     return MeasuredRun(case, model, layout, layout.microbatches, runs)
+
+
+def model_named(row):
+    """The packaged model of a row's column ``model``, as its run has it; None if it is empty.
+
+    The first layers alone, if the column ``layers`` gives a number, the name ends with one, or the notes begin "2 of 64
+    layers": with the part of its dense layers, at least one if it has any, and without multi-token prediction, which
+    also a source or notes with "w/o MTP" leaves out.
+
+    >>> model = model_named({"model": "deepseek_v3_l4"})
+    >>> model.blocks, model.dense_blocks, model.mtp_layers
+    (4, 1, 0)
+    """
+    name, notes = row.get("model", "").strip(), row.get("notes", "")
+    if not name:
+        return None
+    cut = name not in specs.model_names() and _TRUNCATED.search(name)
+    name, cut = name[: cut.start()] if cut else name, cut or _OF_ALL.match(notes)
+    if name not in specs.model_names():
+        remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"  # a row never names a file
+        raise PPModelError("model", repr(shown(name)), "is not a known model", remedy)
+    model, layers = specs.load_model(name), row.get("layers", "").strip() or (cut["layers"] if cut else "")
+    if layers and (blocks := stated_value("layers", layers)) < model.blocks:
+        dense = model.experts and model.experts.dense_layers
+        experts = dense and replace(model.experts, dense_layers=max(1, dense * blocks // model.blocks))
+        model = replace(model, blocks=blocks, experts=experts or model.experts, mtp_layers=0)
+    return replace(model, mtp_layers=0) if "w/o MTP" in row.get("source", "") + notes else model
 
 
 def stated_value(name, text):
