@@ -1,5 +1,7 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
+from heapq import heappop, heappush
+
 from ppmodel.loops.compiled import filled, inlined, loop
 from ppmodel.loops.copies import NONE, copied_out
 
@@ -16,9 +18,8 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
     reductions hold nothing. `num_places` counts the places where messages queue; `seconds` are the durations of groups,
     and occupancies and latencies of operations; `queues` says whether messages queue; `shares`, `copies` and `copied`
     are as in `longest_path`. A group starts when nothing is missing: the groups before it on its streams, results that
-    it needs, copies that it brings back. In each round, such groups start, new events join the event queue, and the
-    first event is handled. The phases of a round are one function, since passing arrays costs as much as the work; a
-    comment marks each.
+    it needs, copies that it brings back. In each round, such groups start, and the first event is handled. The phases
+    of a round are one function, since passing arrays costs as much as the work; a comment marks each.
     """
     stream, source, group_start, remote, reduces = columns
     length, occupancy, latency = seconds
@@ -34,16 +35,12 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
         for g in range(gate_start[here], gate_start[here + 1]):
             owner[g] = here
     due = filled(NONE, 2 * num_places + 2)  # places that may serve: they are free, or what they serve has come
-    room = count + 4 * num_streams + num_places
-    if shares is not None:
-        room += count
+    awake, num_awake = filled(0, num_groups), 0
+    queue = [(0.0, 0)]
+    queue.pop()
     if copies is not None:
-        room += count
         copy_s, needs, fetch_start, fetch_stop, fetch = copies
         out_free, in_free, brings = filled(0.0, num_streams), filled(0.0, num_streams), filled(NONE, count)
-    when, key, num_events = filled(0.0, room), filled(0, room), 0
-    new_when, new_key, num_new = filled(0.0, room), filled(0, room), 0
-    awake, num_awake = filled(0, num_groups), 0
 
     # what each group lacks; what each operation tells: the next group of its stream, its result's taker, a chain beside
     group_of, missing, last_of = filled(NONE, count), filled(0, num_groups), filled(NONE, num_streams)
@@ -78,25 +75,15 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
             for op in range(first, last):
                 start[op] = now
             held = holds and reduces[first]
-            new_when[num_new] = now if held else now + length[group]
-            new_key[num_new] = ((_REDUCE if held else _END) << _KIND) + 2 * first
-            num_new += 1
+            heappush(queue, (now if held else now + length[group], ((_REDUCE if held else _END) << _KIND) + 2 * first))
             if shares is not None:  # results sent before the cell ends
                 for op in range(first, last):
                     share = _share(shares, link, first, op, queues)
                     if share < 1 and link[op] != NONE:
-                        new_when[num_new], new_key[num_new] = now + share * length[group], (_EARLY << _KIND) + 2 * op
-                        num_new += 1
-
-        while num_new:
-            num_new -= 1
-            _push(when, key, num_events, new_when[num_new], new_key[num_new])
-            num_events += 1
-        if num_events == 0:
+                        heappush(queue, (now + share * length[group], (_EARLY << _KIND) + 2 * op))
+        if len(queue) == 0:
             break
-        now, what = when[0], key[0]
-        num_events -= 1
-        _pop(when, key, num_events)
+        now, what = heappop(queue)
 
         # the event's immediate effects
         kind, op, side = what >> _KIND, (what & ((1 << _KIND) - 1)) >> 1, what & 1
@@ -121,8 +108,7 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
                                 if copied[3][forward] <= now:
                                     num_awake = _told(brings[forward], missing, awake, num_awake)
                                     continue
-                                new_when[num_new], new_key[num_new] = copied[3][forward], (_BACK << _KIND) + 2 * forward
-                                num_new += 1
+                                heappush(queue, (copied[3][forward], (_BACK << _KIND) + 2 * forward))
                 other = beside[done]
                 while other != NONE:
                     num_awake = _told(group_of[other], missing, awake, num_awake)
@@ -132,26 +118,25 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
                     here = stream[done] - num_ranks
                     for g in range(gate_start[here], gate_start[here + 1]):
                         if serves[gate[g]] == first_ticket + g:
-                            serves[gate[g]], due[num_due] = NONE, gate[g]
-                            num_due += 1
+                            serves[gate[g]] = NONE
+                            due[num_due], num_due = gate[g], num_due + 1
         elif kind == _FREE:
-            due[0] = routes[link[op]][side]
-            serves[due[0]], num_due = NONE, 1
+            due[0], num_due = routes[link[op]][side], 1
+            serves[due[0]] = NONE
             if side == 1 or routes[link[op]][1] == NONE:
-                new_when[num_new], new_key[num_new] = now + latency[op], (_ARRIVE << _KIND) + 2 * op
-                num_new += 1
+                heappush(queue, (now + latency[op], (_ARRIVE << _KIND) + 2 * op))
         elif kind == _REDUCE:  # a reduction joins the queues of all its ranks' places
             for member in range(op, group_start[group_of[op] + 1]):
                 here = stream[member] - num_ranks
                 reducing[here] = op
                 for g in range(gate_start[here], gate_start[here + 1]):
                     if comes[gate[g]] != op:
-                        comes[gate[g]], due[num_due] = op, gate[g]
+                        comes[gate[g]] = op
+                        due[num_due], num_due = gate[g], num_due + 1
                         _join(waiting, last_waiting, behind, gate[g], first_ticket + g)
-                        num_due, lacking[op] = num_due + 1, lacking[op] + 1
+                        lacking[op] += 1
             if lacking[op] == 0:
-                new_when[num_new], new_key[num_new] = now + length[group_of[op]], (_END << _KIND) + 2 * op
-                num_new += 1
+                heappush(queue, (now + length[group_of[op]], (_END << _KIND) + 2 * op))
         elif kind == _EARLY:
             first, last = op, op + 1
         elif kind == _BACK:
@@ -164,19 +149,17 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
         # messages join queues, and free links and NICs serve them
         while next_due < num_due or first < last:
             if next_due == num_due:
-                early, num_due, next_due = False, 0, 0
+                early = False
                 if shares is not None:
                     early = kind == _END and _share(shares, link, group_start[group_of[op]], first, queues) < 1
                 if early:
                     pass
                 elif link[first] != NONE and queues:
-                    due[0], num_due = routes[link[first]][0], 1
-                    _join(waiting, last_waiting, behind, due[0], first)
+                    due[0], num_due, next_due = routes[link[first]][0], 1, 0
+                    _join(waiting, last_waiting, behind, due[next_due], first)
                 elif link[first] != NONE:
                     sent[first] = now
-                    new_when[num_new] = now + (occupancy[first] + latency[first])
-                    new_key[num_new] = (_ARRIVE << _KIND) + 2 * first
-                    num_new += 1
+                    heappush(queue, (now + (occupancy[first] + latency[first]), (_ARRIVE << _KIND) + 2 * first))
                 first += 1
                 continue
             place = due[next_due]
@@ -190,15 +173,12 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
                 if lacking[reduction] == 0:
                     for member in range(reduction, group_start[group_of[reduction] + 1]):
                         start[member] = now
-                    new_when[num_new] = now + length[group_of[reduction]]
-                    new_key[num_new] = (_END << _KIND) + 2 * reduction
-                    num_new += 1
+                    heappush(queue, (now + length[group_of[reduction]], (_END << _KIND) + 2 * reduction))
                 continue
             side = place != routes[link[message]][0]
             if not side:
                 sent[message] = now
-            new_when[num_new], new_key[num_new] = now + occupancy[message], (_FREE << _KIND) + 2 * message + side
-            num_new += 1
+            heappush(queue, (now + occupancy[message], (_FREE << _KIND) + 2 * message + side))
             second = routes[link[message]][1]
             if not side and second != NONE:  # what leaves one NIC reaches the other at once
                 _join(waiting, last_waiting, behind, second, message)
@@ -223,33 +203,6 @@ def _share(shares, link, first, op, queues):
         if link[other] == link[op]:
             share = max(share, shares[other])
     return share
-
-
-@inlined
-def _push(when, key, count, new_when, new_key):
-    """Add an event to the queue, a binary heap."""
-    place = count
-    while place:
-        above = (place - 1) // 2
-        if (when[above], key[above]) <= (new_when, new_key):
-            break
-        when[place], key[place] = when[above], key[above]
-        place = above
-    when[place], key[place] = new_when, new_key
-
-
-@inlined
-def _pop(when, key, count):
-    """Take out the first event; the one behind the `count` that remain takes a place among them."""
-    place, below = 0, 1
-    while below < count:
-        if below + 1 < count and (when[below + 1], key[below + 1]) < (when[below], key[below]):
-            below += 1
-        if (when[count], key[count]) <= (when[below], key[below]):
-            break
-        when[place], key[place] = when[below], key[below]
-        place, below = below, 2 * below + 1
-    when[place], key[place] = when[count], key[count]
 
 
 @inlined
