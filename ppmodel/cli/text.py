@@ -165,7 +165,7 @@ def fit_text(row):
 def framework_text(system):
     """The framework of a run, or that under which its system was fitted, if the system says so."""
     framework = system.framework
-    return framework.name or f"{framework.profile}, as {system.name} was fitted".removeprefix(", ")
+    return framework.label if framework.name else f"{framework.profile}, as {system.name} was fitted".removeprefix(", ")
 
 
 def range_text(row):

@@ -48,7 +48,7 @@ def test_the_default_is_stated_and_overridden_by_a_fitted_system():
         expected = system.framework or load_framework("megatron")
         assert with_framework(system).framework == expected
     assert pp.simulate("1f1b", 4, **RUN).to_dict()["framework"] == "megatron"
-    assert pp.simulate("1f1b", 4, **RUN, framework="nemo").to_dict()["framework"] == "nemo"
+    assert pp.simulate("1f1b", 4, **RUN, framework="nemo").to_dict()["framework"] == load_framework("nemo").label
 
 
 def test_a_framework_decides_alike_wherever_the_ranks_are_stated():

@@ -71,7 +71,7 @@ def covered_when_left_out(runs):
 def _most_published(framework):
     """The most GPUs of a published run without experts that is as predicted, to `AIM`: see `by_source.anchors`."""
     runs = [
-        run.gpus for run in anchors().itertuples() if run.framework.split()[0] == framework
+        run.gpus for run in anchors().itertuples() if run.framework.split()[0].partition("@")[0] == framework
         and abs(run.error) <= AIM and not load_model(run.model.split()[0]).experts
     ]  # fmt: skip
     return max(runs, default=0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.specs import CollectiveSpec
-from ppmodel.clusters.specs.layout import STAGE_GROUPS
+from ppmodel.clusters.specs.layout import DISPATCHERS, STAGE_GROUPS
 
 _POSTED_STEPS = 5
 """Latencies of an all-to-all in a node: NCCL takes 11 to 14 us on 2, 4 and 8 H100, B200 or GB200 (AIConfigurator)."""
@@ -151,9 +151,10 @@ def collective_s(collective, layout, system):
     On N nodes with m GPUs each, the first two are hierarchical (Cho et al., BlueConnect, 2019): reduce-scatter within
     nodes on V, then between nodes on V/m through each GPU's NIC; an all-gather in the opposite order.
 
-    If a layout limits the nodes of a token's experts, an all-to-all sends it once to each of them, and its copies from
-    there within the node (DeepSeek-AI, 2024, section 3.2.2): of k copies on at most M nodes, M (1 - (1 - 1/M)^k)
-    messages, (N-1)/N of which leave the node, while (m-1)/m of the copies cross links within nodes.
+    If a layout limits the nodes of a token's experts, or its dispatcher knows nodes, an exchange of experts sends a
+    token once to each of them, and its copies from there within the node (DeepSeek-AI, 2024, section 3.2.2): of k
+    copies on at most M nodes, M (1 - (1 - 1/M)^k) messages, (N-1)/N of which leave the node, while (m-1)/m of the
+    copies cross links within nodes; such a dispatcher has one for all experts on a GPU, n (1 - (1 - 1/n)^k).
 
     With overlapped phases, the slower of both kinds of links decides, and both latencies add up.
 
@@ -197,11 +198,13 @@ def collective_line(kind, group, layout, system, copies=1):
     if kind == "all-to-all":
         near, far = 1 - 1 / per_node, size - per_node
         fixed = _POSTED_STEPS * inside.fixed_s * bool(near), between.fixed_s * bool(far)
-        if group != "expert" or not layout.expert_nodes:
+        knows_nodes = layout.dispatcher in DISPATCHERS[1:]
+        if group != "expert" or not (layout.expert_nodes or knows_nodes):
             slopes = (per_node - 1) * inside.s_per_byte, far * between.s_per_byte
             return Line(max(fixed), max(slopes) / size)
-        most_nodes = min(layout.expert_nodes, where.nodes)
-        messages = most_nodes * (1 - (1 - 1 / most_nodes) ** copies) / copies
+        most_nodes = min(layout.expert_nodes or where.nodes, where.nodes)
+        messages, copied = (places * (1 - (1 - 1 / places) ** copies) / copies for places in (most_nodes, size))
+        near *= copied if knows_nodes else 1
         slopes = near * inside.s_per_byte, messages * (1 - per_node / size) * between.s_per_byte
         return Line(sum(fixed), max(slopes))  # copies cross the network once per node, and then the links within
     nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them

@@ -15,6 +15,7 @@ from ppmodel.clusters.costs.work import (
     gathering,
     scattering,
 )
+from ppmodel.clusters.specs.layout import DISPATCHERS
 from ppmodel.clusters.specs.recompute import Module
 
 _CAUSAL_HALF = 0.5
@@ -463,10 +464,11 @@ def expert_operations(gpu):
         sent, returned = (Collective("all-to-all", "expert", size * elements, per_token) for size in widths)
         to = exchange("all-to-all to experts", sent, returned)
         inside = [to, *inside, exchange("all-to-all from experts", returned, sent)]
-    copies = rows * per_token
-    moved = width * (rows + copies) * hidden
-    copied, summed = Work(0.0, moved), Work(copies * hidden, moved)
-    inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
+    if layout.ep == 1 or layout.dispatcher not in DISPATCHERS[1:]:  # which read and write tokens where they are
+        copies = rows * per_token
+        moved = width * (rows + copies) * hidden
+        copied, summed = Work(0.0, moved), Work(copies * hidden, moved)
+        inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
     if gpu.repeats_stream:
         inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]
     return [*operations, *inside]

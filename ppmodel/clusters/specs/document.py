@@ -67,7 +67,7 @@ class Block(Form):
     """A file of entries, or a block of them."""
 
 
-def read_document(path, file_type, form=None):
+def read_document(path, file_type, form=None, release=""):
     """Read a YAML file that follows a form.
 
     Parameters
@@ -77,6 +77,8 @@ def read_document(path, file_type, form=None):
     file_type : type of Form
     form : str, optional
         How such a file is written; the remedy if the file is nothing like it. By default, entries with sources.
+    release : str, optional
+        Of a framework, whose newest it is otherwise; see `_of_release`.
 
     Returns
     -------
@@ -101,6 +103,8 @@ def read_document(path, file_type, form=None):
             remedy = did_you_mean(str(name), names) or "choose one that ppmodel systems lists"
             raise SpecificationError("like", name, "is no packaged system", remedy, where=place_in(path, "like"))
         document = _completed(document, _read_places(DATA / "systems" / f"{name}.yaml")[()][1])
+    if "release" in file_type.model_fields and isinstance(document.get("releases"), dict):
+        document = _of_release(document, release)
     try:
         return file_type.model_validate(document)
     except ValidationError as error:
@@ -121,6 +125,26 @@ def _completed(document, other, name=None):
         elif isinstance(given := completed.get(key, {}), dict):
             completed[key] = _completed(given, entry, name)
     return completed
+
+
+def release_number(release):
+    """A release as numbers, which tell the newer one.
+
+    >>> release_number("26.02.01") < release_number("26.04")
+    True
+    """
+    return [int(number) for number in re.findall(r"\d+", release)]
+
+
+def _of_release(document, asked):
+    """A framework's document with the values of a release: the newest, or the last known up to the one asked for."""
+    releases = sorted(document["releases"], key=release_number)
+    up_to = [name for name in releases if not asked or release_number(name) <= release_number(asked)]
+    known, source = (up_to or releases[:1])[-1], f"known releases: {', '.join(releases)}"
+    is_known = not asked or release_number(asked)[:2] == release_number(known)[:2]  # 26.02.01 is as 26.02
+    names = {"release": asked or known} | ({} if is_known else {"as_release": known})
+    named = {key: {"value": name, "kind": "stated", "source": source} for key, name in names.items()}
+    return {key: value for key, value in document.items() if key != "releases"} | document["releases"][known] | named
 
 
 def place_in(path, *location):

@@ -160,7 +160,7 @@ class Provenance(NamedTuple):
     source: str
 
 
-def load_specification(name, folder, spec_type):
+def load_specification(name, folder, spec_type, release=""):
     """Read the file of a specification; one that is read already stays as it is.
 
     Parameters
@@ -170,5 +170,9 @@ def load_specification(name, folder, spec_type):
     folder : str
         The folder of packaged files, such as ``models``.
     spec_type : type of Checked
+    release : str, optional
+        Of a framework; the newest otherwise.
     """
-    return name if isinstance(name, spec_type) else _forms().read_file(specification_path(name, folder), spec_type)
+    if isinstance(name, spec_type):
+        return name
+    return _forms().read_file(specification_path(name, folder), spec_type, release)

@@ -99,13 +99,15 @@ def check_values(spec_type, values):
     return {name: getattr(checked, name) for name in changed}
 
 
-def read_file(path, spec_type):
+def read_file(path, spec_type, release=""):
     """Read a specification from its file.
 
     Parameters
     ----------
     path : Path
     spec_type : type of Checked
+    release : str, optional
+        Of a framework; the newest otherwise.
 
     Returns
     -------
@@ -117,13 +119,13 @@ def read_file(path, spec_type):
     SpecificationError
         In one line: file, line, field, value, rule and remedy.
     """
-    return _read(path, read_text(path, document.LARGEST_BYTES, SpecificationError), spec_type)
+    return _read(path, read_text(path, document.LARGEST_BYTES, SpecificationError), spec_type, release)
 
 
 @lru_cache(256)
-def _read(path, text, spec_type):  # noqa: ARG001 - the text is part of the cache's key
+def _read(path, text, spec_type, release):  # noqa: ARG001 - the text is part of the cache's key
     """The specification of a file while it has this text: a study reads the same few files again."""
-    form, provenance = document.read_document(path, file_form(spec_type)), []
+    form, provenance = document.read_document(path, file_form(spec_type), release=release), []
     try:
         values = _values(form, spec_type, "", provenance)
         return spec_type(name=path.stem, title=form.title, **values, provenance=tuple(provenance))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
-from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS
+from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS, framework_names
 from ppmodel.clusters.specs.kernels import MemorySpec
-from ppmodel.errors import Rules
+from ppmodel.clusters.specs.layout import DISPATCHERS
+from ppmodel.errors import Rules, SpecificationError
 
 if TYPE_CHECKING:
     from ppmodel.clusters.specs.links import Link
@@ -38,6 +39,8 @@ class FrameworkSpec(Checked):
         Names of schedules, separated by spaces, whose transfers are batched: where a link is slow, ``rendezvous``.
     precision : {"bf16", "fp8"}
         Of matrix multiplications.
+    dispatcher : {"all-to-all", "deepep", "hybridep"}
+        How tokens reach experts, as in `LayoutSpec`, where a layout leaves it open.
     dropout : bool
         Whether GPT blocks have dropout; for rows of measured runs.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
@@ -77,6 +80,8 @@ class FrameworkSpec(Checked):
         Beyond these GPUs, or in another precision, there is no range.
     profile : str
         In a fitted system, the name of the framework under which it was fitted; empty if that is not known.
+    release, as_release : str
+        The release, if the framework has any; and, if that one is not known, the one whose values it has.
     name, title : str
         The name is the file's; empty for one that belongs to a fitted system.
     provenance : tuple of Provenance
@@ -87,6 +92,7 @@ class FrameworkSpec(Checked):
     slow_link_p2p: entries.Transfers | None = None
     batched: entries.Name = ""
     precision: Annotated[str, Entry(str, words=("bf16", "fp8"))] = "bf16"
+    dispatcher: Annotated[str, Entry(str, words=DISPATCHERS)] = DISPATCHERS[0]
     dropout: entries.Switch = False
     overlap_tensor: entries.Switch = False
     overlap_backward: entries.Switch = False
@@ -118,6 +124,8 @@ class FrameworkSpec(Checked):
     range_precisions: entries.Name = field(default="", compare=False)
     range_sources: entries.Name = field(default="", compare=False)
     profile: entries.Name = field(default="", compare=False)
+    release: entries.Name = ""
+    as_release: entries.Name = ""
     name: str = ""
     title: str = ""
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
@@ -136,6 +144,15 @@ class FrameworkSpec(Checked):
         """Name of the packaged framework that it is, or was fitted from; empty if that is not known."""
         name = self.name or self.profile
         return RENAMED_FRAMEWORKS.get(name, name)
+
+    @property
+    def label(self) -> str:
+        """The name and, behind an @, the release.
+
+        >>> load_framework("nemo@26.02").label, load_framework("megatron").label
+        ('nemo@26.02', 'megatron')
+        """
+        return self.packaged + f"@{self.release}" * bool(self.release)
 
     def sends(self, schedule: str, links: tuple[Link, ...] = ()) -> str:
         """What a transfer of a schedule occupies if nothing is asked: `p2p`, or with a slow link, as it is sent.
@@ -197,12 +214,14 @@ def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpe
     Parameters
     ----------
     name : str, Path or FrameworkSpec
-        One of `framework_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
+        One of `framework_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is. A name
+        may end with @ and a release, such as ``nemo@26.02``; a release that is not known has the values of the last one
+        before it.
 
     Returns
     -------
     FrameworkSpec
-        In SI units.
+        In SI units, of the newest release if none is named.
 
     Raises
     ------
@@ -214,9 +233,16 @@ def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpe
     >>> load_framework("nemo").overlap_gradients
     True
     """
+    release = ""
     if isinstance(name, str):
+        before, _, after = name.rpartition("@")
+        name, release = (before, after) if before in framework_names() else (name, "")
         name = RENAMED_FRAMEWORKS.get(name, name)
-    return load_specification(name, "frameworks", FrameworkSpec)
+    framework = load_specification(name, "frameworks", FrameworkSpec, release)
+    if release and not (release[:1].isdecimal() and framework.release):
+        rule = "must be a release's number" if framework.release else f"is no release: {name} has none here"
+        raise SpecificationError("framework", f"{name}@{release}", rule, f"write {framework.packaged}, or nemo@26.02")
+    return framework
 
 
 def with_framework(system: SystemSpec, framework: FrameworkSpec | str | os.PathLike[str] | None = None) -> SystemSpec:

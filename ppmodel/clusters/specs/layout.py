@@ -38,6 +38,7 @@ DIMENSIONS = (*STAGE_GROUPS, "ep", "etp", "dp")
 
 _OF_FRAMEWORK: dict[str, Any] = {
     "precision": "bf16", "overlap_tensor": False, "overlap_gradients": False, "overlap_parameters": False,
+    "dispatcher": "all-to-all",
 }  # fmt: skip
 """Values that a framework decides where a layout leaves them open, and those without a framework."""
 
@@ -46,6 +47,9 @@ ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
 
 SEARCHED_FOR = "gpus", "global_batch", "sequence"
 """Values that a plan is asked for, and does not search."""
+
+DISPATCHERS = "all-to-all", "deepep", "hybridep"
+"""How tokens reach experts: every copy by itself; or once per node over the network, and from there once per GPU."""
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
@@ -232,6 +236,10 @@ class LayoutSpec(Groups, Checked):
     expert_nodes : int, optional
         Nodes on which a token's experts are at most; it is then sent once to each of them, and copied there
         (DeepSeek-V3: 4). Without it, every copy travels by itself.
+    dispatcher : {"all-to-all", "deepep", "hybridep"}, optional
+        How tokens reach experts. All-to-all sends every copy by itself, and sorts copies before it sends them. DeepEP
+        and HybridEP send a token once to each node (or NVLink domain) that has any of its experts, and from there once
+        to each GPU that does. All sort by expert what has arrived. Without it, as the framework says.
     dispatch_precision : {"bf16", "fp8"}
         The precision in which tokens, and gradients of experts' outputs, are sent to experts; bf16 is the model's.
     kept_precision : {"bf16", "fp8"}, optional
@@ -335,6 +343,10 @@ class LayoutSpec(Groups, Checked):
     expert_nodes: int | None = _experts(
         None, int, "Most nodes that hold a token's experts; the token is sent once to each.",
         needs=lambda run: run.layout.ep > 1 and _on_nodes(run) % (run.layout.ep * run.layout.expert_tp) > 0,
+    )  # fmt: skip
+    dispatcher: str | None = _experts(
+        None, str, "How tokens reach experts: each copy alone, or once per node and GPU.", words=DISPATCHERS,
+        usual="the framework's", needs="ep",
     )  # fmt: skip
     dispatch_precision: str = _experts(
         "bf16", str, "Precision of tokens sent to experts.", words=_PRECISIONS, needs="ep"

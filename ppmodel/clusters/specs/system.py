@@ -259,7 +259,7 @@ class SystemSpec(Checked):
         (None, 'no run in fp8 is among those that h100_playbook was fitted to')
         """
         framework, ends = self.framework or FrameworkSpec(), self.range
-        of = f"under {framework.name}" if framework.name else f"that {self.name} was fitted to"
+        of = f"under {framework.label}" if framework.name else f"that {self.name} was fitted to"
         if ends is None and not framework.name:
             return None, f"{self.name} states none"
         reasons = {
@@ -274,7 +274,9 @@ class SystemSpec(Checked):
                 return None, f"no run {missing[0]} is among those {of}"
             return None, f"no run {of} {missing[0]}".rstrip() + " was measured"
         count = f"{framework.range_runs} runs" if framework.range_runs else "runs"
-        return ends, f"{count} {of}" + f" ({framework.range_sources})" * bool(framework.range_sources)
+        unknown = f"; release {framework.release} is not known, and taken as {framework.as_release}"
+        sources = f" ({framework.range_sources})" * bool(framework.range_sources)
+        return ends, f"{count} {of}{sources}" + unknown * bool(framework.as_release)
 
 
 def scaled(block, factors):

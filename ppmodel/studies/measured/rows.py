@@ -30,6 +30,7 @@ _SOURCES = {
 }  # fmt: skip
 _TRUNCATED = re.compile(r"_l(?P<layers>\d+)$")
 _OF_ALL = re.compile(r"(?P<layers>\d+) of \d+ layers")
+_RELEASE = re.compile(r"(?:NeMo|Megatron-Bridge|dgxc-benchmarking) v?(\d\d\.\d\d(?:\.\d\d?)?)\b")
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}
 _OPTIONS = dict(specs.layout_options())
@@ -49,11 +50,11 @@ MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
 _OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
-OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", *_OPEN
+OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", "dispatcher", *_OPEN
 """Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
 multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of a parameter (empty, as the framework
-says); the framework's name; GPUs, which must agree with the layout; and, beside ``model``, GPUs that share each expert
-(empty means tp).
+says); the framework's name, and how tokens reach experts (empty, as its release says); GPUs, which must agree with the
+layout; and, beside ``model``, GPUs that share each expert (empty means tp).
 
 ``model`` is the name of a packaged model, in rows whose columns of the model are empty; see `model_named`.
 """
@@ -187,14 +188,19 @@ def system_of(row, system, framework=None):
 
 def framework_named(row, system):
     """The framework of a row on a system, as in `system_of`; None if nothing names it, or the system has it."""
+    release = _RELEASE.search(row.get("source", ""))
+    of_release = f"@{release[1]}" if release else ""
     if name := row.get("framework", "").strip():
-        name = RENAMED_FRAMEWORKS.get(name, name)
+        name, _, named = RENAMED_FRAMEWORKS.get(name, name).partition("@")
         if name not in specs.framework_names():  # a row is data: it names a packaged framework, never a file
             remedy = f"choose one of {', '.join(specs.framework_names())}, or leave it empty"
             raise PPModelError("framework", repr(shown(name)), "is not a known framework", remedy)
-        return None if system.framework is not None and name == system.framework.packaged else name
+        if system.framework is not None and name == system.framework.packaged:
+            return None
+        return f"{name}@{named}" if named else name + of_release * (name == "nemo")
     source = row.get("source", "") if system.framework is None else ""
-    return next((name for name, text in _SOURCES.items() if text.search(source)), None)
+    name = next((name for name, text in _SOURCES.items() if text.search(source)), None)
+    return name and name + of_release * (name == "nemo")
 
 
 def model_of(row):
@@ -284,7 +290,7 @@ def run_of(row, framework=None):
     values["global_batch"] = batch // runs
     of_framework = {name: values[name] for name in ("precision", "gradient_bytes") if name in values}
     framework = replace(framework or specs.FrameworkSpec(), **of_framework)
-    of_layout = {name: values[name] for name in (*_OF_LAYOUT, *_OPEN) if name in values}
+    of_layout = {name: values[name] for name in (*_OF_LAYOUT, "dispatcher", *_OPEN) if name in values}
     of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
     if named:
         of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout

@@ -54,8 +54,8 @@ def _file():
 
 
 def _profile(name):
-    """The `Profile` of that name; None if it is not known which code it stands for."""
-    return next((entry for entry in _file().profiles if entry.profile == name), None)
+    """The `Profile` of that name, in any release; None if it is not known which code it stands for."""
+    return next((entry for entry in _file().profiles if entry.profile == (name or "").partition("@")[0]), None)
 
 
 def frameworks_of(name):

@@ -175,7 +175,7 @@ class Point:
         }  # fmt: skip
         if self.model is not None:
             columns |= {"system": self.system.name, "model": self.model.name}
-            columns |= {"framework": self.system.framework.packaged}
+            columns |= {"framework": self.system.framework.label}
         else:
             columns |= {name: value for name, value in self.seconds.items() if name != "links"}
         if self.links or "links" in self.columns:

@@ -16,7 +16,7 @@ from test_predict import ROW, write
 
 import ppmodel as pp
 from ppmodel.cli import main
-from ppmodel.clusters.specs import DATA, framework_names, load_system, system_names
+from ppmodel.clusters.specs import DATA, framework_names, load_framework, load_system, system_names
 from ppmodel.errors import PPModelError
 from ppmodel.schedules import names
 from ppmodel.schedules.cases import Case
@@ -396,7 +396,7 @@ def test_every_command_agrees_with_the_calibrated_run(tmp_path, capsys, framewor
     asked = ["--pp", "4", "--model", "llama3_70b", "--system", out, "--tp", "8", "--global-batch", "256"]
     assert main(["simulate", "1f1b", *asked]) == 0
     assert f"{framework or 'megatron'}, as mine was fitted\n" in capsys.readouterr().out
-    assert pp.compare("1f1b", 4, **given).framework[0] == (framework or "megatron")
+    assert pp.compare("1f1b", 4, **given).framework[0] == load_framework(framework or "megatron").label
 
 
 @pytest.mark.parametrize("start", ["h100", "b200_simumax"])

@@ -33,7 +33,7 @@ BASES = {
 OPTIONS = {
     "tp": 2, "cp": 2, "ep": 2, "etp": 2, "dp": 2, "gpus": 64, "microbatch_size": 2, "global_batch": 48,
     "sequence": 1024, "sequence_parallel": True, "expert_imbalance": 1.5,
-    "expert_nodes": 1, "dispatch_precision": "fp8", "kept_precision": "fp8",
+    "expert_nodes": 1, "dispatcher": "deepep", "dispatch_precision": "fp8", "kept_precision": "fp8",
     "zero": 2, "recompute": "full", "precision": "fp8", "causal": False, "context_exchange": "all-gather",
     "overlap_tensor": True, "overlap_backward": True, "overlap_gradients": True, "overlap_parameters": True,
     "pairing": "best", "send_results": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
