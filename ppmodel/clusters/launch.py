@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ppmodel.clusters.costs.work import recompute_of
 from ppmodel.clusters.specs.layout import LayoutSpec, layout_options
 from ppmodel.clusters.specs.model import LatentAttentionSpec, ModelSpec
-from ppmodel.clusters.specs.recompute import MODES
+from ppmodel.clusters.specs.recompute import MODULES, again_of
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
 
@@ -100,7 +100,7 @@ def _argument(text, values, form):
         elif not _CALL.fullmatch(argument):
             raise ValueError(text)
         return argument
-    words = [Template(word).substitute(values) for word in shlex.split(text)]
+    words = [word for given in shlex.split(text) for word in Template(given).substitute(values).split()]
     return " ".join(
         f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word) for word in words
     )
@@ -124,7 +124,8 @@ def launch_values(point):
         ``microbatches`` and ``replica_batch`` (sequences of a replica); ``group``, the microbatches that pass through
         one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
         many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
-        and ``last_less`` (how many fewer); ``whole_layers``, whether whole layers are recomputed, all or some.
+        and ``last_less`` (how many fewer); ``whole_layers``, whether whole layers are recomputed, all or some;
+        ``by_module``, whether single modules are, and these as ``modules`` and ``module_list``.
 
     Examples
     --------
@@ -136,6 +137,7 @@ def launch_values(point):
     layout, table, case, model = point.complete_layout, point.table, point.case, point.model
     recompute, experts, latent = recompute_of(model, layout), model.experts, model.latent_attention
     number, per_token, shared, hidden, dense, every = astuple(experts) if experts else (None,) * 6
+    modules = str(recompute).split("+")
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     stages = point.costs.stages.cut.texts
     blocks = [stage.blocks for stage in stages]
@@ -155,7 +157,8 @@ def launch_values(point):
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
         "schedule": f"{case.label} of a file" if case.user_defined else case.name, "p2p": point.semantics[0],
         "sequence": model.sequence, "recompute": recompute,
-        "whole_layers": None in MODES.get(recompute, MODES["full"]).again,
+        "whole_layers": not isinstance(recompute, str) or None in again_of(recompute),
+        "modules": " ".join(modules), "module_list": ",".join(modules), "by_module": {*modules} <= MODULES.keys(),
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
     }  # fmt: skip

@@ -83,9 +83,18 @@ def test_every_rule_writes_arguments_that_exist(launcher):
 def test_a_new_way_to_recompute_needs_rules_of_that_field_alone(recompute, launcher):
     """Where others depend on it, it is on whether whole layers are recomputed, all of them or some."""
     point = point_of("combined-1f1b", recompute=recompute)
-    assert launch_values(point)["whole_layers"] is (recompute not in ("none", "selective", "light"))
+    assert launch_values(point)["whole_layers"] is (recompute in ("full", 0, 2))
     rules = [rule for field, rules in load_launcher(launcher).fields.items() if field != "recompute" for rule in rules]
     assert all("recompute" not in rule.when for rule in rules)
+
+
+def test_single_modules_are_written_by_their_names():
+    """One or several; a framework without them has an argument for none."""
+    point = point_of("1f1b", 2, 4, "deepseek_v3", recompute="moe_act+mla_up_proj")
+    assert "--recompute-modules moe_act mla_up_proj" in launch(point, load_launcher("megatron")).arguments
+    written = " ".join(launch(point, load_launcher("megatron-bridge")).arguments)
+    assert "model.recompute_modules=[moe_act,mla_up_proj]" in written
+    assert "recompute" in launch(point, load_launcher("torchtitan")).without
 
 
 def test_every_field_is_written_or_listed(launcher):

@@ -43,7 +43,7 @@ from ppmodel.clusters.specs import (
 )
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.clusters.specs.recompute import MODES, Module, RecomputeMode
-from ppmodel.errors import CostError
+from ppmodel.errors import CostError, SpecificationError
 from ppmodel.ops import OpKind
 
 TABLE = build("1f1b", 4, 8)
@@ -555,6 +555,31 @@ def test_a_way_may_drop_a_part_of_what_another_drops(llama, monkeypatch):
     assert all(kept[way] + dropped[way] == kept["none"] for way in of_ways)
     again = {way: np.sum(work.kernels.slot % len(Phase) == Phase.RECOMPUTE) for way, work in of_ways.items()}
     assert again["none"] == 0 < again["activations"] == 1 < again["light"] < again["full"]
+
+
+def test_single_modules_run_again():
+    """One or several, in any order: what they drop adds up, and all of them drop less than the whole layer."""
+    model, layout = load_model("deepseek_v3"), LayoutSpec(ep=8, dp=8, pp=1)
+
+    def layer(way, phase=Phase.RECOMPUTE):
+        work = layer_work(model, 1, replace(layout, recompute=way))
+        place = work.layers.index(("block", way))
+        kernels = work.kernels.slot == place * len(Phase) + phase
+        return work.sizes.activations[place, 2], kernels.sum(), work.kernels.flops[kernels].sum()
+
+    nothing, forward = layer("none"), layer("none", Phase.FORWARD)
+    assert nothing == (0, 0, 0)
+    core = layer("core_attn")
+    assert core[:2] == (0, 1)  # fused attention keeps no scores; its output is the projection's input
+    ways = [np.array(layer(way)) for way in ("mla_up_proj", "moe_act", "moe", "shared_experts", "layernorm")]
+    assert all((way > 0).all() for way in ways)
+    assert np.array_equal(layer("mla_up_proj+moe_act"), ways[0] + ways[1])
+    assert np.array_equal(layer("moe_act+mla_up_proj+moe_act"), ways[0] + ways[1])
+    assert np.array_equal(layer("moe+shared_experts+moe_act"), ways[2])
+    assert ways[2][2] < layer("full")[2] == forward[2]
+    assert layer("mlp") == nothing  # of dense blocks alone
+    with refused(SpecificationError, "recompute", "must be"):
+        LayoutSpec(recompute="moe_act+experts")
 
 
 def test_empty_stages_hold_nothing(llama):

@@ -304,6 +304,23 @@ def test_a_published_configuration_is_a_model(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("changed", "window", "every"),
+    [
+        ({"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"] * 18}, (128, 2), 1),
+        ({"sliding_window": 4096}, (4096, 0), 1),
+        ({"sliding_window": 4096, "use_sliding_window": False, "decoder_sparse_step": 1}, (0, 0), 1),
+        ({"intermediate_size_mlp": 16384, "interleave_moe_layer_step": 2}, (0, 0), 2),
+    ],
+)
+def test_a_configuration_names_the_blocks_that_differ(tmp_path, changed, window, every):
+    """Those with a window, as in gpt-oss and Mistral, and those with experts, as in Llama 4."""
+    (path := tmp_path / "config.json").write_text(json.dumps(CONFIG | changed))
+    model = load_model(path)
+    assert ((model.window, model.global_every), model.experts.every) == (window, every)
+    assert model.mlp_hidden == changed.get("intermediate_size_mlp", CONFIG["intermediate_size"])
+
+
+@pytest.mark.parametrize(
     ("changed", "field"),
     [({"hidden_size": None}, "hidden_size"), ({"hidden_size": "5120"}, "config"), ({"text_config": 3}, "config"),
      ({"vocab_size": -1}, "vocabulary.value"), ({"attention_dropout": "no"}, "config"),

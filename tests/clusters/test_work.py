@@ -274,6 +274,32 @@ def test_fused_attention_alone_skips_the_masked_half():
         assert [o.forward.bytes for o in causal] == [o.forward.bytes for o in full]
 
 
+def test_a_window_skips_what_is_outside_it():
+    """A query meets w - w(w-1)/2s keys in the mean; of two blocks, one has the window; memory stays."""
+    model = gpt(8, 16, 128, attention="fused")
+    full, within, both = (
+        block_operations(replace(model, window=window, global_every=every), 1, LayoutSpec())
+        for window, every in ((0, 0), (32, 0), (32, 2))
+    )
+    flops = [sum(o.forward.flops for o in ops if o.kernel == Kernel.ATTENTION) for ops in (full, within, both)]
+    assert flops[1] == pytest.approx(flops[0] * 32 * (2 - 32 / 128) / 128)
+    assert flops[2] == pytest.approx((flops[0] + flops[1]) / 2)
+    assert kept(full) == kept(within) == pytest.approx(kept(both))
+    wide = replace(model, window=512, global_every=0)
+    assert [o.works for o in block_operations(wide, 1, LayoutSpec())] == [o.works for o in full]
+
+
+def test_blocks_that_take_turns_are_priced_as_their_mean():
+    """With experts in every other block: half of the parameters and of the work of either kind."""
+    every_other = load_model("llama4_maverick_400b")
+    always = replace(every_other, experts=replace(every_other.experts, every=1))
+    layout = LayoutSpec(ep=8, dp=8)
+    mean, experts = (block_operations(model, 1, layout) for model in (every_other, always))
+    dense = block_operations(always, 1, layout, dense=True)
+    for total in (kept, lambda ops: sum(o.parameters for o in ops), lambda ops: sum(o.forward.flops for o in ops)):
+        assert total(mean) == pytest.approx((total(experts) + total(dense)) / 2)
+
+
 def test_a_fused_softmax_moves_less_and_keeps_the_same():
     """Softmax, mask and dropout in one kernel spare a write and a read of the scores, not a byte that is kept."""
     apart, fused = (block_operations(gpt(8, 16, 128, attention=word), 3) for word in ("materialised", "fused-softmax"))

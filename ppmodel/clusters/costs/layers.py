@@ -20,7 +20,7 @@ from ppmodel.clusters.costs.roofline import Kernels, by_run, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
 from ppmodel.clusters.specs import MemorySpec
 from ppmodel.clusters.specs.entries import unchecked
-from ppmodel.clusters.specs.recompute import MODES, Module
+from ppmodel.clusters.specs.recompute import Module, again_of
 from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
 
@@ -274,7 +274,8 @@ def _halves(operations, recompute):
     """
     does = [[op.works[phase] is not NO_WORK or op.collectives[phase] for phase in Phase] for op in operations]
     forward = [index for index in range(len(operations)) if does[index][Phase.FORWARD]]
-    again = [index for index in forward if operations[index].module in MODES[recompute].again]
+    modules = again_of(recompute)
+    again = [index for index in forward if operations[index].module in modules]
     backward = []
     for index in reversed(range(len(operations))):
         if index in again[-1:]:
@@ -318,7 +319,7 @@ def _sizes(layers, operations, gpu):
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
-        kernels, again = [op for op in operations[part] if op.kernel is not None], MODES[recompute].again
+        kernels, again = [op for op in operations[part] if op.kernel is not None], again_of(recompute)
         # what is saved of an input that is made again is dropped; the first operation's is the layer's
         is_whole = None in again  # otherwise the output of attention is kept
         makers = again if is_whole else [module for module in again if module != Module.SCORES]

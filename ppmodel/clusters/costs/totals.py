@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ppmodel.clusters.costs.transformer import layer_numbers, layer_operations
 from ppmodel.clusters.costs.work import Kernel
-from ppmodel.clusters.specs.recompute import MODES
+from ppmodel.clusters.specs.recompute import again_of
 
 
 class Parameters(NamedTuple):
@@ -93,7 +93,7 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     """
     numbers, flops = layer_numbers(model), 0.0
     for part, operations in layer_operations(replace(model, attention="materialised"), 1).items():
-        again = MODES[recompute if part in ("dense", "block") else "none"].again
+        again = again_of(recompute if part in ("dense", "block") else "none")
         for product in (operation for operation in operations if operation.is_product):
             share = 0.5 if causal and product.kernel == Kernel.BATCHED else 1.0
             flops += numbers[part] * (3 + (product.module in again)) * share * product.forward.flops

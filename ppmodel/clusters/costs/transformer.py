@@ -22,6 +22,10 @@ _CAUSAL_HALF = 0.5
 _ROUTING = 40
 """Small kernels of a router of Megatron-LM in 2025, by our count: scores, best experts, masks, counts, loss."""
 
+_ACTIVATIONS = {
+    "MLP": Module.ACTIVATION, "experts": Module.EXPERT_ACTIVATION, "shared experts": Module.SHARED_ACTIVATION,
+}  # fmt: skip
+
 _SINGLE = 4
 """Bytes per number in single precision, in which the loss and the router's probabilities are computed."""
 
@@ -318,17 +322,17 @@ def _latent_projections(gpu, heads):
             *gpu.gather("queries", rank, [gpu.linear("query up", tokens, rank, outputs, **options)]),
         ]
     else:  # directly from the stream, as in DeepSeek-V2-Lite
-        query = gpu.linear("query", tokens, hidden, outputs, kept_rows=stream, shares_input=True)
+        query = gpu.linear("query", tokens, hidden, outputs, shares_input=True, **options)
         queries = gpu.gather("queries", hidden, [query])
     outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
     up = gpu.linear("key-value up", tokens, latent.key_value_rank, outputs, **options)
     widths = hidden, latent.key_value_rank + latent.rope_head_size
-    return [
-        *queries,
+    keys = [
         gpu.linear("key-value down", stream, *widths, shares_input=rank > 0),  # with the queries
         gpu.norm("key-value norm", latent.key_value_rank),
         *gpu.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size),
     ]
+    return [*queries, *keys] if rank else [*keys, *queries]  # what keeps an input stands first
 
 
 def _core(gpu, heads):
@@ -356,7 +360,8 @@ def _core(gpu, heads):
             core = Work((1 + value) * flops + 5.0 * met, core_bytes)
             gradient = Work((3 + 2 * value) * flops + 10.0 * met, moved)
             shape = gpu.sequences * heads.queries, length / cp, keys, heads.size
-            return BlockOperation(name, core, gradient, saved_bytes=saved, kernel=Kernel.ATTENTION, shape=shape)
+            kernel = {"module": Module.SCORES, "kernel": Kernel.ATTENTION, "shape": shape}
+            return BlockOperation(name, core, gradient, saved_bytes=saved, **kernel)
 
         everywhere, window = fused("attention (fused)", length), min(model.window, length)
         if not window:
@@ -404,7 +409,13 @@ def mlp_operations(gpu, size, place="MLP", *, shares_input=False):
     """
     kept = {"kept_rows": gpu.stream, "shares_input": shares_input}
     up, *others = _products(gpu, gpu.tokens, size / gpu.tp, place, kept)
-    return [*gpu.gather(place, gpu.model.hidden, [up]), *others, *gpu.reduce(place)]
+    operations = [*gpu.gather(place, gpu.model.hidden, [up]), *others, *gpu.reduce(place)]
+    return _marked(operations, Module.MLP if place == "MLP" else Module.SHARED)
+
+
+def _marked(operations, module):
+    """The operations, those in no module in this one."""
+    return [operation._replace(module=operation.module or module) for operation in operations]
 
 
 def _products(gpu, rows, size, place, of_first, **options):
@@ -415,7 +426,7 @@ def _products(gpu, rows, size, place, of_first, **options):
     moved = read + model.element_bytes * wide  # the backward also reads what was saved
     activation = BlockOperation(
         "activation" if place == "MLP" else f"{place} activation", Work(flops, moved), Work(flops, moved + read),
-        saved_bytes=projections * gpu.kept_width() * wide, module=Module.ACTIVATION, kernel=Kernel.ACTIVATION,
+        saved_bytes=projections * gpu.kept_width() * wide, module=_ACTIVATIONS[place], kernel=Kernel.ACTIVATION,
     )  # fmt: skip
     up = gpu.linear(f"{place} up", rows, model.hidden, projections * size, **of_first, **options)
     return [up, activation, gpu.linear(f"{place} down", rows, size, model.hidden, **options)]
@@ -471,4 +482,4 @@ def expert_operations(gpu):
         inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
     if gpu.repeats_stream:
         inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]
-    return [*operations, *inside]
+    return _marked([*operations, *inside], Module.EXPERTS)

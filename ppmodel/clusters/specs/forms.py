@@ -3,7 +3,7 @@
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, ValidationError, create_model
+from pydantic import BeforeValidator, Field, StrictBool, ValidationError, WrapValidator, create_model
 
 from ppmodel.clusters.specs import document
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
@@ -13,9 +13,18 @@ from ppmodel.files import read_text
 from ppmodel.given import to_builtin
 
 
+def _each(text, check):
+    """The text, if each of its words joined by ``+`` is legal."""
+    for word in text.split("+") if isinstance(text, str) else [text]:
+        check(word)
+    return text
+
+
 def _type_of(entry):
     """The type of a value, as pydantic checks it."""
     words = Literal[entry.words] if entry.words else None
+    if entry.joined:
+        words = Annotated[words, WrapValidator(_each)]
     if entry.type in (int, float):
         limits = {name: getattr(entry, name) for name in ("gt", "ge", "lt", "le")}
         limits |= {"allow_inf_nan": False} if entry.type is float else {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ppmodel.clusters.specs.entries import Checked, Entry
 from ppmodel.clusters.specs.layers import parse_layers
-from ppmodel.clusters.specs.recompute import MODES
+from ppmodel.clusters.specs.recompute import MODES, MODULES
 from ppmodel.errors import SpecificationError
 from ppmodel.given import to_builtin
 from ppmodel.simulation.units import ARRANGEMENTS, SLICINGS, lengths_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LARGEST = 10**9
 RECOMPUTE = tuple(MODES)
-_RECOMPUTED = ", ".join(f"{name} ({way})" for name, way in MODES.items() if way.again)
+_RECOMPUTED = ", ".join(f"{name} ({way})" for name, way in MODES.items() if way.again and name not in MODULES)
 
 STAGE_GROUPS = {"tp": "tensor", "cp": "context"}
 """The dimensions over which a stage is spread, innermost first, and their groups; all but tp divide its tokens."""
@@ -68,6 +68,8 @@ class Declared(NamedTuple):
         Range of a number.
     words : tuple of str
         The legal words, if the value is a word; with the type ``int``, also a number is legal.
+    joined : bool
+        Whether several of the words joined by ``+`` are legal, too.
     column : bool
         Whether frames have a column for it.
     of_schedule : bool
@@ -90,6 +92,7 @@ class Declared(NamedTuple):
     low: int = 1
     high: int = LARGEST
     words: tuple = ()
+    joined: bool = False
     column: bool = False
     of_schedule: bool = False
     of_runs: bool = False
@@ -125,7 +128,9 @@ class Declared(NamedTuple):
     @property
     def entry(self):
         """The entry of a file."""
-        return Entry(Any if self.type is tuple else self.type, ge=self.low, le=self.high, words=self.words)
+        return Entry(
+            Any if self.type is tuple else self.type, ge=self.low, le=self.high, words=self.words, joined=self.joined
+        )
 
 
 def declared(default, type, help, *arguments, **keywords):
@@ -163,9 +168,7 @@ def _on_nodes(run):
 
 def _recomputes(run):
     """Whether other modules run again than the model says."""
-    keeps_none = ("0", "none", "selective") if run.model.attention == "fused" else ("0", "none")
-    ways = ("none" if str(way) in keeps_none else way for way in (run.layout.recompute, run.model.recompute))
-    return len({*ways}) > 1
+    return (run.layout.recompute or "none") != run.model.recompute
 
 
 def product_text(factors):
@@ -261,8 +264,8 @@ class LayoutSpec(Groups, Checked):
     zero : {0, 1, 2, 3}
         What data-parallel ranks shard (ZeRO): nothing; the optimizer state; also gradients; also weights.
     recompute : str or int, optional
-        What is recomputed in the backward, a key of `recompute.MODES`; a number means that many layers of each stage in
-        full. Without it, as the model says.
+        What is recomputed in the backward, a key of `recompute.MODES` or several joined by ``+``; a number means that
+        many layers of each stage in full. Without it, as the model says.
     precision : {"bf16", "fp8"}, optional
         The precision of matrix multiplications. Without it, as the framework says.
     causal : bool
@@ -333,8 +336,9 @@ class LayoutSpec(Groups, Checked):
         0, int, "What replicas shard: 1 optimizer state, 2 also gradients, 3 also weights.", 0, 3, needs=_shares
     )
     recompute: str | int | None = _memory(
-        None, int, f"What the backward recomputes: {_RECOMPUTED}, or that many layers of each stage in full.", low=0,
-        words=RECOMPUTE, column=True, of_runs=True, usual="the model's", needs=_recomputes,
+        None, int, f"What the backward recomputes: {_RECOMPUTED}, modules of Megatron-LM joined by +, or that many "
+        "layers of each stage in full.", low=0, words=RECOMPUTE, joined=True, column=True, of_runs=True,
+        usual="the model's", needs=_recomputes,
     )  # fmt: skip
     precision: str | None = _memory(
         None, str, "Precision of GEMMs.", words=_PRECISIONS, column=True, usual="the framework's"

@@ -98,7 +98,7 @@ class ModelSpec(Checked):
         Scores written to memory, with softmax, mask and dropout as separate passes or as one kernel; or all of
         attention in one kernel.
     recompute : str
-        What is recomputed in the backward, a key of `recompute.MODES`.
+        What is recomputed in the backward, one or several keys of `recompute.MODES` joined by ``+``.
     sequence : int
         Tokens per sequence, s.
     vocabulary : int
@@ -146,7 +146,7 @@ class ModelSpec(Checked):
     bias: entries.Switch
     dropout: entries.Switch
     attention: Annotated[str, Entry(str, words=("materialised", "fused-softmax", "fused"))]
-    recompute: Annotated[str, Entry(str, words=tuple(MODES))]
+    recompute: Annotated[str, Entry(str, words=tuple(MODES), joined=True)]
     sequence: entries.Whole
     vocabulary: entries.WholeOrZero
     learned_positions: entries.Switch

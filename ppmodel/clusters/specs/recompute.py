@@ -20,6 +20,11 @@ class Module(Enum):
     NORM = "norms"
     ACTIVATION = "activation functions"
     LATENT = "up-projections of latents"
+    MLP = "MLP"
+    EXPERTS = "experts and their exchange"
+    EXPERT_ACTIVATION = "activation functions of experts"
+    SHARED = "shared experts"
+    SHARED_ACTIVATION = "activation functions of shared experts"
 
 
 class RecomputeMode(NamedTuple):
@@ -35,23 +40,44 @@ class RecomputeMode(NamedTuple):
 
     Examples
     --------
-    >>> print(MODES["light"])
-    norms, activation functions, up-projections of latents
+    >>> print(MODES["mla_up_proj"])
+    up-projections of latents
     """
 
     again: tuple
-    is_tried: Callable
+    is_tried: Callable = lambda _: False
 
     def __str__(self):
         return "everything" if None in self.again else ", ".join(module.value for module in self.again)
 
 
+def again_of(recompute):
+    """What runs again: `RecomputeMode.again` of one or several keys of `MODES` joined by ``+``.
+
+    >>> [module.name for module in again_of("layernorm+moe_act")]
+    ['NORM', 'EXPERT_ACTIVATION']
+    """
+    return tuple(module for name in recompute.split("+") for module in MODES[name].again)
+
+
+_ACTIVATIONS = Module.ACTIVATION, Module.EXPERT_ACTIVATION, Module.SHARED_ACTIVATION
+_SHARED = Module.SHARED, Module.SHARED_ACTIVATION
 MODES = {
     "none": RecomputeMode((), lambda _: True),
     "selective": RecomputeMode((Module.SCORES,), lambda model: model.attention != "fused"),  # which keeps no scores
     # frameworks run activation functions alone again in experts only, as data/launchers say
-    "light": RecomputeMode((Module.NORM, Module.ACTIVATION, Module.LATENT), lambda model: model.experts is not None),
-    "full": RecomputeMode((*Module, None), lambda _: False),  # as a number of layers instead
+    "light": RecomputeMode((Module.NORM, *_ACTIVATIONS, Module.LATENT), lambda model: model.experts is not None),
+    "full": RecomputeMode((*Module, None)),  # tried as a number of layers instead
 }
+MODULES = {  # as Megatron-LM's --recompute-modules names them
+    "core_attn": RecomputeMode((Module.SCORES,)),
+    "layernorm": RecomputeMode((Module.NORM,)),
+    "mla_up_proj": RecomputeMode((Module.LATENT,)),
+    "mlp": RecomputeMode((Module.MLP, Module.ACTIVATION)),
+    "moe": RecomputeMode((Module.EXPERTS, Module.EXPERT_ACTIVATION, *_SHARED)),
+    "moe_act": RecomputeMode((Module.EXPERT_ACTIVATION,)),
+    "shared_experts": RecomputeMode(_SHARED),
+}
+MODES |= MODULES
 """By name. What is light takes little time to run again (DeepSeek-AI, 2024, section 3.2.3; Megatron-LM's
 ``--recompute-modules layernorm moe_act mla_up_proj``)."""

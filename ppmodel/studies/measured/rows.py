@@ -347,6 +347,8 @@ def stated_value(name, text):
     if texts := _TEXTS.get(name):
         if (value := text.lower() if texts == _SWITCH else text) in texts:
             return texts[value]
+        if name in _OPTIONS and _OPTIONS[name].joined and {*text.split("+")} <= texts.keys():
+            return text
         raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(texts)}", "choose one of them")
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
     if not 1 <= number <= _LARGEST:
