@@ -10,7 +10,7 @@ from ppmodel.errors import TableError
 
 
 class OpKind(IntEnum):
-    """The phases of one microbatch on one stage, plus gradient reduction and optimizer step, once for all microbatches.
+    """The phases of one microbatch on one stage, and what belongs to none: a reduction, a step, and gathers of weights.
 
     The letters are PyTorch's: ``B`` is the full backward; ``I`` and ``W`` are its two halves, the gradients of the
     stage's input and of its weights. The Zero Bubble papers write B for I.
@@ -27,16 +27,18 @@ class OpKind(IntEnum):
     W = 3  #: weight-gradient backward
     R = 4  #: reduction (sum) of a stage's gradients over its replicas, inside and outside the table
     O = 5  #: optimizer step of a stage  # noqa: E741 - the paper's letter
+    G = 6  #: gather of a stage's sharded weights, beside computing; PyTorch's UNSHARD
+    D = 7  #: drop of gathered weights; PyTorch's RESHARD
 
 
 NO_MICROBATCH = -1
-"""The microbatch of a reduction or an optimizer step, which belong to none."""
+"""The microbatch of an operation that belongs to none: a reduction, an optimizer step, a gather or a drop."""
 
 WHOLE = -1
 """The slice of an operation that handles all tokens of its microbatch."""
 
-_KINDS = dict(OpKind.__members__)
-_OP = re.compile(r"(\d{1,9})([FBIWRO])(\d{0,9})(?:\.(\d{1,4}))?(?:@(\d{1,4}))?", re.ASCII)
+_KINDS, _ONCE = dict(OpKind.__members__), "ROGD"
+_OP = re.compile(r"(\d{1,9})([FBIWROGD])(\d{0,9})(?:\.(\d{1,4}))?(?:@(\d{1,4}))?", re.ASCII)
 
 
 class Op(NamedTuple):
@@ -48,7 +50,7 @@ class Op(NamedTuple):
     stage : int
         Stage of the model; 0 is at the input.
     microbatch : int
-        Microbatch, or ``NO_MICROBATCH`` for a reduction or an optimizer step.
+        Microbatch, or ``NO_MICROBATCH`` for a reduction, an optimizer step, a gather or a drop.
     replica : int
         Copy of the pipeline (always 0 except in bidirectional schedules).
     slice : int
@@ -91,8 +93,9 @@ class Op(NamedTuple):
         """
         match = _OP.fullmatch(text.strip())
         stage, kind, microbatch, part, replica = match.groups() if match else ("", "R", "0", None, None)
-        if (kind in "RO") != (microbatch == "") or (part and not microbatch):
-            rule = "is not an operation <stage><F|B|I|W><microbatch>[.<slice>][@<replica>] or <stage><R|O>[@<replica>]"
+        if (kind in _ONCE) != (microbatch == "") or (part and not microbatch):
+            once = f"<stage><{'|'.join(_ONCE)}>[@<replica>]"
+            rule = f"is not an operation <stage><F|B|I|W><microbatch>[.<slice>][@<replica>] or {once}"
             raise TableError("cell", repr(text), rule, "write, for example, 2F5, 2F5.1, 2B5@1 or 2R@1")
         numbers = int(microbatch or NO_MICROBATCH), int(replica or 0), int(part or WHOLE)
         return cls(_KINDS[kind], int(stage), *numbers)

@@ -72,6 +72,12 @@ def ended(schedule, how):
     return Schedule.from_rows(schedule.name, rows, **sizes)
 
 
+def gathered(schedule, random):
+    """A table as it is, or with gathers and drops of weights."""
+    fsdp, lookahead = random.choice(["keep", "drop", ""]), int(random.integers(1, 5))
+    return schedule.with_gathers(fsdp, lookahead) if fsdp else schedule
+
+
 endings = st.sampled_from(["as it is", "reductions and steps", "steps"])
 
 
@@ -87,7 +93,7 @@ def cases(draw, **sizes):
     stage, zeros among them."""
     schedule = ended(draw(schedules(**sizes)), draw(endings))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    shape = (6, schedule.num_stages)
+    schedule, shape = gathered(schedule, random), (len(OpKind), schedule.num_stages)
     tables = [random.uniform(0, top, shape) * (random.random(shape) < 0.9) for top in (2.0, 2.0, 1.0)]
     return schedule, OpCosts(
         *tables, overlap_factor=float(random.uniform(0.5, 1.0)), pairs=some_pairs(schedule, random)
@@ -133,8 +139,8 @@ def tables(draw, max_ranks=4, max_microbatches=5, any_pairs=True):
 @st.composite
 def random_cases(draw):
     """A table by chance with random costs."""
-    schedule = ended(draw(tables()), draw(endings))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    seconds = random.uniform(0, 2, (3, 6, schedule.num_stages))
+    schedule = gathered(ended(draw(tables()), draw(endings)), random)
+    seconds = random.uniform(0, 2, (3, len(OpKind), schedule.num_stages))
     factor, pairs = float(random.uniform(0.5, 1.0)), some_pairs(schedule, random)
     return schedule, OpCosts(*seconds, overlap_factor=factor, pairs=pairs)

@@ -6,7 +6,7 @@ next goes, until all rows are done. Only cells, letters, the semantics and share
 
 from ppmodel.ops import OpKind
 
-F, B, I, W, R, O = OpKind  # noqa: E741 - the field's letter
+F, B, I, W, R, O, G, D = OpKind  # noqa: E741 - the field's letter
 
 
 def needs(op, last_stage, split):
@@ -36,9 +36,37 @@ def shorter(cell, costs):
     return costs.overlap_factor * ((costs.pairs or {}).get(pair[0], 1) if len(pair) == 1 else 1)
 
 
+def named(schedule):
+    """The operations; gathers and drops of a stage, which are alike, have their index for a microbatch."""
+    ops = map(schedule.op, range(schedule.num_operations))
+    return [op._replace(microbatch=index) if op.kind in (G, D) else op for index, op in enumerate(ops)]
+
+
+def named_rows(schedule):
+    """The rows of a table with these names."""
+    names = iter(named(schedule))
+    return [[tuple(next(names) for _ in cell) for cell in row] for row in schedule.rows()]
+
+
+def gathers(schedule):
+    """What each gather comes after on its rank, and the gather that the first operation behind it waits for."""
+    after, waits = {}, {}
+    for row in named_rows(schedule):
+        before, gathered = None, {}
+        for op in (op for cell in row for op in cell):
+            if op.kind == G:
+                after[op] = before
+                gathered[op.stage, op.replica] = op
+            elif op.kind in (F, B, I, W):
+                before = op
+                if (op.stage, op.replica) in gathered:
+                    waits[op] = gathered.pop((op.stage, op.replica))
+    return after, waits
+
+
 def in_plain_words(schedule):
     """Rows of computation alone; of each operation its rank, what it needs, and the other rank that waits for it."""
-    rows = [[[op for op in cell if op.kind not in (R, O)] for cell in row] for row in schedule.rows()]
+    rows = [[[op for op in cell if op.kind < R] for cell in row] for row in schedule.rows()]
     rows = [[cell for cell in row if cell] for row in rows]
     home = {op: rank for rank, row in enumerate(rows) for cell in row for op in cell}
     split = {op._replace(kind=B) for op in home if op.kind == I}
@@ -50,13 +78,15 @@ def in_plain_words(schedule):
 
 def with_reductions(schedule, rows, source, allreduce):
     """Rows of what each rank does, and behind them rows of what runs beside each rank."""
+    source.update(gathers(schedule)[0])
     last = {(op.stage, op.replica): op for row in rows for cell in row for op in cell if op.kind in (B, W)}
-    sums = [[cell for cell in row if cell[0].kind == R] for row in schedule.rows()]
+    beside = (R, G) if allreduce.startswith("overlapped") else (G,)
     if allreduce != "excluded":
-        source.update({op: last[op.stage, op.replica] for row in sums for (op,) in row})
+        sums = [op for row in schedule.rows() for cell in row for op in cell if op.kind == R]
+        source.update({op: last[op.stage, op.replica] for op in sums})
     if allreduce == "blocking":
-        return [[cell for cell in row if cell[0].kind != O] for row in schedule.rows()]
-    return rows + sums if allreduce.startswith("overlapped") else rows
+        rows = [[cell for cell in row if cell[0].kind <= R] for row in schedule.rows()]
+    return rows + [[cell for cell in row if cell[0].kind in beside] for row in named_rows(schedule)]
 
 
 def step_ends(schedule, costs, begin, factors):
@@ -73,7 +103,7 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
     """When each operation ends, by operation; factors on durations by operation, too."""
     factors = factors or {}
     rows, home, source, receiver = in_plain_words(schedule)
-    rows = with_reductions(schedule, rows, source, allreduce)
+    rows, waits, ranks = with_reductions(schedule, rows, source, allreduce), gathers(schedule)[1], len(rows)
     clock, link_free, there, end = [0.0] * len(rows), {}, {}, {}
     occupied = {op: costs.occupancy_s[op.kind, op.stage] for op in home}
     late = {op: costs.latency_s[op.kind, op.stage] for op in home}
@@ -82,11 +112,13 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
         now = clock[rank]
         for op in cell:
             s = source[op]
-            if s is None or home[s] == rank:
+            if s is None or home[s] == rank % ranks:
+                now = max(now, end.get(s, 0.0))
                 continue
             now = max(now, there[s])
             if p2p in ("blocking_recv", "blocking"):
                 now += occupied[s] + late[s]
+        now = max([now, *(end[waits[op]] for op in cell if op in waits)])
         duration = sum(factors.get(op, 1.0) * costs.compute_s[op.kind, op.stage] for op in cell)
         now += duration * shorter(cell, costs)
         clock[rank] = now
@@ -114,8 +146,9 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
 
     while any(rows):
         going = {
-            d for d, row in enumerate(rows) if row and all(source[op] in end or source[op] is None for op in row[0])
-        }
+            d for d, row in enumerate(rows)
+            if row and all(s is None or s in end for op in row[0] for s in (source[op], waits.get(op)))
+        }  # fmt: skip
         sums = [(d, rows[d][0][0]) for d in going if rows[d][0][0].kind == R]
         going -= {d for d, _ in sums}
         heads = {stage: [(d, op) for d, op in sums if op.stage == stage] for stage in range(schedule.num_stages)}
@@ -137,8 +170,8 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
     with each peer: all messages to and from the peer at once, but for those that it sends, which go one by one.
     """
     rows, home, source, receiver = in_plain_words(schedule)
-    rows = with_reductions(schedule, rows, source, allreduce)
-    rows, beside = rows[: schedule.num_ranks], rows[schedule.num_ranks :]
+    rows, waits = with_reductions(schedule, rows, source, allreduce), gathers(schedule)[1]
+    rows, beside = rows[: schedule.num_ranks], [[op for (op,) in row] for row in rows[schedule.num_ranks :]]
     lists = []
     for rank, row in enumerate(rows):
         steps, before = [], []
@@ -154,7 +187,7 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
             before = cell
         lists.append(steps)
     clock, end, sent, there = [0.0] * len(rows), {}, {}, {}
-    place, went = [0] * len(rows), True
+    place, went, free = [0] * len(rows), True, [0.0] * len(rows)
 
     def posts(rank):
         """The messages that a rank has posted and that are not through: the next one it sends, all that it receives."""
@@ -169,7 +202,7 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
         return max([clock[rank], *(earlier if home[op] == rank else [])])
 
     while went:
-        went = False
+        went = go_beside(schedule, costs, beside, free, source, end)
         for rank, steps in enumerate(lists):
             for op in posts(rank):
                 ends = (home[op], receiver[op])
@@ -196,21 +229,23 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
                 continue
             if step == "meet":
                 clock[rank] = max(there[op] for op in what)
+            elif any(waits[op] not in end for op in what if op in waits):
+                continue
             else:
+                clock[rank] = max([clock[rank], *(end[waits[op]] for op in what if op in waits)])
                 duration = sum(costs.compute_s[op.kind, op.stage] for op in what)
                 clock[rank] += duration * shorter(what, costs)
                 end |= dict.fromkeys(what, clock[rank])
             place[rank], went = place[rank] + 1, True
     if len(home.keys() - end.keys()):
         return None
-    end |= beside_ends(schedule, costs, beside, source, end)
     return end | step_ends(schedule, costs, max([*clock, *end.values()]), {}), sent, there
 
 
 def plan(schedule, allreduce):
     """When the plan by which ranks issue has each operation begin and end, in thousandths of a forward; sums take 0."""
     rows, home, source, _ = in_plain_words(schedule)
-    rows = with_reductions(schedule, rows, source, allreduce)
+    rows, waits = with_reductions(schedule, rows, source, allreduce), gathers(schedule)[1]
     clock, begin, end = [0] * len(rows), {}, {}
     while any(rows):
         for rank, row in enumerate(rows):
@@ -222,12 +257,18 @@ def plan(schedule, allreduce):
                 if len(of_stage) < schedule.num_replicas:
                     continue
                 ends = {other[0][0]: [rows.index(other)] for other in of_stage}
-            if any(source[op] is not None and source[op] not in end for op in ends):
+            if any(s is not None and s not in end for op in ends for s in (source[op], waits.get(op))):
                 continue
             late = {op: source[op] in home and op in home and home[op] != home[source[op]] for op in ends}
             now = max(end[source[op]] + late[op] if source[op] is not None else 0 for op in ends)
-            now = max([now, *(clock[other] for others in ends.values() for other in others)])
-            length = sum({F: 1000, B: 2000, I: 1000, W: 1000, R: 0}[op.kind] for op in ends)
+            now = max(
+                [
+                    now,
+                    *(end[waits[op]] for op in ends if op in waits),
+                    *(clock[other] for others in ends.values() for other in others),
+                ]
+            )
+            length = sum({F: 1000, B: 2000, I: 1000, W: 1000, R: 0, G: 0}[op.kind] for op in ends)
             for op, others in ends.items():
                 begin[op], end[op] = now, now + length
                 for other in others:
@@ -245,7 +286,7 @@ def streams_times(schedule, costs, delays, allreduce="excluded"):
     """
     rows, home, source, receiver = in_plain_words(schedule)
     begin, due = plan(schedule, allreduce)
-    number = {schedule.op(index): index for index in range(schedule.num_operations)}
+    number, waits = {op: index for index, op in enumerate(named(schedule))}, gathers(schedule)[1]
     rows = [[tuple(cell) for cell in row] for row in with_reductions(schedule, rows, source, allreduce)]
     lists = []
     for rank, row in enumerate(rows):
@@ -258,7 +299,7 @@ def streams_times(schedule, costs, delays, allreduce="excluded"):
         for place in range(1, len(items)):
             (before, _), (this, when) = items[place - 1 : place + 1]
             is_receive = this in receiver and receiver[this] == rank
-            if is_receive and before not in receiver and before[0].kind != R and when <= due[before[0]]:
+            if is_receive and before not in receiver and before[0].kind not in (R, G) and when <= due[before[0]]:
                 items[place - 1 : place + 1] = items[place - 1 : place + 1][::-1]
         lists.append([what for what, _ in items])
     busy, head, last = [0.0] * len(lists), [0.0] * len(lists), {}
@@ -299,8 +340,9 @@ def streams_times(schedule, costs, delays, allreduce="excluded"):
                         if len(group) < schedule.num_replicas:
                             break
                     taken = {op for op, _ in group if what[0].kind != R and source[op] in receiver}
-                    taken = {op for op in taken if home[op] != home[source[op]]}
+                    taken = {op for op in taken if op in home and home[op] != home[source[op]]}
                     needs = [(source[op], there if op in taken else end) for op, _ in group if source[op] is not None]
+                    needs += [(waits[op], end) for op, _ in group if op in waits]
                     if any(needed not in times for needed, times in needs):
                         break
                     now = max([times[needed] for needed, times in needs] + [max(busy[d], head[d]) for d in at])
@@ -316,21 +358,26 @@ def streams_times(schedule, costs, delays, allreduce="excluded"):
     return end | step_ends(schedule, costs, max(end.values()), {}), sent, there
 
 
-def beside_ends(schedule, costs, rows, source, end):
-    """When reductions end that run beside the ranks, each rank's one after the other, once all replicas are ready."""
-    rows, free, ends = [[op for (op,) in row] for row in rows], [0.0] * len(rows), {}
-    while any(rows):
-        heads = [(rank, row[0]) for rank, row in enumerate(rows) if row]
-        stage = next(
-            one.stage for _, one in heads
-            if sum(op.stage == one.stage for _, op in heads) == schedule.num_replicas
-        )  # fmt: skip
-        together = [(rank, op) for rank, op in heads if op.stage == stage]
-        now = max(max(free[rank], end[source[op]]) for rank, op in together) + costs.compute_s[R, stage]
+def go_beside(schedule, costs, rows, free, source, end):
+    """Let what runs beside the ranks go as far as it can: gathers, and reductions once all replicas are ready.
+
+    Each rank's run one after the other. Returns whether any went.
+    """
+    went = False
+    while True:
+        heads = [(rank, row[0]) for rank, row in enumerate(rows) if row and source[row[0]] in {None, *end}]
+        for rank, first in heads:
+            alike = [(other, op) for other, op in heads if (op.kind, op.stage) == (R, first.stage)]
+            together = alike if first.kind == R else [(rank, first)]
+            if first.kind == G or len(together) == schedule.num_replicas:
+                break
+        else:
+            return went
+        now = max(max(free[rank], end.get(source[op], 0.0)) for rank, op in together)
         for rank, op in together:
-            free[rank] = ends[op] = now
+            free[rank] = end[op] = now + costs.compute_s[op.kind, op.stage]
             rows[rank].pop(0)
-    return ends
+        went = True
 
 
 def queue_times(schedule, costs, order, allreduce="excluded"):
@@ -344,7 +391,7 @@ def queue_times(schedule, costs, order, allreduce="excluded"):
     """
     rows, home, source, receiver = in_plain_words(schedule)
     ranks, nics = len(rows), costs.nics
-    rows = with_reductions(schedule, rows, source, allreduce)
+    rows, waits = with_reductions(schedule, rows, source, allreduce), gathers(schedule)[1]
     shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
     compute, occupied, late = (table.reshape(shape) for table in costs.by_class(schedule.num_replicas))
     links = sorted({(home[op], taker) for op, taker in receiver.items()})
@@ -403,6 +450,8 @@ def queue_times(schedule, costs, order, allreduce="excluded"):
             wants = [source[op] for op in row[0]]
             inputs = (there if s in receiver and rank < ranks and home[s] != rank else end for s in wants)
             if not all(s is None or s in arrived for s, arrived in zip(wants, inputs, strict=True)):
+                continue
+            if any(waits[op] not in end for op in row[0] if op in waits):
                 continue
             if row[0][0].kind == R:
                 heads.setdefault(row[0][0].stage, []).append(row[0][0])

@@ -219,6 +219,7 @@ _SECONDS = {
     "latency": "What a transfer takes beyond the time it occupies its link.",
     "reduction": "Gradient all-reduce of 1/S of the model.",
     "optimizer": "Optimizer step of 1/S of the model.",
+    "gather": "Gather of the weights of 1/S of the model, with --fsdp.",
 }
 _ABOVE_0 = "forward", "backward", "input_grad", "pair"
 
@@ -248,6 +249,8 @@ def schedule_options(command):
     for name in schedules.names():
         for entry in schedules.get(name).options:
             declared.setdefault(entry.written, {}).setdefault((entry.form, entry.help), []).append(name)
+    for option_of_all in schedules.options.SHARDING:
+        declared[option_of_all.written] = {(option_of_all.form, option_of_all.help): ["all"]}
     for written, owners in reversed(declared.items()):
         forms = dict.fromkeys(form for form, _ in owners)
         lines = (f"{', '.join(names)}: {help}" for (_, help), names in owners.items())

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs import buffer_bytes, persistent_bytes
+from ppmodel.clusters.costs.data_parallel import as_stages_compute
 from ppmodel.metrics import offloaded_peaks, peak_activations
+from ppmodel.metrics.activations import gathered_peaks
 
 
 def activation_bytes(stages):
@@ -47,7 +49,8 @@ class Memory(NamedTuple):
     activations : ndarray of float, shape (num_ranks,)
         Peak bytes of activations kept for the backward.
     weights, gradients, optimizer : ndarray of float, shape (num_ranks,)
-        Bytes of the rank's parameters, their gradients and the optimizer state.
+        Bytes of the rank's parameters, their gradients and the optimizer state; with gathers in the table, also of the
+        most weights that are gathered at a time, while gradients stay whole.
     working : ndarray of float, shape (num_ranks,)
         Activations of one block while it is recomputed; with ZeRO 3, its gathered weights; with ZeRO 2 and 3, its
         gradients before they are reduced and scattered.
@@ -152,7 +155,12 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None, uni
         widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
         return Memory(peak, *(parameters * width for width in widths))
     everywhere = buffer_bytes(schedule, model, layout), system.reserve_bytes if system else 0.0
-    return held_on_ranks(schedule.placement, stages, peak, persistent_bytes(stages, model, layout), *everywhere)
+    persistent = persistent_bytes(stages, model, layout)
+    if not schedule.gathers:
+        return held_on_ranks(schedule.placement, stages, peak, persistent, *everywhere)
+    whole, persistent[1], _ = persistent_bytes(stages, model, as_stages_compute(layout, schedule))
+    of_ranks = held_on_ranks(schedule.placement, stages, peak, persistent, *everywhere)
+    return of_ranks._replace(weights=of_ranks.weights + gathered_peaks(schedule, whole))
 
 
 def held_on_ranks(placement, stages, peak, persistent, buffers, reserve):

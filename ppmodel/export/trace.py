@@ -27,7 +27,8 @@ from ppmodel.ops import NO_MICROBATCH, WHOLE, OpKind
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
 _COLOURS = {
-    "F": "rail_response", "B": "rail_idle", "I": "startup", "W": "rail_load", "R": "generic_work", "O": "good"
+    "F": "rail_response", "B": "rail_idle", "I": "startup", "W": "rail_load", "R": "generic_work", "O": "good",
+    "G": "thread_state_iowait", "D": "grey",
 }  # fmt: skip
 """Colour names that chrome://tracing knows; Perfetto chooses colours by the name of the slice."""
 _STREAMS = "compute", "communication"
@@ -120,9 +121,10 @@ def trace_events(timeline, stages=None, streams=None):
     schedule = timeline.graph.schedule
     begin, end = spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
     stream = schedule.rank.astype(np.int64)
-    stream[timeline.graph.index] = timeline.graph.stream  # the ranks, then all-reduces that overlap their computing
+    stream[timeline.graph.index] = timeline.graph.stream  # the ranks, then collectives that overlap their computing
     ranks, events = [f"rank {rank}" for rank in range(schedule.num_ranks)], _Events()
-    tracks = np.array([*ranks, *(f"{rank}, all-reduce" for rank in ranks)])[stream].tolist()
+    beside = "collectives" if schedule.gathers else "all-reduce"
+    tracks = np.array([*ranks, *(f"{rank}, {beside}" for rank in ranks)])[stream].tolist()
     for group, name in _GROUPS.items():
         events.name("process", {"pid": group, "tid": 0}, name, group)
     for rank in ranks:
@@ -254,7 +256,7 @@ def _levels(schedule, begin, end, levels):
     What a cell releases is combined with what the next one takes, if that starts immediately.
     """
     first = np.flatnonzero(~schedule.joined)
-    first = first[begin[first] >= 0]
+    first = first[(begin[first] >= 0) & (schedule.kind[first] < OpKind.G)]
     during, after = (level[schedule.cell[first]] for level in levels)
     bounds = np.searchsorted(schedule.rank[first], np.arange(schedule.num_ranks + 1)).tolist()
     for cells in starmap(slice, pairwise(bounds)):

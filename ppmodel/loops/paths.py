@@ -127,7 +127,7 @@ def longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
             class_, stream, give, link = rows[op, CLASS], rows[op, STREAM], rows[op, GIVE], rows[op, LINK]
             if rows[op, KEEP]:
                 for k in range(systems):
-                    register[rows[op, KEEP], k] = finished[k]
+                    register[rows[op, KEEP], k], cost[rows[op, KEEP], k] = finished[k], 0.0
             if give == 0:
                 continue
             if sends:

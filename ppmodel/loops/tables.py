@@ -9,7 +9,7 @@ NONE = -1
 
 ALONE, FIRST, LATER = range(3)
 """Whether an operation is alone in its group, the first of several, or a later one."""
-_F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
+_F, _B, _I, _W, _R, _O, _G, _D = (int(kind) for kind in OpKind)
 
 
 @loop(price=2**21)
@@ -57,6 +57,8 @@ def _sources(kind, stage, microbatch, replica, sizes):
     source = np.full(len(kind), NONE, np.int32)
     for op in range(len(kind)):
         k, r, s, m = np.uint32(kind[op]), np.uint32(replica[op]), np.uint32(stage[op]), np.uint32(microbatch[op])
+        if k > _O:
+            continue
         if k >= _R:
             source[op] = finished[r, s]
             finished[r, s] = op  # a step needs the stage's reduction, or its gradients where there is none
@@ -210,11 +212,11 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
     num_replicas, num_stages, num_ranks = sizes
     packed = np.empty((len(kind), 4), np.int32)  # one place to read for each operation instead of six
     for op in range(len(kind)):
-        sums = kind[op] == _R
+        sums, beside = kind[op] == _R, kind[op] == _G or (kind[op] == _R and reductions == 2)
         packed[op, 0] = (kind[op] * num_replicas + replica[op]) * num_stages + stage[op]
-        if sums and reductions == 0:
+        if kind[op] == _D or (sums and reductions == 0):
             packed[op, 0] = NONE
-        packed[op, 1] = 2 * (rank[op] + (num_ranks if sums and reductions == 2 else 0)) + remote[op]
+        packed[op, 1] = 2 * (rank[op] + (num_ranks if beside else 0)) + remote[op]
         packed[op, 2] = source[op]
         packed[op, 3] = group[op]
     position = np.empty(len(kind), np.int32)
@@ -263,7 +265,7 @@ def peaks(kind, stage, joined, rank_start, changes):
         if not 0 <= rank_start[rank] < rank_start[rank + 1] <= len(kind) or joined[rank_start[rank]]:
             return highest[:0]  # not served here; the plain twin says why
     for op in range(rank_start[num_ranks]):
-        if not (0 <= kind[op] <= _O and 0 <= stage[op] < changes.shape[2]):
+        if not (0 <= kind[op] <= _D and 0 <= stage[op] < changes.shape[2]):
             return highest[:0]
     for run in range(num_runs):
         total = 0.0  # over all ranks one after the other, as the plain twin adds

@@ -99,6 +99,33 @@ def _changes(schedule, stage_weights, held_for_weight_grad):
     return changes, schedule.pieces_per_unit if is_in_units else 1.0
 
 
+def gathered_peaks(schedule, stage_bytes=None):
+    """Most of the weights that each rank has gathered at a time, which depends only on the order of its operations.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table, with gathers.
+    stage_bytes : array of float, shape (num_stages,), optional
+        Size of each stage's weights; by default, its share of 1/S of the model.
+
+    Returns
+    -------
+    ndarray of float, shape (num_ranks,)
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> table = build("interleaved-1f1b", 2, 4, chunks=4)
+    >>> [gathered_peaks(table.with_gathers(lookahead=count)).tolist() for count in (1, 3)]
+    [[0.25, 0.25], [0.75, 0.75]]
+    """
+    sizes = schedule.stage_shares / schedule.chunks_per_rank if stage_bytes is None else np.asarray(stage_bytes)
+    change = sizes[schedule.stage] * ((schedule.kind == OpKind.G) - 1.0 * (schedule.kind == OpKind.D))
+    level, first = np.cumsum(change), schedule.rank_start[:-1]
+    return np.maximum.reduceat(level, first) - (level[first] - change[first])
+
+
 def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
     """Peak activations of each rank if some are copied to the host, which depend on the times.
 

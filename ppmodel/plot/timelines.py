@@ -10,12 +10,15 @@ from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot import style
-from ppmodel.plot.palette import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
+from ppmodel.plot.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
 from ppmodel.plot.themes import ON_DARK, ink_on
 from ppmodel.tables import NO_OPERATION
 
-KIND_COLOURS = dict(zip(OpKind, (SKY, ORANGE, YELLOW, PURPLE, GREY, GREEN), strict=True))
-_NAMES = "forward", "backward", "input gradient", "weight gradient", "gradient all-reduce", "optimizer step"
+KIND_COLOURS = dict(zip(OpKind, (SKY, ORANGE, YELLOW, PURPLE, GREY, GREEN, BLUE, "#E8E8E8"), strict=True))
+_NAMES = (
+    "forward", "backward", "input gradient", "weight gradient", "gradient all-reduce", "optimizer step",
+    "gather of weights", "drop of weights",
+)  # fmt: skip
 KIND_NAMES = dict(zip(OpKind, _NAMES, strict=True))
 PATH_COLOUR = "#D0104C"
 _DIGIT, _ROOM = 4.2, 0.8  # points of a digit, and around a number: narrower boxes have none
@@ -104,7 +107,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
     for op in np.flatnonzero((end > start) & (start < right) & (end > left)):
         length, middle = end[op] - start[op], (start[op] + end[op]) / 2
         bottom, height = schedule.rank[op] + _HIGH * (upper[op] - 0.5), _HIGH * heights[op]
-        if thin := beside and schedule.kind[op] == OpKind.R:
+        if thin := schedule.kind[op] in ((OpKind.R, OpKind.G) if beside else (OpKind.G,)):
             bottom, height = schedule.rank[op] + 0.28, 0.14
         kind, hatch = OpKind(schedule.kind[op]), "////" if schedule.replica[op] else None
         colour = shade(KIND_COLOURS[kind], chunk[op], schedule, _DARKENED if edge else _DARKENED_NARROW)
@@ -135,7 +138,7 @@ def plot_table(schedules, title, backward=2, note=""):
     title : str
         The message of the figure.
     backward : int
-        Slots per backward; a forward and a reduction take one each.
+        Slots per backward; all others take one each.
     note : str
         Added to the line below the title.
 
@@ -143,7 +146,7 @@ def plot_table(schedules, title, backward=2, note=""):
     -------
     matplotlib Figure
     """
-    slots = {name: schedule.slots(backward=backward, reduction=1) for name, schedule in schedules.items()}
+    slots = {name: schedule.slots(backward=backward, gather=1) for name, schedule in schedules.items()}
     total = max(int(end.max()) for _, end in slots.values())
     figure, axes = _panels([schedule.num_ranks for schedule in schedules.values()])
     for axis, (name, schedule) in zip(axes[:, 0], schedules.items(), strict=True):

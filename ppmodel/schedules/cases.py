@@ -12,14 +12,16 @@ from ppmodel import schedules
 from ppmodel.caches import cached
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import as_list, to_builtin
-from ppmodel.schedules.options import option_text
+from ppmodel.schedules.options import SHARDING, option_text
 from ppmodel.tables import Schedule, read_table
+from ppmodel.tables.gathers import FSDP
 
 _Name: TypeAlias = str | os.PathLike[str]
 ScheduleLike: TypeAlias = Schedule | _Name | tuple[_Name, Mapping[str, Any]] | Callable[[int, int], Schedule]
 """Whatever a user may give as a schedule; see `build`."""
 
 _TABLES = (".csv", ".txt")
+_SHARDING = {option.name for option in SHARDING}
 _WRITTEN = re.compile(r"(.+?)(?::([a-z_-]+=.*))?", re.DOTALL)
 
 
@@ -58,8 +60,9 @@ class Case(NamedTuple):
         """The name in figures and tables."""
         if self.user_entry is None and self.name not in schedules.names():
             return self.name
-        forms = {option.name: option.form for option in self.entry.options}
+        forms = {option.name: option.form for option in self.entry.options} | {"lookahead": "lookahead"}
         values = (f"{forms[key]} = {v}" if isinstance(v, int) else option_text(v) for key, v in self.options)
+        values = (f"FSDP {value}" if value in FSDP else value for value in values)
         return " ".join((self.entry.label, *values))
 
     @property
@@ -69,8 +72,19 @@ class Case(NamedTuple):
 
     @property
     def known_options(self):
-        """The available options by name; none for a table or a function."""
-        return {} if self.source is not None else {option.name: option for option in self.entry.options}
+        """The available options by name: those of a generator, and of every schedule."""
+        own = () if self.source is not None else self.entry.options
+        return {option.name: option for option in (*own, *SHARDING)}
+
+    @property
+    def own_options(self):
+        """The options of the generator."""
+        return {name: value for name, value in self.options if name not in _SHARDING}
+
+    @property
+    def sharding(self):
+        """The arguments of `with_gathers`; empty if weights are not sharded."""
+        return {name: value for name, value in self.options if name in _SHARDING}
 
     def with_options(self, given):
         """Add options.
@@ -95,7 +109,7 @@ class Case(NamedTuple):
         known_options, values = self.known_options, dict(self.options)
         for key, value in given.items():
             if key not in known_options:
-                remedy = f"its options: {', '.join(sorted(known_options)) or 'none'}"
+                remedy = f"its options: {', '.join(sorted(known_options.keys() - _SHARDING)) or 'none'}"
                 raise ScheduleError(key, value, f"is not an option of {self.name}", remedy)
             option, value = known_options[key], to_builtin(value)
             if isinstance(value, str):
@@ -402,6 +416,9 @@ def built(case, num_ranks, num_microbatches):
 
 def generated(case, num_ranks, num_microbatches):
     """As `built`, without keeping the table."""
+    if case.sharding:
+        plain = case._replace(options=tuple(case.own_options.items()))
+        return generated(plain, num_ranks, num_microbatches).with_gathers(**case.sharding)
     if case.source is None:
         return schedules.build(case.entry, num_ranks, num_microbatches, **dict(case.options))
     if case.size is None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError
+from ppmodel.tables.gathers import FSDP, LOOKAHEAD
 
 
 class Option(NamedTuple):
@@ -106,6 +107,17 @@ class Option(NamedTuple):
     def example(self):
         """The default as people write it, or a legal value if the default follows from the size."""
         return option_text(next((value for value in (self.default, *self.examples) if value is not None), self.form))
+
+
+SHARDING = (
+    Option(
+        "fsdp", str, None, "|".join(FSDP), f"must be one of {', '.join(FSDP)}",
+        "fully sharded weights, gathered a stage at a time: keep them between microbatches, or drop them",
+        FSDP.__contains__, FSDP,
+    ),
+    Option.count("lookahead", LOOKAHEAD, "N", "stages of a rank that are gathered at a time, with --fsdp"),
+)  # fmt: skip
+"""The options of every schedule; see `tables.gathers`."""
 
 
 def option_text(value):

@@ -51,5 +51,5 @@ def published_bubble_ratio(case, num_ranks, num_microbatches):
 
 def _ratio(case, which, num_ranks, num_microbatches):
     formula = None if case.source is not None else getattr(case.entry, which)
-    ratio = formula and formula(num_ranks, num_microbatches, **dict(case.options))
+    ratio = formula and formula(num_ranks, num_microbatches, **case.own_options)
     return float("nan") if ratio is None else ratio

@@ -111,10 +111,10 @@ class _Trip(NamedTuple):
 def _cells(graph):
     """The computing cells of each rank, in order: the operations of each, as numbered in the graph."""
     groups, start, _ = (column.tolist() for column in graph.programs)
-    bounds, reduces = graph.group_start.tolist(), graph.reduces
+    bounds, computes = graph.group_start.tolist(), graph.is_operation & ~graph.reduces
     for first, last in pairwise(start[: graph.schedule.num_ranks + 1]):
         cells = (range(bounds[group], bounds[group + 1]) for group in groups[first:last])
-        yield [list(cell) for cell in cells if not reduces[cell[0]]]
+        yield [ops for cell in cells if (ops := [op for op in cell if computes[op]])]
 
 
 def _round_trips(graph, costs, cells):

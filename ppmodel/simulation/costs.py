@@ -39,6 +39,8 @@ class Units(NamedTuple):
 class OpCosts:
     """Seconds for every kind of operation on every stage; all that the simulator knows about a system.
 
+    Tables of 6 kinds leave out gathers of weights, which then take no time.
+
     Parameters
     ----------
     compute_s : ndarray of float, shape (6, num_stages) or (6, num_replicas, num_stages)
@@ -94,7 +96,7 @@ class OpCosts:
     def __post_init__(self):
         num_stages = np.shape(self.compute_s)[-1:]
         for name in TABLES:
-            table = np.array(getattr(self, name), dtype=float, order="C")  # as compiled code takes them
+            table = with_all_kinds(np.array(getattr(self, name), dtype=float, order="C"))  # as compiled code takes them
             if table.ndim not in (2, 3) or len(table) != _NUM_KINDS or table.shape[-1:] != num_stages:
                 rule = f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), stages as in compute_s"
                 raise CostError(f"shape of {name}", table.shape, rule, "give one row for each kind of operation")
@@ -195,9 +197,16 @@ class OpCosts:
         return tuple([table.flatten() for table in tables])  # writable, as all that compiled code takes
 
 
+def with_all_kinds(table):
+    """A table by `OpKind`, the first axis, with zeros for gathers and drops if it leaves them out."""
+    if table.ndim < 2 or len(table) != OpKind.G:
+        return table
+    return np.concatenate((table, np.zeros((_NUM_KINDS - len(table), *table.shape[1:]))))
+
+
 def uniform_costs(
     schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, pair=None,
-    reduction=0.0, optimizer=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False, links=(),
+    reduction=0.0, optimizer=0.0, gather=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False, links=(),
 ):  # fmt: skip
     """Make costs from plain numbers, as in the literature.
 
@@ -218,8 +227,9 @@ def uniform_costs(
     pair : float, optional
         Seconds of a forward and a full backward in one cell (F&B); by default, their sum. It determines the
         `overlap_factor` of all cells with a forward and a backward.
-    reduction, optimizer : float
-        Seconds of one stage's gradient all-reduce, and of its optimizer step, on 1/S of the model.
+    reduction, optimizer, gather : float
+        Seconds of one stage's gradient all-reduce, of its optimizer step, and of a gather of its weights, on 1/S of the
+        model.
     nodes : sequence of int, optional
         The node of each rank; `comm` and `latency` are then those between nodes.
     node_comm, node_latency : float
@@ -244,7 +254,7 @@ def uniform_costs(
     --------
     >>> from ppmodel import build
     >>> uniform_costs(build("hanayo", 4, 4, waves=2), forward=1, backward=2).compute_s[:, 0]
-    array([0.25, 0.5 , 0.25, 0.25, 0.  , 0.  ])
+    array([0.25, 0.5 , 0.25, 0.25, 0.  , 0.  , 0.  , 0.  ])
     >>> costs = uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1)
     >>> costs.occupancy_s[0, 0]
     array([0.1, 0.5, 0.1, 0. ])
@@ -256,6 +266,7 @@ def uniform_costs(
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "optimizer": optimizer, "node_comm": node_comm,
         "node_latency": node_latency, "pair": pair,
+        "gather": gather,
     }  # fmt: skip
     for name, value in durations.items():
         if value is not None:
@@ -268,9 +279,9 @@ def uniform_costs(
         rule = "is longer than its parts, which take no time"
         raise CostError("pair", pair, rule, "give {forward} or {backward}", names_fields=True)
     factor = 1.0 if pair is None else float(pair / (forward + backward))
-    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0), float)
+    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0, 0.0, 0.0), float)
     compute_s = of_kinds[:, None] * schedule.unit_shares
-    for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer)):
+    for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer), (OpKind.G, gather)):
         if seconds:
             compute_s[kind] = float(seconds) * schedule.stage_shares / schedule.chunks_per_rank
     pieces = schedule.microbatch_parts * schedule.slices

@@ -135,7 +135,7 @@ class ExecutionGraph:
     @cached_property
     def reduces(self):
         """Mask of reductions; shape (num_operations,)."""
-        return self.cost_class >= OpKind.R * self.schedule.placement.size
+        return self.cost_class // self.schedule.placement.size == OpKind.R
 
     @cached_property
     def order_depends_on_costs(self):

@@ -43,7 +43,7 @@ def with_inputs(arrays, takers, makers, num_ranks):
     messages = np.flatnonzero(remote)
     again = np.diff(makers[messages], prepend=-1) == 0
     relayed = makers[messages[again]]
-    by_taker = by_keys(takers)
+    by_taker = by_keys(takers, stream[makers] >= num_ranks)  # messages are received before gathers are waited for
     further = by_taker[np.diff(takers[by_taker], append=-1) == 0]
 
     # rows in order: inputs and their operation, a group after the other, each followed by what sends its results on

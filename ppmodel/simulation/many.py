@@ -8,7 +8,7 @@ from ppmodel.loops.paths import longest_paths
 from ppmodel.ops import OpKind
 from ppmodel.simulation import checks
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
-from ppmodel.simulation.costs import OpCosts, are_seconds
+from ppmodel.simulation.costs import OpCosts, are_seconds, with_all_kinds
 from ppmodel.simulation.longest_path import run_graph
 from ppmodel.simulation.tasks import task_tables
 from ppmodel.tables.steps import step_times
@@ -92,6 +92,7 @@ def iterations(graph, costs, spans=True):
     """
     schedule = graph.schedule
     if isinstance(costs, np.ndarray):
+        costs = np.moveaxis(with_all_kinds(np.moveaxis(costs, 2, 0)), 0, 2)
         fit = costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)
         if fit and (compiled := _for_many(graph, len(costs))):
             return _side_by_side(graph, compiled, costs, spans)

@@ -24,7 +24,7 @@ class Arrays(NamedTuple):
     cost_class : ndarray of int, shape (num_operations,)
         ``(kind * num_replicas + replica) * num_stages + stage``: the index of its costs in a flattened cost table.
     stream : ndarray of int, shape (num_operations,)
-        What executes it: rank d, or num_ranks + d for a collective that overlaps the rank's computation.
+        What executes it: rank d, or num_ranks + d for a gather, or a reduction that overlaps computation.
     source : ndarray of int, shape (num_operations,)
         The operation (in this order) that produces its input, or ``NO_OPERATION``.
     remote : ndarray of bool, shape (num_operations,)
@@ -67,14 +67,13 @@ def _of_first_inputs(schedule, reductions):
     if fast:
         columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)
         return Arrays(*fast(*columns, reductions, (schedule.num_replicas, schedule.num_stages, schedule.num_ranks)))
-    if not reductions:
-        order = order[schedule.kind[order] != OpKind.R]
+    order = order[~np.isin(schedule.kind[order], (OpKind.D,) if reductions else (OpKind.R, OpKind.D))]
     position = np.full(schedule.num_operations, NO_OPERATION)
     position[order] = np.arange(len(order))
     source, remote, stream = source[order], remote[order], schedule.rank[order]
     source = np.where(source == NO_OPERATION, NO_OPERATION, position[source])
-    if reductions == BESIDE_RANKS:
-        stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_ranks, stream)
+    beside = (OpKind.R, OpKind.G) if reductions == BESIDE_RANKS else (OpKind.G,)
+    stream = stream + schedule.num_ranks * np.isin(schedule.kind[order], beside)
     link = np.full(len(order), NO_OPERATION)
     senders, receivers = source[remote], np.flatnonzero(remote)
     ends = stream[senders] * schedule.num_ranks + stream[receivers]
@@ -145,7 +144,7 @@ def gates_of(graph):
 
 def instructions_of(graph):
     """Fill in the rows of `loops.paths` for many systems at once; also the numbers of registers, streams and links."""
-    tasks, beside = graph.tasks, graph.reductions == BESIDE_RANKS or graph.needs_handshake
+    tasks, beside = graph.tasks, graph.reductions == BESIDE_RANKS or graph.needs_handshake or graph.schedule.gathers
     rows = np.empty((len(tasks.stream), len(COLUMNS)), np.uint32)  # NumPy asks for large pages
     num_classes = len(OpKind) * graph.schedule.placement.size
     columns = tasks.classes(graph.cost_class, num_classes), *tasks[:7], graph.num_links, beside

@@ -51,7 +51,7 @@ def frozen(value):
 def dependencies_of(schedule):
     """Compute the `Dependencies` of a table and each operation's level, ``NO_OPERATION`` if it waits forever."""
     group = np.arange(schedule.num_operations, dtype=np.int32) if not schedule.joined.any() else schedule.cell.copy()
-    sums = np.flatnonzero(schedule.kind == OpKind.R)
+    sums, further = np.flatnonzero(schedule.kind == OpKind.R), None
     first = np.full(schedule.num_stages, schedule.num_operations)
     np.minimum.at(first, schedule.stage[sums], group[sums])
     group[sums] = first[schedule.stage[sums]]
@@ -66,7 +66,24 @@ def dependencies_of(schedule):
         level = levels_of(schedule.rank, source, group)
         order = by_keys(level + 1, group).astype(np.int32)
         order = order[schedule.kind[order] != OpKind.O]
-    return frozen(Dependencies(source, remote, group, order)), level
+    if schedule.gathers:
+        further = _of_gathers(schedule, source)
+    return frozen(Dependencies(source, remote, group, order, further)), level
+
+
+def _of_gathers(schedule, source):
+    """Let each gather wait for what its rank computes before it, and return which operations wait for which gathers.
+
+    The order of the table suits both.
+    """
+    computing, homes = schedule.kind < OpKind.R, schedule.replica * schedule.num_stages + schedule.stage
+    gathers = np.flatnonzero(schedule.kind == OpKind.G)
+    before = np.maximum.accumulate(np.where(computing, np.arange(len(computing)), NO_OPERATION))[gathers]
+    source[gathers] = np.where(before < schedule.rank_start[schedule.rank[gathers]], NO_OPERATION, before)
+    either = np.flatnonzero(computing | (schedule.kind == OpKind.G))
+    either = either[by_keys(homes[either])]
+    first = np.flatnonzero((schedule.kind[either[:-1]] == OpKind.G) & (np.diff(homes[either]) == 0)) + 1
+    return np.stack((either[first], either[first - 1]))
 
 
 def in_levels(source, group, rank, num_ranks, further=None):

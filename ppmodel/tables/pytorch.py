@@ -3,8 +3,8 @@
 One row per rank, one operation per cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` is a forward and
 a backward (full or half) that may overlap.
 Idle steps are empty cells, or left out. There are no comments and no header. Files with ``compute_comms`` also contain
-transfers (SEND_F, RECV_F, SEND_B, RECV_B) and actions for sharded weights (UNSHARD, RESHARD, REDUCE_GRAD): here,
-transfers follow from the table, and actions for sharded weights are ignored.
+actions for sharded weights, our gathers, drops and reductions (UNSHARD, RESHARD, REDUCE_GRAD), and transfers (SEND_F,
+RECV_F, SEND_B, RECV_B), which here follow from the table.
 """
 
 import re
@@ -13,16 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.ops import OpKind
+from ppmodel.ops import Op, OpKind
 from ppmodel.tables.letters import read_operation
 
-_TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
-_EXTRA = re.compile(rf"(\d{{1,9}})(?:({'|'.join(_TRANSFERS)})(\d{{1,9}})|({'|'.join(_SHARDING)}))", re.ASCII)
+_SHARDING = {"UNSHARD": OpKind.G, "RESHARD": OpKind.D, "REDUCE_GRAD": OpKind.R}
+_TRANSFER = re.compile(r"(\d{1,9})((?:SEND|RECV)_[FB])(\d{1,9})", re.ASCII)
+_ACTION = re.compile(rf"(\d{{1,9}})({'|'.join(_SHARDING)})", re.ASCII)
 _PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 
 
 class Extra(NamedTuple):
-    """A word that is not an operation: a transfer, or an action for sharded weights.
+    """A word that is not an operation: a transfer.
 
     Attributes
     ----------
@@ -31,8 +32,7 @@ class Extra(NamedTuple):
     word : str
         Such as ``SEND_F``.
     stage : int
-    microbatch : int or None
-        Microbatch of a transfer; None for an action.
+    microbatch : int
     rank : int
         The row.
     place : int
@@ -44,7 +44,7 @@ class Extra(NamedTuple):
     text: str
     word: str
     stage: int
-    microbatch: int | None
+    microbatch: int
     rank: int
     place: int
     where: int
@@ -52,7 +52,7 @@ class Extra(NamedTuple):
 
 
 def write(schedule):
-    """Format a schedule as PyTorch's CSV: only operations, in each rank's order, without idle steps.
+    """Format a schedule as PyTorch's CSV: operations in each rank's order, without idle steps and transfers.
 
     Parameters
     ----------
@@ -61,13 +61,15 @@ def write(schedule):
     Returns
     -------
     str
-        One line per rank; `_load_csv(..., format="compute_only")` reads it.
+        One line per rank; `_load_csv(..., format="compute_only")` reads it, and adds actions for sharded weights unless
+        they are there, which `_Action.from_str` reads.
 
     Raises
     ------
     TableError
         If the table has something that this format cannot express: replicas, parts of microbatches, uneven stages,
-        reductions, optimizer steps, or cells with several operations other than a forward and a backward.
+        optimizer steps, reductions without gathers, or cells with several operations other than a forward and a
+        backward.
 
     Examples
     --------
@@ -82,12 +84,17 @@ def write(schedule):
         (schedule.num_replicas > 1, f"has stage 0 on ranks {ranks}; in PyTorch's format, a stage is on one rank"),
         (parts > 1, f"splits microbatches into {parts} parts, which PyTorch's format cannot express"),
         (np.ptp(schedule.stage_shares), "has stages of different sizes, which PyTorch's format cannot express"),
-        ((schedule.kind >= OpKind.R).any(), "has gradient reductions or optimizer steps, which PyTorch's format lacks"),
+        (schedule.reduces and not schedule.gathers, "has reductions without gathers, which PyTorch's format lacks"),
+        (len(schedule.steps), "has optimizer steps, which PyTorch's format lacks"),
         (several.any(), "has cells with several operations other than a forward and a backward, as OVERLAP_F_B needs"),
     ):
         if inexpressible:
             raise TableError("schedule", schedule.name, rule, "use our own format, --format csv")
-    rows = [[";".join(map(str, cell)) for cell in row] for row in schedule.rows()]
+    words = {kind: word for word, kind in _SHARDING.items()}
+    rows = [
+        [";".join(f"{op.stage}{words[op.kind]}" if op.kind in words else str(op) for op in cell) for cell in row]
+        for row in schedule.rows()
+    ]
     return "".join(",".join(f"({cell})OVERLAP_F_B" if ";" in cell else cell for cell in row) + "\n" for row in rows)
 
 
@@ -114,12 +121,15 @@ def read_cell(text, letters):
 
     Examples
     --------
-    >>> [" ".join(map(str, read_cell(text, "pytorch"))) for text in ("(0F4;7B0)OVERLAP_F_B", "0F4&7B0", "0F4")]
-    ['0F4 7B0', '0F4 7B0', '0F4']
+    >>> texts = "(0F4;7B0)OVERLAP_F_B", "0F4&7B0", "0UNSHARD"
+    >>> [" ".join(map(str, read_cell(text, "pytorch"))) for text in texts]
+    ['0F4 7B0', '0F4 7B0', '0G']
     >>> read_cell("(0B0;0B1)OVERLAP_F_B", "pytorch")
     Traceback (most recent call last):
     ppmodel.errors.TableError: cell = (0B0;0B1)OVERLAP_F_B: must be a forward and a backward; write 0B0&0B1, or separate
     """
+    if action := _ACTION.fullmatch(text):
+        return (Op(_SHARDING[action[2]], int(action[1])),)
     pair = _PAIR.fullmatch(text)
     cell = tuple(read_operation(part, letters) for part in (pair[1].split(";") if pair else text.split("&")))
     if pair and (len(cell) != 2 or sum(op.kind == OpKind.F for op in cell) != 1):
@@ -134,11 +144,8 @@ def parse_extra(text, *place):
     >>> parse_extra("3SEND_F1", 1, 0, 2, "column 4").word, parse_extra("3F1", 1, 0, 2, "column 3")
     ('SEND_F', None)
     """
-    match = _EXTRA.fullmatch(text)
-    if not match:
-        return None
-    stage, transfer, microbatch, sharding = match.groups()
-    return Extra(text, transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
+    match = _TRANSFER.fullmatch(text)
+    return match and Extra(text, match[2], int(match[1]), int(match[3]), *place)
 
 
 def check_extras(schedule, extras):
@@ -166,7 +173,7 @@ def check_extras(schedule, extras):
         for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
             operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
     place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
-    for extra in (extra for extra in extras if extra.microbatch is not None):
+    for extra in extras:
         key, sends = (extra.word, extra.stage, extra.microbatch), extra.word.startswith("SEND")
         index = operation_of.get(key, -1)
         operation, is_behind = schedule.op(index), place[index] >= extra.place

@@ -13,6 +13,7 @@ from ppmodel.errors import TableError
 from ppmodel.files import write_whole
 from ppmodel.ops import WHOLE, Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of, frozen
+from ppmodel.tables.gathers import with_gathers
 from ppmodel.tables.html import table_html
 from ppmodel.tables.marked import MarkedTable
 from ppmodel.tables.pairs import find_pairs
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ppmodel.tables.dependencies import Dependencies
 
 _ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
-_PARTS, _PAIR = np.array((1, 2, 2, 2, 0, 0), np.uint8), 1 | 2  # of a forward, of a backward, of neither; of F&B
+_PARTS, _PAIR = np.array((1, 2, 2, 2, 0, 0, 0, 0), np.uint8), 1 | 2  # of a forward, of a backward, of neither; of F&B
 _COLUMNS = (
     ("kind", np.int32), ("stage", np.int32), ("microbatch", np.int32), ("replica", np.int32),
     ("rank_start", np.int32), ("placement", np.int32), ("joined", bool),
@@ -233,6 +234,11 @@ class Schedule:
         return bool((self.kind == int(OpKind.R)).any())  # NumPy takes 2 us to understand the member of an enum
 
     @cached_property
+    def gathers(self) -> bool:
+        """True if the table has gathers of weights."""
+        return bool(self.num_operations and (self.kind == int(OpKind.G)).any())
+
+    @cached_property
     def overlaps(self) -> NDArray[np.bool_]:
         """Mask of operations in cells with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
@@ -338,7 +344,7 @@ class Schedule:
         return dependencies
 
     steps, pairs = cached_property(find_steps), cached_property(find_pairs)
-    slots, table, validate, with_step = slots, table, validate, with_step
+    slots, table, validate, with_step, with_gathers = slots, table, validate, with_step, with_gathers
 
     # ---- display and export ------------------------------------------------------------------
 

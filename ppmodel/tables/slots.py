@@ -27,14 +27,15 @@ _MAX_SLOTS = 10**9
 
 def slots(
     schedule: Schedule, forward: int = 1, backward: int = 2, input_grad: int = 1, weight_grad: int = 1,
-    reduction: int = 1, optimizer: int = 1,
+    reduction: int = 1, optimizer: int = 1, gather: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
     """Compute start and end slots of every operation in the idealised table, without communication.
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
     slots that an operation takes on one stage and one microbatch of the table. Operations in one cell
     run one after the other, so the cell is as long as their sum. Optimizer steps start when everything
-    else has ended; see `step_times`.
+    else has ended; see `step_times`. Gathers of weights run beside computing, and take no slots, nor do drops, unless
+    `gather` gives each some, as `table` does to show them.
 
     Returns
     -------
@@ -47,7 +48,7 @@ def slots(
         If a duration is not a whole number of slots.
     """
     source, _, group, order, _ = schedule.dependencies
-    length = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer)[schedule.kind]
+    length = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer, gather)[schedule.kind]
     if shares_groups(schedule):
         length = np.bincount(group, length, minlength=group.max() + 1).astype(np.int64)
         length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
@@ -59,9 +60,9 @@ def slots(
     return start, end
 
 
-def _by_kind(forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
+def _by_kind(forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1, gather=0):
     """Durations by kind, which must be whole numbers of slots."""
-    durations = forward, backward, input_grad, weight_grad, reduction, optimizer
+    durations = forward, backward, input_grad, weight_grad, reduction, optimizer, gather, gather
     for slots in durations:
         if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
             rule = f"must be a whole number from 0 to {_MAX_SLOTS}"
@@ -122,7 +123,7 @@ def table(schedule: Schedule, **durations: int) -> list[list[str]]:
     Parameters
     ----------
     **durations : int
-        Slots per operation, as in `slots`.
+        Slots per operation, as in `slots`; a gather or drop takes 1 by default.
 
     Returns
     -------
@@ -139,7 +140,7 @@ def table(schedule: Schedule, **durations: int) -> list[list[str]]:
     """
     computing = schedule.kind[schedule.kind < OpKind.R]
     _require_drawable(_by_kind(**durations)[computing].sum(), "at least ")  # before counting slots, which takes longer
-    start, end = slots(schedule, **durations)
+    start, end = slots(schedule, **{"gather": 1} | durations)
     _require_drawable(int(end.max()) * schedule.num_ranks)
     grid = [[IDLE] * int(end.max()) for _ in range(schedule.num_ranks)]
     for index in range(schedule.num_operations):

@@ -45,21 +45,19 @@ class Reading(NamedTuple):
     pytorch : bool
         Whether the file is in PyTorch's format: comma-separated rows without comments or header, or its words.
     letters : {"pytorch", "zero-bubble"}
-    transfers, sharding : int
-        Number of SEND and RECV that agree with the table, and of UNSHARD, RESHARD and REDUCE_GRAD, which are ignored.
+    transfers : int
+        Number of SEND and RECV that agree with the table.
     """
 
     schedule: Schedule
     pytorch: bool
     letters: str
     transfers: int
-    sharding: int
 
     def __str__(self):
         form = "PyTorch's CSV" if self.pytorch else "table"
         text = f"format: {form}; letters: {self.letters} (B is {MEANINGS[self.letters]['B']})"
-        extras = f"; {self.transfers} transfers checked, {self.sharding} sharding actions ignored"
-        return text + extras if self.transfers or self.sharding else text
+        return f"{text}; {self.transfers} transfers checked" if self.transfers else text
 
 
 def read_table(path: str | os.PathLike[str]) -> Schedule:
@@ -197,9 +195,8 @@ def _parse(text, name):
     pytorch.check_extras(schedule, extras)
     if slotted:
         _check_slots(schedule, *np.repeat(slots, [len(cell) for row in cells for cell in row], axis=0).T)
-    transfers = sum(extra.microbatch is not None for extra in extras)
     bare = comma and not notes and not slotted
-    return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
+    return Reading(schedule, bare or bool(extras), letters, len(extras))
 
 
 def _read_note(line, number, notes):

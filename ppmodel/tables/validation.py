@@ -41,11 +41,13 @@ def validate(schedule: Schedule) -> None:
     indices: dict[Op, int] = {}
     for index in range(schedule.num_operations):
         first = indices.setdefault(schedule.op(index), index)
-        if first != index:
+        if first != index and schedule.kind[index] < OpKind.G:
             _refuse(schedule, index, "occurs twice in the table", "delete one of the marked cells", [first, index])
     _refuse_missing(schedule)
     for kind, word in _ENDINGS.items():
         _refuse_incomplete(schedule, kind, word)
+    if int(schedule.kind.max()) >= OpKind.G:
+        _refuse_ungathered(schedule)
     if schedule.slices > 1:
         _refuse_slices_out_of_order(schedule)
     source = sources(schedule)
@@ -70,7 +72,7 @@ def _refuse_without(schedule, op, rule, beside, why=None):
 def refuse_out_of_range(schedule):
     """Refuse out-of-range numbers in a table made by hand rather than read from a file."""
     TableError.require(_rules_of_arrays(schedule))
-    if int(schedule.kind.max()) == OpKind.O:
+    if int(schedule.kind.max()) >= OpKind.O and (schedule.kind == OpKind.O).any():
         _refuse_early_steps(schedule)
     homes = schedule.placement
     if schedule.joined.any() and not np.diff(np.sort(homes, axis=0), axis=0).all():  # two replicas share a rank
@@ -101,7 +103,7 @@ def _rules_of_arrays(schedule):
     lowest, most = schedule.microbatch.min(), schedule.table_microbatches - 1
     is_legal = lowest >= NO_MICROBATCH and schedule.microbatch.max() <= most
     is_legal = is_legal and (lowest >= 0 or ((schedule.microbatch < 0) == (schedule.kind >= OpKind.R)).all())
-    rule = f"must be from 0 to {most}, {NO_MICROBATCH} for reductions and steps"
+    rule = f"must be from 0 to {most}, {NO_MICROBATCH} for what belongs to none"
     yield "microbatch", f"{lowest} to {schedule.microbatch.max()}", is_legal, rule, _REMEDY
 
 
@@ -117,6 +119,24 @@ def _refuse_early_steps(schedule):
         _refuse(schedule, index, "is not followed by an optimizer step, as on other ranks", remedy)
     for index in np.flatnonzero(schedule.joined & (steps | np.append(False, steps[:-1])))[:1]:
         _refuse(schedule, index, "shares a cell with an optimizer step", "put them in separate cells")
+
+
+def _refuse_ungathered(schedule):
+    """Refuse an operation without the weights that it needs, a gather of weights that are there, and either in a cell.
+
+    A table has gathers for all stages, or for none.
+    """
+    gathered = np.zeros(schedule.placement.shape, dtype=bool)
+    shared = schedule.joined | np.append(schedule.joined[1:], False)
+    for index in np.flatnonzero((schedule.kind < OpKind.R) | (schedule.kind >= OpKind.G)).tolist():
+        kind, home = schedule.kind[index], (schedule.replica[index], schedule.stage[index])
+        if kind >= OpKind.G and shared[index]:
+            _refuse(schedule, index, "shares a cell", "put it in a cell of its own")
+        if gathered[home] == (kind == OpKind.G):
+            gather = Op(OpKind.G, int(home[1]), NO_MICROBATCH, int(home[0]))
+            rule = "gathers weights that its rank has" if gathered[home] else "needs weights that are not gathered"
+            _refuse(schedule, index, rule, "delete it" if gathered[home] else f"put {gather} before it")
+        gathered[home] = kind != OpKind.D
 
 
 def _refuse_missing(schedule):

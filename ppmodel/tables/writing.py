@@ -48,6 +48,7 @@ def write_table(schedule, form="text", **slots):
         return pytorch.write(schedule)
     grid = schedule.table(**slots)
     letters = _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
+    letters += ", G gather of weights, D their drop" if schedule.gathers else ""
     letters += ", 0F0.1 second slice" if schedule.slices > 1 else ""
     name, shares = escaped(schedule.name), " ".join(map(repr, schedule.stage_shares.tolist()))
     notes = (

@@ -75,8 +75,9 @@ def test_every_cell_is_a_slice_of_its_rank(case, p2p, allreduce):
     expected = defaultdict(list)
     for index in np.flatnonzero(~schedule.joined & ~np.isnan(timeline.start_s)).tolist():
         cell = np.flatnonzero(schedule.cell == schedule.cell[index])
-        beside = allreduce in ("overlapped", "overlapped_links") and schedule.kind[index] == OpKind.R
-        track = f"rank {schedule.rank[index]}" + (", all-reduce" if beside else "")
+        beside = schedule.kind[index] in ([OpKind.R, OpKind.G] if allreduce.startswith("overlapped") else [OpKind.G])
+        name = "collectives" if schedule.gathers else "all-reduce"
+        track = f"rank {schedule.rank[index]}" + (f", {name}" if beside else "")
         times = (round(timeline.start_s[index] * 1e9), round(timeline.end_s[index] * 1e9))
         expected["ranks", track].append(("&".join(str(schedule.op(op)) for op in cell), *times))
     found = {

@@ -4,12 +4,13 @@ ZeRO (Rajbhandari et al., 2020) shards the optimizer state (1), also gradients (
 of a data group. Stage 0 all-reduces gradients. Stage 1 reduces and scatters them once, and gathers the updated
 parameters, like Megatron-LM's distributed optimizer. From stage 2 on, no rank has room for all gradients, so every
 microbatch reduces and scatters them; with stage 3, it also gathers the weights, once for the forward and once for the
-backward.
+backward. `as_stages_compute` says what differs where gathers are operations of the table.
 
 Parameters are pairs of arrays, those of experts apart, because other groups of ranks share them: the parameters that
 one GPU has of each layer or stage. Lines are `collective_line`'s of both groups, shape (2, 2) or (..., 2, 2).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,17 @@ def sharing_of(model, layout, lines):
         bool(layout.overlap_parameters), model.element_bytes, model.gradient_bytes, model.optimizer_bytes,
         *np.array([[lines.setdefault((kind, group, 1), len(lines)) for group in groups] for kind in kinds]),
     )  # fmt: skip
+
+
+def as_stages_compute(layout, schedule):
+    """The layout by which stages compute: in a table with gathers, ZeRO 3 exchanges nothing in a microbatch.
+
+    Operations of the table gather whole stages, and sum the gradients of all microbatches at once, which stay whole
+    until then, as with ZeRO 1; what hides either is a matter of the table.
+    """
+    if layout is None or not schedule.gathers:
+        return layout
+    return replace(layout, zero=min(layout.zero, SHARED_OPTIMIZER), overlap_gradients=False, overlap_parameters=False)
 
 
 def exchanged_s(parameters, lines, parameter_bytes):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.clusters.costs.data_parallel import SHARED_WEIGHTS
 from ppmodel.clusters.specs.layers import StageText, parse_layers
 from ppmodel.clusters.specs.layout import LAYER_WORDS, STAGE_GROUPS, layout_bounds, product_text
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
@@ -58,6 +59,9 @@ def check_layout(layout, model, system, schedule):
         rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
         raise SpecificationError("offload", value, rule, remedy)
+    if schedule.gathers and layout.zero < SHARED_WEIGHTS and layout.data_gpus > 1:
+        rule = "must be 3: the schedule gathers weights"
+        raise SpecificationError("zero", layout.zero, rule, "set it to 3, or leave out fsdp")
     hides = hides_backward(layout, system.framework, schedule)
     return _checked(layout, hides, model, schedule.num_ranks, schedule.table_microbatches // schedule.slices)
 

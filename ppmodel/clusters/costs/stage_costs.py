@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.attention import units_of
-from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
+from ppmodel.clusters.costs.data_parallel import Sharing, as_stages_compute, gather_s, optimizer_s, reduction_s
 from ppmodel.clusters.costs.layers import BUSY, layers_of
 from ppmodel.clusters.costs.pairs import pair_costs
 from ppmodel.clusters.costs.partition import StageLayers, microbatch_sequences, stage_layers
@@ -120,6 +120,7 @@ def stages(schedule, model, system, layout=None):
     >>> stages(build("gpipe", 4, 4), load_model("paper"), load_system("mid_cp_mid_nw")).blocks.tolist()
     [32, 32, 32, 32]
     """
+    layout = as_stages_compute(layout, schedule)
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
     cut = stage_layers(schedule, model, layout, layers.times)
     needs_nodes = layout is not None and model.tied_embeddings
@@ -347,10 +348,11 @@ def compute_seconds(halves_s, step_s):
 
     Returns
     -------
-    ndarray of float, shape (6, num_stages)
+    ndarray of float, shape (8, num_stages)
     """
     (forward, input_grad, weight_grad), (reduction, gather, optimizer) = halves_s, step_s
-    return np.array([forward, input_grad + weight_grad, input_grad, weight_grad, reduction, gather + optimizer])
+    backward, nothing = (input_grad + weight_grad, input_grad, weight_grad), 0 * reduction
+    return np.array([forward, *backward, reduction, gather + optimizer, nothing, nothing])
 
 
 def model_costs(schedule, model, system, layout=None):
@@ -373,7 +375,7 @@ def model_costs(schedule, model, system, layout=None):
         In seconds, with the `Stages` they come from; with nodes, transfers also by replica. The all-reduce of a stage's
         gradients over r replicas is a ring: 2 (r-1)/r of their bytes at the bandwidth of its slowest link, plus 2 (r-1)
         of its latencies. With a layout, the collectives of data-parallel ranks follow, and the optimizer step with the
-        gathering of parameters.
+        gathering of parameters, unless the table gathers them.
 
     Raises
     ------
@@ -392,9 +394,11 @@ def model_costs(schedule, model, system, layout=None):
     """
     system = system.timed
     of_stages = stages(schedule, model, system, layout)
-    links = pipeline_links(schedule, model, system, layout)
+    links, layout = pipeline_links(schedule, model, system, layout), as_stages_compute(layout, schedule)
     halves_s = of_stages.forward_s, of_stages.input_grad_s, of_stages.weight_grad_s
     compute = compute_seconds(halves_s, (of_stages.reduction_s, of_stages.gather_s, of_stages.optimizer_s))
+    if schedule.gathers:
+        compute[OpKind.O], compute[OpKind.G] = of_stages.optimizer_s, of_stages.gather_s
     if others := schedule.num_replicas - 1:
         volumes = 2 * others / schedule.num_replicas * of_stages.parameters * model.gradient_bytes
         compute[OpKind.R] += ring_s(volumes, schedule, system, links.nodes)
@@ -439,6 +443,7 @@ def cell_streams_of(schedule, model, system, layout):
     >>> len(streams.compute), len(streams.comm)
     (42, 41)
     """
+    layout = as_stages_compute(layout, schedule)
     times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
     if not times.exposes:
         return None

@@ -137,7 +137,7 @@ def operation_factors(schedule, noise, seeds):
             stream = np.random.SeedSequence(int(seed), spawn_key=(_JITTER, table))
             logs = noise.jitter * np.random.default_rng(stream).standard_normal(schedule.num_operations)
             factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
-        factors[schedule.kind == OpKind.R] = 1.0  # collectives are exempt; optimizer steps are not
+        factors[np.isin(schedule.kind, (OpKind.R, OpKind.G))] = 1.0  # collectives are exempt; optimizer steps are not
         yield factors
 
 

@@ -167,7 +167,7 @@ class Change:
             slow = slice(first, first + stages_per_rank)  # one S-th of the model
             compute[: OpKind.R, slow] *= self.straggler
             compute[OpKind.O, slow] *= self.straggler
-        compute[OpKind.R] *= self.collectives * self.network
+        compute[[OpKind.R, OpKind.G]] *= self.collectives * self.network
         return replace(
             costs, compute_s=compute, occupancy_s=costs.occupancy_s * self.network,
             latency_s=costs.latency_s * self.network, delay_s=costs.delay_s if self.network else None,

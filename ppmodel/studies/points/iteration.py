@@ -59,6 +59,11 @@ def iterations_of(graph, points, costs, makespans_s):
     resident_s = np.array(makespans_s, dtype=float)
     if offloaded := [place for place, entry in enumerate(costs) if entry.offload]:
         resident_s[offloaded] = makespans(graph, [resident[place] for place in offloaded])
+    gathered_s = resident_s
+    if graph.schedule.gathers:
+        without = np.arange(len(OpKind)) != OpKind.G
+        resident = [replace(entry, compute_s=entry.compute_s * without[:, None]) for entry in resident]
+        resident_s = np.array(makespans(graph, resident))
     free = [
         replace(entry, occupancy_s=0 * entry.occupancy_s, latency_s=0 * entry.latency_s, nics=None, delay_s=None)
         for entry in resident
@@ -67,12 +72,12 @@ def iterations_of(graph, points, costs, makespans_s):
     whole_s = np.empty(len(points))
     for is_hidden, places in places_of(point.complete_layout.overlap_gradients for point in points).items():
         whole_s[places] = makespans(step_graph(graph, is_hidden), [costs[place] for place in places])
-    times = zip(makespans_s, resident_s.tolist(), free_s.tolist(), whole_s.tolist(), strict=True)
+    times = zip(makespans_s, *(column.tolist() for column in (gathered_s, resident_s, free_s, whole_s)), strict=True)
     return [_iteration(graph.schedule, *entry) for entry in zip(costs, times, strict=True)]
 
 
 def _iteration(table, costs, times):
-    pipeline_s, resident_s, free_s, iteration_s = times
+    pipeline_s, gathered_s, resident_s, free_s, iteration_s = times
     of_stages = costs.stages
     counts = once(table, "operations of the phases", lambda: _counts(table))
     total_s, changed_s = of_stages.parts_s.sum(axis=2), costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]].T
@@ -96,8 +101,9 @@ def _iteration(table, costs, times):
     parts = {
         "computing_s": computing_s, **exposed_s, "p2p_s": resident_s - free_s,
         "bubble_s": max(0.0, free_s - float(busy[rank])),
-        "data_s": max(0.0, data_s + iteration_s - pipeline_s - optimizer_s),  # not less by rounding
-        "optimizer_s": optimizer_s, "offload_s": pipeline_s - resident_s,
+        # not less by rounding
+        "data_s": max(0.0, data_s + iteration_s - pipeline_s - optimizer_s) + (gathered_s - resident_s),
+        "optimizer_s": optimizer_s, "offload_s": pipeline_s - gathered_s,
     }  # fmt: skip
     return Iteration(iteration_s, parts, float(busy[rank] / busy.mean()))
 

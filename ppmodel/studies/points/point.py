@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _HALVES = {"input_grad", "weight_grad"}
 _changed = lru_cache(2**10)(Change.system)
-_OF_SOME_TABLES = {"pair": "cell with both a forward and a backward", "optimizer": "optimizer steps"}
+_OF_SOME_TABLES = {
+    "pair": "cell with both a forward and a backward", "optimizer": "optimizer steps", "gather": "gathers",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +204,9 @@ class Point:
 
 
 def _has_effect(name, table):
-    """Return whether seconds matter to a table: some schedules have pairs or optimizer steps, others not."""
+    """Return whether seconds matter to a table: some have pairs, optimizer steps or gathers, others not."""
+    if name == "gather":
+        return table.gathers
     return name not in _OF_SOME_TABLES or bool(table.overlaps.any() if name == "pair" else len(table.steps))
 
 
