@@ -100,8 +100,9 @@ def unfitted_runs(file):
         system = system_of_row(row, file)
         if (seconds := predicted(row, system)["predicted_iteration_s"]) is None:
             continue  # refused; `ppmodel predict` says why
-        fastest, slowest = system.range or (np.nan, np.nan)
         run = run_of(row, system.framework)
+        ends = system.framework.experts_range if run.model.experts else system.range
+        fastest, slowest = ends or (np.nan, np.nan)
         batch, gpus = run.layout.global_batch * run.pipeline_runs, run.layout.replica_gpus * run.layout.dp
         size = dict(zip(SIZE, (run.model.hidden, run.model.blocks, gpus, run.model.sequence, batch), strict=True))
         flops = 6 * parameters(run.model).total * run.model.sequence * batch

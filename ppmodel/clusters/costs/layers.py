@@ -358,6 +358,8 @@ class LayerCosts:
         Of each line, fixed seconds and seconds per byte.
     kernel_s, exposed_s : ndarray of float, shape (num_kernels,) and (num_collectives,)
         Seconds of each kernel; exposed seconds of each collective.
+    host_s : ndarray of float, shape (num_layers, 4)
+        Seconds that the host takes to launch each phase of a block with experts; 0 of other layers.
     seconds : ndarray of float, shape (num_layers, 3, num_parts)
         By forward, input gradient (with recomputed forwards) and weight gradient, and by part.
     stages : dict
@@ -367,6 +369,7 @@ class LayerCosts:
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused at the end
     def __init__(self, work, system):
         self.work, self.system, self.stages = work, system, {}
+        self.host_s = np.zeros(work.shape[:2])
         lines = [
             (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
         ]
@@ -382,7 +385,7 @@ class LayerCosts:
         if work.layout.overlap_backward:
             seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)
         if system.kernels:  # after the overlaps above, so that nothing is hidden twice
-            _wait_for_host(by_phase, work.sizes, system)
+            self.host_s = _wait_for_host(by_phase, work.sizes, system)
         seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
         if work.sharing is not None and np.max(work.sharing.zero) > 1:
             busy_s, parameters = seconds[..., BUSY].sum(axis=2).T, work.sizes.parameters.T
@@ -433,7 +436,8 @@ def _layers_of(model, sequences, system, layout):
 def _wait_for_host(seconds, sizes, system):
     """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
 
-    With p the host's exponent, a phase takes (device^p + host^p)^(1/p).
+    With p the host's exponent, a phase takes (device^p + host^p)^(1/p). Returns the host's seconds of those phases of
+    blocks that have experts.
     """
     spec, gpus_per_node = system.kernels, system.nodes.devices_per_node if system.nodes else 1
     blocks, tensor, softmax, piped, added = np.moveaxis(sizes.launches, -1, 0)
@@ -444,6 +448,7 @@ def _wait_for_host(seconds, sizes, system):
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
     seconds[..., 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
+    return np.where(added > 0, host, 0.0)
 
 
 def layer_bytes(sizes, sharing, system):

@@ -92,6 +92,8 @@ class PairTimes:
     def __init__(self, layers):
         self.units = layer_units(layers)
         self.overhead_s = layers.system.kernels.stage_overhead_s if layers.system.kernels else 0.0
+        framework, (forward, *backward) = layers.system.framework, layers.host_s.T
+        self.host_s = (framework.paired_host if framework else 0.0) * np.array([forward, sum(backward)])
         self.hides = layers.work.layout.overlap_backward
         self.how = layers.work.layout.pairing, contention(layers.system)
         self.exposes = any(unit.comm_s or unit.weight_comm_s for half in chain(*self.units) for unit in half)
@@ -99,8 +101,12 @@ class PairTimes:
             setattr(self, method, cache(getattr(self, method)))
 
     def seconds(self, forward, kind, backward):
-        """Seconds of a forward with another kind of operation; both by how often each layer occurs in their stage."""
-        return cell_duration(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
+        """Seconds of a forward with another kind of operation; both by how often each layer occurs in their stage.
+
+        With a whole backward, it takes no less than the host does, which launches the two in small pieces.
+        """
+        cell_s = cell_duration(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
+        return max(cell_s, (self.host_s * [forward, backward]).sum() if kind == OpKind.B else 0.0)
 
     def ready_shares(self, forward, kind, backward):
         """Times at which their results are available, as shares of the cell; see `units.ready_shares`."""

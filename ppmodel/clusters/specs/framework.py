@@ -66,6 +66,8 @@ class FrameworkSpec(Checked):
     block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s : float, optional
     stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
+    paired_host : float
+        Factor on the host's time in cells of a forward and a backward with experts, which it launches in pieces.
     host_exponent : float, optional
         As in `KernelSpec`: 1 where every launch waits for its kernel; the system's if not given.
     activation_factor, working_factor : float
@@ -75,6 +77,8 @@ class FrameworkSpec(Checked):
     fastest, slowest : float, optional
         Of measured runs of kinds that nobody has seen, nine of ten take between these multiples of the predicted time;
         both, or neither. They hold for models without experts.
+    experts_fastest, experts_slowest, experts_runs : float, float and str, optional
+        The same for models with experts, and the runs behind it.
     range_runs, range_gpus, range_precisions, range_sources : int, int, str and str, optional
         The runs behind that range: their number, the most GPUs of one, their precisions, and where they are from.
         Beyond these GPUs, or in another precision, there is no range.
@@ -113,12 +117,16 @@ class FrameworkSpec(Checked):
     expert_host_s: entries.Time | None = None
     stage_overhead_s: entries.Time | None = None
     iteration_overhead_s: entries.Time | None = None
+    paired_host: entries.NumberOrZero = 0.0
     host_exponent: entries.Exponent | None = None
     activation_factor: entries.Number = 1.0
     working_factor: entries.Number = 1.0
     slow_above_memory_share: entries.Efficiency | None = None
     fastest: entries.Number | None = field(default=None, compare=False)
     slowest: entries.Number | None = field(default=None, compare=False)
+    experts_fastest: entries.Number | None = field(default=None, compare=False)
+    experts_slowest: entries.Number | None = field(default=None, compare=False)
+    experts_runs: entries.Name = field(default="", compare=False)
     range_runs: entries.Whole | None = field(default=None, compare=False)
     range_gpus: entries.Whole | None = field(default=None, compare=False)
     range_precisions: entries.Name = field(default="", compare=False)
@@ -132,18 +140,26 @@ class FrameworkSpec(Checked):
 
     def rules(self) -> Rules:
         """Both ends of the range are there, in order, or neither is."""
-        fastest, slowest = self.fastest, self.slowest
-        for name, other in (("fastest", "slowest"), ("slowest", "fastest")):
-            is_missing = getattr(self, name) is None and getattr(self, other) is not None
-            yield name, None, not is_missing, f"is missing beside {other}", "give both, or neither"
-        if fastest is not None and slowest is not None:
-            yield "fastest", fastest, fastest <= slowest, f"is above slowest ({slowest:g})", "swap the two"
+        for least, most in (("fastest", "slowest"), ("experts_fastest", "experts_slowest")):
+            fastest, slowest = getattr(self, least), getattr(self, most)
+            for name, other in ((least, most), (most, least)):
+                is_missing = getattr(self, name) is None and getattr(self, other) is not None
+                yield name, None, not is_missing, f"is missing beside {other}", "give both, or neither"
+            if fastest is not None and slowest is not None:
+                yield least, fastest, fastest <= slowest, f"is above {most} ({slowest:g})", "swap the two"
 
     @property
     def packaged(self) -> str:
         """Name of the packaged framework that it is, or was fitted from; empty if that is not known."""
         name = self.name or self.profile
         return RENAMED_FRAMEWORKS.get(name, name)
+
+    @property
+    def experts_range(self) -> tuple[float, float] | None:
+        """The range of models with experts; None if it states none."""
+        if self.experts_fastest is None or self.experts_slowest is None:
+            return None
+        return self.experts_fastest, self.experts_slowest
 
     @property
     def label(self) -> str:

@@ -258,13 +258,15 @@ class SystemSpec(Checked):
         >>> load_system("h100_playbook").range_of(load_model("llama3_8b"), 8, "fp8")
         (None, 'no run in fp8 is among those that h100_playbook was fitted to')
         """
-        framework, ends = self.framework or FrameworkSpec(), self.range
+        framework, ends, with_experts = self.framework or FrameworkSpec(), self.range, model.experts is not None
+        if with_experts and ends is not None:
+            ends = framework.experts_range
         of = f"under {framework.label}" if framework.name else f"that {self.name} was fitted to"
         if ends is None and not framework.name:
             return None, f"{self.name} states none"
         reasons = {
             "on a system without kernels and collectives": self._is_plain,
-            "": ends is None, "of a model with experts": bool(model.experts),
+            "of a model with experts": with_experts and ends is None, "": ends is None,
             f"in {precision}": precision not in (framework.range_precisions or precision),
             f"on more than {framework.range_gpus} GPUs": gpus > (framework.range_gpus or gpus),
             "with a slow link": any(link.is_slow for link in self.links),
@@ -274,9 +276,10 @@ class SystemSpec(Checked):
                 return None, f"no run {missing[0]} is among those {of}"
             return None, f"no run {of} {missing[0]}".rstrip() + " was measured"
         count = f"{framework.range_runs} runs" if framework.range_runs else "runs"
-        unknown = f"; release {framework.release} is not known, and taken as {framework.as_release}"
         sources = f" ({framework.range_sources})" * bool(framework.range_sources)
-        return ends, f"{count} {of}{sources}" + unknown * bool(framework.as_release)
+        runs = f"{framework.experts_runs} {of}" if with_experts else f"{count} {of}{sources}"
+        unknown = f"; release {framework.release} is not known, and taken as {framework.as_release}"
+        return ends, runs + unknown * bool(framework.as_release)
 
 
 def scaled(block, factors):

@@ -2,7 +2,7 @@
 
 from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
-from ppmodel.studies.measured.rows import read_rows, run_of, system_of
+from ppmodel.studies.measured.rows import read_rows, recipe_of, run_of, system_of
 from ppmodel.studies.points.columns import ENDS
 from ppmodel.studies.points.effect import warn_of_links
 from ppmodel.studies.points.point import Point
@@ -10,11 +10,12 @@ from ppmodel.studies.points.rows import rows_of
 
 PREDICTED = (
     "predicted_iteration_s", "predicted_fastest_s", "predicted_slowest_s", "predicted_range_from",
-    "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused", "predicted_fit",
+    "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused", "predicted_fit", "predicted_assuming",
 )  # fmt: skip
 """The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes.
 
-Nine of ten runs of such a kind are between the fastest and the slowest; see `SystemSpec.range_of`.
+Nine of ten runs of such a kind are between the fastest and the slowest; see `SystemSpec.range_of`. What is assumed is
+what `rows.recipe_of` adds to a row.
 """
 
 GB = 1e9
@@ -41,7 +42,8 @@ def predicted(row, system, framework=None):
         run = run_of(row, system.framework)
     except PPModelError as error:
         return dict.fromkeys(PREDICTED) | {"refused": str(error)}
-    return predictions(run, [point_of(run, system)])[0]
+    assumed = " ".join(f"{name}={value}" for name, value in recipe_of(row).items())
+    return predictions(run, [point_of(run, system)])[0] | {"predicted_assuming": assumed or None}
 
 
 def point_of(run, system):

@@ -3,12 +3,15 @@
 import re
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cache
 from typing import NamedTuple
 
 from ppmodel import schedules
 from ppmodel.clusters import specs
+from ppmodel.clusters.specs.document import release_number
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS
+from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.errors import PPModelError, shown
 from ppmodel.export import text_of_cell
 from ppmodel.files import csv_lines
@@ -50,7 +53,8 @@ MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
 _OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
-OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", "dispatcher", *_OPEN
+_SWITCHED = "dispatcher", "overlap_tensor"
+OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", *_SWITCHED, *_OPEN
 """Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
 multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of a parameter (empty, as the framework
 says); the framework's name, and how tokens reach experts (empty, as its release says); GPUs, which must agree with the
@@ -62,6 +66,7 @@ layout; and, beside ``model``, GPUs that share each expert (empty means tp).
 NEW_NAMES = {"flushes": "pipeline_runs"}
 """Columns that had other names, which are read as well."""
 
+_OF_RECIPE = *_SWITCHED, "recompute", "division"
 _ALSO_READ = ("model", *OPTIONAL, *MEASURED, *NEW_NAMES, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
@@ -272,6 +277,8 @@ def run_of(row, framework=None):
     ('1f1b', 4, 8)
     """
     row = renamed(row)
+    recipe = recipe_of(row)
+    row = row | {name: value for name, value in recipe.items() if name != "division"}
     texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
     texts["precision"] = texts["precision"].lower()
     named = None if any(texts[name] for name in _OF_MODEL if name != "sequence") else model_named(row)
@@ -290,7 +297,7 @@ def run_of(row, framework=None):
     values["global_batch"] = batch // runs
     of_framework = {name: values[name] for name in ("precision", "gradient_bytes") if name in values}
     framework = replace(framework or specs.FrameworkSpec(), **of_framework)
-    of_layout = {name: values[name] for name in (*_OF_LAYOUT, "dispatcher", *_OPEN) if name in values}
+    of_layout = {name: values[name] for name in (*_OF_LAYOUT, *_SWITCHED, *_OPEN) if name in values}
     of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
     if named:
         of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout
@@ -298,6 +305,11 @@ def run_of(row, framework=None):
             of_layout["layers"] = cut
         model = framework.model(named)
         model = replace(model, sequence=values.get("sequence", model.sequence))
+        if "division" in recipe:  # with a layer of multi-token prediction, m, if the model has one
+            stages = recipe["division"].replace("m", "m" * model.mtp_layers)
+            counts = [stage.blocks for stage in parse_layers(stages)]
+            if (len(counts), sum(counts)) == (of_layout["pp"] * chunks, model.blocks):
+                of_layout["layers"] = stages
     else:
         of_layout["layers"] = even_layers(values["layers"], values["pp"] * values["chunks"])
         gated = values["gated_mlp"]  # what has no column follows from the family: Llama with a gated MLP, GPT without
@@ -313,6 +325,39 @@ def run_of(row, framework=None):
     layout = specs.LayoutSpec(**of_layout).under(framework)
     layout.require_shares()
     return MeasuredRun(case, model, layout, layout.microbatches, runs)
+
+
+@cache
+def _recipes():
+    lines = csv_lines(specs.DATA / "recipes.csv", _LARGEST_BYTES)
+    names, _ = next(lines)
+    return [dict(zip(names, values, strict=True)) for values, _ in lines]
+
+
+def recipe_of(row):
+    """The columns that a row leaves empty, as NVIDIA's published recipe has them; ``data/recipes.csv`` lists recipes.
+
+    The newest one up to the release in the row's source counts, for its model, device and number format. If it overlaps
+    the exchange of experts, so does a run of interleaved 1F1B, or one without a pipeline.
+
+    >>> row = {"source": "Megatron-Bridge 26.06", "model": "kimi_k2", "device": "GB300-284GB", "number_format": "bf16"}
+    >>> recipe_of(row)["dispatcher"], recipe_of({"source": "mine"})
+    ('hybridep', {})
+    """
+    release, key = _RELEASE.search(row.get("source", "")), ("model", "device")
+    known = release and [
+        recipe for recipe in _recipes() if all(recipe[name] == row.get(name, "") for name in key)
+        and recipe["number_format"] in ("", row.get("number_format", ""))
+        and release_number(recipe["release"]) <= release_number(release[1])
+    ]  # fmt: skip
+    if not known:
+        return {}
+    recipe = known[-1]
+    filled = {name: recipe[name] for name in _OF_RECIPE if recipe[name] and not row.get(name, "").strip()}
+    pp, chunks = (row.get(name, "").strip() or "1" for name in ("pp", "chunks"))
+    if recipe["schedule"] and (chunks != "1" or pp == "1"):
+        filled |= {"schedule": recipe["schedule"], "chunks": "2" if chunks == "1" else chunks}
+    return filled
 
 
 def model_named(row):

@@ -7,9 +7,12 @@ import pytest
 from refusals import refused
 
 from ppmodel.cli import main
-from ppmodel.clusters.specs import DATA, FrameworkSpec, load_framework, load_system
+from ppmodel.clusters.specs import DATA, FrameworkSpec, load_framework, load_system, model_names
+from ppmodel.clusters.specs.document import release_number
+from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.errors import PPModelError
 from ppmodel.studies.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
+from ppmodel.studies.measured.rows import _recipes, recipe_of, stated_value
 from ppmodel.studies.measured.stated_run import stated_run
 from ppmodel.studies.points import simulate
 
@@ -222,3 +225,29 @@ def test_no_cell_becomes_a_formula(tmp_path, text):
     if text == "'=1":
         return  # the apostrophe of such an input is one of ours
     assert read_rows(out)[1][0]["id"] == text
+
+
+def test_recipes_are_of_packaged_models_in_order():
+    """Each has what a row may have; newer ones come later, and each changes something."""
+    recipes, last = _recipes(), {}
+    numbers = [release_number(recipe["release"]) for recipe in recipes]
+    assert numbers == sorted(numbers)
+    for recipe in recipes:
+        key, values = tuple(recipe.values())[1:4], tuple(recipe.values())[4:-1]
+        assert recipe["model"] in model_names()
+        assert all(
+            stated_value(name, recipe[name]) is not None for name in ("dispatcher", "overlap_tensor") if recipe[name]
+        )
+        assert not recipe["division"] or parse_layers(recipe["division"])
+        assert last.get(key) != values
+        last[key] = values
+
+
+def test_rows_take_from_recipes_what_they_leave_open():
+    """A newer release counts as the newest known; what a row states stays; a source without a release has none."""
+    row = {"source": "Megatron-Bridge 27.01", "model": "qwen3_235b_a22b", "device": "H100-80GB", "number_format": "fp8"}
+    row |= {"pp": "8", "chunks": "4"}
+    assert {"schedule": "combined-1f1b", "chunks": "4", "dispatcher": "all-to-all"}.items() <= recipe_of(row).items()
+    assert "schedule" not in recipe_of(row | {"chunks": "1"})
+    assert "dispatcher" not in recipe_of(row | {"dispatcher": "deepep"})
+    assert recipe_of(row | {"source": "ours"}) == recipe_of(row | {"device": "A100-80GB"}) == {}
