@@ -6,6 +6,7 @@ import numpy as np
 
 from ppmodel.clusters.costs.pairs import contention
 from ppmodel.clusters.memory import on_ranks
+from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
 
 _ROUNDING = 1 - 1e-12
@@ -51,7 +52,35 @@ def bound_of(case):
     return int(_has_pairs(case.name))
 
 
-def busy_bounds(placement, of_stages, microbatches, slices, is_split, is_paired, system):
+def alone_in(table):
+    """The operations of each stage that share their cells with none, so that nothing hides their collectives.
+
+    Returns
+    -------
+    shares : ndarray of float, shape (num_stages, 3)
+        Of forwards, input gradients and weight gradients.
+    ends : ndarray of bool, shape (num_stages, 2)
+        Whether those forwards are alone whose microbatches a rank begins with, and whole backwards with which it ends.
+    """
+    ends = np.ones((table.num_stages, 2), dtype=bool)
+    if not table.joined.any():
+        return np.ones((table.num_stages, 3)), ends
+    alone, paired = table.class_counts.reshape(2, len(OpKind), *table.placement.shape).sum(axis=2)
+    phases = np.array([[OpKind.F, OpKind.F], [OpKind.B, OpKind.I], [OpKind.B, OpKind.W]])
+    alone, paired = (kinds[phases].sum(axis=1) for kinds in (alone, paired))
+    for place, (of_rank, kind) in enumerate(((table.rank_start[:-1], OpKind.F), (table.rank_start[1:] - 1, OpKind.B))):
+        of_end = np.isin(table.microbatch, table.microbatch[of_rank]) & (table.kind == kind)
+        ends[:, place] = of_end.any() and ~np.isin(range(table.num_stages), table.stage[of_end & table.overlaps])
+    return (alone / np.maximum(alone + paired, 1)).T, ends
+
+
+def least_share(question, slices):
+    """The least share of a microbatch's work that its slices have: without a mask, they compute fewer scores."""
+    is_masked = question.fixed.get("causal", True) and question.model.attention == "fused"
+    return np.where(is_masked | (np.asarray(slices) == 1), 1.0, 0.5)
+
+
+def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, ends, system):
     """Lower bounds on the seconds of an iteration.
 
     Parameters
@@ -61,10 +90,10 @@ def busy_bounds(placement, of_stages, microbatches, slices, is_split, is_paired,
         Of many candidates with this placement.
     microbatches : ndarray of float, shape (num_candidates,)
         Of each replica of the table.
-    slices : ndarray of int, shape (num_candidates,)
-        Of each microbatch.
-    is_split, is_paired : ndarray of bool, shape (num_candidates,)
-        Whether backwards are split, and whether some cells hold two operations.
+    is_alike, is_split : ndarray of bool, shape (num_candidates,)
+        Whether all its parts take equally long, and whether backwards are split.
+    alone, ends : ndarray, shape (num_candidates, num_stages, 3) and (num_candidates, num_stages, 2)
+        From `alone_in`.
     system : SystemSpec
 
     Returns
@@ -78,15 +107,19 @@ def busy_bounds(placement, of_stages, microbatches, slices, is_split, is_paired,
     gradients for last. Cells of two operations may hide collectives.
     """
     computing_s, whole_s = of_stages.parts_s[..., 0], of_stages.parts_s.sum(axis=-1)
-    split, paired = is_split[:, None], is_paired[:, None]
-    columns = computing_s.sum(axis=-1), (whole_s - computing_s).sum(axis=-1), whole_s[..., 2] * split
-    computing, exchanged, late = (microbatches[:, None] * on_ranks(placement, column) for column in columns)
-    work = np.where(paired, _paired_s(computing, exchanged, system), computing + exchanged)
-    forward_s, input_s, weight_s = np.moveaxis(np.where(paired[..., None], computing_s, whole_s), -1, 0)
+    split, paired = is_split[:, None], 1 - alone
+    columns = paired * computing_s, paired * (whole_s - computing_s), alone * whole_s
+    each = *(column.sum(axis=-1) for column in columns), whole_s[..., 2] * split
+    computing, exchanged, alone_s, late = (microbatches[:, None] * on_ranks(placement, column) for column in each)
+    work = alone_s + _paired_s(computing, exchanged, system)
+    is_whole = ends[..., [0, 1, 1]]
+    forward_s, input_s, weight_s = np.moveaxis(np.where(is_whole, whole_s, computing_s), -1, 0)
     first = on_ranks(placement, np.arange(placement.shape[1]), np.minimum)
     before_s, after_s = (
-        (np.cumsum(column, axis=-1)[:, first] - column[:, first]) / slices[:, None]
+        (np.cumsum(column, axis=-1)[:, first] - column[:, first]) * is_alike[:, None]
         for column in (forward_s, input_s + weight_s * ~split)
     )
-    step = on_ranks(placement, of_stages.optimizer_s)
-    return _ROUNDING * (before_s + np.maximum(work + step, work - late + after_s)).max(axis=-1)
+    last_s = of_stages.reduction_s, of_stages.gather_s + of_stages.optimizer_s
+    reduced, step = (on_ranks(placement, column) for column in last_s)
+    until = before_s + np.maximum(work + reduced, work - late + after_s)
+    return _ROUNDING * (until.max(axis=-1) + step.max(axis=-1))

@@ -16,10 +16,11 @@ from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
+from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
-from ppmodel.studies.planning.bounds import bound_of, busy_bounds, mean_bounds
+from ppmodel.studies.planning.bounds import alone_in, bound_of, busy_bounds, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.planning.columns import Columns, Rows
 from ppmodel.studies.planning.question import SEARCHED
@@ -103,15 +104,17 @@ def entries_of(question, columns=None):
     cases = {pp: cases_at(question, pp) for pp in {sizes.pp for sizes in every_size}}
     whole, split, entries = columns.whole(True), columns.whole(False), []
     microbatches = np.array([question.size(sizes) for sizes in every_size])
-    seconds = mean_bounds(whole, split, question.system) * microbatches[:, 1] / microbatches[:, 0]
+    seconds = mean_bounds(whole, split, question.system) * microbatches[:, 1] + columns.least_step_s(split)
+    seconds /= microbatches[:, 0]
     kept_bytes = np.array(columns.least_bytes(split))
+    share_of = cache(lambda case: float(least_share(question, small(case.name).slices)))
     runs = cache(lambda case, *more: case.user_defined or runs_as_modelled(case.name, framework, *more))
     for sizes, at_least_bytes, at_least_s in zip(every_size, kept_bytes.tolist(), seconds.T.tolist(), strict=True):
         if at_least_bytes <= capacity:
             alone = sizes.ep > 1 and sizes.stage_gpus == 1
             for case in cases[sizes.pp]:
                 bound = bound_of(case)
-                least_s = 0.0 if bound is None else at_least_s[bound]
+                least_s = 0.0 if bound is None else at_least_s[bound] * share_of(case)
                 entries.append(SearchEntry(case, sizes, runs(case, alone, sizes.pp), least_s))
     if not any(cases.values()):
         rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
@@ -222,14 +225,16 @@ class _Fitting(Rows):
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
         self.most_s = np.array([most_s[entry.is_run] for entry in self.entries])
         traits = {table: (table.microbatch_parts / table.num_replicas, table.slices, (table.kind == OpKind.W).any(),
-                          table.joined.any()) for table in set(tables)}  # fmt: skip
+                          *alone_in(table)) for table in set(tables)}  # fmt: skip
         columns = map(np.array, zip(*(traits[table] for table in tables), strict=True))
-        parts, self.slices, self.is_split, self.is_paired = columns
+        parts, self.slices, self.is_split, self.alone, self.ends = columns
+        parts = parts * least_share(self.question, self.slices)
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
+        self.is_alike = (self.slices == 1) & (self.question.fixed.get("lengths", "equal") == "equal")
 
     def bounds(self, rows, of_stages):
         """Lower bounds on the seconds of rows."""
-        each = self.microbatches[rows], self.slices[rows], self.is_split[rows], self.is_paired[rows]
+        each = self.microbatches[rows], self.is_alike[rows], self.is_split[rows], self.alone[rows], self.ends[rows]
         return busy_bounds(self.table.placement, of_stages, *each, self.question.system)
 
     def least_bytes(self, rows, of_stages):
@@ -238,7 +243,7 @@ class _Fitting(Rows):
         By Little's law: a stage holds a microbatch's activations at least while it passes all later stages.
         """
         parts_s = of_stages.parts_s[..., :2, :]
-        passing_s = np.where(self.is_paired[rows, None], parts_s[..., 0].sum(axis=-1), parts_s.sum(axis=(-2, -1)))
+        passing_s = (parts_s[..., 0] + self.alone[rows, :, :2] * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
         per_s = self.microbatches / self.slices / self.most_s
         share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * per_s[rows, None]
         return self.bytes(rows, of_stages, on_ranks(self.table.placement, share * of_stages.activation_bytes))

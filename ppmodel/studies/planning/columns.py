@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cache
-from typing import NamedTuple
+from functools import cache, partial
 
 import numpy as np
 
 from ppmodel.clusters.costs import buffer_bytes
-from ppmodel.clusters.costs.data_parallel import Sharing, sharded_bytes, sharing_of
-from ppmodel.clusters.costs.layers import LayerCosts, layer_works
+from ppmodel.clusters.costs.collectives import collective_line
+from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharded_bytes, sharing_of
+from ppmodel.clusters.costs.layers import BUSY, LayerCosts, layer_works
 from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
 from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts
 from ppmodel.clusters.costs.transformer import layer_numbers
@@ -23,6 +23,8 @@ from ppmodel.schedules.cases import built
 from ppmodel.studies.planning.candidates import divisions
 from ppmodel.studies.points.point import places_of
 
+_HIDES_ALL_S = 1e30  # of the last backwards: what they may hide is in no lower bound
+
 
 def is_regular(case):
     """Return whether all cells of a schedule hold one operation, and backwards are whole or split, in any table."""
@@ -30,30 +32,57 @@ def is_regular(case):
     return OpKind.F in kinds and not {OpKind.B, OpKind.W} <= set(kinds) and not small(case.name).joined.any()
 
 
-class Layers(NamedTuple):
-    """The layers of all sizes in one way to recompute, one after another.
+class Layers:
+    """The layers of all sizes in one way to recompute, one after another; those of a kind are priced when asked for.
 
     Parameters
+    ----------
+    columns : Columns
+    recompute : str or int
+    hides : bool
+        Whether collectives of the backward are hidden.
+    zero : int
+        ZeRO stage; what is sharded changes layers only from ZeRO 2 on.
+
+    Attributes
     ----------
     costs : LayerCosts
         Of some of them.
     names : list of (str, str)
         Those of each of the sizes, as in `LayerWork`.
-    first : ndarray of int, shape (num_sizes,)
-        The place of the first layer of each of the sizes.
-    seconds, bytes, parameters : ndarray of float, shape (num_layers, ...)
+    seconds, bytes, parameters : ndarray of float, shape (num_sizes * num_names, ...)
         As in `LayerCosts` and `LayerColumns`.
-    times : list of LayerTimes
-        Of each of the sizes, rounded.
+    times : dict of int to LayerTimes
+        By the place of sizes, rounded.
     """
 
-    costs: LayerCosts
-    names: list
-    first: np.ndarray
-    seconds: np.ndarray
-    bytes: np.ndarray
-    parameters: np.ndarray
-    times: list
+    def __init__(self, columns, *way):
+        self.columns, self.way, self.times, self.priced = columns, way, {}, set()
+
+    def of(self, places):
+        """The places of the layers of some sizes, shape (n, 1, num_names)."""
+        for kind in {self.columns.kinds[place] for place in places.tolist()} - self.priced:
+            self._price(kind)
+        return places[:, None, None] * len(self.names) + np.arange(len(self.names))
+
+    def _price(self, kind):
+        columns, (recompute, hides, zero) = self.columns, self.way
+        places = np.array(columns.alike[kind])
+        layouts = (columns.layout(columns.sizes[place], zero, recompute) for place in places)
+        work = layer_works(columns.question.model, [unchecked(layout, overlap_backward=hides) for layout in layouts])
+        self.costs = LayerCosts(work, columns.system)
+        self.names = work.layers[: len(work.layers) // len(places)]
+        of_kind = self.costs.seconds, self.costs.bytes, work.sizes.parameters
+        if not self.priced:
+            shapes = ((len(columns.sizes) * len(self.names), *column.shape[1:]) for column in of_kind)
+            self.seconds, self.bytes, self.parameters = map(np.empty, shapes)
+        index = (places[:, None] * len(self.names) + np.arange(len(self.names))).ravel()
+        for column, values in zip((self.seconds, self.bytes, self.parameters), of_kind, strict=True):
+            column[index] = values
+        layers_s = self.costs.seconds.sum(axis=(1, 2)).reshape(len(places), -1).tolist()
+        times = (self.costs.times_of(self.names, each).rounded for each in layers_s)
+        self.times |= zip(places.tolist(), times, strict=True)
+        self.priced.add(kind)
 
 
 class Columns:
@@ -69,8 +98,10 @@ class Columns:
     def __init__(self, question, sizes):
         self.question, self.sizes, self.system = question, sizes, question.system.timed
         self.place = {size: place for place, size in enumerate(sizes)}
-        self.checked, self.tables, self.shapes, self.regular = {}, {}, {}, {}
-        for method in ("shape", "divides", "divisions", "layers", "cut", "layout", "sharing", "buffer_bytes"):
+        self.kinds = [(s.tp, s.ep, s.etp, s.cp > 1, s.pp > 1) for s in sizes]
+        self.alike, self.layers = places_of(self.kinds), cache(partial(Layers, self))
+        self.checked, self.tables, self.shapes, self.regular, self.lines, self.line_s = {}, {}, {}, {}, [], None
+        for method in ("shape", "divides", "divisions", "cut", "layout", "sharing", "buffer_bytes"):
             setattr(self, method, cache(getattr(self, method)))
 
     def layout(self, sizes, zero, recompute="none"):
@@ -82,39 +113,23 @@ class Columns:
         return unchecked(self.checked[key], **values, global_batch=self.question.global_batch)
 
     def sharing(self, sizes, zero):
-        """The `Sharing` of candidates, without its collectives."""
-        return sharing_of(self.question.model, self.layout(sizes, zero), {})[:-2]
+        """The `Sharing` of candidates; its collectives are added to the lines."""
+        layout, lines = self.layout(sizes, zero), {}
+        *numbers, reduction, gathering = sharing_of(self.question.model, layout, lines)
+        first, system = len(self.lines), self.system
+        self.lines += [collective_line(kind, group, layout, system, copies) for kind, group, copies in lines]
+        return *numbers, reduction + first, gathering + first
 
     def buffer_bytes(self, sizes, table):
         """Bytes of their buffers, on as many ranks as a table has."""
         return buffer_bytes(table, self.question.model, self.layout(sizes, 0))
 
-    def layers(self, recompute, hides, zero):
-        """The `Layers` of all sizes; `hides` says if collectives of the backward are hidden.
-
-        What is sharded changes them only from ZeRO 2 on.
-        """
-        layouts = [self.layout(sizes, zero, recompute) for sizes in self.sizes]
-        groups = places_of((s.tp, s.ep, s.etp, s.cp > 1, s.pp > 1) for s in self.sizes)
-        first, columns = np.empty(len(layouts), dtype=int), []
-        for places in groups.values():
-            alike = [unchecked(layouts[place], overlap_backward=hides) for place in places]
-            work = layer_works(self.question.model, alike)
-            costs = LayerCosts(work, self.system)
-            names = work.layers[: len(work.layers) // len(places)]
-            first[places] = sum(map(len, (column[0] for column in columns))) + len(names) * np.arange(len(places))
-            columns.append((costs.seconds, costs.bytes, work.sizes.parameters))
-        seconds, *others = map(np.concatenate, zip(*columns, strict=True))
-        layers_s = seconds.sum(axis=(1, 2))[first[:, None] + np.arange(len(names))].tolist()
-        times = [costs.times_of(names, each).rounded for each in layers_s]
-        return Layers(costs, names, first, seconds, *others, times)
-
-    def whole(self, hides):
+    def whole(self, hides, zero=1):
         """The `Stages` of the whole model as one stage, in all sizes and without recomputation."""
         layers, numbers = self.layers("none", hides, 1), layer_numbers(self.question.model)
+        index = layers.of(np.arange(len(self.sizes)))
         counts = np.array([[[float(numbers[part]) for part, _ in layers.names]]])
-        index = layers.first[:, None, None] + np.arange(len(layers.names))
-        return self.priced(layers, counts, index, self.shared(self.sizes, [1] * len(self.sizes)))
+        return self.priced(layers, counts, index, self.shared(self.sizes, [zero] * len(self.sizes)))
 
     def least_bytes(self, whole):
         """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
@@ -123,6 +138,12 @@ class Columns:
         kept = sharded_bytes(parameters, self.shared(self.sizes, zeros))
         pp = np.array([sizes.pp for sizes in self.sizes])
         return sum(part[:, 0] for part in kept) / pp + self.system.reserve_bytes
+
+    def least_step_s(self, whole):
+        """Lower bounds on the seconds of a whole model's reduction, gathering and optimizer step, in all sizes."""
+        reduced_s = np.minimum(self.whole(False, 0).reduction_s, whole.reduction_s + whole.gather_s)[:, 0]
+        is_once = [self.divisions(sizes)[0][0] < 2 for sizes in self.sizes]  # not with every microbatch
+        return reduced_s * is_once + whole.optimizer_s[:, 0]
 
     def table(self, case, sizes):
         """A table with the stages of a schedule: of few microbatches, where these change no more than their number."""
@@ -168,15 +189,20 @@ class Columns:
 
     def shared(self, sizes, zeros):
         """The `Sharing` of some sizes and ZeRO stages, each column of shape (num_candidates, 1)."""
-        columns = zip(*map(self.sharing, sizes, zeros), strict=True)
-        return Sharing(*(np.array(column)[:, None] for column in columns))
+        alike, known = (size._replace(microbatch_size=1) for size in sizes), len(self.lines)
+        columns = [np.array(column)[:, None] for column in zip(*map(self.sharing, alike, zeros), strict=True)]
+        self.line_s = self.line_s if len(self.lines) == known else np.array(self.lines)
+        return Sharing(*columns)
 
     def priced(self, layers, counts, index, sharing, cut=None, chunks=1):
-        """The `Stages` of layers that occur so often, but for the reduction and the gathering of parameters."""
-        work = StageWork(counts, index, None, None, None, chunks, sharing)
+        """The `Stages` of layers that occur so often; reductions that computation may hide are left out."""
+        work, lines = StageWork(counts, index, None, None, None, chunks, sharing), self.line_s
         parts_s, (dense, experts) = work.parts_s(layers.seconds, self.system), work.parameters(layers.parameters)
         halves_s, held = np.moveaxis(parts_s.sum(axis=-1), -1, 0), work.bytes(layers.bytes)
-        step_s = *np.zeros((2, *dense.shape)), work.optimizer_s((dense, experts), self.system)
+        busy_s = parts_s[..., 0, BUSY].sum(axis=-1)
+        reduced_s = reduction_s((dense, experts), _HIDES_ALL_S, sharing, lines)
+        gathered_s = gather_s((dense, experts), busy_s, sharing, lines)
+        step_s = reduced_s, gathered_s, work.optimizer_s((dense, experts), self.system)
         return Stages(cut and cut.blocks, counts, parts_s, *halves_s, *held, dense + experts, experts, *step_s, cut)
 
 
@@ -197,15 +223,6 @@ class Rows:
         sizes, zeros, self.words = zip(*ways, strict=True)
         self.places, self.sharing = np.array([columns.place[each] for each in sizes]), columns.shared(sizes, zeros)
         self.buffers = np.array([[columns.buffer_bytes(each, self.table)] for each in sizes])
-        self.cuts = cache(self.cuts)
-
-    def cuts(self, recompute):
-        """The `Layers` of a way to recompute, the place of each row's layers, and how they are divided among stages."""
-        layers = self.columns.layers(recompute, self.hides, self.zero)
-        index = layers.first[self.places][:, None, None] + np.arange(len(layers.names))
-        divided = zip(self.words, self.places.tolist(), strict=True)
-        cuts = [self.columns.cut(self.table, word, layers.times[place]) for word, place in divided]
-        return layers, index, cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
 
     def stages(self, rows, recompute):
         """The `Stages` of some rows.
@@ -219,19 +236,21 @@ class Rows:
         Returns
         -------
         Stages
-            Columns of shape (n, num_stages); without the reduction and the gathering of parameters.
+            Columns of shape (n, num_stages); as in `Columns.priced`.
         """
-        is_word = isinstance(recompute, str)
-        layers, index, cut = self.cuts(recompute if is_word else 1)
-        cut = cut._replace(blocks=cut.blocks[rows])
+        is_word, places = isinstance(recompute, str), self.places[rows]
+        layers = self.columns.layers(recompute if is_word else 1, self.hides, self.zero)
+        index, divided = layers.of(places), zip(rows.tolist(), places.tolist(), strict=True)
+        cuts = [self.columns.cut(self.table, self.words[row], layers.times[place]) for row, place in divided]
+        cut = cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
         recompute = recompute if is_word else np.broadcast_to(recompute, len(rows))[:, None]
         counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, recompute)
-        sharing = Sharing(*(column[rows] for column in self.sharing[:-2]))
-        return self.columns.priced(layers, counts, index[rows], sharing, cut, self.table.chunks_per_rank)
+        sharing = Sharing(*(column[rows] for column in self.sharing))
+        return self.columns.priced(layers, counts, index, sharing, cut, self.table.chunks_per_rank)
 
     def bytes(self, rows, of_stages, activations):
         """Bytes of the most loaded GPUs of some rows, from the activations that their ranks hold."""
         parameters = of_stages.parameters - of_stages.expert_parameters, of_stages.expert_parameters
-        kept = sharded_bytes(parameters, Sharing(*(column[rows] for column in self.sharing[:-2])))
+        kept = sharded_bytes(parameters, Sharing(*(column[rows] for column in self.sharing)))
         others = self.buffers[rows], self.columns.system.reserve_bytes
         return held_on_ranks(self.table.placement, of_stages, activations, kept, *others).total.max(axis=-1)
