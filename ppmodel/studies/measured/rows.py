@@ -301,7 +301,8 @@ def run_of(row, framework=None):
     of_layout["sequence_parallel"] = of_layout.get("sequence_parallel", False) and of_layout.get("tp", 1) > 1
     if named:
         of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout
-        if (cut := even_layers(named.blocks, of_layout["pp"] * chunks)) != "even":
+        stages = of_layout["pp"] * chunks
+        if (cut := even_layers(named.blocks, stages)) != "even" or named.blocks % stages == 0:
             of_layout["layers"] = cut
         model = framework.model(named)
         model = replace(model, sequence=values.get("sequence", model.sequence))
@@ -364,8 +365,8 @@ def model_named(row):
     """The packaged model of a row's column ``model``, as its run has it; None if it is empty.
 
     The first layers alone, if the column ``layers`` gives a number, the name ends with one, or the notes begin "2 of 64
-    layers": with the part of its dense layers, at least one if it has any, and without multi-token prediction, which
-    also a source or notes with "w/o MTP" leaves out.
+    layers": with the part of its dense layers, at least one if it has any, with the usual optimizer, and without
+    multi-token prediction, which also a source or notes with "w/o MTP" leaves out.
 
     >>> model = model_named({"model": "deepseek_v3_l4"})
     >>> model.blocks, model.dense_blocks, model.mtp_layers
@@ -383,7 +384,8 @@ def model_named(row):
     if layers and (blocks := stated_value("layers", layers)) < model.blocks:
         dense = model.experts and model.experts.dense_layers
         experts = dense and replace(model.experts, dense_layers=max(1, dense * blocks // model.blocks))
-        model = replace(model, blocks=blocks, experts=experts or model.experts, mtp_layers=0)
+        usual = {"mtp_layers": 0, "optimizer_bytes": _OPTIMIZER_BYTES}
+        model = replace(model, blocks=blocks, experts=experts or model.experts, **usual)
     return replace(model, mtp_layers=0) if "w/o MTP" in row.get("source", "") + notes else model
 
 
