@@ -6,10 +6,13 @@ import pytest
 from executed import of
 
 from ppbook.claims import load_claims, rows_of
+from ppbook.measured.against import timed_data
+from ppbook.measured.refits import fitted_values
 from ppmodel import build, names, simulate
-from ppmodel.clusters.specs import DATA, load_model
+from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.studies import points
+from ppmodel.studies.measured.constants import TIME
 
 
 @of("measured")
@@ -20,18 +23,13 @@ def test_measured(recorded):
     off = (runs.predicted_iteration_s / runs.iteration_s - 1).abs()
     assert off.groupby(runs.runs).mean().to_dict() == pytest.approx(errors["mean"].to_dict())
     assert off.groupby(runs.runs).size().to_dict() == rows
-    parts = recorded("measured_parts.csv").set_index(["runs", "part"])
-    together = recorded("measured_together.csv").set_index("runs")
     for source, system in errors.system.items():
         fitted, unseen = said_of(system, source)
-        if source != "simumax_b200":  # parts hidden in its backward cannot be taken away singly
-            assert parts.refitted[source, "nothing"] == pytest.approx(fitted, abs=2e-4)
-            assert parts.kept[source, "nothing"] == pytest.approx(fitted, abs=1e-6)
+        data = timed_data(system)
+        predicted_s = data.predicted([fitted_values(load_system(system), TIME)])[0]
+        kept = abs(predicted_s / data.measured - 1)[data.files == source].mean()
+        assert kept == pytest.approx(fitted, abs=1e-6)
         assert errors["mean"][source] == pytest.approx(unseen, abs=2e-4)
-        if source in together.index:
-            assert together.own[source] == pytest.approx(fitted, abs=1e-6)
-    alone = parts.drop(["vtrain_single", "vtrain_multi"], level="runs")  # two sources in one fit: one may get worse
-    assert (alone.refitted <= alone.kept * 1.02).all()
     assert (errors["mean"] < errors.constant).all()
     left_out = recorded("measured_left_out.csv")
     assert (left_out.groupby(["runs", "what"]).rows.sum().unstack().nunique(axis=1) == 1).all()  # no run is lost
