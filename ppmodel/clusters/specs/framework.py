@@ -55,6 +55,8 @@ class FrameworkSpec(Checked):
     tied_embeddings : bool
         Whether models with a gated MLP also tie the loss head to the embedding, in rows of measured runs; models
         without one always do.
+    least_zero : int
+        What replicas shard at least, as `LayoutSpec` has it in ``zero``, whatever a layout says.
     gradient_bytes, optimizer_bytes : float, optional
         Bytes per parameter; the model's if not given.
     attention_factor, pass_factor : float
@@ -106,6 +108,7 @@ class FrameworkSpec(Checked):
     scatter_messages: entries.Switch = False
     gathered_logits: entries.Switch = False
     tied_embeddings: entries.Switch = False
+    least_zero: entries.WholeOrZero = 0
     gradient_bytes: entries.Number | None = None
     optimizer_bytes: entries.Number | None = None
     attention_factor: entries.Number = 1.0

@@ -528,6 +528,8 @@ class LayoutSpec(Groups, Checked):
         decided = {name: getattr(framework, name, value) for name, value in usual if getattr(self, name) is None}
         if framework and "overlap_gradients" in decided and (self.pp or num_ranks) == 1 and not self.zero:
             decided["overlap_gradients"] |= framework.overlap_plain_gradients
+        if framework and framework.least_zero > self.zero:
+            decided["zero"] = framework.least_zero
         return replace(self, **decided) if decided else self
 
     def at(self, num_ranks: int, num_microbatches: int, chunks: int | None = None) -> LayoutSpec:
