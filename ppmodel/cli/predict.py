@@ -26,13 +26,14 @@ def predict_command(rows_file, system, framework, links, out):
     has no such option.
 
     It may have these: model, the name of a packaged model, with the model's own columns left empty; with it, etp, the
-    GPUs that share each expert; pipeline_runs, how often an iteration runs the whole pipeline; precision, bf16 or fp8;
-    gradient_bytes, what a GPU keeps for the gradient of a parameter; gpus, which must be those of the layout; and
-    framework, the name of a training framework, which decides what no column says. Without framework, it is that of the
-    system's file if it was fitted; else the one that the column source names (NeMo, Megatron-Bridge, dgxc and MLPerf:
-    nemo; llm-foundry, FSDP and torchtitan: fsdp; nanotron and the Playbook: nanotron; vTrain: vtrain; BigScience and
-    Megatron-DeepSpeed: bigscience; DeepSpeed: deepspeed; InternEvo: eager; Hagemann: scaling); else megatron. Other
-    columns are copied as notes, unless their names nearly match one that is read.
+    GPUs that share each expert; pipeline_runs, how often an iteration runs the whole pipeline; precision or
+    number_format, such as bf16 or mxfp8; cuda_graphs, none, modules or full; gradient_bytes, what a GPU keeps for the
+    gradient of a parameter; gpus, which must be those of the layout; and framework, the name of a training framework,
+    which decides what no column says. Without framework, it is that of the system's file if it was fitted; else the one
+    that the column source names (NeMo, Megatron-Bridge, dgxc and MLPerf: nemo; llm-foundry, FSDP and torchtitan: fsdp;
+    nanotron and the Playbook: nanotron; vTrain: vtrain; BigScience and Megatron-DeepSpeed: bigscience; DeepSpeed:
+    deepspeed; InternEvo: eager; Hagemann: scaling); else megatron. Other columns are copied as notes, unless their
+    names nearly match one that is read.
 
     FILE.csv has the same rows and, behind them, predicted_iteration_s; predicted_memory_gb (1e9 bytes, on the most
     loaded GPU); predicted_fits, whether that is within the capacity; predicted_mfu; refused, why a row has no

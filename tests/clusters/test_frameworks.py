@@ -253,4 +253,4 @@ def test_hosts_of_experts_take_as_long_as_in_the_runs_that_they_were_fitted_to()
         / seconds
         for case, model, layout, seconds in runs
     ]
-    assert sum(abs(ratio - 1) for ratio in ratios) / 3 < 0.07
+    assert sum(abs(ratio - 1) for ratio in ratios) / 3 < 0.05

@@ -28,9 +28,10 @@ from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.layers import layer_work
 from ppmodel.clusters.costs.runs import Runs
 from ppmodel.clusters.costs.transfers import pipeline_links
-from ppmodel.clusters.costs.work import FP8_WIDTH, Phase, Work
+from ppmodel.clusters.costs.work import Phase, Work
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import (
+    FORMATS,
     ORDERS,
     CollectiveSpec,
     ExpertSpec,
@@ -606,12 +607,12 @@ def test_products_keep_what_they_compute_with(llama):
         given: sum(layer_work(llama, 1, LayoutSpec(precision=given[0], kept_precision=given[1])).sizes.activations[1])
         for given in ((None, None), ("bf16", "fp8"), ("fp8", None), ("fp8", "bf16"), ("fp8", "fp8"))
     }
-    tokens, attended = llama.sequence, llama.heads * llama.head_size
+    tokens, attended, narrow = llama.sequence, llama.heads * llama.head_size, FORMATS["fp8"].kept_bytes
     inputs = tokens * llama.element_bytes * (2 * llama.hidden + llama.mlp_hidden)  # attention's, and both of the MLP
     assert kept["fp8", "bf16"] == kept[None, None]
-    assert kept["fp8", None] == pytest.approx(kept[None, None] - inputs * (1 - FP8_WIDTH / llama.element_bytes))
+    assert kept["fp8", None] == pytest.approx(kept[None, None] - inputs * (1 - narrow / llama.element_bytes))
     assert kept["fp8", "fp8"] == kept["bf16", "fp8"]
-    assert kept["fp8", "fp8"] < kept["fp8", None] - tokens * attended * (llama.element_bytes - FP8_WIDTH)
+    assert kept["fp8", "fp8"] < kept["fp8", None] - tokens * attended * (llama.element_bytes - narrow)
 
 
 def test_attention_slows_with_few_keys_and_all_arithmetic_with_the_clock():

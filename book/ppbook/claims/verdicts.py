@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from ppbook.claims.bench import Bench
 from ppbook.claims.executed_quantities import EXECUTED, EXECUTED_QUANTITIES, runs_of
@@ -37,6 +38,7 @@ UNKNOWNS = STRUCTURE | {
 """The same with what it leaves open of the costs; the efficiencies vary only in a search."""
 
 _MODEL_BACKWARD = 1.9  # between the knob's values on either side of the models' own ratio
+_QUIET = {"desc": "claims", "leave": False, "disable": None}
 _AGREES = 0.05  # share of a row's tolerance by which a margin may differ from the expected one
 
 
@@ -192,7 +194,7 @@ class Judgement(NamedTuple):
         return words
 
 
-def judge(claims, model, setting, system=None, follow=iter):
+def judge(claims, model, setting, system=None):
     """Judge every row under a setting and under all assumptions.
 
     Parameters
@@ -205,8 +207,6 @@ def judge(claims, model, setting, system=None, follow=iter):
         The setting.
     system : SystemSpec, optional
         Judge on this system instead of the paper's nine.
-    follow : callable
-        Takes the rows and yields them, as `progress.following`.
 
     Returns
     -------
@@ -216,7 +216,7 @@ def judge(claims, model, setting, system=None, follow=iter):
     prepare(LARGE)  # thousands of small graphs, each on many systems
     bench = Bench.of(model, setting, system)
     varied = assumptions(bench)
-    return [_judge_row(row, bench, varied) for row in follow(rows_of(claims))]
+    return [_judge_row(row, bench, varied) for row in tqdm(rows_of(claims), **_QUIET)]
 
 
 def _judge_row(row, bench, varied):
@@ -246,15 +246,13 @@ def verdict_of(outcomes):
     return "depends" if any(holds) else "fails"
 
 
-def judge_stp(claims, follow=iter):
+def judge_stp(claims):
     """Judge STP's claims under every assumption about their costs.
 
     Parameters
     ----------
     claims : list of Claim
         From ``load_claims(about="stp")``.
-    follow
-        As in `judge`.
 
     Returns
     -------
@@ -268,7 +266,7 @@ def judge_stp(claims, follow=iter):
         given = {"assumption": assumption} if "assumption" in signature(quantity).parameters else {}
         return float(quantity(**given, **criterion))
 
-    return [_judge_by(row, "costs", stp_assumptions(), measured) for row in follow(rows_of(claims))]
+    return [_judge_by(row, "costs", stp_assumptions(), measured) for row in tqdm(rows_of(claims), **_QUIET)]
 
 
 def judge_executed(claims, recording="runs"):

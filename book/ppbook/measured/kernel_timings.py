@@ -185,9 +185,10 @@ def _products(system, precision, peak):
     if rows.empty:
         return None
     seconds = 1e-6 * rows.latency_us
+    fit = kernel_fits.fit_products(rows.m, rows.n, rows.k, seconds, peak, precision, quantises=precision == "fp8")
     if precision == "fp8":
-        seconds = kernel_fits.without_quantisation(rows.m, rows.k, seconds, system.memory_bandwidth_bytes_per_s)
-    fit = kernel_fits.fit_products(rows.m, rows.n, rows.k, seconds, peak, precision)
+        per_input_s, fixed_s = (fit.values.pop(name) for name in kernel_fits.QUANTISATION)
+        seconds = seconds - (per_input_s * rows.m * rows.k + fixed_s)
     width, ideal_s = rows[["n", "k"]].min(axis=1), 2 * rows.m * rows.n * rows.k / peak
     columns = {"of": precision, "size": width, "rows": rows.m, "seconds": seconds, "ideal_s": ideal_s}
     return Timed(f"products in {precision}", gpu, pd.DataFrame(columns), fit, partial(_product_s, rows, precision))

@@ -78,9 +78,10 @@ class LayerColumns(NamedTuple):
         Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
     parameters : ndarray of float, shape (num_layers, 2)
         Parameters that the GPU holds, and those of experts.
-    launches : ndarray of float, shape (num_layers, 4, 5)
+    launches : ndarray of float, shape (num_layers, 4, 6)
         What the host launches in each phase of a transformer block: 1 for the block; 1 for tensor parallelism; 1 for
-        an unfused softmax; the GPUs of the tensor group, in a pipeline; kernels beyond those of a dense block.
+        an unfused softmax; the GPUs of the tensor group, in a pipeline; kernels beyond those of a dense block; products
+        whose operands are converted.
     tp, gpus : ndarray of int, shape (num_layers,)
         GPUs that share the vocabulary, and those of a pipeline.
     """
@@ -108,8 +109,8 @@ class LayerWork(NamedTuple):
     exchanges : Exchanges
     units : list of int
         The units in which halves begin, forward and backward of each layer in turn, and the number of units.
-    lines : list of (str, str, int, LayoutSpec)
-        Kinds, groups and copies of collectives that occur, and whose.
+    lines : list of (str, str, int, LayoutSpec) or None
+        Kinds, groups and copies of collectives that occur, and whose; None for collectives that take no time.
     sizes : LayerColumns
     sharing : Sharing or None
         None without a layout; numbers, or arrays by layer.
@@ -250,7 +251,11 @@ def _items(listed, lines, layout):
             operation, slot = operations[index], layer * len(Phase) + phase
             if operation.kernel is not None:
                 numbers[phase, index] = len(kernels)
-                kernels.append((*_kernel(operation, phase), slot, unit_of[phase, index]))
+                of_unit = slot, unit_of[phase, index]
+                kernels.append((*_kernel(operation, phase), *of_unit))
+                for kernel, moved in operation.casts.get(phase, {}).items():
+                    launches = operation.count * (kernel == Kernel.CAST)
+                    kernels.append((0.0, moved, kernel, np.inf, np.inf, launches, *of_unit))
                 continue
             kind, group, num_bytes, copies = operation.collectives[phase]
             user = _user(operations, index, phase, numbers)
@@ -314,7 +319,7 @@ def _sizes(layers, operations, gpu):
     """The bytes, parameters and launches of layers."""
     model, layout, tp, run = gpu.model, gpu.layout, gpu.tp, (gpu.model, gpu.sequences, gpu.layout)
     refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
-    rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 5))
+    rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 6))
     piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
@@ -336,8 +341,9 @@ def _sizes(layers, operations, gpu):
         ))  # fmt: skip
         if part in _BLOCKS:
             added = sum(op.count for op in kernels) - plain if dense else 0
+            casts = sum(bool(op.casts) for op in kernels)
             phases = slice(len(Phase) if None in again else int(Phase.RECOMPUTE))
-            launches[..., layer, phases, :] = by_run((1.0, tp > 1, refused, piped, added))[..., None, :]
+            launches[..., layer, phases, :] = by_run((1.0, tp > 1, refused, piped, added, casts))[..., None, :]
     columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (5, 8), axis=-1)
     return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
 
@@ -370,9 +376,15 @@ class LayerCosts:
     def __init__(self, work, system):
         self.work, self.system, self.stages = work, system, {}
         self.host_s = np.zeros(work.shape[:2])
-        lines = [collective_line(*line[:2], line[3], system, line[2]) for line in work.lines]
+        lines = [
+            (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
+        ]
         self.lines = np.array(lines, dtype=float).reshape(-1, 2)
         self.kernel_s = kernels_s(work.kernels, system, work.layout.precision or "bf16")
+        if system.kernels and system.kernels.node_spread:
+            nodes = work.sizes.gpus / (system.nodes.devices_per_node if system.nodes else 1)
+            slowest = 1 + system.kernels.node_spread * np.sqrt(2 * np.log(np.maximum(nodes, 1)))
+            self.kernel_s *= slowest[work.kernels.slot // len(Phase)]
         exchanges, shape = work.exchanges, work.shape
         alone_s = self.lines[exchanges.line, 0] + self.lines[exchanges.line, 1] * exchanges.volume
         beside_s = np.append(self.kernel_s, 0.0)[exchanges.beside]  # NOTHING is the last
@@ -382,7 +394,7 @@ class LayerCosts:
         self.seconds = seconds = by_phase[:, : Phase.RECOMPUTE]
         if work.layout.overlap_backward:
             seconds[:, Phase.INPUT_GRAD :, PARTS.index("tensor")] -= hidden_in_backward_s(self)
-        if system.kernels:  # after the overlaps above, so that nothing is hidden twice
+        if system.kernels and work.layout.cuda_graphs in (None, "none"):  # after the overlaps, so none is hidden twice
             self.host_s = _wait_for_host(by_phase, work.sizes, system)
         seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
         if work.sharing is not None and np.max(work.sharing.zero) > 1:
@@ -438,10 +450,10 @@ def _wait_for_host(seconds, sizes, system):
     blocks that have experts.
     """
     spec, gpus_per_node = system.kernels, system.nodes.devices_per_node if system.nodes else 1
-    blocks, tensor, softmax, piped, added = np.moveaxis(sizes.launches, -1, 0)
+    blocks, tensor, softmax, piped, added, casts = np.moveaxis(sizes.launches, -1, 0)
     piped = piped * (sizes.gpus > gpus_per_node)[:, None]
     host = spec.block_host_s * blocks + spec.tensor_host_s * tensor + spec.softmax_host_s * softmax
-    host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added
+    host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added + spec.cast_host_s * casts
     device, power = seconds.sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.data_parallel import SHARED_WEIGHTS
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import StageText, parse_layers
 from ppmodel.clusters.specs.layout import LAYER_WORDS, STAGE_GROUPS, layout_bounds, product_text
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
@@ -52,9 +53,12 @@ def check_layout(layout, model, system, schedule):
     >>> check_layout(LayoutSpec(tp=8, dp=2), *given).gpus
     64
     """
-    if layout.precision == "fp8" and system.fp8_peak_compute_flops is None:
-        rule = f"needs a system with a peak in fp8, and {system.name} gives none"
-        raise SpecificationError("precision", "fp8", rule, "add fp8_peak_compute to its file, or choose bf16")
+    if system.peak_flops(layout.precision) is None:
+        name = f"fp{FORMATS[layout.precision].bits}"
+        rule = f"needs a system with a peak in {name}, and {system.name} gives none"
+        raise SpecificationError(
+            "precision", layout.precision, rule, f"add {name}_peak_compute to its file, or choose bf16"
+        )
     if layout.offloads and system.host_bandwidth_bytes_per_s is None:
         rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"

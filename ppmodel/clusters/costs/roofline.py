@@ -5,8 +5,8 @@ Without kernel constants, a system attains e = e_c in all kernels, and has no fp
 - A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k):
   m_half and w_half are where the rate reaches half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
   dimensions; a smooth curve that replaces tiles and waves.
-- In fp8, the three constants have other values; the output projection and the router stay at 16 bits
-  (Megatron-LM, NeMo).
+- In 8 and 4 bits, the three constants have other values; the output projection and the router stay at 16 bits
+  (Megatron-LM, NeMo), and inputs and gradients are converted by passes over memory; see `specs.formats`.
 - Fused attention attains its fraction times s / (s + s_half) for s keys.
 - All arithmetic runs at the sustained clock, a fraction of the one at which kernels were timed.
 - A product for a weight gradient attains that times a factor; attention, fused or not, its own fraction of the peak;
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.work import Kernel
-from ppmodel.clusters.specs import KernelSpec
+from ppmodel.clusters.specs import FORMATS, KernelSpec
 from ppmodel.errors import CostError
 
 _PRODUCTS = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED, Kernel.UNQUANTISED_WEIGHT]
@@ -82,8 +82,8 @@ def kernels_s(kernels, system, precision="bf16"):
     kernels : Kernels
     system : SystemSpec
         Provides peaks, efficiencies, fixed costs and, if known, kernel constants.
-    precision : {"bf16", "fp8"}
-        Precision of matrix products; attention stays at 16 bits.
+    precision : str
+        Number format of matrix products, a key of `FORMATS`; attention stays at 16 bits.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def kernels_s(kernels, system, precision="bf16"):
     Raises
     ------
     CostError
-        If the precision is fp8 and the system has no fp8 peak.
+        If the system has no peak in that format.
 
     Examples
     --------
@@ -109,12 +109,12 @@ def kernels_s(kernels, system, precision="bf16"):
     rows, width = np.zeros((2, len(Kernel)))
     rows[_PRODUCTS], width[_PRODUCTS] = spec.product_half_rows, spec.product_half_width
     rows[[Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD]] = spec.attention_half_length
-    if precision == "fp8":
-        if system.fp8_peak_compute_flops is None:
-            remedy = "add fp8_peak_compute to the system, or choose bf16"
-            raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
+    if precision != "bf16":
+        if (peak_in_format := system.peak_flops(precision)) is None:
+            remedy = f"add fp{FORMATS[precision].bits}_peak_compute to the system, or choose bf16"
+            raise CostError("precision", precision, f"is not supported by {system.name}", remedy)
         products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
-        flops[products] = system.fp8_peak_compute_flops * (spec.fp8_efficiency or system.compute_efficiency)
+        flops[products] = peak_in_format * (spec.fp8_efficiency or system.compute_efficiency)
         rows[products] = spec.product_half_rows if spec.fp8_half_rows is None else spec.fp8_half_rows
         width[products] = spec.product_half_width if spec.fp8_half_width is None else spec.fp8_half_width
     flops[[Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED_WEIGHT]] *= spec.weight_grad_efficiency
@@ -126,11 +126,13 @@ def kernels_s(kernels, system, precision="bf16"):
     by_memory = {
         Kernel.STREAM: spec.stream_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
         Kernel.SOFTMAX: softmax, Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or softmax,
-        Kernel.LOSS: spec.loss_efficiency,
+        Kernel.LOSS: spec.loss_efficiency, Kernel.CAST: spec.cast_efficiency, Kernel.TRANSPOSE: spec.cast_efficiency,
     }  # fmt: skip
     for rates, most, efficiencies in ((flops, peak, by_arithmetic), (moved, bandwidth, by_memory)):
         for kernel, efficiency in efficiencies.items():
             rates[kernel] = most * efficiency if efficiency else rates[kernel]
+    if spec.any_layout and precision == "fp8":
+        moved[Kernel.TRANSPOSE] = np.inf
     kind = kernels.kernel
     slowed = (1 + rows[kind] / kernels.rows) * (1 + width[kind] / kernels.width)
     compute_s = kernels.flops / (spec.sustained_clock * flops[kind] / slowed) + kernels.count * system.compute_latency_s

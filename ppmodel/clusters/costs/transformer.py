@@ -5,16 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.collectives import Collective
-from ppmodel.clusters.costs.work import (
-    FP8_WIDTH,
-    BlockOperation,
-    GpuWork,
-    Kernel,
-    Work,
-    exchange,
-    gathering,
-    scattering,
-)
+from ppmodel.clusters.costs.work import BlockOperation, GpuWork, Kernel, Work, exchange, gathering, scattering
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layout import DISPATCHERS
 from ppmodel.clusters.specs.recompute import Module
 
@@ -302,7 +294,9 @@ def attention_operations(gpu):
             again = exchange("gather keys and values again", input_grad=Collective("all-gather", "context", volume))
             core = [gathering("gather keys and values", "context", volume), *core, again]
     attended, kept_width = heads.queries * heads.value_size, gpu.kept_width()  # attention's backward needs it in full
-    projection = gpu.linear("projection", gpu.tokens, attended, model.hidden, kept_width=kept_width)
+    projection = gpu.linear(
+        "projection", gpu.tokens, attended, model.hidden, kept_width=kept_width, gradient_rows=gpu.stream
+    )
     return [*projections, *core, projection, *gpu.reduce("attention")]
 
 
@@ -408,7 +402,7 @@ def mlp_operations(gpu, size, place="MLP", *, shares_input=False):
     `size` is the hidden width, `place` the name of the products; another operation may keep the input of the first.
     """
     kept = {"kept_rows": gpu.stream, "shares_input": shares_input}
-    up, *others = _products(gpu, gpu.tokens, size / gpu.tp, place, kept)
+    up, *others = _products(gpu, gpu.tokens, size / gpu.tp, place, kept, gpu.stream)
     operations = [*gpu.gather(place, gpu.model.hidden, [up]), *others, *gpu.reduce(place)]
     return _marked(operations, Module.MLP if place == "MLP" else Module.SHARED)
 
@@ -418,8 +412,11 @@ def _marked(operations, module):
     return [operation._replace(module=operation.module or module) for operation in operations]
 
 
-def _products(gpu, rows, size, place, of_first, **options):
-    """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
+def _products(gpu, rows, size, place, of_first, of_last=None, **options):
+    """Both products and the activation between them, which keeps its input (with a gate, both halves).
+
+    `of_first` are options of the first product, `of_last` the gradient's rows of the last.
+    """
     model, wide = gpu.model, rows * size
     projections = 2 if model.gated_mlp else 1
     read, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
@@ -429,7 +426,7 @@ def _products(gpu, rows, size, place, of_first, **options):
         saved_bytes=projections * gpu.kept_width() * wide, module=_ACTIVATIONS[place], kernel=Kernel.ACTIVATION,
     )  # fmt: skip
     up = gpu.linear(f"{place} up", rows, model.hidden, projections * size, **of_first, **options)
-    return [up, activation, gpu.linear(f"{place} down", rows, size, model.hidden, **options)]
+    return [up, activation, gpu.linear(f"{place} down", rows, size, model.hidden, gradient_rows=of_last, **options)]
 
 
 def expert_operations(gpu):
@@ -471,7 +468,7 @@ def expert_operations(gpu):
         inside = [gathering("gather copies", group, volume), *inside, scattering("scatter copies", group, volume)]
     if layout.ep > 1:
         elements = rows * per_token * layout.expert_imbalance * hidden
-        widths = FP8_WIDTH if layout.dispatch_precision == "fp8" else width, width
+        widths = FORMATS[layout.dispatch_precision].kept_bytes or width, width
         sent, returned = (Collective("all-to-all", "expert", size * elements, per_token) for size in widths)
         to = exchange("all-to-all to experts", sent, returned)
         inside = [to, *inside, exchange("all-to-all from experts", returned, sent)]

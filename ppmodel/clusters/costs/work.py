@@ -1,9 +1,14 @@
 """Arithmetic, memory traffic and saved bytes of one operation, and the operations that a transformer is made of."""
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
 from ppmodel.clusters.costs.collectives import Collective
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layout import STAGE_GROUPS, LayoutSpec
 from ppmodel.clusters.specs.recompute import Module
 
@@ -24,9 +29,6 @@ class Work(NamedTuple):
 
 
 NO_WORK = Work(0.0, 0.0)
-
-FP8_WIDTH = 1 + 4 / 128
-"""Bytes per activation in 8 bits, with a scale of 4 bytes for 128 of them (DeepSeek-AI, 2024, section 3.3.2)."""
 
 
 class Phase(IntEnum):
@@ -61,6 +63,8 @@ class Kernel(IntEnum):
     FUSED_SOFTMAX = 10
     UNQUANTISED = 11  # a product that stays at 16 bits when others run in fp8
     UNQUANTISED_WEIGHT = 12
+    CAST = 13  # into a number format
+    TRANSPOSE = 14  # of numbers in it
 
 
 _SIZES = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters", "count"
@@ -97,6 +101,8 @@ class BlockOperation(NamedTuple):
     count : float
         Number of kernels, such as a GPU's experts; each has the fixed cost. Work, bytes and parameters are totals over
         all of them.
+    casts : dict
+        Bytes that conversions of a product's operands to the number format move, by phase and `Kernel`.
     forward_comm, input_grad_comm, weight_grad_comm : Collective, optional
         For a collective, what it does in the forward and in each half of the backward.
     can_hide : bool
@@ -117,6 +123,7 @@ class BlockOperation(NamedTuple):
     kernel: Kernel | None = Kernel.MEMORY
     shape: tuple = ()
     count: float = 1.0
+    casts: Mapping = MappingProxyType({})
     forward_comm: Collective | None = None
     input_grad_comm: Collective | None = None
     weight_grad_comm: Collective | None = None
@@ -215,18 +222,18 @@ class GpuWork(NamedTuple):
 
     def kept_width(self, precision=None):
         """Bytes of a number that is kept, in the layout's precision for that or else in one of computing."""
-        in_fp8 = (self.layout.kept_precision or precision) == "fp8"
-        return FP8_WIDTH if in_fp8 else self.model.element_bytes
+        return FORMATS[self.layout.kept_precision or precision or "bf16"].kept_bytes or self.model.element_bytes
 
     def linear(
         self, name, rows, inputs, outputs, *, kernel=Kernel.PRODUCT, kept_rows=None, kept_width=None,
-        shares_input=False, **others,
+        shares_input=False, gradient_rows=None, **others,
     ):  # fmt: skip
         """A dense layer: a matrix product forward and one per gradient; the weight gradient needs input and gradient.
 
         `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use; or none
         if another operation keeps the same input. What is kept has the width that the product computes with, unless one
-        is given. `others` are further fields of the operation. If they have a `count` of products, such as those of
+        is given. Fewer `gradient_rows` than outputs have are converted to the number format if gradients are gathered
+        afterwards. `others` are further fields of the operation. If they have a `count` of products, such as those of
         experts, each has its part of the rows and its own weights.
 
         Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
@@ -235,15 +242,32 @@ class GpuWork(NamedTuple):
         kept_rows = rows if kept_rows is None else kept_rows
         if kept_width is None:
             kept_width = self.kept_width(self.layout.precision) if kernel == Kernel.PRODUCT else width
-        flops = 2.0 * rows * inputs * outputs
-        product = Work(flops, width * (rows * inputs + count * (inputs * outputs) + rows * outputs))
+        flops, weights = 2.0 * rows * inputs * outputs, count * (inputs * outputs)
+        read = (kernel == Kernel.PRODUCT and FORMATS[self.layout.precision or "bf16"].kept_bytes) or width
+        forward = Work(flops, read * (rows * inputs + weights) + width * rows * outputs)
+        gradient = Work(flops, read * (rows * outputs + weights) + width * rows * inputs)
+        added = Work(flops, read * rows * (inputs + outputs) + 2 * self.model.gradient_bytes * weights)
         saved, kept = kept_width * kept_rows * inputs, kept_width * (kept_rows * inputs + rows * outputs)
         saved, kept = (0.0, kept - saved) if shares_input else (saved, kept)
+        if kernel == Kernel.PRODUCT and self.layout.precision not in (None, "bf16"):
+            of_input = self._cast(rows, kept_rows, inputs)
+            of_gradient = self._cast(rows, rows if gradient_rows is None else gradient_rows, outputs)
+            others["casts"] = {Phase.FORWARD: of_input, Phase.RECOMPUTE: of_input, Phase.INPUT_GRAD: of_gradient}
         values = {
             "parameters": count * (inputs * outputs + (outputs if self.model.bias else 0)), "weight_grad_bytes": kept,
             "shape": (rows / count, outputs, inputs),
         }  # fmt: skip
-        return BlockOperation(name, product, product, product, saved, kernel=kernel, **values | others)
+        return BlockOperation(name, forward, gradient, added, saved, kernel=kernel, **values | others)
+
+    def _cast(self, rows, cast_rows, size):
+        """Bytes moved to convert a tensor of `rows`, of which a GPU converts some and gathers the others.
+
+        The copy along columns, for products that read the operand the other way, is written together with the one along
+        rows, or made from it once all rows are gathered (Transformer Engine).
+        """
+        kept = FORMATS[self.layout.precision].kept_bytes
+        passes = np.where(cast_rows < rows, 2, 1)
+        return {Kernel.CAST: (2 + kept) * cast_rows * size, Kernel.TRANSPOSE: passes * kept * rows * size}
 
     def residual(self, number):
         """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""

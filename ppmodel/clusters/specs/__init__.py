@@ -9,6 +9,7 @@ from ppmodel.clusters.specs.files import (
     system_names,
     template_path,
 )
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.framework import FrameworkSpec, load_framework, with_framework
 from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.clusters.specs.layers import parse_layers
@@ -21,9 +22,9 @@ from ppmodel.clusters.specs.units import parse_size
 from ppmodel.files import DATA
 
 __all__ = [
-    "DATA", "DIMENSIONS", "ORDERS", "PLACEMENTS", "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec",
-    "KernelSpec", "Kind", "LatentAttentionSpec", "LayoutSpec", "Link", "MemorySpec", "ModelSpec", "NodeSpec",
-    "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links", "framework_names", "launcher_names",
+    "DATA", "DIMENSIONS", "FORMATS", "ORDERS", "PLACEMENTS", "CollectiveSpec", "ErrorSpec", "ExpertSpec",
+    "FrameworkSpec", "KernelSpec", "Kind", "LatentAttentionSpec", "LayoutSpec", "Link", "MemorySpec", "ModelSpec",
+    "NodeSpec", "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links", "framework_names", "launcher_names",
     "layout_keywords", "layout_names", "layout_options", "load_framework", "load_layout", "load_model", "load_system",
     "model_names", "parse_layers", "parse_size", "system_names", "template_path", "to_unit", "with_framework",
 ]  # fmt: skip

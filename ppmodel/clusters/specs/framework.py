@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
 from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS, framework_names
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.kernels import MemorySpec
-from ppmodel.clusters.specs.layout import DISPATCHERS
+from ppmodel.clusters.specs.layout import DISPATCHERS, GRAPHS
 from ppmodel.errors import Rules, SpecificationError
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ class FrameworkSpec(Checked):
         The same where a link is slow, by the framework's calls: there it matters. `p2p` if not given.
     batched : str
         Names of schedules, separated by spaces, whose transfers are batched: where a link is slow, ``rendezvous``.
-    precision : {"bf16", "fp8"}
+    precision : {"bf16", "fp8", "fp8-blockwise", "mxfp8", "nvfp4"}
         Of matrix multiplications.
     dispatcher : {"all-to-all", "deepep", "hybridep"}
         How tokens reach experts, as in `LayoutSpec`, where a layout leaves it open.
+    cuda_graphs : {"none", "modules", "full"}
+        As in `LayoutSpec`; where a layout leaves it open.
     dropout : bool
         Whether GPT blocks have dropout; for rows of measured runs.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
@@ -65,7 +68,7 @@ class FrameworkSpec(Checked):
         and the times of the host need a system with kernel constants: one without them stays a plain roofline.
     data_factor : float
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
-    block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s : float, optional
+    block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s, cast_host_s : float, optional
     stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
     paired_host : float
@@ -97,8 +100,9 @@ class FrameworkSpec(Checked):
     p2p: entries.Transfers = "overlapped"
     slow_link_p2p: entries.Transfers | None = None
     batched: entries.Name = ""
-    precision: Annotated[str, Entry(str, words=("bf16", "fp8"))] = "bf16"
+    precision: Annotated[str, Entry(str, words=tuple(FORMATS))] = "bf16"
     dispatcher: Annotated[str, Entry(str, words=DISPATCHERS)] = DISPATCHERS[0]
+    cuda_graphs: Annotated[str, Entry(str, words=GRAPHS)] = "none"
     dropout: entries.Switch = False
     overlap_tensor: entries.Switch = False
     overlap_backward: entries.Switch = False
@@ -118,6 +122,7 @@ class FrameworkSpec(Checked):
     tensor_host_s: entries.Time | None = None
     piped_tensor_host_s: entries.Time | None = None
     expert_host_s: entries.Time | None = None
+    cast_host_s: entries.Time | None = None
     stage_overhead_s: entries.Time | None = None
     iteration_overhead_s: entries.Time | None = None
     paired_host: entries.NumberOrZero = 0.0

@@ -24,6 +24,13 @@ class KernelSpec(Checked):
     sustained_clock : float
         The clock that a device under a long load holds, as a fraction of the clock at which its kernels were timed:
         a factor on all that is bound by arithmetic.
+    node_spread : float
+        Standard deviation of the speeds of nodes over their mean: a run on several waits for the slowest, so that all
+        kernels take longer by this times sqrt(2 ln N) on N nodes.
+    cast_efficiency : float, optional
+        Attainable fraction of the memory bandwidth in conversions between number formats; e_m if not given.
+    any_layout : bool
+        Whether products of 8-bit numbers with one scale take operands in any layout, without transposed copies.
     weight_grad_efficiency : float
         Factor on the efficiency of a matrix multiplication for a weight gradient.
     attention_efficiency, attention_backward_efficiency : float, optional
@@ -51,6 +58,8 @@ class KernelSpec(Checked):
         Additional seconds for each GPU of a tensor group, in a pipeline that needs several nodes.
     expert_host_s : float
         Additional seconds for each kernel that experts and their router add to a dense block's.
+    cast_host_s : float
+        Additional seconds for each product whose operands are converted to a number format.
     softmax_host_s : float
         Additional seconds if softmax and mask are separate kernels: in unfused attention that Megatron-LM's fused
         softmax rejects because the number of heads of all sequences on a GPU is not a multiple of four.
@@ -66,6 +75,9 @@ class KernelSpec(Checked):
     fp8_half_rows: entries.NumberOrZero | None = None
     fp8_half_width: entries.NumberOrZero | None = None
     sustained_clock: entries.Number = 1.0
+    node_spread: entries.PartialShare = 0.0
+    cast_efficiency: entries.Number | None = None
+    any_layout: entries.Switch = False
     weight_grad_efficiency: entries.Number = 1.0
     attention_efficiency: entries.Number | None = None
     attention_backward_efficiency: entries.Number | None = None
@@ -83,6 +95,7 @@ class KernelSpec(Checked):
     tensor_host_s: entries.Time = 0.0
     piped_tensor_host_s: entries.Time = 0.0
     expert_host_s: entries.Time = 0.0
+    cast_host_s: entries.Time = 0.0
     softmax_host_s: entries.Time = 0.0
     host_exponent: entries.Exponent = 4.0
     stage_overhead_s: entries.Time = 0.0

@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ppmodel.clusters.specs.entries import Checked, Entry
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.clusters.specs.recompute import MODES, MODULES
 from ppmodel.errors import SpecificationError
@@ -37,8 +38,8 @@ DIMENSIONS = (*STAGE_GROUPS, "ep", "etp", "dp")
 """All parallel dimensions besides the pipeline."""
 
 _OF_FRAMEWORK: dict[str, Any] = {
-    "precision": "bf16", "overlap_tensor": False, "overlap_gradients": False, "overlap_parameters": False,
-    "dispatcher": "all-to-all",
+    "precision": "bf16", "cuda_graphs": "none", "overlap_tensor": False, "overlap_gradients": False,
+    "overlap_parameters": False, "dispatcher": "all-to-all",
 }  # fmt: skip
 """Values that a framework decides where a layout leaves them open, and those without a framework."""
 
@@ -50,6 +51,9 @@ SEARCHED_FOR = "gpus", "global_batch", "sequence"
 
 DISPATCHERS = "all-to-all", "deepep", "hybridep"
 """How tokens reach experts: every copy by itself; or once per node over the network, and from there once per GPU."""
+
+GRAPHS = "none", "modules", "full"
+"""What CUDA graphs may capture."""
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
@@ -266,8 +270,12 @@ class LayoutSpec(Groups, Checked):
     recompute : str or int, optional
         What is recomputed in the backward, a key of `recompute.MODES` or several joined by ``+``; a number means that
         many layers of each stage in full. Without it, as the model says.
-    precision : {"bf16", "fp8"}, optional
-        The precision of matrix multiplications. Without it, as the framework says.
+    precision : {"bf16", "fp8", "fp8-blockwise", "mxfp8", "nvfp4"}, optional
+        The number format of matrix multiplications; see `specs.formats`. Without it, as the framework says.
+    cuda_graphs : {"none", "modules", "full"}, optional
+        What CUDA graphs capture: nothing; single modules of layers, such as attention and router; or forward and
+        backward of an iteration. Kernels of a captured layer do not wait for the host. Without it, as the framework
+        says.
     causal : bool
         Whether fused attention skips the masked half of the scores.
     context_exchange : {"ring", "all-gather"}
@@ -341,8 +349,12 @@ class LayoutSpec(Groups, Checked):
         usual="the model's", needs=_recomputes,
     )  # fmt: skip
     precision: str | None = _memory(
-        None, str, "Precision of GEMMs.", words=_PRECISIONS, column=True, usual="the framework's"
+        None, str, "Number format of GEMMs.", words=tuple(FORMATS), column=True, usual="the framework's"
     )
+    cuda_graphs: str | None = _memory(
+        None, str, "What CUDA graphs capture: nothing, modules of layers, or an iteration.", words=GRAPHS,
+        usual="the framework's", needs=lambda run: run.system.kernels,
+    )  # fmt: skip
     expert_imbalance: float = _experts(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep")
     expert_nodes: int | None = _experts(
         None, int, "Most nodes that hold a token's experts; the token is sent once to each.",
@@ -357,7 +369,7 @@ class LayoutSpec(Groups, Checked):
     )
     kept_precision: str | None = _memory(
         None, str, "Precision of inputs kept for weight gradients.", words=_PRECISIONS, usual="that of GEMMs",
-        needs=lambda run: "fp8" in (run.layout.kept_precision, run.layout.precision),
+        needs=lambda run: {"bf16"} != {run.layout.kept_precision or "bf16", run.layout.precision},
     )  # fmt: skip
     causal: bool = _memory(
         True, bool, "Skip the masked half of the scores in fused attention.", usual="yes",

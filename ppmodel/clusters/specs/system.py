@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.framework import FrameworkSpec
 from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.clusters.specs.layout import LARGEST
@@ -162,8 +163,8 @@ class SystemSpec(Checked):
         What collectives attain on the links.
     memory : MemorySpec, optional
         How the memory that frameworks use differs from what a model needs; used only with a layout.
-    fp8_peak_compute_flops : float, optional
-        FLOP/s of the matrix units in matrix multiplications of 8-bit numbers.
+    fp8_peak_compute_flops, fp4_peak_compute_flops : float, optional
+        FLOP/s of the matrix units in matrix multiplications of 8-bit numbers, and of 4-bit ones.
     reserve_bytes : float
         Device memory that a run cannot use: context, libraries, fragmentation.
     host_bandwidth_bytes_per_s : float, optional
@@ -197,6 +198,7 @@ class SystemSpec(Checked):
     collectives: CollectiveSpec | None = None
     memory: MemorySpec | None = None
     fp8_peak_compute_flops: entries.Rate | None = None
+    fp4_peak_compute_flops: entries.Rate | None = None
     reserve_bytes: entries.Size = 0.0
     host_bandwidth_bytes_per_s: entries.Bandwidth | None = None
     gpu_hour_price: entries.Number | None = field(default=None, compare=False)
@@ -226,6 +228,15 @@ class SystemSpec(Checked):
         times = {name: 1 / factor if name.endswith("_per_s") else factor for name in names if name.endswith("_s")}
         system = self if self.kernels else replace(self, kernels=KernelSpec())
         return replace(scaled(system, times | {"sustained_clock": 1 / factor}), time_factor=1.0)
+
+    def peak_flops(self, precision: str | None) -> float | None:
+        """Peak FLOP/s of matrix products in a number format; None if the system gives none.
+
+        >>> load_system("h100").peak_flops("fp8"), load_system("h100").peak_flops("nvfp4")
+        (1979000000000000.0, None)
+        """
+        peaks = {16: self.peak_compute_flops, 8: self.fp8_peak_compute_flops, 4: self.fp4_peak_compute_flops}
+        return peaks[FORMATS[precision or "bf16"].bits]
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -267,7 +278,9 @@ class SystemSpec(Checked):
         reasons = {
             "on a system without kernels and collectives": self._is_plain,
             "of a model with experts": with_experts and ends is None, "": ends is None,
-            f"in {precision}": precision not in (framework.range_precisions or precision),
+            f"in {precision}": FORMATS[precision].bits not in (
+                FORMATS[name].bits for name in (framework.range_precisions or precision).split()
+            ),
             f"on more than {framework.range_gpus} GPUs": gpus > (framework.range_gpus or gpus),
             "with a slow link": any(link.is_slow for link in self.links),
         }  # fmt: skip

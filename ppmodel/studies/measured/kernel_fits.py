@@ -31,6 +31,8 @@ PRODUCT_CONSTANTS = {
     "fp8": ("kernels.fp8_efficiency", "kernels.fp8_half_rows", "kernels.fp8_half_width"),
 }
 """What `fit_products` fits, by precision."""
+QUANTISATION = "quantisation per input", "quantisation"
+"""What it fits beside these where timings contain a quantisation, in seconds."""
 PASSES = {
     "copy": "memory_efficiency", "stream": "kernels.stream_efficiency", "activation": "kernels.activation_efficiency",
     "loss": "kernels.loss_efficiency", "optimizer": "kernels.optimizer_efficiency",
@@ -66,7 +68,7 @@ class Fit(NamedTuple):
     error: float
 
 
-def fit_products(m, n, k, seconds, peak_flops, precision="bf16", half=(0.0, 0.0)):
+def fit_products(m, n, k, seconds, peak_flops, precision="bf16", half=(0.0, 0.0), quantises=False):
     """Fit the rate of matrix products, e m / (m + half_rows) w / (w + half_width) of the peak with w = min(n, k).
 
     Parameters
@@ -80,6 +82,10 @@ def fit_products(m, n, k, seconds, peak_flops, precision="bf16", half=(0.0, 0.0)
         Which of `PRODUCT_CONSTANTS` to fit.
     half : tuple of float
         Values of half_rows and half_width to keep where m, or w, spans less than a factor of 2.
+    quantises : bool
+        Whether timings contain the quantisation of the m k inputs, as those of linear layers of TensorRT-LLM and vLLM
+        do. Its seconds per input and its fixed seconds are then fitted as well, and left out of the values: they are
+        the inference library's.
 
     Returns
     -------
@@ -100,25 +106,13 @@ def fit_products(m, n, k, seconds, peak_flops, precision="bf16", half=(0.0, 0.0)
 
     def log_time(logs):
         halves = np.array([np.nan, *half])
-        halves[is_fitted] = np.exp(logs)
-        return np.log(2 * m * n * k / peak_flops * (1 + halves[1] / sizes[0]) * (1 + halves[2] / sizes[1])) - logs[0]
+        halves[is_fitted] = np.exp(logs[: sum(is_fitted)])
+        product = 2 * m * n * k / peak_flops * (1 + halves[1] / sizes[0]) * (1 + halves[2] / sizes[1]) / np.exp(logs[0])
+        return np.log(product + (np.exp(logs[-2]) * m * k + np.exp(logs[-1]) if quantises else 0.0))
 
-    names = compress(PRODUCT_CONSTANTS[precision], is_fitted)
-    return _fitted(log_time, seconds, dict(zip(names, (0.5, 128.0, 128.0), strict=False)))
-
-
-def without_quantisation(m, k, seconds, bandwidth_bytes_per_s):
-    """Take the pass that quantises the activation off timings of fp8 products that include it.
-
-    It reads m k values of two bytes and writes as many of one, at 0.8 of the memory bandwidth, and takes 3 us more;
-    linear layers of TensorRT-LLM and vLLM are timed with it.
-
-    Examples
-    --------
-    >>> float(without_quantisation(1000.0, 1000.0, 10e-6, 3e12).round(8))
-    5.75e-06
-    """
-    return np.asarray(seconds) - (3.0 * np.asarray(m) * k / (0.8 * bandwidth_bytes_per_s) + 3e-6)
+    names = *compress(PRODUCT_CONSTANTS[precision], is_fitted), *QUANTISATION * quantises
+    starts = *compress((0.5, 128.0, 128.0), is_fitted), 1e-12, 1e-5
+    return _fitted(log_time, seconds, dict(zip(names, starts, strict=False)))
 
 
 def fit_attention(keys, is_backward, rates_flops, peak_flops):

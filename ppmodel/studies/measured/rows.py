@@ -53,12 +53,13 @@ MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
 _OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
-_SWITCHED = "dispatcher", "overlap_tensor"
+_SWITCHED = "dispatcher", "overlap_tensor", "cuda_graphs"
 OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", *_SWITCHED, *_OPEN
 """Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
-multiplications, bf16 or fp8, and the bytes that a GPU keeps for the gradient of a parameter (empty, as the framework
-says); the framework's name, and how tokens reach experts (empty, as its release says); GPUs, which must agree with the
-layout; and, beside ``model``, GPUs that share each expert (empty means tp).
+multiplications, unless a column ``number_format`` has the name of a format, and the bytes that a GPU keeps for the
+gradient of a parameter (empty, as the framework says); the framework's name, how tokens reach experts, and what CUDA
+graphs capture (empty, as its release says); GPUs, which must agree with the layout; and, beside ``model``, GPUs that
+share each expert (empty means tp).
 
 ``model`` is the name of a packaged model, in rows whose columns of the model are empty; see `model_named`.
 """
@@ -67,7 +68,7 @@ NEW_NAMES = {"flushes": "pipeline_runs"}
 """Columns that had other names, which are read as well."""
 
 _OF_RECIPE = *_SWITCHED, "recompute", "division"
-_ALSO_READ = ("model", *OPTIONAL, *MEASURED, *NEW_NAMES, "status", "id", "source")
+_ALSO_READ = ("model", "number_format", *OPTIONAL, *MEASURED, *NEW_NAMES, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
 
@@ -280,7 +281,8 @@ def run_of(row, framework=None):
     recipe = recipe_of(row)
     row = row | {name: value for name, value in recipe.items() if name != "division"}
     texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
-    texts["precision"] = texts["precision"].lower()
+    formats = [row.get(name, "").strip().lower() for name in ("number_format", "precision")]
+    texts["precision"] = next((name for name in formats if name in specs.FORMATS), formats[1])
     named = None if any(texts[name] for name in _OF_MODEL if name != "sequence") else model_named(row)
     case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
     needed = () if named else COLUMNS

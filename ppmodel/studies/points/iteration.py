@@ -128,7 +128,7 @@ def iteration_columns(point, iteration):
     peak_bytes, capacity_bytes = sizes.pop("peak_memory_bytes"), system.memory_capacity_bytes
     gpu_s = iteration.iteration_s * layout.gpus
     ends, range_from = system.range_of(model, layout.gpus, layout.precision)
-    peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
+    peak = system.peak_flops(layout.precision)
     return layout.columns | iteration.parts | sizes | {
         "iteration_s": iteration.iteration_s,
         **{name: end and end * iteration.iteration_s for name, end in zip(ENDS[1:], ends or (None, None), strict=True)},

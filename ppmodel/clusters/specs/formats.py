@@ -1,0 +1,35 @@
+"""Number formats of products with weights. A new one is an entry of `FORMATS`.
+
+These products run in the format, forward and in both gradients; attention, the output projection and the router stay at
+16 bits, as in Transformer Engine and Megatron-LM.
+"""
+
+from typing import NamedTuple
+
+
+class NumberFormat(NamedTuple):
+    """A number format.
+
+    Parameters
+    ----------
+    bits : int
+        Of a number.
+    kept_bytes : float or None
+        Bytes of a number kept for the backward, with its part of the scales; None for the model's.
+
+    Examples
+    --------
+    >>> FORMATS["mxfp8"].kept_bytes
+    1.03125
+    """
+
+    bits: int
+    kept_bytes: float | None
+
+
+FORMATS = {
+    "bf16": NumberFormat(16, None), "fp8": NumberFormat(8, 1 + 4 / 128), "fp8-blockwise": NumberFormat(8, 1 + 4 / 128),
+    "mxfp8": NumberFormat(8, 1 + 1 / 32), "nvfp4": NumberFormat(4, 0.5 + 1 / 16),
+}  # fmt: skip
+"""By name. A scale of fp8 holds for a whole tensor; we count one for 128 numbers, as DeepSeek-V3 has them (DeepSeek-AI,
+2024, section 3.3.2). Those of MXFP8 are of the OCP's standard, those of NVFP4 NVIDIA's."""
