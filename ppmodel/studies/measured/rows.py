@@ -304,7 +304,8 @@ def run_of(row, framework=None):
     if named:
         of_layout = {"pp": 1, "sequence": values.get("sequence")} | of_layout
         stages = of_layout["pp"] * chunks
-        if (cut := even_layers(named.blocks, stages)) != "even" or named.blocks % stages == 0:
+        cut = even_layers(named.blocks, stages) if row.get("source") else ""  # a run of one's own, as in a simulation
+        if cut and (cut != "even" or named.blocks % stages == 0):
             of_layout["layers"] = cut
         model = framework.model(named)
         model = replace(model, sequence=values.get("sequence", model.sequence))
@@ -374,8 +375,10 @@ def model_named(row):
     >>> model.blocks, model.dense_blocks, model.mtp_layers
     (4, 1, 0)
     """
-    name, notes = row.get("model", "").strip(), row.get("notes", "")
-    if not name:
+    name, notes = row.get("model", ""), row.get("notes", "")
+    if not isinstance(name, str):  # that of a file
+        return name
+    if not (name := name.strip()):
         return None
     cut = name not in specs.model_names() and _TRUNCATED.search(name)
     name, cut = name[: cut.start()] if cut else name, cut or _OF_ALL.match(notes)
