@@ -37,7 +37,7 @@ help:
 	@echo "make test-fast      run those of the core, and a sample of the oracle, in two minutes"
 	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
 	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
-	@echo "make bench  time every stage of the work, and its peers, for the book's page on speed"
+	@echo "make bench  time every stage of the work, and its peers, into data/reference/benchmarks.json"
 	@echo "make archive pack the commit, the built book and a digest of every file into dist/"
 	@echo "make lint   check style and types"
 	@echo "make lock   pin the environment again (needs uv)"
@@ -128,7 +128,7 @@ lint: .venv/.ready
 	$(BIN)/mypy $(AS_A_USER) tests/typed
 
 lock:
-	uv pip compile --universal --python-version 3.11 $(addprefix --extra ,bench book calibrate cluster dev optimum pdf sweep) --generate-hashes --no-header --no-annotate \
+	uv pip compile --universal --python-version 3.11 $(addprefix --extra ,bench book calibrate cluster dev pdf sweep) --generate-hashes --no-header --no-annotate \
 	  pyproject.toml -o requirements.lock
 
 clean:

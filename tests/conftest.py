@@ -35,6 +35,14 @@ def own_registry(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def no_lines_of_time(monkeypatch):
+    """A command that takes long on a busy machine says no more than on another."""
+    from ppmodel.studies.workers import progress
+
+    monkeypatch.setattr(progress, "_EVERY_S", 1e6)
+
+
+@pytest.fixture(autouse=True)
 def figures_of_its_own():
     """Figures that other tests, or examples in docstrings, left open are closed before a test."""
     if pyplot := sys.modules.get("matplotlib.pyplot"):

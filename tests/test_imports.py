@@ -16,7 +16,7 @@ CORE = (
 
 ORDER = (
     *CORE, "clusters.specs", "clusters.costs", "clusters.memory", "clusters.launch", "export", "studies.points",
-    "studies.noise", "studies.optimum", "studies.analysis", "studies.workers", "studies.measured", "studies.sweep",
+    "studies.noise", "studies.analysis", "studies.workers", "studies.measured", "studies.sweep",
     "studies.planning", "plot", "execution", "cli", "execution.__main__", "__main__",
 )  # fmt: skip
 """All rooms of the library, from the bottom up: each may import those before it."""
@@ -26,7 +26,7 @@ DRAWS = {"tables.schedule", "studies.points.run"}
 
 HEAVY = {
     "matplotlib": {"plot"}, "seaborn": {"plot"}, "pandas": {"studies", "plot", "tables"}, "papermill": set(),
-    "numba": {"loops"}, "ortools": {"studies.optimum"}, "pyarrow": {"studies.sweep", "studies.workers"},
+    "numba": {"loops"}, "pyarrow": {"studies.sweep", "studies.workers"},
     "dask": {"studies.workers"}, "distributed": {"studies.workers"}, "tqdm": {"studies.workers"},
     "pydantic": {"clusters", "studies"}, "ruamel": {"clusters.specs"}, "nbformat": set(), "torch": {"execution"},
 }  # fmt: skip

@@ -1,11 +1,11 @@
-// Shows on the provenance page how long its build took, where the record beside the pages belongs to this very book.
+// Shows on the artefact appendix how long its build took, where the record beside the pages belongs to this very book.
 // Times are no part of the pages: two builds of one commit are the same bytes.
 document.addEventListener("DOMContentLoaded", () => {
   const place = document.querySelector(".run-record");
   if (!place) return;
   const id = place.querySelector("code").textContent;
   const script = document.createElement("script");
-  script.src = "../../run.js";
+  script.src = "../run.js";
   script.onload = () => {
     const run = window.ppmodelRun;
     if (!run || run.id !== id) return;

@@ -73,7 +73,7 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
         return _write_script(write_script, script_of, lambda runner: execute(runner=runner, **given))
     done = []
     with passing("starting") as show:
-        given["on_progress"] = lambda label, number, of: show(f"{number} of {of}: {label}")
+        given["on_progress"] = lambda label, number, of: show(f"{number} of {of}: {label}", (number - 1) / of)
         execute(**given, on_result=lambda row, timeline: done.append((row, timeline)))
     if not done:
         return 0

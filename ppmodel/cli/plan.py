@@ -103,13 +103,13 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
                 rule, remedy = f"{rule}, and --plot is about several", f"leave out --{name} or --plot"
             raise PPModelError(name, value, rule, remedy)
 
-    def show_best(best):
+    def show_best(best, share):
         fastest = best.get(True) or best[False]
         sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
-        show(f"searching ... so far {fastest.iteration_s:.4g} s: {text.plain(fastest.case.label)}, {sizes}")
+        show(f"best {fastest.iteration_s:.4g} s: {text.plain(fastest.case.label)}, {sizes}", share)
 
     figures = {}
-    with passing("searching ...") as show:
+    with passing("searching") as show:
         if several:
             from ppmodel.cli.scaled import drawn_scaling, scaled_lines
 

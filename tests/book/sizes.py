@@ -34,7 +34,6 @@ PARAMETERS = {
         "pp": 4, "multiples": [1, 4], "ratios": [0.1, 0.5], "memories": [0.8, 1.0],
         "schedules": ["1f1b", "zb-h1", "v-half"], "model": "llama3_8b", "tp": 2,
     },
-    "systems": {"models": ["paper"], "systems": ["dgx_a100"], "pp": 4, "microbatches": 8},
     "which-layout": {
         "model": "llama3_8b", "gpus": 8, "global_batch": 16, "memory_limit": "60 GiB",
         "schedules": ["1f1b", "interleaved-1f1b", "zb-v"], "models": ["llama3_8b"], "systems": ["b200"],
@@ -45,10 +44,6 @@ PARAMETERS = {
         "splits": [[2, 8], [4, 4], [4, 3]], "batches": [16, 64], "schedules": ["1f1b", "gpipe", "zb-h1"],
     },
     "tensor-pipeline": {"max_pp": 3, "max_microbatches": 12},
-    "tensor-gains": {
-        "global_batch": 16, "tps": [1, 4], "sequences": [2048], "factors": [0.5], "overlap_sequence": 2048, "gpus": 8,
-        "filled_batch": 16, "shares": [0.0, 1.0],
-    },
     "pairs": {
         "schedules": ["1f1b", "dualpipev"], "paired": ["dualpipev"], "factors": [0.5], "contentions": [1.2],
         "bare_pp": 4, "bare_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"], "bare_factors": [0.5],
@@ -56,7 +51,6 @@ PARAMETERS = {
     "tutorial": {"pp": 2, "microbatches": 4},
     "measured": {},
     "plan-right": {"systems": ["a100_bigscience"], "recipes_on": "b200"},
-    "kernels": {"systems": ["h100", "a100_selene"]},
     "claims": {"setting": "default"},
     "semantics": {
         "pp": 4, "form_microbatches": 8, "ratios": [0.1, 0.5], "picture_microbatches": 4, "systems": ["mid_cp_slow_nw"],
@@ -70,29 +64,13 @@ PARAMETERS = {
         "waves": [2], "compute_efficiencies": [0.75], "memory_efficiencies": [0.5, 1.0], "backwards": [0.0, 3.0],
         "fine_compute": [0.75, 0.8], "fine_memory": [0.5], "fine_backwards": [3.0], "num_draws": 50, "num_settings": 3,
     },
-    "speed": {"shown": ["compile"]},
-    "phases": {
-        "pp": [4], "multiples": [1, 2], "ratio_steps": 5, "systems": ["mid_cp_slow_nw", "fast_cp_slow_nw"],
-        "microbatches": [8],
-    },
     "field": {
         "pp": [4], "multiples": [1, 2], "picture_pp": 4, "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
         "long_multiples": [2, 4, 8], "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
-    },
-    "sensitivity": {"pp": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
-    "uncertainty": {
-        "pp": 4, "microbatches": [4, 8], "systems": ["mid_cp_slow_nw"], "jitters": [0.05, 0.5], "slowdown": 2.0,
-        "runs": 20,
     },
     "own-schedule": {"mistakes": ["deadlock", "my_table"], "comm": 1.5},
     "nodes": {
         "node_systems": ["slow_between_nodes"], "schedules": ["1f1b", "chimera"], "pp": 8, "microbatches": 8,
         "search_pp": 8, "search_microbatches": 8, "picture_placement": "blocked",
     },
-    "optimum": {
-        "pp": [2], "multiples": [1, 2], "comms": [0.0, 0.5], "schedules": ["1f1b", "zb-1p", "chimera"], "span_pp": [2],
-        "span_schedules": ["zb-1p", "zb-2p"], "large_pp": [4], "searched": ["zb-1p"], "searched_pp": 4,
-        "searched_systems": ["fast_cp_slow_nw"], "work": 0.5,
-    },
-    "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
 }  # fmt: skip

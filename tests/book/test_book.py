@@ -160,15 +160,15 @@ def test_long_tables_are_sorted_by_the_keyboard(page):
 
 
 def test_times_are_shown_for_the_book_that_they_belong_to(page, tmp_path):
-    """The provenance page shows its build's seconds; beside the record of another build, or none, it says so."""
-    page.goto((HTML / "nb" / "provenance.html").as_uri())
+    """The artefact appendix shows its build's seconds; beside the record of another build, or none, it says so."""
+    page.goto((HTML / "appendix.html").as_uri())
     page.wait_for_selector(".run-record table")
-    assert "notebook provenance" in page.locator(".run-record").inner_text()
+    assert "notebook claims" in page.locator(".run-record").inner_text()
     (tmp_path / "html").symlink_to(HTML)
     for record in (None, 'ppmodelRun = {"id": "another"};'):
         if record:
             (tmp_path / "run.js").write_text(record)
-        page.goto((tmp_path / "html" / "nb" / "provenance.html").as_uri())
+        page.goto((tmp_path / "html" / "appendix.html").as_uri())
         page.wait_for_load_state("load")
         assert "No duration is recorded" in page.locator(".run-record").inner_text()
     assert page.elsewhere == []

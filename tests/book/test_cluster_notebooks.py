@@ -1,17 +1,18 @@
 """The notebooks on measured runs and real clusters: what they record at small sizes follows from single evaluations."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from executed import of
 
 from ppbook.claims import load_claims, rows_of
-from ppbook.measured.stp import load_throughputs, run_of
+from ppbook.measured.against import timed_data
+from ppbook.measured.refits import fitted_values
 from ppmodel import build, names, simulate
-from ppmodel.clusters.specs import DATA, load_model
+from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.studies import points
+from ppmodel.studies.measured.constants import TIME
 
 
 @of("measured")
@@ -22,18 +23,13 @@ def test_measured(recorded):
     off = (runs.predicted_iteration_s / runs.iteration_s - 1).abs()
     assert off.groupby(runs.runs).mean().to_dict() == pytest.approx(errors["mean"].to_dict())
     assert off.groupby(runs.runs).size().to_dict() == rows
-    parts = recorded("measured_parts.csv").set_index(["runs", "part"])
-    together = recorded("measured_together.csv").set_index("runs")
     for source, system in errors.system.items():
         fitted, unseen = said_of(system, source)
-        if source != "simumax_b200":  # parts hidden in its backward cannot be taken away singly
-            assert parts.refitted[source, "nothing"] == pytest.approx(fitted, abs=2e-4)
-            assert parts.kept[source, "nothing"] == pytest.approx(fitted, abs=1e-6)
+        data = timed_data(system)
+        predicted_s = data.predicted([fitted_values(load_system(system), TIME)])[0]
+        kept = abs(predicted_s / data.measured - 1)[data.files == source].mean()
+        assert kept == pytest.approx(fitted, abs=1e-6)
         assert errors["mean"][source] == pytest.approx(unseen, abs=2e-4)
-        if source in together.index:
-            assert together.own[source] == pytest.approx(fitted, abs=1e-6)
-    alone = parts.drop(["vtrain_single", "vtrain_multi"], level="runs")  # two sources in one fit: one may get worse
-    assert (alone.refitted <= alone.kept * 1.02).all()
     assert (errors["mean"] < errors.constant).all()
     left_out = recorded("measured_left_out.csv")
     assert (left_out.groupby(["runs", "what"]).rows.sum().unstack().nunique(axis=1) == 1).all()  # no run is lost
@@ -56,24 +52,6 @@ def test_measured(recorded):
     listed = unfitted.drop_duplicates("runs", keep=False).set_index("runs")["mean"].filter(list(rows))
     assert errors.unfitted[listed.index].to_dict() == pytest.approx(listed.to_dict())
     assert len(recorded("measured_anchors.csv")) == 85
-
-
-@of("kernels")
-def test_kernels(recorded):
-    """Constants as fitted and as in the file, at other systems, and the shares that pictures show."""
-    fits = recorded("kernels_fits.csv")
-    assert set(fits.system) == {"h100", "a100_selene"}
-    assert set(fits[fits.system == "h100"].gpu) == {"H100", "H200"}
-    assert (fits.error < 0.15).all()
-    assert recorded("kernels_fits.json")["step_us"] == 0.0  # no B200 among them
-    assert recorded("kernels_products.json")["widths"] == pytest.approx(8.6, abs=0.1)
-    nodes = recorded("kernels_nodes.json")
-    assert nodes["above"] == 0 < nodes["points"]
-    assert nodes["most"] < 0.8
-    for name in ("products", "attention", "nodes", "between"):
-        shares = recorded(f"kernels_{name}.csv").share
-        assert shares.between(0, 1).all()
-        assert len(shares)
 
 
 def said_of(system, source):
@@ -135,31 +113,6 @@ def test_tensor_pipeline(recorded):
     assert recorded("stp_unseen.json")["worst"] < 0.025
     assert (recorded("stp_early.csv").saved >= 0).all()
     assert recorded("stp_verdicts.csv").id.tolist() == [row.id for row in rows_of(load_claims(about="stp"))]
-
-
-@of("tensor-gains")
-def test_tensor_gains(recorded):
-    """Gains and peaks are those of single runs, and all layouts that are listed fit."""
-    given = {
-        "model": replace(load_model("stp_12b"), sequence=2048),
-        "system": "a800",
-        "tp": 4,
-        "overlap_backward": True,
-    }
-    seconds = {
-        name: simulate(name, 4, global_batch=16, **given).iteration_s for name in ("zb-v", "stp", "interleaved-1f1b")
-    }
-    grown = recorded("stp_grows.csv").set_index(["tp", "sequence"]).gain
-    assert grown[4, 2048] == pytest.approx(min(seconds["zb-v"], seconds["interleaved-1f1b"]) / seconds["stp"] - 1)
-    links = recorded("stp_links.csv").set_index("links").gain
-    assert links["inside nodes"] > links["between nodes"]
-    filled = recorded("stp_filled.csv")
-    assert filled.fits.all()
-    less = recorded("stp_offload.csv").set_index(["layout", "share"]).saved
-    first = run_of(next(load_throughputs().itertuples(index=False)))
-    del first["layers"]  # as they are dealt out by themselves
-    whole, offloaded = (simulate("stp", system="a800", offload=share, **first) for share in (0.0, 1.0))
-    assert less["12.1B, tp 4, pp 4", 1.0] == pytest.approx(1 - offloaded.peak_memory_bytes / whole.peak_memory_bytes)
 
 
 @of("pairs")

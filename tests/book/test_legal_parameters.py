@@ -54,7 +54,6 @@ def test_random_legal_parameters(stem, tmp_path):
     ("stem", "name", "value"),
     [
         ("hanayo", "pp", 1), ("asymmetric", "pp", [1]), ("tensor-pipeline", "max_microbatches", 3),
-        ("phases", "ratio_steps", 1),
     ],
 )  # fmt: skip
 def test_a_size_that_a_page_cannot_have_is_refused_before_the_run(stem, name, value):
@@ -69,13 +68,6 @@ def test_memory_in_which_nothing_fits_is_in_the_chart(tmp_path):
     ran("choose", {"pp": 4, "multiples": [1], "ratios": [0.5], "memories": [0.5, 1.0], "schedules": ["zb-v"]}, tmp_path)
     cells = pd.read_csv(tmp_path / "results" / "choose.csv")
     assert cells.limit[cells.label.isna()].tolist() == [0.5, 0.5]  # with tensor parallelism, and without
-
-
-@pytest.mark.parametrize("largest", [0.0001, 0.001])
-def test_ranges_are_not_upside_down(largest, tmp_path):
-    """The map between two ratios is refused where the largest is not above the smallest."""
-    with pytest.raises(PPModelError, match=f"largest_ratio = {largest}"):
-        executed("phases", {"largest_ratio": largest}, tmp_path)
 
 
 SMALL = """

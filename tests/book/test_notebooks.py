@@ -1,18 +1,13 @@
 """Notebooks record the numbers that follow from their parameters; nearly all are run at small sizes."""
 
-from hashlib import sha256
-
 import numpy as np
 import pytest
 from executed import NOTEBOOKS, executed, labels_at, of, t_sim
 from sizes import PARAMETERS
 
-from benchmarks.tables import load_speed
-from ppbook import ROOT
 from ppbook.claims import TARGETS, UNKNOWNS, load_claims, rows_of
-from ppmodel import build, formulas, plan, read_table, simulate
-from ppmodel.clusters.costs import model_costs
-from ppmodel.clusters.specs import load_model, load_system, template_path
+from ppmodel import formulas, plan, read_table, simulate
+from ppmodel.clusters.specs import template_path
 
 
 def test_every_notebook_has_small_parameters():
@@ -130,17 +125,6 @@ def test_choose(recorded):
     assert least == pytest.approx(answers.min() / answers["1f1b"] - 1, abs=0.01)
 
 
-@of("systems")
-def test_systems(recorded):
-    """What a stage takes, and how many values are of which kind."""
-    stage = recorded("stages.csv").iloc[0]
-    costs = model_costs(build("1f1b", 4, 8), load_model("paper"), load_system("dgx_a100"))
-    assert stage.forward_s == pytest.approx(costs.compute_s[0, 0])
-    kinds = recorded("kinds.csv").set_index("specification")
-    assert kinds.loc["dgx_a100"].sum() == 10
-    assert kinds["stated"]["dgx_a100"] == 3
-
-
 @pytest.mark.long
 @of("which-layout")
 @pytest.mark.filterwarnings("ignore::ppmodel.studies.points.effect.NoEffectWarning")  # layers that are even anyway
@@ -201,16 +185,6 @@ def test_an_own_generator_leads_its_page(tmp_path):
     assert rank.makespan_s["1F1B"] == pytest.approx(t_sim("1f1b", 6, 8, "paper", "mid_cp_slow_nw"))
     assert rank.peak_activations["node-aware 1F1B"] == 7
     assert rank.index[rank.own].tolist() == ["node-aware 1F1B"]
-
-
-@of("provenance")
-def test_provenance(recorded):
-    """Commit, versions, and the digests of the lock file and every file of the data are recorded."""
-    assert recorded("provenance.json").keys() == {"commit", "state"}
-    assert "papermill" in set(recorded("versions.csv").package)
-    digests = recorded("digests.csv").set_index("file").sha256
-    assert len(digests) == 1 + sum(path.is_file() for path in (ROOT / "data").rglob("*"))
-    assert all(sha256((ROOT / name).read_bytes()).hexdigest() == digest for name, digest in digests.items())
 
 
 @of("claims")
@@ -295,8 +269,6 @@ def test_schedules_measured(recorded):
     orders = recorded("measured_rescheduled.csv")
     assert (orders.searched_s >= orders.predicted_s * (1 - 1e-9)).all()  # as the page says
     assert len(recorded("measured_off.csv")) == recorded("measured_off.json")["pairs"]
-    own = recorded("own_run.csv").set_index("p2p")["sleep, 8 MiB"]
-    assert (own[["blocking_send", "blocking_recv"]] < 0.5 * own["overlapped"]).all()
 
 
 @of("plan-right")
@@ -358,13 +330,3 @@ def test_implied(recorded):
     assert set(unchosen.most_met) <= {9, 10}
     tight = recorded("implied_tolerances.csv")
     assert tight.most_met.iloc[0] == 10 > tight.most_met.iloc[3]
-
-
-@of("speed")
-def test_speed(recorded):
-    """The measured rows as they were committed, and of the stages only those that are asked for."""
-    measured = load_speed()
-    assert len(recorded("speed_cases.csv")) == len(measured["stages"])
-    assert recorded("speed_slopes.csv").stage.tolist() == ["compile"]
-    facts = recorded("speed.json")
-    assert 0 <= facts["met"] <= facts["goals"] == recorded("speed.csv").goal.notna().sum()

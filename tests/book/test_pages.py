@@ -134,7 +134,8 @@ def code_stays_away(page, name):
     assert "results = " in page.locator("article").inner_text()
     for button in asked.all():
         button.click()  # the choice is kept from page to page
-    assert all(text.startswith("Fig. ") for text in page.locator("article figure figcaption").all_inner_texts())
+    captions = page.locator("article figure figcaption").all_text_contents()  # also of what is folded
+    assert all(text.strip().startswith("Fig. ") for text in captions)
 
 
 # ---- markup ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ppmodel.studies.measured import run_of
 from ppmodel.studies.points import simulate
 
 REFERENCE = DATA / "reference"
-OURS = {"own_run", "executed", "chimera_orders.csv", "peers.csv"}
+OURS = {"executed", "chimera_orders.csv", "peers.csv"}
 """What our own programs write, or print when run by us."""
 
 SUMS = DATA.parent / "tests" / "golden" / "reference.sha256"

@@ -10,6 +10,7 @@ NUMBER = re.compile(r"-?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?")
 VARIABLE = {
     re.compile(r"\b\d+(?:\.\d+)? s elapsed\b"): "TIME s elapsed",
     re.compile(r"^\d+ of \d+ rows? \(\d+ %\), \S+ left\n", re.MULTILINE): "",  # where it takes long
+    re.compile(r"^\d+:\d\d so far.*\n", re.MULTILINE): "",
     re.compile(r"\bin \d+(?:\.\d+)?(?: s\b| seconds\b)(?= *$)", re.MULTILINE): "in TIME s",
 }
 

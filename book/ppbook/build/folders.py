@@ -71,14 +71,16 @@ def copy_sources(source, target, left_out=()):
 
 
 _DOWNLOAD = re.compile(r'(?<=href=")[^"]*_downloads/\w+/')
-_UNUSED = re.compile(r"_downloads/|\.(map|ttf)$|mathjax/(?!tex-chtml\.js|.*woff-v2/)")
+_UNUSED = re.compile(r"_downloads/|_static/locales/|\.(map|ttf)$|mathjax/(?!tex-chtml\.js|.*woff-v2/)")
 
 
 def slim(html):
     """Drop from a built book what no page shows or loads, such as copies of the files in its ``results``."""
     rewrite(html, lambda text, up: _DOWNLOAD.sub(f"{up}results/", text))
-    for path in html.rglob("*"):
-        if path.is_file() and _UNUSED.search(path.relative_to(html).as_posix()):
+    for path in sorted(html.rglob("*"), reverse=True):  # a folder after what is in it
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+        elif path.is_file() and _UNUSED.search(path.relative_to(html).as_posix()):
             path.unlink()
 
 

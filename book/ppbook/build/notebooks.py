@@ -24,10 +24,12 @@ from ppmodel.files import read_text
 KEPT = "nothing was written, and existing files are unchanged"
 """What a failed run says about its output."""
 
+CONTEXT = get_context("spawn")
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _WARNINGS = re.compile(r"\b\w+Warning(?=: )")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _ENDS = "**The page ends here.** What follows is not defined for these parameters. {}"
+_begun = []  # in a worker, what is told of the cells that it has begun
 _REFUSALS = {
     name for name, entry in vars(errors).items() if isinstance(entry, type) and issubclass(entry, PPModelError)
 }
@@ -78,7 +80,7 @@ def named(place):
 # ---- many ----------------------------------------------------------------------------------------
 
 
-def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly=False):
+def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly=False, begun=None):
     """Run notebooks in parallel and write them into a folder.
 
     Parameters
@@ -95,6 +97,8 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
         Advances by one for each, and names those that are running.
     limit, first, partly
         As in `execute`.
+    begun : multiprocessing Value, optional
+        Receives the number of the cell that a notebook has begun.
 
     Returns
     -------
@@ -108,10 +112,7 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
     """
     into.mkdir(exist_ok=True)
     seconds, waiting, running = {}, list(changes.items()), {}
-    with (
-        TemporaryDirectory() as settings,
-        ProcessPoolExecutor(jobs, get_context("spawn"), _isolate, [settings]) as pool,
-    ):
+    with TemporaryDirectory() as settings, ProcessPoolExecutor(jobs, CONTEXT, _isolate, [settings, begun]) as pool:
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
@@ -132,8 +133,9 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
     return seconds
 
 
-def _isolate(settings):
+def _isolate(settings, begun):
     """Keep a user's settings of Jupyter and Matplotlib, random hashes and Ctrl-C out of a worker and its kernels."""
+    _begun.append(begun)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()  # end with the parent
     for stream in (1, 2):  # a cell's output is in the notebook; here it would mix with our messages
@@ -205,11 +207,17 @@ def _run_by_papermill(source, folder, values, limit, first, partly, starts=3):
     from papermill.exceptions import PapermillExecutionError
 
     begun = []
+
+    def note(cell, **_):
+        begun.append(cell)
+        if _begun and _begun[0]:
+            _begun[0].value = len(begun)
+
     arguments = ["--IPKernelApp.log_level=50"] + ([f"--IPKernelApp.exec_lines={first}"] if first else [])
     try:
         return execute_notebook(
             read(source), None, values, kernel_name="python3", cwd=str(folder), progress_bar=False,
-            execution_timeout=limit, extra_arguments=arguments, on_cell_start=lambda cell, **_: begun.append(cell),
+            execution_timeout=limit, extra_arguments=arguments, on_cell_start=note,
         )  # fmt: skip
     except PapermillExecutionError as error:
         shown = begun[:-1]

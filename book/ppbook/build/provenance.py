@@ -1,18 +1,11 @@
-"""Where a book comes from: the commit, and the versions."""
+"""Where a book comes from."""
 
-import platform
-import re
 import subprocess
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
-
-import pandas as pd
 
 from ppbook import ROOT
 
 _SOURCES = ("ppmodel", "notebooks", "book", "data", "pyproject.toml", "requirements.lock")
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_PIN = re.compile(r"^([a-z0-9-]+)==([^\s;]+)", re.MULTILINE)
 
 
 def commit_of(folder=ROOT):
@@ -85,30 +78,3 @@ def git(folder, *arguments):
     except OSError:
         return ""
     return git.stdout.strip() if git.returncode == 0 else ""
-
-
-def version_table():
-    """Python and every package that the project names, as pinned and as installed.
-
-    Returns
-    -------
-    DataFrame
-        One row a package; columns ``package, pinned, installed``. What is not pinned or not installed is empty there.
-
-    Examples
-    --------
-    >>> version_table().package.tolist()[:2]
-    ['python', 'ppmodel']
-    """
-    pins = dict(_PIN.findall((ROOT / "requirements.lock").read_text(encoding="utf-8")))
-    names = {re.sub(r"[-_.]+", "-", _NAME.match(required)[0]).lower() for required in requires("ppmodel")}
-    rows = [(name, pins.get(name), _installed(name)) for name in ("ppmodel", *sorted(names))]
-    python = "python", metadata("ppmodel")["Requires-Python"], platform.python_version()
-    return pd.DataFrame([python, *rows], columns=["package", "pinned", "installed"])
-
-
-def _installed(name):
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

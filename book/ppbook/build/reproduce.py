@@ -23,7 +23,7 @@ from tqdm import tqdm
 from ppbook import ROOT, parameters
 from ppbook.build.folders import copy_sources, publish, require_ours, rewrite, slim
 from ppbook.build.notebooks import KEPT, execute_all, named, read
-from ppbook.build.provenance import git, write_archive
+from ppbook.build.provenance import commit_of, git, write_archive
 from ppbook.build.reference import write_reference
 from ppbook.build.review import cards_page
 from ppbook.claims import published
@@ -44,13 +44,9 @@ _EXPLORER = "explorer"
 OWN_PAGE = "nb/which-layout"
 """The page about the user's own system."""
 LONGEST = (
-    "measured", "which-layout", "optimum", "implied", "claims", "uncertainty", "tensor-pipeline",
-    "schedules-measured", "asymmetric", "field", "phases",
+    "measured", "which-layout", "implied", "claims", "tensor-pipeline", "schedules-measured", "asymmetric", "field",
 )  # fmt: skip
-"""Notebooks that run first, so that no worker is left with a long one while the others have ended.
-
-The second runs a solver while the first compiles what all others load.
-"""
+"""Notebooks that run first, so that no worker is left with a long one while the others have ended."""
 
 
 def reproduce(
@@ -175,7 +171,9 @@ def _configure(book, name, archived):
         identity.update(f"{path.relative_to(book)}\0{sha256(path.read_bytes()).hexdigest()}\n".encode())
     facts = {path.stem: _quoted(json.loads(path.read_text())) for path in sorted((book / "results").glob("*.json"))}
     facts["published"] = published().value.to_dict()
-    facts["build"] = {"id": identity.hexdigest()[:16]}
+    facts["build"] = {"id": identity.hexdigest()[:16]} | dict(zip(("commit", "state"), commit_of(), strict=True))
+    timed = json.loads((DATA / "reference" / "benchmarks.json").read_text(encoding="utf-8"))
+    facts["speed"] = timed["machine"] | {row["peer"]: row["ratio"] for row in timed["peers"] if row["pp"] == 64}
     facts["project"] = {"get_it": how_to_get(address := repository(ROOT / "pyproject.toml"), archived)}
     yaml = YAML()
     yaml.width = 2**20  # a line that is folded at a backslash of a fact gets a space there
@@ -266,7 +264,7 @@ def commit_time():
 
 
 def _run_record(identity, seconds, total):
-    """How long a build took, as a script that the provenance page loads: times in a page would change its bytes."""
+    """How long a build took, as a script that the artefact appendix loads: times in a page would change its bytes."""
     cpus = Path("/proc/cpuinfo")
     model = re.search(r"^model name\s*:\s*(.+)$", cpus.read_text() if cpus.is_file() else "", re.MULTILINE)
     record = {

@@ -1,7 +1,6 @@
 """Run one of the project's or the user's notebooks, with the user's parameters."""
 
 import os
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,10 +10,11 @@ from tqdm import tqdm
 from ppbook import ROOT, parameters
 from ppbook.build.answer import answer, resolved
 from ppbook.build.folders import publish, require_ours
-from ppbook.build.notebooks import execute_all, named, read
+from ppbook.build.notebooks import CONTEXT, execute_all, named, read
 from ppbook.errors import ReproduceError
 from ppbook.parameters.files import bring, files_of, given_paths, require_names
 from ppmodel.errors import did_you_mean
+from ppmodel.studies.workers.progress import passing
 
 
 def notebook_names():
@@ -87,8 +87,10 @@ def run(notebook, given=(), out=None, time_limit=None):
         folder = Path(work, "run")
         folder.mkdir()
         brought = bring(values, declared, folder)
-        with tqdm(total=1, desc="notebook", file=sys.stderr, disable=None) as bar, given_paths(values, brought):
-            execute_all({source: brought}, folder, folder, 1, bar, time_limit, partly=True)
+        begun, cells = CONTEXT.Value("i", 0), len(read(source).cells)
+        with passing(f"running {source.stem}") as show, tqdm(disable=True) as bar, given_paths(values, brought):
+            show(f"running {source.stem}", lambda: max(begun.value - 1, 0) / cells)
+            execute_all({source: brought}, folder, folder, 1, bar, time_limit, partly=True, begun=begun)
         results = values.get("results", declared["results"].value if "results" in declared else "results")
         page = resolved(read(folder / source.name), folder / results)
         nbformat.write(page, folder / source.name)

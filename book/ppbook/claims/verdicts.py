@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from ppbook.claims.bench import Bench
 from ppbook.claims.executed_quantities import EXECUTED, EXECUTED_QUANTITIES, runs_of
@@ -38,7 +37,6 @@ UNKNOWNS = STRUCTURE | {
 """The same with what it leaves open of the costs; the efficiencies vary only in a search."""
 
 _MODEL_BACKWARD = 1.9  # between the knob's values on either side of the models' own ratio
-_QUIET = {"desc": "claims", "leave": False, "disable": None}
 _AGREES = 0.05  # share of a row's tolerance by which a margin may differ from the expected one
 
 
@@ -194,7 +192,7 @@ class Judgement(NamedTuple):
         return words
 
 
-def judge(claims, model, setting, system=None):
+def judge(claims, model, setting, system=None, follow=iter):
     """Judge every row under a setting and under all assumptions.
 
     Parameters
@@ -207,6 +205,8 @@ def judge(claims, model, setting, system=None):
         The setting.
     system : SystemSpec, optional
         Judge on this system instead of the paper's nine.
+    follow : callable
+        Takes the rows and yields them, as `progress.following`.
 
     Returns
     -------
@@ -216,7 +216,7 @@ def judge(claims, model, setting, system=None):
     prepare(LARGE)  # thousands of small graphs, each on many systems
     bench = Bench.of(model, setting, system)
     varied = assumptions(bench)
-    return [_judge_row(row, bench, varied) for row in tqdm(rows_of(claims), **_QUIET)]
+    return [_judge_row(row, bench, varied) for row in follow(rows_of(claims))]
 
 
 def _judge_row(row, bench, varied):
@@ -246,13 +246,15 @@ def verdict_of(outcomes):
     return "depends" if any(holds) else "fails"
 
 
-def judge_stp(claims):
+def judge_stp(claims, follow=iter):
     """Judge STP's claims under every assumption about their costs.
 
     Parameters
     ----------
     claims : list of Claim
         From ``load_claims(about="stp")``.
+    follow
+        As in `judge`.
 
     Returns
     -------
@@ -266,7 +268,7 @@ def judge_stp(claims):
         given = {"assumption": assumption} if "assumption" in signature(quantity).parameters else {}
         return float(quantity(**given, **criterion))
 
-    return [_judge_by(row, "costs", stp_assumptions(), measured) for row in tqdm(rows_of(claims), **_QUIET)]
+    return [_judge_by(row, "costs", stp_assumptions(), measured) for row in follow(rows_of(claims))]
 
 
 def judge_executed(claims, recording="runs"):

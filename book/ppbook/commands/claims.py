@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -38,7 +39,9 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     from ppbook.parameters import Parameter, load_setting, parse, setting_names
     from ppbook.parameters.files import same_name
     from ppmodel.clusters.specs import load_model, load_system
+    from ppmodel.studies.workers.progress import following
 
+    follow = partial(following, text="judging rows")
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
     usual = system is None and model == "paper" and setting in judging.ANCHORS and not given
@@ -56,7 +59,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
         if not claims:
             raise PPModelError("--row", only, "is not a row of these claims", remedy)
     if of == "stp":
-        judgements = judging.judge_stp(claims)
+        judgements = judging.judge_stp(claims, follow)
     elif of == "executed":
         judgements = judging.judge_executed(claims, recording)
     else:
@@ -65,7 +68,7 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
         if given:
             values = {name: Parameter(getattr(chosen, name), "", None, False) for name in judging.UNKNOWNS}
             chosen = replace(chosen, name=f"{chosen.name}, changed", **parse(given, values))
-        judgements = judging.judge(claims, load_model(model), chosen, judged_on)
+        judgements = judging.judge(claims, load_model(model), chosen, judged_on, follow)
     unexpected = judging.disagreements(judgements, margins=usual)
     if as_json:
         say_json([{

@@ -1,20 +1,15 @@
 """The model compared with training runs that others measured, each predicted by a fit that had not seen it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 
 from ppbook.measured.baseline import constant_utilization
 from ppbook.measured.certainty import SIZE, every_two
-from ppbook.measured.fitted_errors import with_errors
-from ppbook.measured.refits import PARTS, Part, ablated, fitted_values, unseen
+from ppbook.measured.refits import unseen
 from ppbook.measured.unfitted import MEASURED
 from ppmodel.clusters.specs import DATA, load_system
 from ppmodel.studies.measured import read_rows
-from ppmodel.studies.measured.calibrate import SCALE, Data, equal_weights
-from ppmodel.studies.measured.constants import TIME, chosen, value_of
-from ppmodel.studies.measured.fit import Regression, refitted
+from ppmodel.studies.measured.calibrate import Data
 from ppmodel.studies.measured.predict import GB
 from ppmodel.studies.measured.rows import is_healthy
 
@@ -90,7 +85,7 @@ def timed_rows(name):
     return [row for row in fitted_rows(name) if row["iteration_s"] and is_healthy(row)]
 
 
-def _timed_data(name):
+def timed_data(name):
     """`timed_rows` as a fit takes them, on the system that the packaged one was fitted from."""
     rows = timed_rows(name)
     return Data("time", rows, [row["runs"] for row in rows], start_of(name))
@@ -105,33 +100,6 @@ def _unseen(name, **how):
     """`unseen` on the files of runs that a packaged system was fitted to."""
     system = load_system(name)
     return unseen(files_of(system), start_of(name), system, **how)
-
-
-def without_parts(names):
-    """Mean errors of time, leaving out one part of the model at a time.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Packaged systems.
-
-    Returns
-    -------
-    DataFrame
-        One row per source and part of `PARTS`, and one for the whole model; columns ``runs, part``, and the mean error
-        with the constants ``kept`` as they are and ``refitted`` to the same rows; neither is measured on unseen rows.
-    """
-    frames = []
-    for name in names:
-        system = load_system(name)
-        if system.framework.overlap_backward:  # whose hidden parts cannot be taken away one by one
-            continue
-        data = _timed_data(name)
-        for label, part in {"nothing": Part(), **PARTS}.items():
-            times_s = ablated(data.rows, data.files, data.system, system, part)
-            kept, refitted = np.abs(np.array(times_s) / data.measured - 1)
-            frames.append(pd.DataFrame({"runs": data.files, "part": label, "kept": kept, "refitted": refitted}))
-    return pd.concat(frames).groupby(["runs", "part"], sort=False).mean().reset_index()
 
 
 def models_left_out(names):
@@ -155,62 +123,6 @@ def models_left_out(names):
         error = predictions.values / frame.iteration_s - 1
         frames.append(frame.assign(runs=frame.file.str.removesuffix(".csv"), system=name, error=error))
     return pd.concat(frames, ignore_index=True)[["id", "runs", "system", *SIZE, "iteration_s", "error"]]
-
-
-def fitted_together(names, shared):
-    """Mean errors of time by packaged systems fitted one by one, and fitted together with some constants in common.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Packaged systems with the same kind of device.
-    shared : sequence of str
-        Constants that all the systems they were fitted from have, as `constants.TIME` names them.
-
-    Returns
-    -------
-    errors : DataFrame
-        One row per file of runs: ``runs, rows``, and the mean errors of time ``own`` and ``together``, both on the rows
-        that were fitted; all files weigh the same.
-    values : dict of str to float
-        The shared constants.
-    """
-    fits = {name: fitted_values(load_system(name), TIME) for name in names}
-    sources = {name: _timed_data(name) for name in names}
-    files = np.concatenate([data.files for data in sources.values()])
-    measured_s = np.concatenate([data.measured for data in sources.values()])
-    weights = equal_weights(files.tolist())
-
-    def key_of(source, constant):
-        return constant if constant in shared else f"{source} {constant}"
-
-    def seconds(points):
-        columns = []
-        for source, data in sources.items():
-            of_source = [tuple((name, values[key_of(source, name)]) for name in fits[source]) for values in points]
-            distinct = list(dict.fromkeys(of_source))  # points that differ only for other sources are one
-            times = dict(zip(distinct, data.predicted(map(dict, distinct)), strict=True))
-            columns.append([times[values] for values in of_source])
-        return np.concatenate(columns, axis=1)
-
-    values, constants = {}, {}
-    for source, data in sources.items():
-        values |= {key_of(source, name): value for name, value in fits[source].items()}
-        for constant in chosen(data.system, list(fits[source])):
-            key = key_of(source, constant.name)
-            constants[key] = replace(constant, name=key)
-    for name in shared:  # starts at the geometric mean of the systems' values
-        mean = float(np.exp(np.mean([np.log(value_of(load_system(source), name)) for source in names])))
-        constants[name], values[name] = replace(constants[name], start=mean), mean
-    problem = Regression(
-        list(constants.values()), lambda points: weights * np.log(seconds(points) / measured_s), SCALE, 0.5
-    )
-    values = refitted(problem, values)
-    own_s = np.concatenate([data.predicted([fits[source]])[0] for source, data in sources.items()])
-    frame = pd.DataFrame({"runs": files, "iteration_s": measured_s, "own_s": own_s, "together_s": seconds([values])[0]})
-    of_file = with_errors(frame, "own", "together").groupby("runs", sort=False, as_index=False)
-    errors = of_file.agg(rows=("own", "size"), own=("own", "mean"), together=("together", "mean"))
-    return errors, {name: values[name] for name in shared}
 
 
 def others(runs):

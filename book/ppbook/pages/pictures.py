@@ -43,11 +43,11 @@ def bundle(figure):
     Returns
     -------
     dict of str to object
-        The plain version as in any notebook, and the others under `MIME`.
+        The plain version, which Jupyter replaces by its own, three times as large; all versions under `MIME`.
     """
     encoded = {ending: b64encode(picture).decode() for ending, picture in versions(figure).items()}
     texts = {name: getattr(figure, name, "") for name in ("point", "explorer")}
-    return {"image/png": encoded.pop(""), MIME: texts | {"versions": encoded}}
+    return {"image/png": encoded[""], MIME: texts | {"versions": encoded}}
 
 
 def versions(figure):
@@ -124,6 +124,7 @@ def take_out(notebooks, folder):
         pictures = [(cell, output.data) for cell, output in outputs if MIME in output.get("data", {})]
         for cell, data in pictures:
             picture = data.pop(MIME)
+            data["image/png"] = picture["versions"].pop("")
             name = sha256(b64decode(data["image/png"])).hexdigest()
             for ending, encoded in picture["versions"].items():
                 (folder / f"{name}{ending}.png").write_bytes(b64decode(encoded))

@@ -109,8 +109,8 @@ class LayerWork(NamedTuple):
     exchanges : Exchanges
     units : list of int
         The units in which halves begin, forward and backward of each layer in turn, and the number of units.
-    lines : list of (str, str, int, LayoutSpec) or None
-        Kinds, groups and copies of collectives that occur, and whose; None for collectives that take no time.
+    lines : list of (str, str, int, LayoutSpec)
+        Kinds, groups and copies of collectives that occur, and whose.
     sizes : LayerColumns
     sharing : Sharing or None
         None without a layout; numbers, or arrays by layer.
@@ -376,9 +376,7 @@ class LayerCosts:
     def __init__(self, work, system):
         self.work, self.system, self.stages = work, system, {}
         self.host_s = np.zeros(work.shape[:2])
-        lines = [
-            (0.0, 0.0) if line is None else collective_line(*line[:2], line[3], system, line[2]) for line in work.lines
-        ]
+        lines = [collective_line(*line[:2], line[3], system, line[2]) for line in work.lines]
         self.lines = np.array(lines, dtype=float).reshape(-1, 2)
         self.kernel_s = kernels_s(work.kernels, system, work.layout.precision or "bf16")
         if system.kernels and system.kernels.node_spread:

@@ -4,8 +4,6 @@ What runs do does not depend on the system: their layers, then their stages, are
 priced by the functions that price a single run.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from ppmodel.clusters.costs import transfers
@@ -30,8 +28,6 @@ class Runs:
         Their layers must not be balanced, which depends on their times.
     system : SystemSpec
         Provides the nodes and links.
-    without : collection of str
-        Parts of an iteration to leave out, of recomputation, tensor, data and transfers.
 
     Attributes
     ----------
@@ -46,13 +42,13 @@ class Runs:
         If a layout does not suit model, system or schedule.
     """
 
-    def __init__(self, tables, models, layouts, system, without=()):
+    def __init__(self, tables, models, layouts, system):
         sizes = [table.num_stages for table in tables]
         bounds, of_run = np.cumsum([0, *sizes]).tolist(), np.repeat(np.arange(len(tables)), sizes)
         self.stages = list(map(slice, bounds, bounds[1:]))
-        parts = (_work(*run, system, without) for run in zip(tables, models, layouts, strict=True))
+        parts = (_work(*run, system) for run in zip(tables, models, layouts, strict=True))
         layers, works, sent, self.buffer_bytes, *crossings = zip(*parts, strict=True)
-        self.layers = _joined_layers(layers, system, without)
+        self.layers = _joined_layers(layers, system)
         firsts = np.cumsum([0, *(len(work.layers) for work in layers)])[of_run]  # the first layer of each stage's run
         counts = np.zeros((len(of_run), max(len(work.layers) for work in layers)))  # 0 of what only other runs have
         for work, stages in zip(works, self.stages, strict=True):
@@ -84,7 +80,7 @@ class Runs:
         return sharded_bytes(self.work.parameters(self.layers.sizes.parameters), self.work.sharing)
 
 
-def _work(schedule, model, layout, system, without):
+def _work(schedule, model, layout, system):
     """The work of a run, the same on all systems with the same nodes.
 
     Its layers, its `StageWork`, bytes of a message as it is sent and of buffers; and of each kind of operation and
@@ -92,7 +88,6 @@ def _work(schedule, model, layout, system, without):
     link.
     """
     layout = check_layout(layout, model, system, schedule)
-    layout = replace(layout, recompute="none") if "recomputation" in without else layout
     layers, cut = layer_work(model, layout.microbatch_size, layout), stage_layers(schedule, model, layout)
     nodes = transfers.pipeline_links(schedule, model, system, layout).nodes
     apart = np.arange(schedule.num_ranks) if nodes is None else nodes
@@ -101,11 +96,11 @@ def _work(schedule, model, layout, system, without):
     return (
         layers, stage_work(layers, schedule, model, layout, cut, nodes),
         transfers.sent_bytes(schedule, model, system, layout), transfers.buffer_bytes(schedule, model, layout),
-        leaves & ("transfers" not in without), within, links,
+        leaves, within, links,
     )  # fmt: skip
 
 
-def _joined_layers(works, system, without):
+def _joined_layers(works, system):
     """The layers of several runs as those of one; collectives that take equally long share a line."""
     num_kernels = np.cumsum([0, *(len(work.kernels.slot) for work in works)])
     num_layers = np.cumsum([0, *(len(work.layers) for work in works)])
@@ -124,11 +119,10 @@ def _joined_layers(works, system, without):
         exchanges.append(columns._replace(line=line[columns.line], slot=slot, beside=beside))
         gives = work.sharing._replace(reduction=line[work.sharing.reduction], gathering=line[work.sharing.gathering])
         sharing += [gives] * len(work.layers)
-    left_out = ("tensor",) * ("tensor" in without) + DATA_GROUPS * ("data" in without)
     first = works[0]
     return first._replace(
         layers=[layer for work in works for layer in work.layers], units=[],
-        lines=[None if line[1] in left_out else line for _, line in lines.values()],
+        lines=[line for _, line in lines.values()],
         kernels=_joined(kernels), sizes=_joined([work.sizes for work in works]),
         exchanges=_joined(exchanges),
         sharing=first.sharing._make(map(np.array, zip(*sharing, strict=True))),

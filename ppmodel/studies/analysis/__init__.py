@@ -1,4 +1,4 @@
-"""Algorithms on results: orders and reversals, Pareto fronts, placements; and, from `noise`, rankings under noise."""
+"""Algorithms on results: orders and reversals, Pareto fronts, placements."""
 
 from ppmodel.studies.analysis.frames import relative_to, reversals, winners
 from ppmodel.studies.analysis.orders import (
@@ -12,4 +12,3 @@ from ppmodel.studies.analysis.orders import (
 )
 from ppmodel.studies.analysis.placements import messages_between_nodes, num_placements, search_placements, waits_at_nics
 from ppmodel.studies.analysis.roots import crossings, largest_share
-from ppmodel.studies.noise import compare_runs, first_places

@@ -29,9 +29,6 @@ class Batch:
         All of them must be accepted; see `read_rows`.
     system : SystemSpec
         Gives the framework and the nodes, which stay fixed.
-    without : collection of str
-        Parts to leave out: those of `costs.runs.Runs`; and ``bubble``, all waiting, so that an iteration takes the
-        busy time of the most loaded rank.
 
     Raises
     ------
@@ -39,7 +36,7 @@ class Batch:
         If a row is refused.
     """
 
-    def __init__(self, rows, system, without=()):
+    def __init__(self, rows, system):
         self.size, self._alone, groups = len(rows), [], {}
         nics_queue = system.nodes is not None and system.nodes.shared_nic
         for place, row in enumerate(rows):
@@ -56,7 +53,7 @@ class Batch:
         self._groups = []
         for group in groups.values():
             places, runs, tables, (row, *_) = zip(*group, strict=True)
-            self._groups.append((list(places), row, RowGroup(runs, tables, system_of(row, system), without)))
+            self._groups.append((list(places), row, RowGroup(runs, tables, system_of(row, system))))
 
     def seconds(self, systems):
         """Iteration times, shape (len(systems), num_rows)."""
@@ -85,14 +82,12 @@ class RowGroup:
     tables : sequence of Schedule
     system : SystemSpec
         From `rows.system_of`.
-    without
-        As in `Batch`.
     """
 
-    def __init__(self, runs, tables, system, without=()):
-        self.tables, self.waits, keys = tables, "bubble" not in without, []
+    def __init__(self, runs, tables, system):
+        self.tables, keys = tables, []
         models, layouts = [run.model for run in runs], [run.layout for run in runs]
-        self.runs, p2p = Runs(tables, models, layouts, system, without), system.framework.p2p
+        self.runs, p2p = Runs(tables, models, layouts, system), system.framework.p2p
         for run, table in zip(runs, tables, strict=True):
             pipeline = graph_of(table, p2p, "excluded")
             keys.append((pipeline, step_graph(pipeline, run.layout.overlap_gradients), run.pipeline_runs))
@@ -118,8 +113,8 @@ class RowGroup:
         seconds = np.empty((len(systems), len(self.tables)))
         for pipeline, graph, runs, places in self.graphs:
             costs = np.concatenate([tables[..., self.runs.stages[place]] for place in places])
-            iteration_s = makespans(graph, costs) if self.waits else _busy_s(pipeline.schedule, costs[:, 0], runs)
-            if self.waits and runs > 1:
+            iteration_s = makespans(graph, costs)
+            if runs > 1:
                 iteration_s += (runs - 1) * makespans(pipeline, costs)
             seconds[:, places] = iteration_s.reshape(len(places), -1).T
         return seconds
@@ -136,14 +131,3 @@ class RowGroup:
             largest = sum(on_ranks(self.rank[None], column, np.maximum) for column in (working, logits))
             held.append(np.maximum.reduceat(self.fixed + peaks + largest + system.reserve_bytes, self.first_rank))
         return np.array(held)
-
-
-def _busy_s(table, compute_s, pipeline_runs):
-    """The most loaded rank's time if it never waits, from seconds of shape (num_systems, kinds, num_stages).
-
-    Of the reductions of its chunks only the longest counts: the others can run under later backwards.
-    """
-    ranks, counts = table.placement[:1], pipeline_runs * table.class_counts[0].reshape(-1, table.num_stages)
-    counts[OpKind.O] = 1
-    busy_s = on_ranks(ranks, (counts * compute_s).sum(axis=1))
-    return (busy_s + on_ranks(ranks, compute_s[:, OpKind.R], np.maximum)).max(axis=-1)

@@ -281,12 +281,10 @@ class Data:
     files : sequence of str
         The file of each row.
     system : SystemSpec
-    without : tuple of str
-        Parts of the model that are left out, as in `Batch`.
     """
 
-    def __init__(self, what, rows, files, system, without=()):
-        batch = Batch(rows, system, without)
+    def __init__(self, what, rows, files, system):
+        batch = Batch(rows, system)
         column, unit = ("iteration_s", 1.0) if what == "time" else ("memory_gb", GB)
         self.evaluate = batch.seconds if what == "time" else batch.bytes
         self.what, self.rows, self.files, self.system = what, rows, np.array(files), system

@@ -363,7 +363,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     ----------
     question : Question
     on_progress : callable, optional
-        Called now and then with the best candidates so far, by whether the framework runs them.
+        Called now and then with the best candidates so far, by whether the framework runs them, and the share searched.
     workers, scheduler : optional
         As in `sweep.run_sweep`. Who computes changes nothing but the time.
     resume : str or Path, optional
@@ -397,7 +397,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
         candidates[number] = found
         limits.add(found)
         if on_progress and limits.best:
-            on_progress(limits.best)
+            on_progress(limits.best, (number + 1) / len(here.chunks))
 
     try:
         with kept as store:

@@ -1,13 +1,14 @@
-"""Progress: of a sweep a bar on a terminal, or an occasional line elsewhere; of a search a passing line."""
+"""Progress: a bar or a passing line on a terminal, or an occasional line elsewhere."""
 
+import os
 import sys
 from contextlib import contextmanager
-from importlib.util import find_spec
+from threading import Event, Thread
 from time import monotonic
 
 from ppmodel.errors import counted
 
-_EVERY_S = 10.0
+_EVERY_S, _TICK_S = 10.0, 0.5
 
 
 def say(text):
@@ -23,21 +24,63 @@ def say(text):
 
 
 @contextmanager
-def passing(text):
-    """Show a text as the last line of a terminal until there is an answer, where tqdm is installed.
+def passing(text, file=None):
+    """Show a text, the time so far and what is left as the last line of a terminal; elsewhere in a line now and then.
+
+    Parameters
+    ----------
+    text : str
+    file : file object, optional
+        Where to write; standard error by default.
 
     Yields
     ------
     callable
-        Puts another text in its place.
+        Puts another text in its place and, with a second argument, a number or a function, says which share of the work
+        is done.
     """
-    if find_spec("tqdm") is None:
-        yield str
-        return
-    from tqdm import tqdm
+    file, began, over = file or sys.stderr, monotonic(), Event()
+    shown, on_terminal = [text, 0.0], file.isatty()
 
-    with tqdm(desc=text, bar_format="{desc}", leave=False, disable=None, dynamic_ncols=True) as line:
-        yield line.set_description_str
+    def show(text, share=0.0):
+        shown[:] = text, share
+
+    def write():
+        while not over.wait(_TICK_S if on_terminal else _EVERY_S):
+            (text, share), passed = shown, monotonic() - began
+            share = share() if callable(share) else share
+            left = f", about {_clock(passed / share - passed)} left" if 0 < share < 1 else ""
+            line = f"{_clock(passed)} so far{left}: {text}"
+            width = (os.get_terminal_size(file.fileno()).columns or 80) - 1 if on_terminal else None
+            file.write(f"\r{line[:width]}\x1b[K" if on_terminal else f"{line}\n")
+            file.flush()
+
+    writer = Thread(target=write, daemon=True)
+    writer.start()
+    try:
+        yield show
+    finally:
+        over.set()
+        writer.join()
+        if on_terminal:
+            print(end="\r\x1b[K", file=file, flush=True)
+
+
+def following(items, text):
+    """Items one after the other, while a terminal or a log says how many there have been; see `passing`."""
+    with passing(text) as show:
+        for number, item in enumerate(items):
+            show(f"{text}, {number} of {len(items)}", number / len(items))
+            yield item
+
+
+def _clock(seconds):
+    """Seconds as minutes and seconds.
+
+    >>> _clock(75.9), _clock(7200)
+    ('1:15', '120:00')
+    """
+    return "{}:{:02}".format(*divmod(int(seconds), 60))
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,15 +12,11 @@ from strategies import allreduces, cases, p2ps
 from twin import end_times, named
 
 from ppmodel import build
-from ppmodel.clusters.costs import model_costs
-from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
-from ppmodel.studies.analysis import compare_runs, first_places
-from ppmodel.studies.noise import Noise, noisy_makespans, noisy_runs, probability_faster
+from ppmodel.studies.noise import Noise, noisy_makespans, noisy_runs
 from ppmodel.studies.noise.draw import operation_factors, slow_ranks
-from ppmodel.studies.noise.ranking import VERDICTS
 
 seeds = st.integers(0, 2**64)
 noises = st.builds(Noise, st.floats(0, 0.5), st.floats(0, 1), st.floats(1, 3))
@@ -150,122 +145,18 @@ def test_ranks_straggle_as_often_as_they_should():
     assert (spans == 18).mean() == pytest.approx(probability, abs=4 * np.sqrt(probability * (1 - probability) / runs))
 
 
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=30), st.floats(0.5, 0.99))
-def test_one_is_faster_as_often_as_the_other_is_slower(pairs, confidence):
-    """P(a < b) + P(b < a) = 1, intervals mirrored; each holds its probability; a schedule ties with itself."""
-    one, other = np.array(pairs, dtype=float).T
-    forth, back = probability_faster(one, other, confidence), probability_faster(other, one, confidence)
-    assert forth.probability + back.probability == pytest.approx(1)
-    assert (forth.low, forth.high) == pytest.approx((1 - back.high, 1 - back.low))
-    assert 0 <= forth.low <= forth.probability <= forth.high <= 1
-    assert probability_faster(one, one * (1 + 1e-12), confidence).probability == 0.5
-
-
-def test_wilsons_interval_is_where_the_score_test_ends():
-    """The ends are the shares from which the observed one is z standard errors away; 0 of 10 by hand."""
-    found = probability_faster([1.0] * 30 + [3.0] * 10, [2.0] * 40)
-    z = NormalDist().inv_cdf(0.975)
-    for end in (found.low, found.high):
-        assert abs(0.75 - end) == pytest.approx(z * np.sqrt(end * (1 - end) / 40))
-    never = probability_faster([2.0] * 10, [1.0] * 10)
-    assert (never.probability, never.low, never.high) == (0, 0, pytest.approx(z**2 / (10 + z**2)))
-
-
 @pytest.mark.parametrize(
     ("ask", "field", "rule"),
     [
-        (lambda: probability_faster([], []), "runs", "at least one"),
-        (lambda: probability_faster([1.0], [1.0, 2.0]), "runs", "as many as"),
         (lambda: Noise(jitter=1e200), "jitter", "at most 5"),
         (lambda: Noise(straggling=float("nan")), "straggling", "at least 0 and at most 1"),
         (lambda: Noise(slowdown=0.5), "slowdown", "at least 1 and at most 1000000"),
     ],
 )
-def test_impossible_noise_and_runs_without_a_counterpart_are_refused(ask, field, rule):
-    """A value out of its range is refused under its name; runs come in pairs."""
+def test_impossible_noise_is_refused(ask, field, rule):
+    """A value out of its range is refused under its name."""
     with refused(PPModelError, field, rule):
         ask()
-
-
-def test_every_confidence_below_1_has_an_interval():
-    """Also the largest float below 1, which half a tail away rounds to 1."""
-    found = probability_faster([1.0, 3.0], [2.0, 2.0], np.nextafter(1, 0))
-    assert 0 <= found.low < 0.1
-    assert 0.9 < found.high <= 1
-
-
-# ---- rankings ------------------------------------------------------------------------------------
-
-SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "chimera", ("hanayo", {"waves": 2})]
-POINTS = {"pp": 4, "microbatches": [4, 8], "model": "paper", "system": ["mid_cp_slow_nw", "slow_cp_fast_nw"]}
-
-
-@pytest.fixture(scope="module")
-def compared():
-    return compare_runs(SCHEDULES, noises=[Noise(0.05), Noise(0.3), Noise(0.3, 0.2, 1.5)], seeds=range(30), **POINTS)
-
-
-def test_rows_are_runs_of_their_seeds(compared):
-    """A row holds what its runs give; the winner is the fastest without noise, and illegal sizes are left out."""
-    assert len(compared) == 3 * 2 * (5 + 4)
-    keys = ["system", "microbatches", "jitter", "straggling", "label"]
-    row = compared.set_index(keys).loc["mid_cp_slow_nw", 8, 0.3, 0.2, "1F1B"]
-    spans = {}
-    for name in ("1f1b", row.winner.lower()):
-        table = build(name, 4, 8)
-        costs = model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
-        spans[name] = noisy_makespans(compile_graph(table), costs, Noise(0.3, 0.2, 1.5), range(30))
-    runs = pd.Series(spans["1f1b"])
-    assert (row.mean_s, row.standard_error_s) == pytest.approx((runs.mean(), runs.sem()))
-    quantiles = runs.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
-    assert row[["q5_s", "q25_s", "q50_s", "q75_s", "q95_s"]].tolist() == pytest.approx(quantiles.tolist())
-    assert (row.beats_winner, row.low, row.high) == probability_faster(
-        spans["1f1b"], spans[row.winner.lower()], 1 - 0.05 / 3
-    )
-    for _, group in compared.groupby(keys[:-1]):
-        assert group.makespan_s.min() == group.makespan_s[group.label == group.winner].item()
-
-
-@pytest.mark.parametrize(
-    ("over_winner", "low", "high", "verdict"),
-    [
-        (0.1, 0.1, 0.4, "holds"),
-        (0.1, 0.4, 0.6, "open"),
-        (0.1, 0.6, 0.7, "reversed"),
-        (0.0, 0.6, 0.7, "tie decided"),
-        (0.0, 0.3, 0.4, "holds"),
-    ],
-)
-def test_a_first_place_holds_where_its_interval_says_so(over_winner, low, high, verdict):
-    """The challenger is who beats the winner most often; what is counted is where its interval lies."""
-    point = {"system": "x", "pp": 4, "microbatches": 8, "jitter": 0.1, "straggling": 0.0, "slowdown": 1.0}
-    rows = [("a", 0, np.nan, np.nan, np.nan), ("b", over_winner, (low + high) / 2, low, high), ("c", 0.2, 0, 0, 0.05)]
-    names = ["label", "over_winner", "beats_winner", "low", "high"]
-    verdicts = first_places(pd.DataFrame(rows, columns=names).assign(**point, winner="a"))
-    assert (verdicts.challenger.item(), verdicts.verdict.item()) == ("b", verdict)
-    assert verdict in VERDICTS
-
-
-def test_a_ranking_of_one_is_refused(compared):
-    """A first place needs somebody to hold it against; no points at all are no ranking and no error."""
-    with refused(PPModelError, "schedules", "meet no other"):
-        first_places(compared[compared.label == compared.winner])
-    assert first_places(compared[:0]).empty
-    assert first_places(compared[:0][[]]).columns.tolist() == first_places(compared).columns.tolist()
-
-
-def test_a_slow_rank_passes_on_a_share():
-    """Between none and all of the slowdown; Chimera is the same from both ends, and GPipe from everywhere."""
-    runs = [
-        compare_runs(SCHEDULES, noises=Noise(slowdown=1.5, slow_ranks=(rank,)), seeds=[0], **POINTS)
-        for rank in range(4)
-    ]
-    slow = pd.concat(runs)
-    slow["passed_on"] = (slow.mean_s / slow.makespan_s - 1) / 0.5
-    assert slow.passed_on.between(0, 1).all()
-    shares = slow.query("microbatches == 8 and system == 'slow_cp_fast_nw'").groupby("label").passed_on.agg(list)
-    assert shares["Chimera"] == pytest.approx(shares["Chimera"][::-1])
-    assert shares["GPipe"] == pytest.approx([8 / 11] * 4, abs=1e-3)
 
 
 @given(st.sampled_from(["gpipe", "1f1b", "eager-1f1b", "chimera"]), st.integers(1, 4), st.integers(1, 16),
@@ -279,11 +170,3 @@ def test_places_without_transfers_obey_their_laws(name, half, count, backward, s
     if name in ("gpipe", "chimera"):
         np.testing.assert_allclose(spans, spans[::-1] if name == "chimera" else spans[0], rtol=1e-9)
     assert spans[0] <= spans[-1] * (1 + 1e-9)
-
-
-def test_schedules_with_more_stages_than_blocks_are_left_out():
-    """As in `levels`, so that a page about several schedules holds for a small model, too."""
-    small = replace(load_model("paper"), blocks=16)
-    schedules = ["gpipe", "1f1b", ("hanayo", {"waves": 2})]
-    frame = compare_runs(schedules, 8, 8, Noise(0.1), range(9), model=small, system="dgx_a100")
-    assert frame.label.tolist() == ["GPipe", "1F1B"]

@@ -1,8 +1,14 @@
 """What a sweep writes and prints: its table, its errors and its progress."""
 
+import contextlib
+import fcntl
 import io
 import json
+import os
 import re
+import struct
+import termios
+import time
 
 import numpy as np
 import pytest
@@ -148,12 +154,34 @@ def test_progress_is_a_bar_or_plain_lines(monkeypatch):
         advance(50)
     assert re.search(r"100 of 100 rows, 00:00 so far, .* left", terminal.getvalue())
     times = iter([100.0, 109.0, 120.0, 125.0])
+    monkeypatch.setattr(progress, "_EVERY_S", 10.0)
     monkeypatch.setattr(progress, "monotonic", lambda: next(times))
     with progress.progress(1000, 900, log := io.StringIO()) as advance:
         advance(20)
         advance(20)
         advance(60)
     assert log.getvalue() == "940 of 1000 rows (94 %), 00:30 left\n"  # as long as this run took for as many rows
+
+
+def test_a_passing_line_fits_the_terminal_and_a_log_gets_one_now_and_then(monkeypatch):
+    """With the time so far, and what is left where a share is known; at the end the line is gone."""
+    for name in ("_TICK_S", "_EVERY_S"):
+        monkeypatch.setattr(progress, name, 0.02)
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+    with open(writer, "w") as terminal, progress.passing("searching", terminal) as show:
+        show("best 133.4 s, interleaved 1F1B", 0.5)
+        time.sleep(0.1)
+    written = b""
+    with contextlib.suppress(OSError):  # at its end
+        while part := os.read(reader, 10**4):
+            written += part
+    assert written.startswith(b"\r0:00 so far, about 0:00 left:\x1b[K")  # 29 of 30 columns
+    assert written.endswith(b"\r\x1b[K")
+    os.close(reader)
+    with progress.passing("searching", log := io.StringIO()):
+        time.sleep(0.1)
+    assert log.getvalue().startswith("0:00 so far: searching\n")
 
 
 @pytest.mark.parametrize("name", ["gpipe", "chimera"])

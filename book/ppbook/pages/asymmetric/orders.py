@@ -1,29 +1,22 @@
 """Chimera's operations in other orders: the fastest order for each split of the model, found once and kept as data.
 
 The placement is Chimera's own, backwards are whole, transfers take time and occupy nothing. For each split and size a
-solver is asked two questions: the fastest order within the peak of the generated table, and the fastest order of all.
-``python -m ppbook.pages.asymmetric.orders`` asks them again and writes the file; with one core, a fixed seed and a
-limit of work, the result is the same on every machine.
+solver was asked two questions: the fastest order within the peak of the generated table, and the fastest order of all.
 """
 
 from fractions import Fraction
 from functools import cache
-from itertools import product
 
 import pandas as pd
 
 from ppmodel.clusters.specs import DATA
+from ppmodel.metrics import peak_activations
 from ppmodel.schedules import build
 from ppmodel.simulation import compile_graph, run_events, run_graph, uniform_costs
-from ppmodel.studies.optimum import peak_of, problem_of, solve, time_of
 from ppmodel.tables import Schedule
 
 FILE = DATA / "reference" / "chimera_orders.csv"
-SIZES = ((4, 4), (4, 8), (8, 8))
-SPLITS = ((1, 1), (1, 3), (1, 2), (2, 3), (2, 1))
-COMMS = ("0", "1/4")
 LIMITS = ("as generated", "none")
-_BACKWARD = 2.0
 
 
 def table_of(pp, microbatches, split):
@@ -37,22 +30,6 @@ def table_of(pp, microbatches, split):
     if split[0] == split[1]:
         return build("chimera", pp, microbatches)
     return build("asymmetric-chimera", pp, microbatches, split=split)
-
-
-def question(table, comm, limit):
-    """The problem that a table poses: its placement and split, a backward of two forwards, and its peak or no limit."""
-    return problem_of(table, comm=Fraction(comm), limit=peak_of(table) if limit == LIMITS[0] else None, split=False)
-
-
-def solved(pp, microbatches, split, comm, limit):
-    """The file's row for a question: what the solver finds, as text."""
-    table = table_of(pp, microbatches, split)
-    solution = solve(question(table, comm, limit), hint=table, work=30.0)
-    rows = [" ".join(str(cell[0]) for cell in row if cell[0].microbatch >= 0) for row in solution.schedule.rows()]
-    return {
-        "pp": pp, "microbatches": microbatches, "split": ":".join(map(str, split)), "comm": comm, "limit": limit,
-        "time": str(solution.time), "bound": str(solution.bound), "order": " / ".join(rows),
-    }  # fmt: skip
 
 
 @cache
@@ -78,13 +55,11 @@ def orders():
         table = table_of(row.pp, row.microbatches, tuple(map(int, row.split.split(":"))))
         programs = [cells.split() for cells in row.order.split(" / ")]
         schedule = Schedule.from_rows("reordered", programs, stage_shares=table.stage_shares)
-        graph = compile_graph(schedule, p2p="latency")
-        costs = uniform_costs(schedule, 1.0, _BACKWARD, latency=float(Fraction(row.comm)))
-        generated = time_of(table, question(table, row.comm, row.limit))
-        times = [run(graph, costs).makespan_s for run in (run_graph, run_events)]
-        simulated.append((generated, *times, peak_of(schedule)))
-    numbers = pd.DataFrame(simulated, columns=["table", "time", "events", "peak"], dtype=float)
-    numbers = numbers.round(dict.fromkeys(["table", "time", "events"], 9))
+        runs = [(run_graph, table), (run_graph, schedule), (run_events, schedule)]
+        costs = uniform_costs(table, 1.0, 2.0, latency=float(Fraction(row.comm)))
+        times = [run(compile_graph(order, p2p="latency"), costs).makespan_s for run, order in runs]
+        simulated.append((*times, peak_activations(schedule).max()))
+    numbers = pd.DataFrame(simulated, columns=["table", "time", "events", "peak"], dtype=float).round(9)
     rows = file[["pp", "microbatches", "split", "comm", "limit"]].assign(comm=file.comm.map(Fraction).astype(float))
     return rows.join(numbers).assign(proven=file.time == file.bound)
 
@@ -111,13 +86,3 @@ def gains():
     rows["proven"] &= rows.proven_even
     columns = [*keys, "split", "generated", "reordered", "peak", "peak_even", "proven"]
     return rows[columns].rename(columns={"peak_even": "even_peak"})
-
-
-def write(path=FILE):
-    """Ask the solver every question, and write the file."""
-    rows = [solved(*size, split, comm, limit) for size, comm, limit, split in product(SIZES, COMMS, LIMITS, SPLITS)]
-    path.write_text(pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))
-
-
-if __name__ == "__main__":
-    write()
