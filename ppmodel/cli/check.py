@@ -33,7 +33,8 @@ def check_command(name, file, pp, microbatches, **options):
     schedule = built(case, *size_of(case, pp, microbatches))
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     slices = f" of {schedule.slices} slices" if schedule.slices > 1 else ""
-    counts = [(int((schedule.kind == OpKind.R).sum()), "all-reduce"), (len(schedule.steps), "optimizer step")]
+    names = {OpKind.R: "all-reduce", OpKind.G: "gather", OpKind.O: "optimizer step"}
+    counts = [(int((schedule.kind == kind).sum()), name) for kind, name in names.items()]
     extras = "".join(f" and {counted(count, name)}" for count, name in counts if count)
     slots, ratio = metrics.table_slots(schedule), metrics.table_bubble_ratio(schedule)
     text.say(

@@ -98,9 +98,9 @@ def _rows(graph):
                 rows[rank].append(["issue", int(graph.index[-1 - entry])])
         else:
             ops = graph.index[graph.group_start[entry] : graph.group_start[entry + 1]]
-            for cell in np.unique(table.cell[ops]):  # a reduction has one on each of its ranks
+            for cell in np.unique(table.cell[ops[table.kind[ops] < OpKind.G]]):  # of a reduction, one on each rank
                 rows[table.rank[cells[cell][0]]].append(["cell", cells[cell].tolist()])
-    # excluded reductions come after the row, and so do the steps that need them
+    # excluded reductions come after the row, and so do the steps that need them; nothing is gathered: weights are whole
     last = OpKind.W if table.reduces and not graph.reductions else OpKind.O
     for cell in map(np.ndarray.tolist, cells):
         rank, kind = table.rank[cell[0]], table.kind[cell[0]]

@@ -182,7 +182,7 @@ class Rank:
     def reduce(self, stage):
         """Sum the gradients of a stage over all ranks; once, after the last of the replicas that are placed here."""
         self.reductions[stage] += 1
-        if self.reductions[stage] < self.homes[stage].count(self.rank):
+        if not self.groups or self.reductions[stage] < self.homes[stage].count(self.rank):
             return
         gradients = [weight.grad for weight in self.modules[stage].parameters()]
         total, seconds = parameters_to_vector(gradients), self.program["seconds"][R][stage]

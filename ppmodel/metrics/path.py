@@ -41,10 +41,11 @@ def _waited_for(timeline, op):
     """Find what an operation waited for longest: its input or the previous one on its rank; None for the first."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
     first, kind = schedule.rank_start[schedule.rank[op]], schedule.kind
-    reduces, apart = kind[op] == OpKind.R, timeline.graph.allreduce != "blocking"
+    beside = (OpKind.G,) if timeline.graph.allreduce == "blocking" else (OpKind.G, OpKind.R)
     earlier = (  # operations on the same stream in another cell
         place for place in range(op - 1, first - 1, -1)
-        if not (schedule.joined[place + 1] or (apart and (kind[place] == OpKind.R) != reduces))
+        if not schedule.joined[place + 1] and kind[place] != OpKind.D
+        and (kind[place] in beside) == (kind[op] in beside)
     )  # fmt: skip
     causes, previous = [], next(earlier, None)
     if kind[op] == OpKind.O and (previous is None or kind[previous] != OpKind.O):
@@ -55,4 +56,7 @@ def _waited_for(timeline, op):
     if needed != NO_OPERATION:
         remote = bool(dependencies.remote[op])
         causes.append(((timeline.arrived_s if remote else timeline.end_s)[needed], 1 + remote, needed))
+    if dependencies.further is not None:
+        takers, makers = dependencies.further
+        causes += [(timeline.end_s[maker], 1, maker) for maker in makers[takers == op]]
     return int(max(causes)[2]) if causes else None

@@ -34,7 +34,7 @@ SIZES = {1: (1, 2), 2: (1, 2, 4, 6), 3: (3,), 4: (8, 4, 16), 8: (8, 16, 24)}
 
 FURTHER = (
     *(f"chimera:concat={how}" for how in CONCATENATIONS[1:]), "hanayo:waves=2", "interleaved-1f1b:chunks=3",
-    "seq1f1b:slices=2,chunks=2",
+    "seq1f1b:slices=2,chunks=2", "interleaved-1f1b:chunks=4,fsdp=drop,lookahead=2",
 )  # fmt: skip
 EQUAL = 1e-10
 
@@ -70,11 +70,12 @@ def all_tables():
 def extras():
     """Ways of sending, reductions and steps in the table, and an order of our own; all on four ranks."""
     for p2p in SENT[1:]:
-        for name in ("1f1b", "chimera", "dualpipev") if p2p != "rendezvous" else ("1f1b", "gpipe"):
+        for name in ("1f1b:fsdp=drop", "chimera", "dualpipev") if p2p != "rendezvous" else ("1f1b:fsdp=keep", "gpipe"):
             yield pp.build(name, 4, 8), p2p, "excluded"
     for allreduce in ("overlapped", "blocking"):
         for p2p in ("latency", "streams"):
             yield pp.build("chimera", 4, 8), p2p, allreduce
+            yield pp.build("1f1b:fsdp=keep", 4, 8), p2p, allreduce
     yield pp.build("1f1b", 4, 8).with_step(), "latency", "excluded"
     rows = [list(row) for row in pp.build("gpipe", 4, 4).rows()]
     for row in rows:

@@ -6,6 +6,7 @@ from refusals import refused
 
 import ppmodel as pp
 from ppmodel.errors import SpecificationError, TableError
+from ppmodel.metrics import critical_path
 from ppmodel.metrics.activations import gathered_peaks
 from ppmodel.ops import OpKind, parse_cell
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
@@ -96,6 +97,7 @@ def test_gathers_run_beside_computing():
     for seconds in (0.5, 3):
         run = run_graph(compile_graph(table), uniform_costs(table, 2, 4, gather=2 * seconds))
         starts[seconds] = [run.start_s[index].item() for index in range(5)], run.makespan_s
+    assert [str(table.op(op)) for op in critical_path(run)][:4] == ["0G", "0F0", "1G", "1F0"]
     assert starts == {0.5: ([0, 0.5, 1.5, 1.5, 2.5], 12.5), 3: ([0, 3, 4, 4, 7], 17)}
 
 
