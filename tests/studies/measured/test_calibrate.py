@@ -36,13 +36,13 @@ STARTS = {path.stem: path for path in sorted((DATA / "starts").glob("*.yaml"))}
 SAID = re.compile(r"(\S+\.csv): (\d+) rows, as fitted ([\d.]+)%, unseen mean ([\d.]+)%")
 FEW = {
     "a100_vtrain": 40, "a100_layouts": 12, "a100_bigscience": 8, "b200_simumax": 1, "h100_mlperf": 1,
-    "a100_selene": 1, "h100_playbook": 10,
+    "a100_selene": 1, "h100_playbook": 10, "a100_lucie": 2,
 }  # fmt: skip
 FILES = {
     "a100_vtrain": ["vtrain_single.csv", "vtrain_multi.csv"], "a100_layouts": ["layouts_a100.csv"],
     "a100_bigscience": ["bigscience_a100.csv"], "h100_mlperf": ["mlperf_h100.csv"],
     "b200_simumax": ["simumax_b200.csv"], "a100_selene": ["korthikanti_a100.csv"],
-    "h100_playbook": ["playbook_h100.csv"],
+    "h100_playbook": ["playbook_h100.csv"], "a100_lucie": ["lucie_a100.csv"],
 }  # fmt: skip
 RANGE = [
     f"framework.{name}"
@@ -151,7 +151,7 @@ MOST = {
     ("vtrain_multi.csv", "time"): 5.3, ("vtrain_single.csv", "time"): 5.0, ("layouts_a100.csv", "time"): 4.0,
     ("layouts_a100.csv", "fits"): 8.0, ("bigscience_a100.csv", "time"): 3.3, ("bigscience_a100.csv", "memory"): 4.8,
     ("korthikanti_a100.csv", "time"): 3.5, ("mlperf_h100.csv", "time"): 4.5, ("simumax_b200.csv", "time"): 2.0,
-    ("simumax_b200.csv", "memory"): 4.0, ("playbook_h100.csv", "time"): 9.4,  # from 10 % MFU
+    ("simumax_b200.csv", "memory"): 4.0, ("lucie_a100.csv", "time"): 5.7, ("playbook_h100.csv", "time"): 9.4,  # from 10 % MFU
 }  # fmt: skip
 
 
