@@ -55,7 +55,10 @@ def unfitted_system(file, device):
     system = load_system(SYSTEMS[device])
     if file not in NETWORKS:
         return system
-    return replace(system, network_bandwidth_bytes_per_s=load_system(NETWORKS[file]).network_bandwidth_bytes_per_s)
+    attained = _SOURCES["data_efficiency"].get(file, system.collectives.data_efficiency)
+    links = replace(system.collectives, data_efficiency=attained)
+    bandwidth = load_system(NETWORKS[file]).network_bandwidth_bytes_per_s
+    return replace(system, network_bandwidth_bytes_per_s=bandwidth, collectives=links)
 
 
 def system_of_row(row, source):
