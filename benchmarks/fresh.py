@@ -62,7 +62,7 @@ def systems(num_ranks, num_microbatches, num_systems):
     ]
     makespans(*many_of[0])  # code is loaded
     graph, many = many_of[1]
-    _ = graph.instructions
+    _ = graph.tasks.instructions
     makespans(graph, many[:2])
     forget_peak()
     before = peak_bytes()

@@ -164,7 +164,7 @@ def ready(schedule, p2p="overlapped"):
     ExecutionGraph
     """
     graph = compile_graph(schedule, p2p)
-    _ = graph.instructions, graph.columns
+    _ = graph.tasks.instructions, graph.tasks.columns
     return graph
 
 

@@ -3,29 +3,30 @@
 from heapq import heappop, heappush
 
 from ppmodel.loops.compiled import filled, inlined, loop
-from ppmodel.loops.copies import NONE, copied_out
 
-_END, _FREE, _ARRIVE, _REDUCE, _EARLY, _BACK = range(6)
+NONE = -1
+_END, _FREE, _ARRIVE, _REDUCE, _EARLY = range(5)
 _KIND = 40
 """An event's key is its kind, from this bit on, its operation and, in the lowest bit, the side of its route."""
 
 
-@loop(fills=("times", "copied"))
-def events(columns, link, routes, gates, num_places, seconds, queues, shares, copies, times, copied):
+@loop(fills=("times",))
+def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
     """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `gates` are the places that the reductions of each rank hold, and where each rank's places begin; if there are none,
-    reductions hold nothing. `num_places` counts the places where messages queue; `seconds` are the durations of groups,
-    and occupancies and latencies of operations; `queues` says whether messages queue; `shares`, `copies` and `copied`
-    are as in `longest_path`. A group starts when nothing is missing: the groups before it on its streams, results that
-    it needs, copies that it brings back. In each round, such groups start, and the first event is handled. The phases
-    of a round are one function, since passing arrays costs as much as the work; a comment marks each.
+    reductions hold nothing. `sizes` counts streams, and places where messages queue; `seconds` are the durations of
+    groups, and occupancies and latencies of operations; `queues` says whether messages queue; `shares` are as in
+    `longest_path`. A group starts when nothing is missing: the groups before it on its streams, and results that it
+    needs. In each round, such groups start, and the first event is handled. The phases of a round are one function,
+    since passing arrays costs as much as the work; a comment marks each.
     """
     stream, source, group_start, remote, reduces = columns
     length, occupancy, latency = seconds
     start, end, sent, arrived = times[0], times[1], times[2], times[3]
     gate, gate_start, num_ranks = gates
-    count, num_groups, num_streams, holds = len(stream), len(group_start) - 1, 2 * num_ranks, len(gate_start) > 0
+    num_streams, num_places = sizes
+    count, num_groups, holds = len(stream), len(group_start) - 1, len(gate_start) > 0
     waiting, last_waiting = filled(NONE, num_places), filled(NONE, num_places)
     first_ticket = count  # a reduction queues at gate g as the message count + g
     serves, behind = filled(NONE, num_places), filled(NONE, count + len(gate))
@@ -38,9 +39,6 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
     awake, num_awake = filled(0, num_groups), 0
     queue = [(0.0, 0)]
     queue.pop()
-    if copies is not None:
-        copy_s, needs, fetch_start, fetch_stop, fetch = copies
-        out_free, in_free, brings = filled(0.0, num_streams), filled(0.0, num_streams), filled(NONE, count)
 
     # what each group lacks; what each operation tells: the next group of its stream, its result's taker, a chain beside
     group_of, missing, last_of = filled(NONE, count), filled(0, num_groups), filled(NONE, num_streams)
@@ -58,9 +56,6 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
                 missing[group] += 1
             elif needed != NONE and stream[needed] != stream[op]:
                 also[op], beside[needed] = beside[needed], op
-                missing[group] += 1
-            if copies is not None and needs[op] != NONE:
-                brings[needs[op]] = group
                 missing[group] += 1
         if missing[group] == 0:
             awake[num_awake] = group
@@ -93,22 +88,10 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
             first, last = group_start[group_of[op]], group_start[group_of[op] + 1]
             for done in range(first, last):
                 end[done] = now
-                if copies is not None:
-                    copied_out(done, stream[done], now, copy_s, out_free, copied)
             for done in range(first, last):
                 here, group = stream[done], following[done]
                 if group != NONE:
                     num_awake = _told(group, missing, awake, num_awake)
-                    if copies is not None:  # copies back in start with the next cell
-                        for other in range(group_start[group], group_start[group + 1]):
-                            for place in range(fetch_start[other], fetch_stop[other]):
-                                forward = fetch[place]
-                                copied[2][forward] = max(now, copied[1][forward], in_free[here])
-                                copied[3][forward] = in_free[here] = copied[2][forward] + copy_s[forward]
-                                if copied[3][forward] <= now:
-                                    num_awake = _told(brings[forward], missing, awake, num_awake)
-                                    continue
-                                heappush(queue, (copied[3][forward], (_BACK << _KIND) + 2 * forward))
                 other = beside[done]
                 while other != NONE:
                     num_awake = _told(group_of[other], missing, awake, num_awake)
@@ -139,9 +122,6 @@ def events(columns, link, routes, gates, num_places, seconds, queues, shares, co
                 heappush(queue, (now + length[group_of[op]], (_END << _KIND) + 2 * op))
         elif kind == _EARLY:
             first, last = op, op + 1
-        elif kind == _BACK:
-            if copies is not None:
-                num_awake = _told(brings[op], missing, awake, num_awake)
         else:
             arrived[op] = now
             num_awake = _told(taker[op], missing, awake, num_awake)

@@ -3,37 +3,48 @@
 from math import nan
 
 from ppmodel.loops.compiled import filled, loop
-from ppmodel.loops.copies import ABSENT, brought_back, copied_out
-
-NONE = -1  # for what is inlined; here, the sign alone is tested, which is faster
 
 
-@loop(fills=("times", "copied"))
+@loop(fills=("times",))
 def longest_path(
-    columns, overlaps, starts, link, cost_class, sizes, tables, overlap_factor, factors, shares, occupied, copies,
-    times, copied,
+    columns, overlaps, starts, link, cost_class, sizes, tables, overlap_factor, factors, shares, occupied, meetings,
+    times,
 ):  # fmt: skip
-    """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); NaN if nothing is sent.
+    """Fill in start, end, departure and arrival of every task, shape (4, num_tasks); NaN if nothing is sent.
 
     `columns` and `overlaps` are those of an `ExecutionGraph`; `starts` is its `group_start`, or None if every operation
     starts alone; `sizes` are the numbers of its streams, links and groups; `tables` are durations, occupancies and
     latencies by `cost_class`; `factors` are those on the durations of single operations; `shares` are the shares of its
     cell after which each result can be sent; `occupied` says whether a transfer occupies the sender, the receiver and
-    its link; `copies` are the arrays of a `simulation.copies.Copies`, whose copy times `copied` takes. Where one is
-    None, the compiled loop contains no trace of it.
+    its link. `meetings` are transfers that wait for both ends: `numbering.Arrays.meets`, delays by `cost_class`, and
+    whether a transfer holds both ranks. Where one is None, the compiled loop contains no trace of it.
     """
     stream, source, _, remote, reduces = columns
     compute, occupancy, latency = tables
     sends, receives, queues = occupied
     start, end, sent, arrived = times[0], times[1], times[2], times[3]
     free, link_free = filled(0.0, sizes[0]), filled(0.0, sizes[1])
-    if copies is not None:
-        seconds = copies[0]
-        ended, out_free, in_free = filled(0.0, sizes[0]), filled(0.0, sizes[0]), filled(0.0, sizes[0])
+    if meetings is not None:
+        meets, delay, holds = meetings
+        posted = filled(0.0, sizes[0])
     for group in range(sizes[2]):
         first, last = group, group + 1
         if starts is not None:
             first, last = starts[group], starts[group + 1]
+        if meetings is not None and meets[first] >= 0:
+            lane, other, opens = stream[first], meets[first] >> 2, meets[first] & 3
+            leaves_on, class_ = link[first], cost_class[first]
+            if opens & 1:
+                posted[lane] = max(free[lane], link_free[leaves_on]) + delay[class_]
+            if opens & 2:
+                posted[other] = max(free[other], link_free[leaves_on])
+            ready = max(posted[lane], posted[other], link_free[leaves_on])
+            finished = ready + (occupancy[class_] + (latency[class_] - delay[class_]))
+            start[first] = sent[first] = ready
+            end[first] = arrived[first] = link_free[leaves_on] = finished
+            free[lane] = max(free[lane], finished if holds else posted[lane])
+            free[other] = max(free[other], finished if holds else posted[other])
+            continue
         ready, together, longest = 0.0, 0.0, 0.0
         for op in range(first, last):
             lane_free, needed, seconds_of = free[stream[op]], source[op], compute[cost_class[op]]
@@ -53,8 +64,6 @@ def longest_path(
                     sent[needed] = ready
                 class_ = cost_class[needed]
                 ready = arrived[needed] = ready + (occupancy[class_] + latency[class_])
-        if copies is not None:
-            ready = max(ready, brought_back(first, last, stream, ended, copies, in_free, copied))
         if last - first > 1 and not reduces[first]:
             longest = together * overlap_factor if overlaps[group] else together
         finished = ready + longest
@@ -63,12 +72,6 @@ def longest_path(
             start[op] = ready
             end[op] = finished
             free[lane] = max(finished, free[lane]) if sends else finished
-            if copies is not None:
-                if seconds[op] != ABSENT:
-                    ended[lane] = finished
-                copied_out(op, lane, finished, seconds, out_free, copied)
-            if link is None:  # transfers are tasks
-                continue
             leaves_on = link[op]
             if leaves_on < 0:
                 sent[op] = arrived[op] = nan

@@ -5,9 +5,10 @@ import numpy as np
 from ppmodel.loops.compiled import loop
 
 NONE = -1
-WHOLE, JOIN, JOINED, PAIRED, SUM, SUMMED = range(6)
+WHOLE, JOIN, JOINED, PAIRED, SUM, SUMMED, MEETING = range(7)
 """Steps of an instruction: an operation alone; one of a cell's and the last of them, also where they overlap; one
-participant of a reduction and the last of them. With the last, all operations of the cell or the reduction end."""
+participant of a reduction and the last of them. With the last, all operations of the cell or the reduction end. Or a
+transfer that waits for both ends: then TAKE is the receiver's stream, and KEEP says which ends post it."""
 
 
 CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP = COLUMNS = range(7)
@@ -21,9 +22,9 @@ any. Register 0 stands for none and holds nothing.
 
 @loop
 def fill_instructions(
-    rows, cost_class, stream, source, remote, link, group_start, overlaps, reduces, num_links, beside
-):
-    """Fill in a row of `COLUMNS` for each task, and count registers; `overlaps` is by group."""
+    rows, cost_class, stream, source, remote, link, group_start, overlaps, reduces, meets, num_links, beside
+):  # fmt: skip
+    """Fill in a row of `COLUMNS` for each task, and count registers; `overlaps` is by group, `meets` may be empty."""
     count, num_groups = len(cost_class), len(group_start) - 1
     keep = np.zeros(count if beside else 0, np.uint32)  # how many tasks of other streams still read it
     for op in range(len(keep)):
@@ -62,6 +63,8 @@ def fill_instructions(
                         free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                     num_free -= 1
                     rows[op, column] = free[np.uint32(num_free)]
+        if len(meets) and meets[first] >= 0:
+            rows[first, TAKE], rows[first, KEEP], rows[first, STEP] = meets[first] >> 2, meets[first] & 3, MEETING
     return int(num_registers)
 
 
@@ -75,16 +78,30 @@ def longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
     operation. `ends` says of each operation whether it is the first (1), the last (2) or the only one (3) that its rank
     computes; without it spans are 0.
     """
-    compute, occupancy, latency = tables
-    sends, receives, queues = occupied
+    compute, occupancy, latency, delay = tables
+    sends, receives, queues, holds = occupied
     systems = len(overlap_factor)
     register, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
     free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
     ready, together, began, finished, span, longest_span = np.zeros((6, systems))
-    begun = np.zeros((sizes[1] if len(ends) else 0, systems))
+    begun, posted = np.zeros((sizes[1] if len(ends) else 0, systems)), np.zeros((sizes[1], systems))
     of_ranks, first = len(ends) > 0, 0
     for row in range(len(rows)):
         class_, stream, take, step = rows[row, CLASS], rows[row, STREAM], rows[row, TAKE], rows[row, STEP]
+        if step == MEETING:
+            link, give, opens = rows[row, LINK], rows[row, GIVE], rows[row, KEEP]
+            for k in range(systems):
+                if opens & 1:
+                    posted[stream, k] = max(free[stream, k], link_free[link, k]) + delay[class_, k]
+                if opens & 2:
+                    posted[take, k] = max(free[take, k], link_free[link, k])
+                start = max(posted[stream, k], posted[take, k], link_free[link, k])
+                end = start + (occupancy[class_, k] + (latency[class_, k] - delay[class_, k]))
+                register[give, k] = link_free[link, k] = end
+                free[stream, k] = max(free[stream, k], end if holds else posted[stream, k])
+                free[take, k] = max(free[take, k], end if holds else posted[take, k])
+            first = row + 1
+            continue
         if step == WHOLE and not (of_ranks and ends[row]):  # most operations, in one pass
             for k in range(systems):
                 begin = free[stream, k] if free[stream, k] > register[take, k] else register[take, k]

@@ -160,11 +160,10 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
     time_s, level : ndarray of float
         For a rank, in order of time: seconds, and what it holds from then on.
     """
-    schedule, (plan, _) = timeline.graph.schedule, timeline.copies
+    schedule, copies = timeline.graph.schedule, timeline.copies
     during, after = activations_in_use(schedule, stage_weights, held_for_weight_grad)
     size = np.zeros(schedule.num_operations)
-    size[timeline.graph.index] = plan.share
-    size *= np.asarray(stage_weights, dtype=float)[schedule.stage]
+    size[copies.forward] = copies.share * np.asarray(stage_weights, dtype=float)[schedule.stage[copies.forward]]
     first, (_, gone, back, _) = np.flatnonzero(~schedule.joined), timeline.copied_s
     begin, end = timeline.start_s[first], timeline.end_s[first]
     computing = schedule.kind[first] < OpKind.R

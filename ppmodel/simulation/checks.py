@@ -6,14 +6,13 @@ from math import isfinite
 import numpy as np
 
 from ppmodel.errors import CostError
-from ppmodel.simulation.copies import plan_copies
+from ppmodel.simulation.copies import plan_copies, with_copies
 from ppmodel.simulation.costs import TABLES
 from ppmodel.simulation.timeline import Timeline
-from ppmodel.tables import NO_OPERATION
 
 
 def durations(graph, costs, factors=None):
-    """Duration, occupancy and latency of every operation, in the graph's order."""
+    """Duration, occupancy and latency of every row of a graph, in its order."""
     tables, of_class = costs.by_class(graph.schedule.num_replicas), graph.cost_class
     compute, occupancy, latency = (table.take(of_class) for table in tables)  # an index takes twice as long
     if costs.pairs:
@@ -21,12 +20,12 @@ def durations(graph, costs, factors=None):
     if costs.units:
         longer, larger = costs.unit_factors(graph.schedule)
         compute, occupancy = compute * longer[graph.index], occupancy * larger[graph.index]
-    if graph.row is not None:
-        compute = compute * graph.is_operation
     if factors is not None:
         with np.errstate(over="ignore"):  # overflow is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]
-    return compute, occupancy, latency
+    if graph.row is not None:
+        compute = compute * graph.is_operation
+    return compute if graph.copy_s is None else compute + graph.copy_s, occupancy, latency
 
 
 def shares_of(graph, costs):
@@ -48,27 +47,20 @@ def group_lengths(graph, costs, compute):
 
 
 @lru_cache(maxsize=1)  # noisy runs of the same costs share it
-def _plan_of(graph, costs):
-    """The `Copies` of a run, planned from durations without noise."""
-    return plan_copies(graph, costs, group_lengths(graph, costs, durations(graph, costs)[0]))
+def _copying(graph, costs):
+    """The tasks of a run with its copies, planned from durations without noise."""
+    return with_copies(graph.tasks, plan_copies(graph, costs, group_lengths(graph, costs, durations(graph, costs)[0])))
 
 
-def filled_timeline(graph, costs, factors, loop, work, *arrays, times=None):
-    """Run a loop that fills in all times, and return them as a `Timeline`; `work` is its work for each operation."""
-    tasks, plan = graph.tasks, costs.offload and _plan_of(graph, costs)
-    times = np.full((4, len(tasks.stream)), np.nan) if times is None else times
-    copied = plan and np.full_like(times, np.nan)
-    loop.run(work * len(tasks.stream), graph.columns, *arrays, plan and plan.of_tasks(tasks), times, copied)
+def tasks_of(graph, costs):
+    """The graph of all that a run executes, and its `Copies`, or None."""
+    return _copying(graph, costs) if costs.offload else (graph.tasks, None)
+
+
+def timeline_of(graph, tasks, copies, costs, factors, times):
+    """The `Timeline` of the times that a loop has filled in."""
     steps_s, transfers = step_lengths(graph.schedule, costs, factors), partial(np.asarray, times[2:])
-    if tasks.transfer is not None:
-        copied, transfers = plan and copied[:, tasks.at], partial(_of_transfers, tasks.transfer, times[:2])
-        times = times[:2, tasks.at]
-    return Timeline(graph, times[:2], transfers, steps_s, copies=plan and (plan, copied))
-
-
-def _of_transfers(transfer, times):
-    """Start and end of the transfers that are tasks."""
-    return np.where(transfer == NO_OPERATION, np.nan, times[:, transfer])
+    return Timeline(graph, times[:2], transfers, steps_s, tasks=tasks, copies=copies)
 
 
 def step_lengths(schedule, costs, factors=None):

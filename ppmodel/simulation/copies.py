@@ -16,49 +16,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.loops.copies import ABSENT
 from ppmodel.ops import OpKind
-from ppmodel.tables import NO_OPERATION
+from ppmodel.simulation.inputs import COPY, INPUT, OPERATION
+from ppmodel.simulation.numbering import Arrays
+from ppmodel.tables import NO_OPERATION, by_keys
 
 _BACKWARDS = (OpKind.B, OpKind.I)
 
 WARM_UP, LATER = range(2)
 """Whether a forward runs before the first backward of its rank; indices of the first axis of `Offload`."""
 
-STAYS = -1.0
-"""Replaces the seconds of a copy if there is none."""
-
 
 class Copies(NamedTuple):
-    """The copies of a run; all operations are in the order of the graph.
+    """The copies of a run, all of one entry each; operations are in the order of the schedule's arrays.
 
     Parameters
     ----------
-    seconds : ndarray of float, shape (num_operations,)
-        For a forward, the time to copy its activations; ``STAYS`` for all others.
-    needs : ndarray of int, shape (num_operations,)
-        For a backward, the forward that provides its copied activations, or ``NO_OPERATION``.
-    fetch_start, fetch : ndarray of int, shape (num_operations + 1,) and (num_copies,)
-        The forwards whose copies back may start when the rank reaches an operation: those from its entry in
-        `fetch_start` to the next.
-    share : ndarray of float, shape (num_operations,)
-        Fraction of its activations that is copied; 0 if they stay. The loops in `loops` need all others.
+    forward, backward : ndarray of int, shape (num_copies,)
+        The forwards whose activations are copied, and the backwards that need them, in their order on each rank.
+    after : ndarray of int, shape (num_copies,)
+        The last operation before the cell with which the copy back may start.
+    seconds, share : ndarray of float, shape (num_copies,)
+        Time of the copy in either direction, and the fraction of the activations that is copied.
+    rows : ndarray of int, shape (2, num_copies)
+        The rows of copies out and back in the graph that has them.
     """
 
+    forward: np.ndarray
+    backward: np.ndarray
+    after: np.ndarray
     seconds: np.ndarray
-    needs: np.ndarray
-    fetch_start: np.ndarray
-    fetch: np.ndarray
     share: np.ndarray
-
-    def of_tasks(self, tasks):
-        """What the loops read: seconds, needs, where `fetch` starts and stops, and `fetch`, of `tasks.Tasks`."""
-        seconds, needs = np.full(len(tasks.stream), ABSENT), np.full(len(tasks.stream), NO_OPERATION, dtype=np.int32)
-        bounds = np.zeros((2, len(tasks.stream)), dtype=np.int32)
-        seconds[tasks.at] = self.seconds
-        needs[tasks.at] = np.where(self.needs == NO_OPERATION, NO_OPERATION, tasks.at[self.needs])
-        bounds[:, tasks.at] = self.fetch_start[:-1], self.fetch_start[1:]
-        return seconds, needs, *bounds, tasks.at[self.fetch].astype(np.int32)
+    rows: np.ndarray | None = None
 
 
 def plan_copies(graph, costs, lengths):
@@ -76,11 +65,8 @@ def plan_copies(graph, costs, lengths):
     -------
     Copies
     """
-    count = graph.num_operations
-    seconds, share = np.full(count, STAYS), np.zeros(count)
-    needs, begun_by = np.full(count, NO_OPERATION), np.full(count, NO_OPERATION)
-    order, lengths = [], lengths[graph.group].tolist()
-    for cells in _cells(graph):
+    planned, lengths = [], lengths[graph.group].tolist()
+    for before, cells in _cells(graph):
         begins = list(accumulate((lengths[cell[0]] for cell in cells), initial=0.0))[:-1]  # if no cell waits
         trips = _round_trips(graph, costs, cells)
         latest, first_cells = np.inf, []  # each copy back starts as late as possible, but in the order of need
@@ -88,13 +74,55 @@ def plan_copies(graph, costs, lengths):
             latest = min(latest, begins[trip.needed]) - trip.seconds
             first_cells.append(min(max(bisect_right(begins, latest) - 1, trip.begun + 1), trip.needed))
         for trip, cell in zip(trips, accumulate(reversed(first_cells), max), strict=True):
-            forward = trip.forward
-            seconds[forward], share[forward], needs[trip.backward] = trip.seconds, trip.share, forward
-            begun_by[forward] = min(cells[cell])
-            order.append(forward)
-    fetch = np.array(sorted(order, key=lambda forward: begun_by[forward]), dtype=np.int64)  # stable: by backwards
-    fetch_start = np.searchsorted(begun_by[fetch], np.arange(count + 1))
-    return Copies(seconds, *(column.astype(np.int32) for column in (needs, fetch_start, fetch)), share)
+            planned.append((trip.forward, trip.backward, before[cell], trip.seconds, trip.share))
+    columns = [np.array(column) for column in zip(*planned, strict=True)] or [np.zeros(0, dtype=int)] * 5
+    return Copies(*(graph.index[ops] for ops in columns[:3]), *columns[3:])
+
+
+def with_copies(tasks, copies):
+    """Add copies to a graph of tasks: each out behind its forward's cell, each back behind the cell before its first.
+
+    Returns
+    -------
+    graph : ExecutionGraph
+        Copies out and back have a stream each on every rank.
+    copies : Copies
+        With `rows`.
+    """
+    group, count, num_ranks = tasks.group, tasks.num_operations, tasks.schedule.num_ranks
+    operations, place = np.flatnonzero(tasks.is_operation), np.empty(tasks.schedule.num_operations, dtype=np.int64)
+    place[tasks.index[operations]] = operations
+    forward, backward, after = place[np.stack(copies[:3])]
+    # a copy back has two inputs: the end of the cell before, and its copy out; its backward has one input more
+    number = np.arange(len(forward))
+    out, back, begins, comes = count + number + len(number) * np.arange(4)[:, None]
+    op = np.concatenate((np.arange(count), forward, forward, forward, backward))
+    stream, source, row = tasks.stream[op], np.full(len(op), NO_OPERATION), np.full(len(op), COPY, dtype=np.int32)
+    for rows, offset in ((out, 2), (back, 3), (begins, 3)):
+        stream[rows] += offset * num_ranks
+    source[:count], source[out], source[back], source[begins], source[comes] = tasks.source, forward, out, after, back
+    row[:count], row[comes] = OPERATION if tasks.row is None else tasks.row, INPUT
+    anchor, phase, turn = group[op], np.zeros(len(op), dtype=int), op.copy()
+    anchor[back] = anchor[begins] = group[after]
+    phase[out], phase[back], phase[begins] = 1, 2, 2
+    turn[back] = turn[begins] = number
+    order = by_keys(anchor, phase, turn, row == OPERATION)
+    starts = np.diff(anchor[order], prepend=-1) | np.diff(phase[order], prepend=0)
+    starts |= (phase[order] > 0) & (np.diff(turn[order], prepend=-1) != 0)
+    now = np.empty(len(order), dtype=np.int64)
+    now[order] = np.arange(len(order))
+
+    def added(column, nothing):
+        return np.append(column, np.full(4 * len(forward), nothing, dtype=column.dtype))[order]
+
+    seconds, source = np.zeros(len(op)), np.where(source == NO_OPERATION, NO_OPERATION, now[source])
+    seconds[out] = seconds[back] = copies.seconds
+    columns = tasks.index[op], tasks.cost_class[op], stream, source
+    columns = [column[order].astype(np.int32) for column in columns]
+    starts = np.append(np.flatnonzero(starts), len(op)).astype(np.int32)
+    columns = *columns, added(tasks.remote, False), added(tasks.link, NO_OPERATION), starts, tasks.num_links, row[order]
+    meets = None if tasks.meets is None else added(tasks.meets, NO_OPERATION)
+    return tasks.with_arrays(Arrays(*columns, meets, seconds[order])), copies._replace(rows=now[[out, back]])
 
 
 class _Trip(NamedTuple):
@@ -109,12 +137,16 @@ class _Trip(NamedTuple):
 
 
 def _cells(graph):
-    """The computing cells of each rank, in order: the operations of each, as numbered in the graph."""
+    """The computing cells of each rank, in order, by operations as numbered in the graph; and what runs before each."""
     groups, start, _ = (column.tolist() for column in graph.programs)
-    bounds, computes = graph.group_start.tolist(), graph.is_operation & ~graph.reduces
-    for first, last in pairwise(start[: graph.schedule.num_ranks + 1]):
-        cells = (range(bounds[group], bounds[group + 1]) for group in groups[first:last])
-        yield [ops for cell in cells if (ops := [op for op in cell if computes[op]])]
+    columns = graph.group_start, graph.stream, graph.reduces, graph.is_operation
+    bounds, stream, reduces, counts = (column.tolist() for column in columns)
+    for rank, (first, last) in enumerate(pairwise(start[: graph.schedule.num_ranks + 1])):
+        program = ([op for op in range(bounds[group], bounds[group + 1]) if counts[op]] for group in groups[first:last])
+        program = [cell for cell in program if cell]
+        before = [None, *(next(op for op in cell if stream[op] == rank) for cell in program)]
+        computing = [place for place, cell in enumerate(program) if not reduces[cell[0]]]
+        yield [before[place] for place in computing], [program[place] for place in computing]
 
 
 def _round_trips(graph, costs, cells):

@@ -3,7 +3,15 @@
 import numpy as np
 
 from ppmodel.loops.events import events
-from ppmodel.simulation.checks import check_fit, durations, filled_timeline, group_lengths, refuse_overflow, shares_of
+from ppmodel.simulation.checks import (
+    check_fit,
+    durations,
+    group_lengths,
+    refuse_overflow,
+    shares_of,
+    tasks_of,
+    timeline_of,
+)
 from ppmodel.simulation.paths import path_timeline
 
 
@@ -50,12 +58,14 @@ def run_events(graph, costs, factors=None):
     if graph.needs_handshake or any(graph.occupied[:2]):
         timeline = path_timeline(graph, costs, factors)
     else:
-        compute, *transfers = durations(graph, costs, factors)
-        gates = graph.gates if graph.reductions_hold_links else np.zeros((2, 0))
+        tasks, copies = tasks_of(graph, costs)
+        compute, *transfers = durations(tasks, costs, factors)
+        gates = tasks.gates if graph.reductions_hold_links else np.zeros((2, 0))
         gates = *(column.astype(np.int32) for column in gates), graph.schedule.num_ranks
-        num_places = graph.num_links + (2 * max(graph.nics) + 2 if graph.nics else 0)
-        places = graph.link, graph.routes.astype(np.int32), gates, num_places
-        how = (group_lengths(graph, costs, compute), *transfers), graph.links_queue, shares_of(graph, costs)
-        timeline = filled_timeline(graph, costs, factors, events, 5, *places, *how)
+        sizes = tasks.num_streams, tasks.num_links + (2 * max(graph.nics) + 2 if graph.nics else 0)
+        seconds, times = (group_lengths(tasks, costs, compute), *transfers), np.full((4, len(compute)), np.nan)
+        how = tasks.routes.astype(np.int32), gates, sizes, seconds, graph.links_queue, shares_of(tasks, costs), times
+        events.run(5 * len(compute), tasks.columns, tasks.link, *how)
+        timeline = timeline_of(graph, tasks, copies, costs, factors, times)
     refuse_overflow(timeline.makespan_s)
     return timeline

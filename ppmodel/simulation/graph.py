@@ -16,9 +16,9 @@ from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import numbering
 from ppmodel.simulation.exchanges import exchanges_of
-from ppmodel.simulation.inputs import OPERATION
+from ppmodel.simulation.inputs import INPUT, OPERATION, RELAY
 from ppmodel.simulation.issue import issue_order
-from ppmodel.simulation.tasks import tasks_of
+from ppmodel.simulation.tasks import with_meetings
 from ppmodel.tables import NO_OPERATION, Schedule
 
 BUFFERED = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
@@ -79,14 +79,14 @@ class ExecutionGraph:
         """The `numbering.Arrays` of all operations."""
         return numbering.arrays_of(self.schedule, self.reductions)
 
-    index, cost_class, stream, source, remote, link, group_start, num_links, row = (
+    index, cost_class, stream, source, remote, link, group_start, num_links, row, meets, copy_s = (
         property(attrgetter(f"arrays.{name}")) for name in numbering.Arrays._fields
     )
     programs, receivers = cached_property(numbering.programs_of), cached_property(numbering.receivers_of)
     routes, gates = cached_property(numbering.routes_of), cached_property(numbering.gates_of)
     ends, instructions = cached_property(numbering.ends_of), cached_property(numbering.instructions_of)
     instructions_by_pair = cached_property(numbering.instructions_by_pair_of)
-    exchanges, issued, tasks = cached_property(exchanges_of), cached_property(issue_order), cached_property(tasks_of)
+    exchanges, issued = cached_property(exchanges_of), cached_property(issue_order)
 
     def with_nics(self, nics):
         """Return this graph with shared NICs, which messages occupy under ``overlapped`` and ``overlapped_nic``.
@@ -106,9 +106,23 @@ class ExecutionGraph:
         if nics is None or not self.links_queue or nics == self.nics:
             return self
         if nics not in self._by_nics:
-            self._by_nics[nics] = graph = replace(self, nics=nics)
-            graph.arrays = self.arrays
+            self._by_nics[nics] = self.with_arrays(self.arrays, nics=nics)
         return self._by_nics[nics]
+
+    def with_arrays(self, arrays, **changes):
+        """Return a graph of other rows, with the same semantics but for changes."""
+        graph = replace(self, **changes)
+        graph.arrays = arrays
+        return graph
+
+    @property
+    def tasks(self):
+        """The graph of all that is executed: this one, or with transfers as rows of their own, see `tasks`."""
+        return self._posted if self.needs_handshake else self
+
+    @cached_property
+    def _posted(self):
+        return self.with_arrays(with_meetings(self))
 
     @property
     def reductions(self):
@@ -125,7 +139,9 @@ class ExecutionGraph:
         """Mask of groups that are a cell with a forward and a backward; shape (num_groups,)."""
         if not self.schedule.joined.any():
             return np.zeros(len(self.group_start) - 1, dtype=bool)
-        return self.schedule.overlaps[self.index[self.group_start[:-1]]]
+        first = self.group_start[:-1]
+        overlaps = self.schedule.overlaps[self.index[first]]
+        return overlaps if self.row is None else overlaps & (self.row[first] <= RELAY)
 
     @cached_property
     def is_operation(self):
@@ -149,10 +165,26 @@ class ExecutionGraph:
 
     @cached_property
     def columns(self):
-        """The arrays of tasks that all loops over them read, whatever a transfer occupies."""
-        tasks = self.tasks
-        stream, group_start = tasks.stream.astype(np.uint32), tasks.group_start.astype(np.uint32)  # never below 0
-        return stream, tasks.source, group_start, tasks.remote, tasks.reduces
+        """The arrays of rows that all loops over them read, whatever a transfer occupies."""
+        stream, group_start = self.stream.astype(np.uint32), self.group_start.astype(np.uint32)  # never below 0
+        return stream, self.source, group_start, self.remote, self.reduces
+
+    @cached_property
+    def num_streams(self):
+        """Number of streams; those of copies to the host come behind the others."""
+        return (4 if self.copy_s is not None else 2) * self.schedule.num_ranks
+
+    def classes(self, of_operations, num_classes):
+        """The class of each row in tables that `with_timeless` lengthens."""
+        if self.row is None:
+            return of_operations
+        return of_operations + num_classes * ((self.row == INPUT) | (self.row == RELAY)).astype(np.int32)
+
+    def with_timeless(self, compute, *others):
+        """Tables of classes, and behind them those of rows of `inputs`, which take no time."""
+        if self.row is None:
+            return compute, *others
+        return np.append(compute, 0 * compute, axis=0), *(np.append(table, table, axis=0) for table in others)
 
     @cached_property
     def group(self):

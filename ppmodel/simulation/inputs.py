@@ -9,8 +9,9 @@ import numpy as np
 
 from ppmodel.tables import NO_OPERATION, by_keys
 
-OPERATION, INPUT, RELAY = range(3)
-"""What a row is: an operation, one of its further inputs, or what sends its result to a further rank."""
+OPERATION, INPUT, RELAY, MEETING, COPY = range(5)
+"""What a row is: an operation, one of its further inputs, what sends its result to a further rank, a transfer that
+waits for both ends, or a copy to the host or back."""
 
 
 def with_inputs(arrays, takers, makers, num_ranks):

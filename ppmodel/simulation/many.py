@@ -10,7 +10,6 @@ from ppmodel.simulation import checks
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
 from ppmodel.simulation.costs import OpCosts, are_seconds, with_all_kinds
 from ppmodel.simulation.longest_path import run_graph
-from ppmodel.simulation.tasks import task_tables
 from ppmodel.tables.steps import step_times
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
@@ -126,14 +125,15 @@ def _for_many(graph, count):
 def _side_by_side(graph, compiled, costs, spans):
     """`iterations` by the compiled loop, some systems at once."""
     schedule, parts = graph.schedule, Iterations(*np.zeros((3, len(costs))))
-    ends = np.zeros(len(graph.tasks.stream) if spans else 0, dtype=np.uint8)
-    for flag, operations in enumerate(graph.ends if spans else (), 1):  # a first operation, a last one; the only one: 3
-        ends[graph.tasks.at[operations]] += np.uint8(flag)
+    tasks, occupied = graph.tasks, (*graph.occupied, graph.p2p == "rendezvous")
+    ends = np.zeros(tasks.num_operations if spans else 0, dtype=np.uint8)
+    for flag, operations in enumerate(tasks.ends if spans else (), 1):  # a first operation, a last one; the only one: 3
+        ends[operations] += np.uint8(flag)
     at_once = _SIDE_BY_SIDE if len(OpKind) * schedule.placement.size < _MANY_CLASSES else _FEWER
     steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
     for first in range(0, len(costs), at_once):
         here, some = slice(first, first + at_once), costs[first : first + at_once]
-        instructions, factors = graph.instructions, np.ones(len(some))
+        instructions, factors = tasks.instructions, np.ones(len(some))
         if isinstance(costs, np.ndarray):
             tables = np.ascontiguousarray(some.reshape(len(some), 3, -1).transpose(1, 2, 0))
         else:
@@ -144,8 +144,9 @@ def _side_by_side(graph, compiled, costs, spans):
                 delays = [np.zeros(tables.shape[1]) if s.delay_s is None else s.delay_s.ravel() for s in some]
                 tables = np.append(tables, [np.transpose(delays)], axis=0)
             if any(system.pairs for system in costs):
-                tables, instructions = with_pairs(tables, schedule, some), graph.instructions_by_pair
-        times = compiled(*instructions, task_tables(graph, *tables), factors, graph.occupied, ends)
+                tables, instructions = with_pairs(tables, schedule, some), tasks.instructions_by_pair
+        tables = tables if len(tables) > 3 else (*tables, np.zeros_like(tables[0]))
+        times = compiled(*instructions, tasks.with_timeless(*tables), factors, occupied, ends)
         parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):
             lengths[:, here] = tables[0][schedule.cost_class[steps]]

@@ -37,6 +37,11 @@ class Arrays(NamedTuple):
         Number of directed links that carry messages.
     row : ndarray of int, shape (num_operations,), or None
         What each is, of those of `inputs`; None if all are operations.
+    meets : ndarray of int, shape (num_operations,), or None
+        For a transfer that waits for both ends, 4 times its receiver's stream plus the ends that open a batch with it,
+        see `tasks`; ``NO_OPERATION`` for all others. None if there are none.
+    copy_s : ndarray of float, shape (num_operations,), or None
+        Seconds of copies to the host and back, 0 for all others; None if there are none.
     """
 
     index: np.ndarray
@@ -48,6 +53,8 @@ class Arrays(NamedTuple):
     group_start: np.ndarray
     num_links: int
     row: np.ndarray | None = None
+    meets: np.ndarray | None = None
+    copy_s: np.ndarray | None = None
 
 
 def arrays_of(schedule, reductions):
@@ -144,12 +151,13 @@ def gates_of(graph):
 
 def instructions_of(graph):
     """Fill in the rows of `loops.paths` for many systems at once; also the numbers of registers, streams and links."""
-    tasks, beside = graph.tasks, graph.reductions == BESIDE_RANKS or graph.needs_handshake or graph.schedule.gathers
-    rows = np.empty((len(tasks.stream), len(COLUMNS)), np.uint32)  # NumPy asks for large pages
-    num_classes = len(OpKind) * graph.schedule.placement.size
-    columns = tasks.classes(graph.cost_class, num_classes), *tasks[:7], graph.num_links, beside
-    num_registers = fill_instructions.dispatcher(rows, *columns)
-    return rows, (num_registers, tasks.num_streams, graph.num_links)
+    rows = np.empty((graph.num_operations, len(COLUMNS)), np.uint32)  # NumPy asks for large pages
+    columns = graph.stream, graph.source, graph.remote, graph.link, graph.group_start, graph.overlaps, graph.reduces
+    meets = np.zeros(0, dtype=np.int32) if graph.meets is None else graph.meets
+    classes = graph.classes(graph.cost_class, len(OpKind) * graph.schedule.placement.size)
+    how = graph.num_links, graph.reductions == BESIDE_RANKS or graph.schedule.gathers
+    num_registers = fill_instructions.dispatcher(rows, classes, *columns, meets, *how)
+    return rows, (num_registers, graph.num_streams, graph.num_links)
 
 
 def instructions_by_pair_of(graph):
@@ -157,5 +165,5 @@ def instructions_by_pair_of(graph):
     rows, sizes = graph.instructions
     rows = rows.copy()
     pairs, num_classes = graph.schedule.pairs, len(OpKind) * graph.schedule.placement.size
-    rows[:, CLASS] = graph.tasks.classes(pairs.cost_class[graph.index], num_classes + len(pairs.base))
+    rows[:, CLASS] = graph.classes(pairs.cost_class[graph.index], num_classes + len(pairs.base))
     return rows, sizes

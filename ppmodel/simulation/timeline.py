@@ -6,7 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ppmodel.simulation.copies import Copies
 from ppmodel.simulation.graph import ExecutionGraph
+from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.steps import step_times
 
 
@@ -19,18 +21,19 @@ class Timeline:
     graph : ExecutionGraph
         The simulated graph.
     times_s : ndarray of float, shape (2, graph.num_operations)
-        Start and end in seconds, in the graph's order. Operations in one cell share both.
+        Start and end in seconds, in the order of the tasks. Operations in one cell share both.
     transfers : callable
-        Returns, in the graph's order, when the transfer of each result starts and when it arrives; NaN if it stays.
-        Shape (2, graph.num_operations), in seconds; computed on demand.
+        Returns, in the order of the tasks, when the transfer of each result starts and when it arrives; NaN if it
+        stays. Shape (2, tasks.num_operations), in seconds; computed on demand.
     steps_s : list of float
         Duration of each optimizer step in seconds, in the order of `Schedule.steps`.
     swept_s : (float, float), optional
         End of the graph's last operation, and longest span, if the table itself was swept: `times_s` is then in the
         table's order, with NaN for operations that the graph leaves out.
-    copies : (Copies, ndarray of float), optional
-        The planned copies to the host, and the start and end of each copy out and each copy in, shape
-        (4, graph.num_operations), in seconds, in the graph's order; NaN if nothing is copied.
+    tasks : ExecutionGraph, optional
+        The graph of all that ran, if there is more than operations.
+    copies : Copies, optional
+        The planned copies to the host.
     """
 
     graph: ExecutionGraph
@@ -38,7 +41,8 @@ class Timeline:
     transfers: Callable
     steps_s: list
     swept_s: tuple | None = None
-    copies: tuple | None = None
+    tasks: ExecutionGraph | None = None
+    copies: Copies | None = None
 
     @cached_property
     def start_s(self):
@@ -53,12 +57,12 @@ class Timeline:
     @cached_property
     def sent_s(self):
         """When the transfer of each result starts, in seconds; NaN if it stays."""
-        return self._in_order_of_the_schedule(self._transfers_s[0])
+        return self._in_order_of_the_schedule(self._transfers_s[0], sent=True)
 
     @cached_property
     def arrived_s(self):
         """When each result arrives at the other rank, in seconds; NaN if it stays."""
-        return self._in_order_of_the_schedule(self._transfers_s[1])
+        return self._in_order_of_the_schedule(self._transfers_s[1], sent=True)
 
     @cached_property
     def copied_s(self):
@@ -66,16 +70,21 @@ class Timeline:
 
         In seconds, NaN if not copied; None if nothing is offloaded.
         """
-        return self.copies and np.array([self._in_order_of_the_schedule(times) for times in self.copies[1]])
+        if self.copies is None:
+            return None
+        copied_s = np.full((4, self.graph.schedule.num_operations), np.nan)
+        copied_s[:, self.copies.forward] = self.times_s[:, self.copies.rows].swapaxes(0, 1).reshape(4, -1)
+        return copied_s
 
     @cached_property
     def _transfers_s(self):
         return self.transfers()
 
-    def _in_order_of_the_schedule(self, times_s):
-        column = np.full(self.graph.schedule.num_operations, np.nan)
-        operations = slice(None) if self.graph.row is None else self.graph.is_operation
-        column[self.graph.index[operations]] = times_s[operations]
+    def _in_order_of_the_schedule(self, times_s, sent=False):
+        column, tasks, rows = np.full(self.graph.schedule.num_operations, np.nan), self.tasks or self.graph, slice(None)
+        if tasks.row is not None:  # of several transfers of a result, the first
+            rows = np.flatnonzero(tasks.link != NO_OPERATION)[::-1] if sent else tasks.is_operation
+        column[tasks.index[rows]] = times_s[rows]
         return column
 
     def _with_steps(self, which):
@@ -103,5 +112,5 @@ class Timeline:
         """The longest time of a rank from the start of its first to the end of its last forward or backward."""
         if self.swept_s is not None:
             return self.swept_s[1]
-        first, last = self.graph.ends
+        first, last = (self.tasks or self.graph).ends
         return float((self.times_s[1, last] - self.times_s[0, first]).max())

@@ -157,7 +157,7 @@ def test_at_once_costs_no_time_and_the_peak_falls_with_the_share(case, p2p):
 def held_at(timeline, weights, held, moments, rank):
     """What a rank holds at some moments, forward by forward."""
     schedule, share = timeline.graph.schedule, np.zeros(timeline.graph.schedule.num_operations)
-    share[timeline.graph.index] = timeline.copies[0].share
+    share[timeline.copies.forward] = timeline.copies.share
     gone, back = np.nan_to_num(timeline.copied_s[[1, 2]], nan=np.inf)
     end = {schedule.op(index): timeline.end_s[index] for index in range(schedule.num_operations)}
     level = np.zeros(len(moments))
@@ -270,10 +270,10 @@ def test_a_layout_says_what_is_copied_and_its_parts_sum_up():
     fast = replace(system, host_bandwidth_bytes_per_s=1e15)
     all_chunks = pp.simulate("stp", system=fast, offload=0.5, offload_chunks="all", **given)
     assert (all_chunks.memory.activations_bytes <= rows[0].memory.activations_bytes).all()
-    assert all_chunks.timeline.copies[0].fetch.size > rows[0].timeline.copies[0].fetch.size
+    assert all_chunks.timeline.copies.forward.size > rows[0].timeline.copies.forward.size
     warm = pp.simulate("stp", system=system, offload=0.0, offload_warm_up=1.0, **given)
     assert warm.costs.offload.share[:, 0, 0].tolist() == [1, 0]
-    assert warm.timeline.copies[0].fetch.size == 4 * 2 * 4  # each rank runs 2 S forwards of chunk 0 ahead
+    assert warm.timeline.copies.forward.size == 4 * 2 * 4  # each rank runs 2 S forwards of chunk 0 ahead
 
 
 def test_the_chunks_that_wait_longest_go_first():
@@ -300,7 +300,7 @@ def test_a_trace_shows_the_copies():
     assert {names[event["tid"]] for event in copies} == {
         f"rank {n}, copies {way}" for n in (0, 1) for way in ("out", "back")
     }
-    assert len(copies) == 2 * run.timeline.copies[0].fetch.size
+    assert len(copies) == 2 * run.timeline.copies.forward.size
     for thread in {event["tid"] for event in copies}:
         spans = sorted((event["ts"], event["ts"] + event["dur"]) for event in copies if event["tid"] == thread)
         assert all(end <= begin + 1e-6 for (_, end), (begin, _) in pairwise(spans))
