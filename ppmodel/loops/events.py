@@ -19,7 +19,8 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
     groups, and occupancies and latencies of operations; `queues` says whether messages queue; `shares` are as in
     `longest_path`. A group starts when nothing is missing: the groups before it on its streams, and results that it
     needs. In each round, such groups start, and the first event is handled. The phases of a round are one function,
-    since passing arrays costs as much as the work; a comment marks each.
+    since passing arrays costs as much as the work; a comment marks each. An arrival is an event only if a group that
+    takes no time waits for it, since else nothing happens then but that the group starts.
     """
     stream, source, group_start, remote, reduces = columns
     length, occupancy, latency = seconds
@@ -36,7 +37,7 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
         for g in range(gate_start[here], gate_start[here + 1]):
             owner[g] = here
     due = filled(NONE, 2 * num_places + 2)  # places that may serve: they are free, or what they serve has come
-    awake, num_awake = filled(0, num_groups), 0
+    awake, num_awake, ready = filled(0, num_groups), 0, filled(0.0, num_groups)
     queue = [(0.0, 0)]
     queue.pop()
 
@@ -65,17 +66,19 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
         # groups that lack nothing start
         while num_awake:
             num_awake -= 1
-            group = awake[num_awake]
+            group, began = awake[num_awake], ready[awake[num_awake]]
             first, last = group_start[group], group_start[group + 1]
             for op in range(first, last):
-                start[op] = now
-            held = holds and reduces[first]
-            heappush(queue, (now if held else now + length[group], ((_REDUCE if held else _END) << _KIND) + 2 * first))
+                start[op] = began
+            if holds and reduces[first]:
+                heappush(queue, (began, (_REDUCE << _KIND) + 2 * first))
+            else:
+                heappush(queue, (began + length[group], (_END << _KIND) + 2 * first))
             if shares is not None:  # results sent before the cell ends
                 for op in range(first, last):
                     share = _share(shares, link, first, op, queues)
                     if share < 1 and link[op] != NONE:
-                        heappush(queue, (now + share * length[group], (_EARLY << _KIND) + 2 * op))
+                        heappush(queue, (began + share * length[group], (_EARLY << _KIND) + 2 * op))
         if len(queue) == 0:
             break
         now, what = heappop(queue)
@@ -91,10 +94,10 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
             for done in range(first, last):
                 here, group = stream[done], following[done]
                 if group != NONE:
-                    num_awake = _told(group, missing, awake, num_awake)
+                    num_awake = _told(group, now, missing, ready, awake, num_awake)
                 other = beside[done]
                 while other != NONE:
-                    num_awake = _told(group_of[other], missing, awake, num_awake)
+                    num_awake = _told(group_of[other], now, missing, ready, awake, num_awake)
                     other = also[other]
             if holds and reduces[op]:  # it releases its places
                 for done in range(first, last):
@@ -107,7 +110,11 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
             due[0], num_due = routes[link[op]][side], 1
             serves[due[0]] = NONE
             if side == 1 or routes[link[op]][1] == NONE:
-                heappush(queue, (now + latency[op], (_ARRIVE << _KIND) + 2 * op))
+                arrived[op], group = now + latency[op], taker[op]
+                if length[group] > 0:
+                    num_awake = _told(group, arrived[op], missing, ready, awake, num_awake)
+                else:
+                    heappush(queue, (arrived[op], (_ARRIVE << _KIND) + 2 * op))
         elif kind == _REDUCE:  # a reduction joins the queues of all its ranks' places
             for member in range(op, group_start[group_of[op] + 1]):
                 here = stream[member] - num_ranks
@@ -123,8 +130,7 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
         elif kind == _EARLY:
             first, last = op, op + 1
         else:
-            arrived[op] = now
-            num_awake = _told(taker[op], missing, awake, num_awake)
+            num_awake = _told(taker[op], now, missing, ready, awake, num_awake)
 
         # messages join queues, and free links and NICs serve them
         while next_due < num_due or first < last:
@@ -138,8 +144,8 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
                     due[0], num_due, next_due = routes[link[first]][0], 1, 0
                     _join(waiting, last_waiting, behind, due[next_due], first)
                 elif link[first] != NONE:
-                    sent[first] = now
-                    heappush(queue, (now + (occupancy[first] + latency[first]), (_ARRIVE << _KIND) + 2 * first))
+                    sent[first], arrived[first] = now, now + (occupancy[first] + latency[first])
+                    num_awake = _told(taker[first], arrived[first], missing, ready, awake, num_awake)
                 first += 1
                 continue
             place = due[next_due]
@@ -166,8 +172,9 @@ def events(columns, link, routes, gates, sizes, seconds, queues, shares, times):
 
 
 @inlined
-def _told(group, missing, awake, num_awake):
-    """Let a group lack one thing less; return how many groups start now."""
+def _told(group, at, missing, ready, awake, num_awake):
+    """Let a group lack one thing less from some time on; return how many groups lack nothing."""
+    ready[group] = max(ready[group], at)
     missing[group] -= 1
     if missing[group] == 0:
         awake[num_awake] = group

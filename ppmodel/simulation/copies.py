@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.ops import OpKind
-from ppmodel.simulation.inputs import COPY, INPUT, OPERATION
-from ppmodel.simulation.numbering import Arrays
-from ppmodel.tables import NO_OPERATION, by_keys
+from ppmodel.simulation.inputs import COPY, INPUT, OPERATION, in_order
+from ppmodel.tables import by_keys
 
 _BACKWARDS = (OpKind.B, OpKind.I)
 
@@ -70,11 +69,11 @@ def plan_copies(graph, costs, lengths):
         begins = list(accumulate((lengths[cell[0]] for cell in cells), initial=0.0))[:-1]  # if no cell waits
         trips = _round_trips(graph, costs, cells)
         latest, first_cells = np.inf, []  # each copy back starts as late as possible, but in the order of need
-        for trip in reversed(trips):
-            latest = min(latest, begins[trip.needed]) - trip.seconds
-            first_cells.append(min(max(bisect_right(begins, latest) - 1, trip.begun + 1), trip.needed))
-        for trip, cell in zip(trips, accumulate(reversed(first_cells), max), strict=True):
-            planned.append((trip.forward, trip.backward, before[cell], trip.seconds, trip.share))
+        for *_, seconds, _, begun, needed in reversed(trips):
+            latest = min(latest, begins[needed]) - seconds
+            first_cells.append(min(max(bisect_right(begins, latest) - 1, begun + 1), needed))
+        for (forward, backward, *trip, _, _), cell in zip(trips, accumulate(reversed(first_cells), max), strict=True):
+            planned.append((forward, backward, before[cell], *trip))
     columns = [np.array(column) for column in zip(*planned, strict=True)] or [np.zeros(0, dtype=int)] * 5
     return Copies(*(graph.index[ops] for ops in columns[:3]), *columns[3:])
 
@@ -93,47 +92,22 @@ def with_copies(tasks, copies):
     operations, place = np.flatnonzero(tasks.is_operation), np.empty(tasks.schedule.num_operations, dtype=np.int64)
     place[tasks.index[operations]] = operations
     forward, backward, after = place[np.stack(copies[:3])]
-    # a copy back has two inputs: the end of the cell before, and its copy out; its backward has one input more
-    number = np.arange(len(forward))
-    out, back, begins, comes = count + number + len(number) * np.arange(4)[:, None]
+    # a copy back has two inputs: its copy out, and the end of the cell before; its backward has one input more
     op = np.concatenate((np.arange(count), forward, forward, forward, backward))
-    stream, source, row = tasks.stream[op], np.full(len(op), NO_OPERATION), np.full(len(op), COPY, dtype=np.int32)
-    for rows, offset in ((out, 2), (back, 3), (begins, 3)):
-        stream[rows] += offset * num_ranks
-    source[:count], source[out], source[back], source[begins], source[comes] = tasks.source, forward, out, after, back
-    row[:count], row[comes] = OPERATION if tasks.row is None else tasks.row, INPUT
-    anchor, phase, turn = group[op], np.zeros(len(op), dtype=int), op.copy()
-    anchor[back] = anchor[begins] = group[after]
-    phase[out], phase[back], phase[begins] = 1, 2, 2
-    turn[back] = turn[begins] = number
+    out, back, *_ = new = np.arange(count, len(op)).reshape(4, -1)
+    stream, source, row, anchor, seconds = tasks.stream[op], np.zeros_like(op), np.zeros_like(op), group[op], 0.0 * op
+    stream[out] += 2 * num_ranks
+    stream[new[1:3]] += 3 * num_ranks
+    source[:count], source[new] = tasks.source, (forward, out, after, back)
+    row[:count], row[new[:3]], row[new[3]] = OPERATION if tasks.row is None else tasks.row, COPY, INPUT
+    seconds[new[:2]], anchor[new[1:3]] = copies.seconds, group[after]
+    phase, turn = np.repeat((0, 1, 2, 2, 0), (count, *[len(forward)] * 4)), op.copy()
+    turn[new[1:3]] = np.arange(len(forward))
     order = by_keys(anchor, phase, turn, row == OPERATION)
-    starts = np.diff(anchor[order], prepend=-1) | np.diff(phase[order], prepend=0)
-    starts |= (phase[order] > 0) & (np.diff(turn[order], prepend=-1) != 0)
-    now = np.empty(len(order), dtype=np.int64)
-    now[order] = np.arange(len(order))
-
-    def added(column, nothing):
-        return np.append(column, np.full(4 * len(forward), nothing, dtype=column.dtype))[order]
-
-    seconds, source = np.zeros(len(op)), np.where(source == NO_OPERATION, NO_OPERATION, now[source])
-    seconds[out] = seconds[back] = copies.seconds
-    columns = tasks.index[op], tasks.cost_class[op], stream, source
-    columns = [column[order].astype(np.int32) for column in columns]
-    starts = np.append(np.flatnonzero(starts), len(op)).astype(np.int32)
-    columns = *columns, added(tasks.remote, False), added(tasks.link, NO_OPERATION), starts, tasks.num_links, row[order]
-    meets = None if tasks.meets is None else added(tasks.meets, NO_OPERATION)
-    return tasks.with_arrays(Arrays(*columns, meets, seconds[order])), copies._replace(rows=now[[out, back]])
-
-
-class _Trip(NamedTuple):
-    """A microbatch's activations that are copied out and back: both operations, their cells, and the copy."""
-
-    forward: int
-    begun: int
-    backward: int
-    needed: int
-    share: float
-    seconds: float
+    apart = (np.diff(anchor[order], prepend=-1) != 0) | (np.diff(phase[order], prepend=0) != 0)
+    apart |= (phase[order] > 0) & (np.diff(turn[order], prepend=-1) != 0)
+    arrays = in_order(tasks.arrays, order, apart, op, source, stream=stream, row=row, copy_s=seconds)
+    return tasks.with_arrays(arrays), copies._replace(rows=np.argsort(order)[new[:2]])
 
 
 def _cells(graph):
@@ -150,7 +124,7 @@ def _cells(graph):
 
 
 def _round_trips(graph, costs, cells):
-    """The copies of a rank, in the order of the backwards."""
+    """The copies of a rank, in the order of the backwards: both operations, seconds, share, and the cells of both."""
     schedule, index = graph.schedule, graph.index[[op for cell in cells for op in cell]]
     columns = schedule.kind, schedule.replica, schedule.stage, schedule.microbatch
     rows = iter(zip(*(column[index].tolist() for column in columns), strict=True))
@@ -167,5 +141,5 @@ def _round_trips(graph, costs, cells):
                 forward, begun, early = forwards[replica, stage, microbatch]
                 share = shares[early][replica][stage]
                 if share > 0 and number > begun + 1:
-                    trips.append(_Trip(forward, begun, op, number, share, seconds[early][replica][stage]))
+                    trips.append((forward, op, seconds[early][replica][stage], share, begun, number))
     return trips

@@ -48,21 +48,46 @@ def with_inputs(arrays, takers, makers, num_ranks):
     further = by_taker[np.diff(takers[by_taker], append=-1) == 0]
 
     # rows in order: inputs and their operation, a group after the other, each followed by what sends its results on
-    op = np.concatenate((takers[further], np.arange(count), relayed))
-    row = np.repeat((INPUT, OPERATION, RELAY), (len(further), count, len(relayed)))
-    order = by_keys(group[op], row == RELAY, op, row == OPERATION)
-    place = np.empty(len(op), dtype=np.int64)
-    place[order] = np.arange(len(op))
-    taken_by = place[len(further) + takers]
-    taken_by[further] = place[: len(further)]
-    sent_by = place[len(further) + makers]
-    sent_by[messages[again]] = place[len(further) + count :]
-    op, row = op[order], row[order]
+    op = np.concatenate((np.arange(count), takers[further], relayed))
+    row = np.repeat((OPERATION, INPUT, RELAY), (count, len(further), len(relayed)))
+    taken_by, sent_by = takers.copy(), makers.copy()
+    taken_by[further], sent_by[messages[again]] = np.flatnonzero(row == INPUT), np.flatnonzero(row == RELAY)
     (source, link), arrives = np.full((2, len(op)), NO_OPERATION), np.zeros(len(op), dtype=bool)
     source[taken_by], arrives[taken_by] = sent_by, remote
     ends = stream[makers[messages]] * 2 * num_ranks + stream[takers[messages]]
     used, link[sent_by[messages]] = np.unique(ends, return_inverse=True)
-    start = np.append(np.flatnonzero((np.diff(group[op], prepend=-1) != 0) | (row == RELAY)), len(op))
-    columns = arrays.index[op], arrays.cost_class[op], stream[op], source
-    columns = [column.astype(np.int32) for column in (*columns, link, start)]
-    return type(arrays)(*columns[:4], arrives, *columns[4:], len(used), row)
+    order = by_keys(group[op], row == RELAY, op, row == OPERATION)
+    begins = (np.diff(group[op][order], prepend=-1) != 0) | (row[order] == RELAY)
+    return in_order(arrays, order, begins, op, source, remote=arrives, link=link, row=row, num_links=len(used))
+
+
+def in_order(arrays, order, begins, op, source, **columns):
+    """Arrays with further rows, in an order in which some begin a group.
+
+    Parameters
+    ----------
+    arrays : numbering.Arrays
+    order : ndarray of int
+        The rows in their order; those of `arrays` come first in all other parameters.
+    begins : ndarray of bool
+        In that order.
+    op, source : ndarray of int
+        The row of `arrays` whose operation, costs and stream each has, and the row that produces its input.
+    **columns
+        What differs. Further rows neither send nor receive unless columns say so.
+
+    Returns
+    -------
+    Arrays
+    """
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    kept = {name: getattr(arrays, name)[op] for name in ("index", "cost_class", "stream")}
+    for name, nothing in (("remote", False), ("link", NO_OPERATION), ("meets", NO_OPERATION)):
+        if getattr(arrays, name) is not None:
+            kept[name] = np.append(getattr(arrays, name), np.full(len(op) - len(arrays.index), nothing))
+    columns = kept | {"source": np.where(source == NO_OPERATION, NO_OPERATION, place[source])} | columns
+    for name, column in columns.items():
+        if isinstance(column, np.ndarray):
+            columns[name] = column[order].astype(np.int32 if column.dtype.kind == "i" else column.dtype)
+    return arrays._replace(**columns, group_start=np.append(np.flatnonzero(begins), len(order)).astype(np.int32))

@@ -26,8 +26,7 @@ whose transfers host processes make like ``latency``. Where transfers are short 
 
 import numpy as np
 
-from ppmodel.simulation.inputs import MEETING, OPERATION
-from ppmodel.simulation.numbering import Arrays
+from ppmodel.simulation.inputs import MEETING, in_order
 from ppmodel.simulation.rendezvous import refuse_endless
 from ppmodel.tables import NO_OPERATION, by_keys
 from ppmodel.tables.dependencies import in_levels
@@ -49,24 +48,21 @@ def with_meetings(graph):
         link, num_links = graph.stream, graph.schedule.num_ranks
     else:
         (issued, link, num_links), opens = graph.issued, BOTH
-    # operations of groups, and transfers, in that order
-    meets, bounds, count = issued < 0, graph.group_start, graph.num_operations
-    makers, groups = -1 - issued[meets], np.maximum(issued, 0)
-    size = np.where(meets, 1, np.diff(bounds)[groups])
-    start = np.cumsum(size) - size
-    op = np.repeat(np.where(meets, -1 - issued, bounds[groups]) - start, size) + np.arange(size.sum())
-    meets = np.repeat(meets, size)
-    place, transfer = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    place[op[~meets]], transfer[makers] = np.flatnonzero(~meets), np.flatnonzero(meets)
-    source = np.where(graph.remote, transfer[graph.source], place[graph.source])
-    source = np.where(meets | (graph.source[op] == NO_OPERATION), NO_OPERATION, source[op])
-    row = np.where(meets, MEETING, OPERATION if graph.row is None else graph.row[op])
-    both = np.full(len(op), NO_OPERATION)
-    both[meets] = 4 * graph.receivers[makers] + opens
-    columns = graph.index[op], graph.cost_class[op], graph.stream[op], source
-    columns = *columns, np.where(meets, link[op], NO_OPERATION), np.append(start, len(op)), both
-    columns = [column.astype(np.int32) for column in columns]
-    return Arrays(*columns[:4], graph.remote[op] & ~meets, *columns[4:6], num_links, row, columns[6])
+    meets, num_groups, count = issued < 0, len(graph.group_start) - 1, graph.num_operations
+    makers, turn_of = -1 - issued[meets], np.empty(num_groups, dtype=np.int64)
+    turn_of[issued[~meets]] = np.flatnonzero(~meets)
+    turn, op = np.append(turn_of[graph.group], np.flatnonzero(meets)), np.append(np.arange(count), makers)
+    transfer, nothing = np.empty(count, dtype=np.int64), np.full(len(makers), NO_OPERATION)
+    transfer[makers] = np.arange(count, len(op))
+    source = np.append(np.where(graph.remote, transfer[graph.source], graph.source), nothing)
+    row = np.zeros(count, dtype=int) if graph.row is None else graph.row  # operations
+    order = by_keys(turn)
+    return in_order(
+        graph.arrays, order, np.diff(turn[order], prepend=-1) != 0, op, source,
+        row=np.append(row, np.full(len(makers), MEETING)),
+        link=np.append(np.full(count, NO_OPERATION), link[makers]), num_links=num_links,
+        meets=np.append(np.full(count, NO_OPERATION), 4 * graph.receivers[makers] + opens),
+    )  # fmt: skip
 
 
 def _exchanged(graph):
