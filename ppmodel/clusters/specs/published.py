@@ -84,10 +84,10 @@ def entries_of_config(config, path):
         values |= {"window": window, "global_every": len(types) // (types.count("full_attention") or len(types) + 1)}
     blocks = {}
     if number := first("n_routed_experts", "num_local_experts", "num_experts"):
-        width = first("moe_intermediate_size", "intermediate_size")
+        width, llama4 = first("moe_intermediate_size", "intermediate_size"), int("intermediate_size_mlp" in config)
         blocks["experts"] = {
             "number": number, "experts_per_token": first("num_experts_per_tok"), "hidden": width,
-            "shared": first("n_shared_experts", otherwise=first("shared_expert_intermediate_size") // width),
+            "shared": first("n_shared_experts", otherwise=first("shared_expert_intermediate_size") // width or llama4),
             "dense_layers": first("first_k_dense_replace", otherwise=len(first("mlp_only_layers", otherwise=[]))),
             "every": first("interleave_moe_layer_step", "decoder_sparse_step", otherwise=1),
         }  # fmt: skip
