@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.clusters.specs.formats import FORMATS
+
 SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
 """The ZeRO stages, by what is sharded."""
 
@@ -32,6 +34,8 @@ class Sharing(NamedTuple):
         Whether computation hides reductions, and gathering.
     weight_bytes, gradient_bytes, optimizer_bytes : float
         Bytes of each per parameter.
+    cast_bytes : float
+        Bytes that converting a weight to the number format moves: both copies are made once per iteration.
     reduction, gathering : int, shape (2,)
         Indices into the layers' lines, for gradients and for weights: of what is dense, and of experts.
     """
@@ -44,6 +48,7 @@ class Sharing(NamedTuple):
     weight_bytes: float
     gradient_bytes: float
     optimizer_bytes: float
+    cast_bytes: float = 0.0
     reduction: tuple = (0, 0)
     gathering: tuple = (0, 0)
 
@@ -55,6 +60,7 @@ def sharing_of(model, layout, lines):
     return Sharing(
         layout.zero, layout.data_gpus, layout.expert_replicas, bool(layout.overlap_gradients),
         bool(layout.overlap_parameters), model.element_bytes, model.gradient_bytes, model.optimizer_bytes,
+        (kept := FORMATS[layout.precision or "bf16"].kept_bytes or 0.0) and model.element_bytes + 2 * kept,
         *np.array([[lines.setdefault((kind, group, 1), len(lines)) for group in groups] for kind in kinds]),
     )  # fmt: skip
 
@@ -209,6 +215,8 @@ def gather_s(parameters, forward_s, sharing, lines):
 def optimizer_s(parameters, sharing, system):
     """Seconds of the optimizer step: a pass over memory that reads gradients, updates the state and writes weights.
 
+    In another number format, weights are then converted.
+
     Parameters
     ----------
     parameters : pair of ndarray of float, shape (num_stages,)
@@ -224,4 +232,8 @@ def optimizer_s(parameters, sharing, system):
     moved = updated * (sharing.gradient_bytes + 2 * sharing.optimizer_bytes + sharing.weight_bytes)
     efficiency = system.kernels and system.kernels.optimizer_efficiency
     attained = system.memory_bandwidth_bytes_per_s * (efficiency or system.memory_efficiency)
-    return np.where(updated > 0, moved / attained + system.memory_latency_s, 0.0)
+    seconds = moved / attained + system.memory_latency_s
+    if np.max(sharing.cast_bytes):
+        efficiency = (system.kernels and system.kernels.cast_efficiency) or system.memory_efficiency
+        seconds = seconds + sum(parameters) * sharing.cast_bytes / (system.memory_bandwidth_bytes_per_s * efficiency)
+    return np.where(updated > 0, seconds, 0.0)
