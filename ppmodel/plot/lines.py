@@ -18,8 +18,7 @@ _LIMITS = [{"color": "black", "lw": 0.9, "dashes": pattern} for pattern in ((), 
 @style.redrawable
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
-    log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
-    marks=None,
+    log=(), zero=True, markers=True, limits=None, share=True, own_x=False, marks=None,
 ):  # fmt: skip
     """Draw lines over a column, one per schedule, in panels.
 
@@ -62,8 +61,6 @@ def plot_lines(
         axes whose values span more than a factor of five are logarithmic.
     limits : dict of str to float, optional
         Horizontal reference lines, by their names in the legend.
-    band : (str, str), optional
-        Columns for the lower and upper ends of a band around each line, such as a confidence interval.
     marks : DataFrame, optional
         Points to mark, such as published ones: the columns `x`, `y` and, if there are panels, `panel`, and ``mark``,
         what the legend calls them.
@@ -89,7 +86,7 @@ def plot_lines(
     edges = [look | {"label": name} for name, look in zip(limits, cycle(_LIMITS))]
     for axis, column, name in places:
         rows = panels[name]
-        _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers)
+        _draw(axis, rows, x, column, line, looks, dash, patterns, markers)
         for value, look in zip(limits.values(), edges, strict=True):
             axis.axhline(value, **look)
         if marks is not None and column in marks:
@@ -135,7 +132,7 @@ def _places(columns, names, in_row, shared, own_x):
     return figure, axes, places
 
 
-def _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers):
+def _draw(axis, rows, x, column, line, looks, dash, patterns, markers):
     """Draw the lines of a panel; where a column gives dashes, they have no others, and dashed lines are hollow."""
     for value, pattern in patterns.items() or [(None, None)]:
         part = rows if dash is None else rows[rows[dash] == value]
@@ -146,8 +143,6 @@ def _draw(axis, rows, x, column, line, looks, dash, patterns, band, markers):
                 look |= {"ls": (0, pattern), "mfc": "white", "mec": look["color"]} if pattern else {"ls": "-"}
             if len(points):
                 axis.plot(points[x], points[column], **look)
-            if band:
-                axis.fill_between(points[x], *points[list(band)].to_numpy().T, color=look["color"], alpha=0.18)
 
 
 def _scales(axis, across, values, log, zero, own_x):

@@ -11,7 +11,7 @@ _CROWD = 500
 @style.redrawable
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, labels=None, log=("x", "y"),
-    percent=False, in_row=1, limits=None,
+    limits=None,
 ):  # fmt: skip
     """Draw points by two numbers, with names and with the Pareto front as a stepped line.
 
@@ -32,13 +32,10 @@ def plot_scatter(
         points, they go into a column beside the panel.
     front : str, optional
         Boolean column that says which points are on the Pareto front; see `analysis.pareto_front`.
-    labels, log, in_row
+    labels, log
         As in `plot_lines`.
     limits : dict of str to float, optional
         Vertical reference lines, by their names in the legend.
-    percent : bool
-        Whether both numbers are ratios to a baseline, to be shown in percent; two lines then cross at the baseline,
-        and all panels have the same axes.
 
     Returns
     -------
@@ -55,8 +52,7 @@ def plot_scatter(
     frame = frame.assign(group="" if group is None else frame[group])
     panels, limits = style.panels_of(frame, panel), limits or {}
     log = [name for name, column in (("x", x), ("y", y)) if name in log and frame[column].min() < frame[column].max()]
-    width = 6.6 / min(in_row, len(panels)) + 0.4
-    figure, axes = style.panel_grid(len(panels), in_row, width=width, height=3.2, sharex=True, sharey=percent)
+    figure, axes = style.panel_grid(len(panels), 1, width=7.0, height=3.2, sharex=True)
     size = 6 if len(frame) <= _CROWD else 3.5
     styles = {label: look | {"ms": size} for label, look in style_of(frame.group).items()}
     layers = sorted(styles, key=lambda label: -(frame.group == label).sum())
@@ -69,7 +65,7 @@ def plot_scatter(
             axis.plot(best[x], best[y], drawstyle="steps-post", color="black", lw=1.2, zorder=0.95)
         for limit in limits.values():
             axis.axvline(limit, color="black", lw=1.0, ls="--", zorder=0.9)
-        _scales(axis, log, percent)
+        _scales(axis, log)
         axis.set(xlabel=style.axis_label(x, labels), ylabel=style.axis_label(y, labels))
         style.panel_title(axis, panel, panel_name, labels)
     style.label_edges(axes, style.axis_label(x, labels))
@@ -94,13 +90,10 @@ def plot_scatter(
     return figure
 
 
-def _scales(axis, log, percent):
-    """Logarithmic axes with plain numbers; in percent, lines through the baseline."""
+def _scales(axis, log):
+    """Logarithmic axes with plain numbers."""
     axis.margins(0.12)
     for side, scale, most in (("x", axis.xaxis, 4), ("y", axis.yaxis, 7)):  # labels stand side by side, or in a column
         if side in log:
             axis.set(**{f"{side}scale": "log"})
             style.log_axis(scale, style.log_ticks(*scale.get_view_interval(), most))
-        if percent:
-            (axis.axvline if side == "x" else axis.axhline)(0, color="black", lw=0.7, zorder=0.9)
-            style.percent_axis(scale)

@@ -1,6 +1,6 @@
 """Small sizes at which tests run the notebooks, and other systems than their own."""
 
-AS_PUBLISHED = {"claims", "executed", "implied", "measured", "plan-right", "schedules-measured", "tensor-pipeline"}
+AS_PUBLISHED = {"claims", "executed", "measured", "plan-right", "schedules-measured", "tensor-pipeline"}
 """Notebooks whose results are those of the built book; `make attack` runs them at the sizes below, too."""
 
 PARAMETERS = {
@@ -59,11 +59,6 @@ PARAMETERS = {
     "schedules-measured": {},
     "executed": {},
     "long-sequences": {"pp": 4, "microbatches": 4, "sequences": [8192, 65536], "slices": [2, 4]},
-    "implied": {
-        "p2ps": ["overlapped", "blocking_recv"], "allreduces": ["overlapped"], "concats": ["direct", "overlapping"],
-        "waves": [2], "compute_efficiencies": [0.75], "memory_efficiencies": [0.5, 1.0], "backwards": [0.0, 3.0],
-        "fine_compute": [0.75, 0.8], "fine_memory": [0.5], "fine_backwards": [3.0], "num_draws": 50, "num_settings": 3,
-    },
     "field": {
         "pp": [4], "multiples": [1, 2], "picture_pp": 4, "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
         "long_multiples": [2, 4, 8], "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],

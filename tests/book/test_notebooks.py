@@ -305,8 +305,8 @@ def test_plan_right(recorded):
     assert recipes["within"] > 0.65 * recipes["recipes"]
 
 
-@of("implied")
-def test_implied(recorded):
+@of("claims")
+def test_the_setting_paper(recorded):
     """Of the settings tried the preset is the best, and its numbers are those of the claims."""
     found = recorded("implied_search.csv")
     assert len(found) == 1000
@@ -318,15 +318,7 @@ def test_implied(recorded):
     claims = load_claims()
     own = [row for claim in claims for row in claim.rows if claim.by_of(row) == "paper" and row.id not in TARGETS]
     assert set(others.id) == {row.id for row in own if row.expected.verdict != "holds"}
-    facts = recorded("implied_unseen.json")
-    assert facts["rest"] == len(own) == facts["always"] + facts["unseen"]
-    assert facts["rest_here"] == facts["always"] + facts["unseen_default"]
     null = recorded("implied_null.csv").set_index("numbers met")
     assert (null.sum() == 1000).all()
-    chance = null["random targets"]
-    assert (chance.index * chance).sum() / 1000 < 10  # random targets are met by fewer settings than the published ones
-    unchosen = recorded("implied_left_out.csv").set_index("left out")
-    assert list(unchosen.index) == list(TARGETS)
-    assert set(unchosen.most_met) <= {9, 10}
-    tight = recorded("implied_tolerances.csv")
-    assert tight.most_met.iloc[0] == 10 > tight.most_met.iloc[3]
+    assert (null.index * null.random).sum() / 1000 < 10  # met by fewer settings than the published ones
+    assert recorded("implied_left_out.csv")["left out"].tolist() == list(TARGETS)

@@ -293,18 +293,6 @@ def test_a_notebook_shows_a_figure_once(monkeypatch):
     assert not plt.get_fignums()
 
 
-def test_points_against_a_base_share_axes_in_percent(frame):
-    """Two lines cross where the base is; panels have the same axes and say which number they are of."""
-    rows = relative_to(frame, "GPipe").assign(peak=lambda rows: rows.peak_activations / 4 - 1)
-    axes = plot_scatter(
-        rows, "relative", "peak", "title", group="label", panel="microbatches", percent=True, log=(), in_row=3
-    ).axes
-    assert [axis.get_title(loc="left") for axis in axes] == [f"B = {count}" for count in (2, 4, 8)]
-    assert len({(axis.get_xlim(), axis.get_ylim()) for axis in axes}) == 1
-    assert axes[0].yaxis.get_major_formatter()(0.5) == "50%"
-    assert [axis.get_ylabel() for axis in axes][1:] == ["", ""]
-
-
 def test_a_crowd_is_named_in_a_column():
     """Names that have no place beside their points stand in a column, none over another."""
     crowd = pd.DataFrame({"time": [1 + n // 2 / 500 for n in range(40)] + [9], "peak": [4.0] * 40 + [9]})
@@ -408,30 +396,15 @@ def test_narrow_boxes_have_no_edges():
 
 
 def test_ranges_lie_where_their_columns_say():
-    """A thin line, a thick one and a marker for each row and version, in its panel; the second version is hollow."""
+    """A thin line, a thick one and a marker for each row."""
     columns = ["low", "less", "middle", "more", "high"]
-    frame = pd.DataFrame([
-        {"label": label, "noise": noise, "point": point} | dict(zip(columns, np.arange(5) + start, strict=True))
-        for start, (label, noise, point) in enumerate(product(("GPipe", "1F1B"), ("calm", "rough"), ("x", "y")))
-    ])  # fmt: skip
-    figure = plot_ranges(frame, columns, "title", beside="noise", panel="point")
-    for axis, point in zip(figure.axes, ("x", "y"), strict=True):
-        here = frame[frame.point == point]
-        lines = [lines for lines in axis.collections if isinstance(lines, LineCollection)]
-        spans = sorted((line[0, 0], line[1, 0]) for part in lines for line in part.get_segments())
-        assert spans == sorted([*zip(here.low, here.high, strict=True), *zip(here.less, here.more, strict=True)])
-        solid, hollow = (points for points in axis.collections if isinstance(points, PathCollection))
-        assert [point[0] for point in solid.get_offsets()] == list(here.middle[here.noise == "calm"])
-        assert [point[0] for point in hollow.get_offsets()] == list(here.middle[here.noise == "rough"])
-        assert to_hex(hollow.get_facecolor()[0]) == "#ffffff" != to_hex(solid.get_facecolor()[0])
-
-
-def test_lines_have_bands():
-    """An interval around each line, in its colour."""
-    frame = pp.compare(["gpipe", "1f1b"], 4, [4, 8], forward=1, backward=2)
-    frame = frame.assign(low=frame.idle_ratio - 0.1, high=frame.idle_ratio + 0.1)
-    (axis,) = plot_lines(frame, "microbatches", "idle_ratio", "title", band=("low", "high")).axes
-    assert len(axis.collections) == 2
+    frame = pd.DataFrame(np.arange(5) + np.arange(4)[:, None], columns=columns).assign(label=list("abcd"))
+    (axis,) = plot_ranges(frame, columns, "title").axes
+    lines = [lines for lines in axis.collections if isinstance(lines, LineCollection)]
+    spans = sorted((line[0, 0], line[1, 0]) for part in lines for line in part.get_segments())
+    assert spans == sorted([*zip(frame.low, frame.high, strict=True), *zip(frame.less, frame.more, strict=True)])
+    (points,) = (points for points in axis.collections if isinstance(points, PathCollection))
+    assert [point[0] for point in points.get_offsets()] == list(frame.middle)
 
 
 @pytest.mark.parametrize("labels", [["GPipe", "1F1B", "Chimera"], ["ZB-V", "Hanayo W = 4", "GPipe", "mine"]])

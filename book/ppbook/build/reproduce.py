@@ -44,7 +44,7 @@ _EXPLORER = "explorer"
 OWN_PAGE = "nb/which-layout"
 """The page about the user's own system."""
 LONGEST = (
-    "measured", "which-layout", "implied", "claims", "tensor-pipeline", "schedules-measured", "asymmetric", "field",
+    "measured", "which-layout", "claims", "tensor-pipeline", "schedules-measured", "asymmetric", "field",
 )  # fmt: skip
 """Notebooks that run first, so that no worker is left with a long one while the others have ended."""
 
