@@ -127,3 +127,15 @@ def test_a_table_with_gathers_gets_no_more():
     """The option is refused for a table that has them."""
     with refused(TableError, "fsdp", "has no effect"):
         pp.build("1f1b", 2, 2).with_gathers().with_gathers()
+
+
+def test_plan_chooses_between_keeping_weights_and_gathering_them_by_layer():
+    """Time and memory of its rows are those of the points."""
+    schedules, run = ["1f1b", "1f1b:fsdp=keep"], {"model": "llama3_8b", "system": "dgx_h100"}
+    fixed = {"zero": 3, "pp": 4, "tp": 1}
+    best = pp.plan(**run, gpus=64, global_batch=128, schedules=schedules, fix=fixed).iloc[0]
+    values = {name: best[name].item() for name in ("cp", "dp", "microbatch_size", "zero")}
+    one = pp.simulate(best.schedule + ":" + best.options, 4, 128 // (best.dp * best.microbatch_size), **run, **values)
+    assert best.label == "1F1B FSDP keep"
+    assert best.fits
+    assert (one.iteration_s, one.peak_memory_bytes) == pytest.approx((best.iteration_s, best.peak_memory_bytes))

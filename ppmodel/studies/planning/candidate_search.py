@@ -204,9 +204,9 @@ def fitting_of(question, columns, entries, limits):
 
 
 def is_timed(columns, case, sizes):
-    """Return whether memory depends on times, of copies or of a searched order, or on slices and unequal sequences."""
+    """Return whether memory depends on times, of copies or of a searched order, or on slices, sequences or gathers."""
     fixed, table = columns.question.fixed, columns.table(case, sizes)
-    is_alike = fixed.get("lengths", "equal") == "equal" and not (table and table.slices > 1)
+    is_alike = fixed.get("lengths", "equal") == "equal" and not (table and (table.slices > 1 or table.gathers))
     return not is_alike or bool(open_options(case)) or any(fixed.get(name) for name in ("offload", "offload_warm_up"))
 
 

@@ -164,9 +164,9 @@ class Columns:
     def shape(self, table, zero):
         """All that stages depend on: a table with the same ones, if backwards hide collectives, what is sharded.
 
-        What ZeRO 1 shards makes no difference.
+        What ZeRO 1 shards makes no difference, and tables with gathers exchange nothing with a microbatch.
         """
-        layout, zero = next(iter(self.checked.values())), zero if zero > 1 else 1
+        layout, zero = next(iter(self.checked.values())), zero if zero > 1 and not table.gathers else 1
         hides = hides_backward(layout, self.question.system.framework, table)
         loads = rank_loads(table).tobytes()
         stages = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.slices
