@@ -6,17 +6,17 @@ from math import gcd
 
 from ppmodel.cli.text import aligned, plain
 from ppmodel.clusters.launch import launch
+from ppmodel.clusters.specs.launcher import load_launcher
 from ppmodel.errors import counted
 
 
-def launched(name, launcher, point):
+def launched(name, point):
     """The arguments that ``--launch`` prints.
 
     Parameters
     ----------
     name : str
-        As the launcher was asked for.
-    launcher : Launcher
+        Of a launcher, or its file.
     point : Point
         With a layout.
 
@@ -25,6 +25,7 @@ def launched(name, launcher, point):
     dict, list of str
         For JSON, and as lines to paste.
     """
+    launcher = load_launcher(name)
     arguments, without = launch(point, launcher)
     calls, flags = {}, []  # calls in Python, and the other arguments
     for argument in arguments:

@@ -9,7 +9,7 @@ from ppmodel.studies.points import HEADINGS, PARTS
 
 _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _TEXTS = "schedule", "recompute", "layers", "order", "fits", "schedule in"
-_LEAST = 0.005
+_LEAST, _MUCH_EXCHANGE = 0.005, 0.2
 RUN = {
     "days": ("days", "{:.4g}".format), "gpu_hours": ("GPU-hours", text.in_words), "money": ("money", text.in_words),
     "money_per_billion_tokens": ("per billion tokens", "{:.4g}".format),
@@ -174,8 +174,14 @@ def _explained(plan, row, place):
     shares = {HEADINGS[name]: row[name] / row.iteration_s for name in PARTS}
     parts = sorted((item for item in shares.items() if item[1] >= _LEAST), key=lambda item: -item[1])
     yield f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)
-    cells = [["one step away", "time", "GiB", "fits"]]
-    for _, step in plan.steps(place).iterrows():
+    cells, steps = [["one step away", "time", "GiB", "fits"]], plan.steps(place)
+    if row.expert_s > _MUCH_EXCHANGE * row.iteration_s:
+        near = steps[steps.step.str.match("ep |dispatcher |pp |interleaved|combined")].sort_values("over")
+        domain = plan.question.system.nodes.devices_per_node if plan.question.system.nodes else 1
+        where = "inside" if row.ep * (row.etp or row.tp) <= domain else "beyond"
+        change = f"; with {near.step.iloc[0]} it is {_over(near.over.iloc[0])}" if len(near) else ""
+        yield f"experts are limited by their exchange, {where} an NVLink domain of {domain}{change}"
+    for _, step in steps.iterrows():
         effect = [_over(step.over), text.gibibytes(step.peak_memory_bytes), step.fit]
         cells.append([step.step, *(effect if step.over == step.over else ["", "", "not defined"])])
     yield from ("", *text.aligned(cells, right=(1, 2)))

@@ -58,6 +58,7 @@ PARAMETERS = {
     },
     "schedules-measured": {},
     "executed": {},
+    "experts": {"systems": ["h100"], "sizes": [8, 16]},
     "long-sequences": {"pp": 4, "microbatches": 4, "sequences": [8192, 65536], "slices": [2, 4]},
     "field": {
         "pp": [4], "multiples": [1, 2], "picture_pp": 4, "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
@@ -66,6 +67,6 @@ PARAMETERS = {
     "own-schedule": {"mistakes": ["deadlock", "my_table"], "comm": 1.5},
     "nodes": {
         "node_systems": ["slow_between_nodes"], "schedules": ["1f1b", "chimera"], "pp": 8, "microbatches": 8,
-        "inside_pp": 8,
+        "search_pp": 8, "search_microbatches": 8, "picture_placement": "blocked",
     },
 }  # fmt: skip

@@ -238,6 +238,18 @@ def test_long_sequences(recorded):
     assert facts["first"] < facts["worst"] / 2
 
 
+@of("experts")
+def test_experts(recorded):
+    """The pair gains what was measured, within 3 points; an exchange over nodes is faster if it is hidden."""
+    facts, pair = recorded("experts.json"), recorded("experts_pair.json")
+    assert facts["models"] == len(recorded("experts.csv")) == 7
+    assert abs(pair["gain"] - pair["predicted"]) < 3
+    time = recorded("experts_across.csv").set_index("way").iteration_s
+    assert time["over four nodes, hidden"] < time["in a node"] < time["over four nodes"]
+    costs = recorded("experts_exchange.csv")
+    assert (costs["deepep"] < costs["all-to-all"]).all()
+
+
 @of("executed")
 def test_executed(recorded):
     """Simulation meets what was executed, gradients are right, and slots say less the longer the delay."""

@@ -160,7 +160,7 @@ BY_HAND = [
     ({"dp": 64, "ep": 64, "expert_nodes": 1}, "all-to-all", "expert", 7 / 8 / 8 / 10 + 15e-6),
     ({"dp": 8, "ep": 8, "expert_nodes": 4}, "all-to-all", "expert", 7 / 8 / 100 + 5e-6),
     # a dispatcher: once to 5.25 of eight nodes; in a node, its eight experts are on 5.25 of eight GPUs
-    ({"dp": 64, "ep": 64, "dispatcher": "deepep"}, "all-to-all", "expert", (1 - (7 / 8) ** 8) * 7 / 8 / 10 + 15e-6),
+    ({"dp": 64, "ep": 64, "dispatcher": "deepep"}, "all-to-all", "expert", (1 - (7 / 8) ** 8) * 7 / 8 / 8.2 + 15e-6),
     ({"dp": 8, "ep": 8, "dispatcher": "hybridep"}, "all-to-all", "expert", (1 - (7 / 8) ** 8) * 7 / 8 / 100 + 5e-6),
     # four nodes with two each
     ({"tp": 4, "dp": 8}, "reduce-scatter", "data", 1 / 2 / 100 + 3 / 4 / 2 / 10 + 1e-6 + 30e-6),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ppbook.measured.by_source import AIM, anchors
-from ppbook.measured.unfitted import FILES, unfitted_runs
+from ppbook.measured.unfitted import EXPERTS, FILES, unfitted_experts, unfitted_runs
 from ppmodel.clusters.specs import DATA, framework_names, load_model
 from ppmodel.studies.measured.ranges import unseen_range
 
@@ -92,9 +92,11 @@ def written(framework):
     text = (DATA / "frameworks" / f"{framework}.yaml").read_text(encoding="utf-8")
     if framework not in FILES:
         return text
-    text = re.sub(r"^(fastest|slowest|range_\w+):\n  \{[^}]*\}\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(fastest|slowest|range_\w+|experts_\w+):\n  \{[^}]*\}\n", "", text, flags=re.MULTILINE)
+    text, releases, listed = text.partition("\n# What a release changed.")
+    text += "\n" * bool(releases)
     runs = healthy(pd.concat(map(unfitted_runs, FILES[framework])))
-    formats = runs.precision.value_counts()
+    formats = runs.format.value_counts()
     ends = unseen_range(runs.log, runs.group)
     source = (
         f"{len(runs)} runs in {runs.group.nunique()} groups (source, GPU, format, model), as measured.ranges has it"
@@ -105,10 +107,16 @@ def written(framework):
         "range_precisions": f'"{" ".join(sorted(formats[formats >= _FEWEST].index))}"',
         "range_sources": f'"{", ".join(FILES[framework])}"',
     }  # fmt: skip
+    if framework in EXPERTS:
+        known = healthy(unfitted_experts())
+        of_experts = f"{len(known)} runs in {known.group.nunique()} groups, as measured.ranges has it"
+        least, most = (round(end, 2) for end in unseen_range(known.log, known.group))
+        stated |= {"experts_fastest": least, "experts_slowest": most}
+        stated["experts_runs"] = f'"{len(known)} runs of models with experts ({", ".join(EXPERTS[framework])})"'
     for name, value in stated.items():
-        of = of_gpus if name == "range_gpus" else source
+        of = of_gpus if name == "range_gpus" else of_experts if name.startswith("experts_") else source
         text += f'{name}:\n  {{value: {value}, kind: fitted,\n   source: "{of}"}}\n'
-    return text
+    return text + (releases + listed).removeprefix("\n")
 
 
 if __name__ == "__main__":

@@ -18,13 +18,16 @@ from ppmodel.studies.measured.rows import is_healthy, run_of, system_of
 
 MEASURED = DATA / "reference" / "measured"
 _SOURCES = YAML(typ="safe").load(MEASURED / "sources.yaml")
-SYSTEMS, FILES, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "networks"))
-"""The system of each device, the files of each framework, and files with their own network."""
+SYSTEMS, FILES, EXPERTS, NETWORKS = (_SOURCES[name] for name in ("systems", "frameworks", "experts", "networks"))
+"""The system of each device, the files of each framework, also of models with experts, and those with a network."""
 
 RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
 FRAMEWORKS = {
-    name: framework for files in (FILES, _SOURCES["later"]) for framework, names in files.items() for name in names
+    name: framework
+    for files in (FILES, EXPERTS, _SOURCES["later"])
+    for framework, names in files.items()
+    for name in names
 }
 """The framework of each file of runs, also of those that are judged alone."""
 
@@ -88,9 +91,10 @@ def unfitted_runs(file):
     -------
     DataFrame
         One row per run: ``id, runs`` (the file), ``source`` (the same, with a range of utilization where some runs
-        hardly reach any), ``device, precision, framework, system``, those of `SIZE`, ``iteration_s, predicted_s,
-        error, fastest_s, slowest_s, is_healthy``, and the baselines ``constant_s``, as in `constant_utilization` for
-        all runs of a source on a device in a precision, and ``six_n_d_s``, 6 N D at `RULE_OF_THUMB` of the bf16 peak.
+        hardly reach any), ``device, precision, format, framework, system``, those of `SIZE`, ``iteration_s,
+        predicted_s, error, fastest_s, slowest_s, is_healthy``, and the baselines ``constant_s``, as in
+        `constant_utilization` for all runs of a source on a device in a precision, and ``six_n_d_s``, 6 N D at
+        `RULE_OF_THUMB` of the bf16 peak, with N the active parameters.
 
     Examples
     --------
@@ -108,11 +112,11 @@ def unfitted_runs(file):
         fastest, slowest = ends or (np.nan, np.nan)
         batch, gpus = run.layout.global_batch * run.pipeline_runs, run.layout.replica_gpus * run.layout.dp
         size = dict(zip(SIZE, (run.model.hidden, run.model.blocks, gpus, run.model.sequence, batch), strict=True))
-        flops = 6 * parameters(run.model).total * run.model.sequence * batch
+        flops = 6 * parameters(run.model).active * run.model.sequence * batch
         records.append({
             "row": row, "id": row.get("id", ""), "runs": file, "device": row["device"], **size,
             "framework": system.framework.name, "system": system.name,
-            "precision": row.get("precision") or system.framework.precision,
+            "precision": row.get("precision") or system.framework.precision, "format": run.layout.precision,
             "iteration_s": float(row["iteration_s"]), "predicted_s": seconds,
             "fastest_s": fastest * seconds, "slowest_s": slowest * seconds,
             "six_n_d_s": flops / (gpus * RULE_OF_THUMB * system.peak_compute_flops),
@@ -130,3 +134,11 @@ def unfitted_runs(file):
 def unfitted_by_source():
     """`unfitted_runs` of all `FILES`, one after another."""
     return pd.concat(map(unfitted_runs, sorted(name for names in FILES.values() for name in names)), ignore_index=True)
+
+
+def unfitted_experts():
+    """`unfitted_runs` of all files of `EXPERTS`, under frameworks with ", experts" behind their names."""
+    files = sorted(name for names in EXPERTS.values() for name in names)
+    return pd.concat(map(unfitted_runs, files), ignore_index=True).assign(
+        framework=lambda runs: runs.framework + ", experts"
+    )

@@ -17,6 +17,10 @@ from ppmodel.clusters.specs.layout import DISPATCHERS, STAGE_GROUPS
 _POSTED_STEPS = 5
 """Latencies of an all-to-all in a node: NCCL takes 11 to 14 us on 2, 4 and 8 H100, B200 or GB200 (AIConfigurator)."""
 
+_DISPATCHED = 0.82
+"""What DeepEP and HybridEP attain of a NIC over what NCCL's all-to-all does: 36 to 41 of 46 GB/s, called from torch, on
+32 and 64 H100 (deepseek-ai/DeepEP, 94a9f8f, docs/README_Hybrid-EP.md, without what stays on the node)."""
+
 
 class Collective(NamedTuple):
     """A collective.
@@ -204,7 +208,8 @@ def collective_line(kind, group, layout, system, copies=1):
             return Line(max(fixed), max(slopes) / size)
         most_nodes = min(layout.expert_nodes or where.nodes, where.nodes)
         messages, copied = (places * (1 - (1 - 1 / places) ** copies) / copies for places in (most_nodes, size))
-        near *= copied if knows_nodes else 1
+        if knows_nodes:
+            near, messages = near * copied, messages / _DISPATCHED
         slopes = near * inside.s_per_byte, messages * (1 - per_node / size) * between.s_per_byte
         return Line(sum(fixed), max(slopes))  # copies cross the network once per node, and then the links within
     nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them

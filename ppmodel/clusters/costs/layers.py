@@ -445,7 +445,7 @@ def _wait_for_host(seconds, sizes, system):
     """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
 
     With p the host's exponent, a phase takes (device^p + host^p)^(1/p). Returns the host's seconds of those phases of
-    blocks that have experts.
+    blocks that have experts, but for casts.
     """
     spec, gpus_per_node = system.kernels, system.nodes.devices_per_node if system.nodes else 1
     blocks, tensor, softmax, piped, added, casts = np.moveaxis(sizes.launches, -1, 0)
@@ -456,7 +456,7 @@ def _wait_for_host(seconds, sizes, system):
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
     seconds[..., 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
-    return np.where(added > 0, host, 0.0)
+    return np.where(added > 0, host - spec.cast_host_s * casts, 0.0)
 
 
 def layer_bytes(sizes, sharing, system):

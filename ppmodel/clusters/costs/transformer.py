@@ -11,6 +11,10 @@ from ppmodel.clusters.specs.layout import DISPATCHERS
 from ppmodel.clusters.specs.recompute import Module
 
 _CAUSAL_HALF = 0.5
+_UNFUSED = (28, 16), (40, 28)
+"""Bytes a number, forward and backward, that experts with biases move beside fused kernels: the second bias, times a
+weight in single precision, is added expert by expert, and the activation's input is clamped, in kernels of PyTorch, by
+our count (Megatron-LM, core_v0.16.0, _apply_bias in moe/experts.py, weighted_bias_quick_geglu_impl in fusions)."""
 _ROUTING = 40
 """Small kernels of a router of Megatron-LM in 2025, by our count: scores, best experts, masks, counts, loss."""
 
@@ -459,6 +463,10 @@ def expert_operations(gpu):
     gathers, here = layout.expert_tp > 1 and not gpu.repeats_stream, number / layout.ep
     copies = rows * (layout.expert_tp if gathers else 1) * per_token * layout.expert_imbalance
     inside = _products(gpu, copies, experts.hidden / layout.expert_tp, "experts", {}, count=here, experts=True)
+    if model.bias:
+        plain, clamped = copies * hidden, copies * experts.hidden / layout.expert_tp
+        works = (Work(0.0, added * plain + bounded * clamped) for added, bounded in _UNFUSED)
+        inside.append(BlockOperation("biases and bounds of experts", *works, kernel=Kernel.STREAM, count=3 * here))
     if layout.ep > 1 and here > 1:
         moved = Work(0.0, 2.0 * width * copies * hidden)
         to, back = (BlockOperation(f"sort copies by {key}", moved, moved) for key in ("expert", "sender"))

@@ -53,7 +53,7 @@ MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
 _OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
-_SWITCHED = "dispatcher", "overlap_tensor", "cuda_graphs"
+_SWITCHED = "dispatcher", "expert_nodes", "overlap_tensor", "cuda_graphs"
 OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", *_SWITCHED, *_OPEN
 """Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
 multiplications, unless a column ``number_format`` has the name of a format, and the bytes that a GPU keeps for the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppmodel.clusters.specs.layout import ORDERS, RECOMPUTE, STAGE_GROUPS
+from ppmodel.clusters.specs.layout import DISPATCHERS, ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
@@ -86,12 +86,12 @@ class Plan:
         One stands for all with the same groups of GPUs that are no faster, and for those of the same ``pp``, ``tp`` and
         ``ep`` that take as long and as much memory. The first is not tight, unless that costs more than `within`; of
         those within `EQUAL` of the fastest, the simplest is first. What the framework does not run, or not as measured,
-        is apart, after the others, and only if it is faster than the first.
+        is apart, after the others.
         """
         answers: list[Candidate] = []
-        is_tight, first_s = self.limits.is_tight, np.inf
+        is_tight = self.limits.is_tight
         for is_run in (True, False):
-            left = [each for each in self.candidates if each.is_run is is_run and each.iteration_s <= first_s]
+            left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
                 comfortable = [candidate for candidate in left if not is_tight(candidate)]
@@ -103,7 +103,6 @@ class Plan:
                 ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
                 best = min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate)))
                 answers.append(best)
-                first_s = fastest_s if len(answers) == 1 else first_s
                 left = [candidate for candidate in left if not _are_alike(candidate, best)]
         return answers
 
@@ -190,7 +189,8 @@ class Plan:
         DataFrame
             As `rows`, with ``step``, what is changed, and ``over``, how much longer it takes, as a share of the
             answer's time. Data parallelism takes up the GPUs that other groups leave or need. Experts also get
-            `UNEVEN_EXPERTS` times as many tokens on one GPU, which the router decides, not the layout.
+            `UNEVEN_EXPERTS` times as many tokens on one GPU, which the router decides, not the layout, and another
+            dispatcher.
         """
         from pandas import concat
 
@@ -212,8 +212,10 @@ class Plan:
         frame = self.rows([answer, *steps.values()])
         if answer.sizes.ep > 1:
             imbalance = UNEVEN_EXPERTS * self.question.fixed.get("expert_imbalance", 1)
-            steps[f"expert_imbalance {imbalance:g}"] = answer
-            frame = concat([frame, self.rows([answer], expert_imbalance=imbalance)], ignore_index=True)
+            others = [way for way in DISPATCHERS[:2] if way != self.question.layout(answer.sizes).dispatcher]
+            for name, value in (*(("dispatcher", way) for way in others), ("expert_imbalance", imbalance)):
+                steps[f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"] = answer
+                frame = concat([frame, self.rows([answer], **{name: value})], ignore_index=True)
         frame = frame.assign(step=["", *steps], over=frame.iteration_s / frame.iteration_s[0] - 1)
         return frame.iloc[1:].reset_index(drop=True)
 
