@@ -78,10 +78,10 @@ class LayerColumns(NamedTuple):
         Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
     parameters : ndarray of float, shape (num_layers, 2)
         Parameters that the GPU holds, and those of experts.
-    launches : ndarray of float, shape (num_layers, 4, 6)
+    launches : ndarray of float, shape (num_layers, 4, 7)
         What the host launches in each phase of a transformer block: 1 for the block; 1 for tensor parallelism; 1 for
         an unfused softmax; the GPUs of the tensor group, in a pipeline; kernels beyond those of a dense block; products
-        whose operands are converted.
+        whose operands are converted; in the gradient of the input, modules that run again by themselves.
     tp, gpus : ndarray of int, shape (num_layers,)
         GPUs that share the vocabulary, and those of a pipeline.
     """
@@ -319,7 +319,7 @@ def _sizes(layers, operations, gpu):
     """The bytes, parameters and launches of layers."""
     model, layout, tp, run = gpu.model, gpu.layout, gpu.tp, (gpu.model, gpu.sequences, gpu.layout)
     refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
-    rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 6))
+    rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 7))
     piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
@@ -343,7 +343,9 @@ def _sizes(layers, operations, gpu):
             added = sum(op.count for op in kernels) - plain if dense else 0
             casts = sum(bool(op.casts) for op in kernels)
             phases = slice(len(Phase) if None in again else int(Phase.RECOMPUTE))
-            launches[..., layer, phases, :] = by_run((1.0, tp > 1, refused, piped, added, casts))[..., None, :]
+            launches[..., layer, phases, :6] = by_run((1.0, tp > 1, refused, piped, added, casts))[..., None, :]
+            modules = {op.module for op in kernels} & {*again}
+            launches[..., layer, Phase.INPUT_GRAD, 6] = 0 if is_whole else len(modules)
     columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (5, 8), axis=-1)
     return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
 
@@ -448,10 +450,11 @@ def _wait_for_host(seconds, sizes, system):
     blocks that have experts, but for casts.
     """
     spec, gpus_per_node = system.kernels, system.nodes.devices_per_node if system.nodes else 1
-    blocks, tensor, softmax, piped, added, casts = np.moveaxis(sizes.launches, -1, 0)
+    blocks, tensor, softmax, piped, added, casts, modules = np.moveaxis(sizes.launches, -1, 0)
     piped = piped * (sizes.gpus > gpus_per_node)[:, None]
     host = spec.block_host_s * blocks + spec.tensor_host_s * tensor + spec.softmax_host_s * softmax
     host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added + spec.cast_host_s * casts
+    host += spec.module_host_s * modules
     device, power = seconds.sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)

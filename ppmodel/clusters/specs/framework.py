@@ -68,7 +68,7 @@ class FrameworkSpec(Checked):
         and the times of the host need a system with kernel constants: one without them stays a plain roofline.
     data_factor : float
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
-    block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s, cast_host_s : float, optional
+    block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s, cast_host_s, module_host_s : float, optional
     stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
     paired_host : float
@@ -123,6 +123,7 @@ class FrameworkSpec(Checked):
     piped_tensor_host_s: entries.Time | None = None
     expert_host_s: entries.Time | None = None
     cast_host_s: entries.Time | None = None
+    module_host_s: entries.Time | None = None
     stage_overhead_s: entries.Time | None = None
     iteration_overhead_s: entries.Time | None = None
     paired_host: entries.NumberOrZero = 0.0

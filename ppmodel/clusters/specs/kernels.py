@@ -60,6 +60,8 @@ class KernelSpec(Checked):
         Additional seconds for each kernel that experts and their router add to a dense block's.
     cast_host_s : float
         Additional seconds for each product whose operands are converted to a number format.
+    module_host_s : float
+        Additional seconds, in the gradient of the input, for each module of a block that runs again by itself.
     softmax_host_s : float
         Additional seconds if softmax and mask are separate kernels: in unfused attention that Megatron-LM's fused
         softmax rejects because the number of heads of all sequences on a GPU is not a multiple of four.
@@ -96,6 +98,7 @@ class KernelSpec(Checked):
     piped_tensor_host_s: entries.Time = 0.0
     expert_host_s: entries.Time = 0.0
     cast_host_s: entries.Time = 0.0
+    module_host_s: entries.Time = 0.0
     softmax_host_s: entries.Time = 0.0
     host_exponent: entries.Exponent = 4.0
     stage_overhead_s: entries.Time = 0.0
