@@ -48,7 +48,12 @@ class Value(click.ParamType):
                 if self.is_legal(legal := self.read(text)):
                     return legal
         remedy = self.remedy.format(option=param.opts[0])
-        if self.name == "COUNT" and "," in text:
+        if self.name == "COUNT" and (thousands := re.fullmatch(r"(\d+)([kM])", text)):
+            powers = (int(thousands[1]) * base ** "kM".index(thousands[2]) * base for base in (1000, 1024))
+            remedy = "write {} or {}".format(*powers)
+        elif self.name == "COUNT" and re.fullmatch(r"\d{1,3}(,\d{3})+", text):
+            remedy = f"write {text.replace(',', '')}"
+        elif self.name == "COUNT" and "," in text:
             remedy += "; lists are for ppmodel sweep, and for ppmodel.compare in Python"
         raise PPModelError(param.opts[0], value if text.strip() else repr(text), self.rule, remedy)
 
@@ -63,13 +68,18 @@ class Several(click.ParamType):
     ----------
     kind : click.ParamType
         Of each.
+    by_name : bool
+        Whether names may stand before them, as in ``h100=256,b200=96``: then a dict.
     """
 
-    def __init__(self, kind):
-        self.kind, self.name = kind, kind.name
+    def __init__(self, kind, by_name=False):
+        self.kind, self.name, self.by_name = kind, kind.name, by_name
 
     def convert(self, value, param, ctx):
         texts = str(value).split(",")
+        if self.by_name and "=" in texts[0]:
+            named = (text.rpartition("=") for text in texts)
+            return {name.strip(): self.kind.convert(number.strip(), param, ctx) for name, _, number in named}
         texts = [str(value)] if any(re.match(r"0\d", text) for text in texts[1:]) else texts  # thousands behind a comma
         values = tuple(self.kind.convert(text.strip(), param, ctx) for text in texts)
         return values if len(values) > 1 else values[0]
@@ -282,8 +292,15 @@ def given(arguments):
     return {name: value for name, value in arguments.items() if value is not None}
 
 
+def require_unit(links):
+    """Refuse a delay without a unit where no other option is in seconds."""
+    if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", links or ""):
+        raise PPModelError("--link", unitless[0], "needs a unit of time", f"write {unitless[0]}ms or {unitless[0]}s")
+
+
 def asked_costs(arguments):
     """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
+    require_unit(arguments.get("model") and arguments.get("links"))
     names = (*SECONDS, "model", "system", "framework", "links", "layout", *specs.layout_keywords())
     return given({name: arguments.pop(name) for name in names if name in arguments})
 
@@ -316,4 +333,7 @@ def asked_case(name, file, options):
     case = as_case(Path(file) if name is None else name)
     if registered is not None and case.name not in registered:
         raise PPModelError("NAME", name, f"is not in {file}, which has no effect", "leave out one of the two")
+    for option in dict(case.options).keys() & given(options):
+        written = option.replace("_", "-")
+        raise PPModelError(f"--{written}", options[option], f"is also in {name}", "leave out one of the two")
     return case.with_options(given(options))

@@ -6,17 +6,17 @@ from math import gcd
 
 from ppmodel.cli.text import aligned, plain
 from ppmodel.clusters.launch import launch
-from ppmodel.clusters.specs.launcher import load_launcher
 from ppmodel.errors import counted
 
 
-def launched(name, point):
+def launched(name, launcher, point):
     """The arguments that ``--launch`` prints.
 
     Parameters
     ----------
     name : str
-        Of a launcher, or its file.
+        As the launcher was asked for.
+    launcher : Launcher
     point : Point
         With a layout.
 
@@ -25,7 +25,6 @@ def launched(name, point):
     dict, list of str
         For JSON, and as lines to paste.
     """
-    launcher = load_launcher(name)
     arguments, without = launch(point, launcher)
     calls, flags = {}, []  # calls in Python, and the other arguments
     for argument in arguments:

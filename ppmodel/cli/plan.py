@@ -1,7 +1,5 @@
 """ppmodel plan: which layout and which schedule for a model on some GPUs."""
 
-import re
-
 import click
 
 from ppmodel.cli import arguments, text
@@ -37,7 +35,8 @@ _LISTS = "system", "framework", "gpus", "global_batch", "sequence"
                       _SEVERAL)  # fmt: skip
 @arguments.links
 @arguments.in_cluster("memory-limit", "SIZE", "Memory of a GPU to use, such as '64 GiB' (default: all of it).")
-@_in_run("gpus", "N,...", "GPUs of the run. Several numbers, systems, batches and so on make a table.", _COUNTS)
+@_in_run("gpus", "N,...", "GPUs of the run, or of each system, as in h100=256,b200=96. Several numbers, systems, "
+         "batches and so on make a table.", arguments.Several(arguments.count(2**24), by_name=True))  # fmt: skip
 @_in_run("global-batch", "N,...", "Sequences per iteration.", _COUNTS, required=True)
 @_in_run("sequence", "N,...", "Tokens of a sequence (default: the model's).", _COUNTS)
 @arguments.combined(*(_in_training(name.replace("_", "-"), *texts) for name, texts in _TRAINING.items()))
@@ -84,13 +83,13 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
     from ppmodel.clusters.specs.launcher import load_launcher
     from ppmodel.export import write_rows
     from ppmodel.studies.planning import Training, are_many, planned, plans
+    from ppmodel.studies.planning.question import Sizes
     from ppmodel.studies.workers.progress import passing
 
     launcher = load_launcher(launch) if launch is not None else None  # refused before the search
     if out is not None and (launcher is None or launcher.script is None):
         raise PPModelError("out", out, "needs a launcher that says how to start it", "add --launch megatron")
-    if unitless := re.search(r"delay=[\d.e+-]+(?![\w.])", given["links"] or ""):
-        raise PPModelError("--link", unitless[0], "needs a unit of time", f"write {unitless[0]}ms or {unitless[0]}s")
+    arguments.require_unit(given["links"])
     fixed, named = _separated(fix, words, schedules, arguments.given({name: given.pop(name) for name in _FIXED}))
     most, chosen = {name: given.pop(f"max_{name}") for name in _LIMITED}, named if named or schedules else None
     training = Training(**{name: given.pop(name) for name in _TRAINING})
@@ -103,10 +102,9 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
                 rule, remedy = f"{rule}, and --plot is about several", f"leave out --{name} or --plot"
             raise PPModelError(name, value, rule, remedy)
 
-    def show_best(best, share):
-        fastest = best.get(True) or best[False]
-        sizes = ", ".join(f"{name} {value}" for name, value in fastest.sizes._asdict().items())
-        show(f"best {fastest.iteration_s:.4g} s: {text.plain(fastest.case.label)}, {sizes}", share)
+    def show_best(best):
+        sizes = ", ".join(f"{name} {best[name]}" for name in Sizes._fields)
+        show(f"best {best['iteration_s']:.4g} s: {text.plain(best['label'])}, {sizes}", best["searched"])
 
     figures = {}
     with passing("searching") as show:
@@ -132,7 +130,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
         from ppmodel.cli.launched import launched, started
 
         point = plan.point(plan.answers[explain - 1])
-        written, pasted = launched(launch, point)
+        written, pasted = launched(launch, launcher, point)
         result, answer = result | {"launch": written}, [*answer, "", *pasted]
     if csv_file is not None:
         write_rows(csv_file, list(frame.columns), frame.to_dict("records"), "--csv")

@@ -41,8 +41,9 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, plot, 
     lines = []
     if launch is not None:
         from ppmodel.cli.launched import launched
+        from ppmodel.clusters.specs.launcher import load_launcher
 
-        result["launch"], lines = launched(launch, run.point)
+        result["launch"], lines = launched(launch, load_launcher(launch), run.point)
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
     if plot is not None:

@@ -88,6 +88,8 @@ def launch(point, launcher):
             without[field] = values[field], "" if rule is None else rule.lacks
     unlisted = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
     without |= {field: (values[field], "") for field in unlisted}
+    if "schedule" in without and (options := point.coordinates["options"]):
+        without["schedule"] = f"{values['schedule']}:{options.replace(' ', ',')}", without["schedule"][1]
     return Launch(arguments, without)
 
 

@@ -7,7 +7,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
 from ppmodel.schedules.registry import Option, require_legal, schedule
 
-_SLICES = Option.count("slices", 4, "K", "pieces into which each sequence is cut", examples=(2, 3, 4), least=2)
+_SLICES = Option.count("slices", 4, "K", "pieces into which each sequence is cut", (2, 3, 4), least=2, tried=(2, 4, 8))
 _CHUNKS = Option.count("chunks", 1, "V", "stages per rank", examples=(1,))
 
 

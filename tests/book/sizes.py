@@ -67,6 +67,6 @@ PARAMETERS = {
     "own-schedule": {"mistakes": ["deadlock", "my_table"], "comm": 1.5},
     "nodes": {
         "node_systems": ["slow_between_nodes"], "schedules": ["1f1b", "chimera"], "pp": 8, "microbatches": 8,
-        "search_pp": 8, "search_microbatches": 8, "picture_placement": "blocked",
+        "inside_pp": 8,
     },
 }  # fmt: skip

@@ -159,12 +159,6 @@ def test_nodes(recorded):
     crossings = recorded("nodes_crossings.csv")
     assert (crossings.blocked < crossings.folded).all()
     assert (crossings.folded < crossings["round-robin"]).all()
-    found = recorded("nodes_search.csv").set_index(["label", "allreduce", "network"])
-    assert found.fastest["1F1B", "excluded", "shared NIC"] == "0 0 0 0 1 1 1 1"
-    assert found.fastest["Chimera", "blocking", "own links"] == "0 0 1 1 1 1 0 0"
-    assert study["1F1B", "blocked", "own links"] == pytest.approx(found.makespan_s["1F1B", "excluded", "own links"])
-    assert recorded("nodes_search.json") == {"cases": 6, "blocked_best": 4}
-    assert len(recorded("nodes_nics.csv")) == 2 * 8
     orders = recorded("nodes_orders.csv").set_index(["placement", "network"]).order
     first = study.xs("flat", level="placement").idxmin()[0]
     assert orders["flat", "flat"].startswith(first)

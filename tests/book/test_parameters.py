@@ -26,8 +26,7 @@ p2p = "overlapped"  # p2p: what a transfer occupies
 memory_limit = ""  # size: of memory to use
 results = "results"  # folder: of what is recorded
 node_systems = ["a2_highgpu_8g"]  # node-system: with shared NICs
-jitters = [0.1]  # jitter: of each operation
-slowdown = 1.3  # slowdown: of a rank
+shares = [0.1]  # share: of each operation
 more = []  # schedule: none, unless some are named
 deep = True  # without a kind
 """
@@ -51,7 +50,7 @@ def test_every_parameter_has_a_kind_and_every_default_is_legal(path):
 def test_a_cell_says_the_kind_of_each_value():
     """A comment on the last line of a value; a list is a list of that kind, unless it is one such value itself."""
     assert [name for name, one in OWN.items() if one.several] == [
-        "microbatches", "schedules", "splits", "factors", "models", "node_systems", "jitters", "more",
+        "microbatches", "schedules", "splits", "factors", "models", "node_systems", "shares", "more",
     ]  # fmt: skip
     assert OWN["microbatches"].value == [8, 16]
     assert (OWN["microbatches"].word, OWN["base"].word, OWN["deep"].word) == ("microbatches", "schedule", "")
@@ -92,8 +91,7 @@ def test_texts_become_values(name, text, value):
     ("name", "text", "said"),
     [
         ("ppp", "8", "is not a parameter here; did you mean pp"),
-        ("jitters", "[0.1, 6]", "above 0 and at most 5"),
-        ("slowdown", "1e7", "above 1 and at most 1000000"),
+        ("shares", "[0.1, 6]", "from 0 to 1"),
         ("pp", "eight", "must be a whole number"),
         ("pp", "8.0", "must be a whole number"),
         ("pp", "true", "pp = true: must be a whole number"),

@@ -59,6 +59,8 @@ REFUSED = {
     "frobnicate": "frobnicate is not a command of ppmodel; choose one of table, .*claims",
     "simulte": "simulte is not a command of ppmodel; did you mean simulate",
     f"{LAID_OUT} --sequence 1M": "--sequence = 1M: must be a whole number; write it in digits",
+    f"{LAID_OUT} --link 0-1:delay=2": "--link = delay=2: needs a unit of time; write delay=2ms",
+    f"simulate seq1f1b:slices=4 --slices 2 --pp 4 --microbatches 8 {SECONDS}": "--slices = 2: is also in seq1f1b:sli",
     f"{LAID_OUT} --lengths lognormal:1": "--lengths = lognormal:1: must be the word equal, numbers above 0, or",
     f"{SIMULATE} {SECONDS} --tp 4": "--tp = 4: needs a model and a system; give --model and --system",
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",

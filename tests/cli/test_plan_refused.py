@@ -54,6 +54,8 @@ BAD = [
     {"--mtbf": "5h", "--checkpoint-bandwidth": "1 GB"}, {"--checkpoint": "1 TB"}, {"--checkpoint-bandwidth": "1 GB/s"},
     {"--plot": "scaling.txt"}, {"--gpus": "8,16", "--launch": "megatron"}, {"--gpus": "8,16", "--pareto": "a.svg"},
     {"--out": "run.sh"}, {"--out": "run.sh", "--launch": "nemo"}, {"--plot": "a.svg", "--launch": "megatron"},
+    {"--gpus": "64k"}, {"--sequence": "1M"}, {"--gpus": "h100="}, {"--gpus": "h100=8,16"}, {"--gpus": "b200=8"},
+    {"--gpus": "h100=8", "--system": "h100,b200"}, {"--gpus": "h100=8", "--launch": "megatron"},
     {"--schedules": "1f1b", "--fix": "chunks=2"}, {"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"},
 ]  # fmt: skip
 
@@ -83,6 +85,8 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
     ({"--fix": "layers=Et*2|t*2L", "--schedules": "1f1b"}, "layers = Et*2|t*2L: must be"),
     ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"), ({"--model": "llama3_405b"}, "weights and optimizer need"),
     ({"--memory-limit": "81 GiB"}, "no more than a GPU has (79.65 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),
+    ({"--gpus": "1,024"}, "write 1024"), ({"--sequence": "1M"}, "write 1000000 or 1048576"),
+    ({"--gpus": "b200=8"}, "give a number for each of h100"),
 ], ids=str)  # fmt: skip
 def test_the_line_names_the_reason(change, reason, capsys):
     """What is undefined is not said not to fit, and what was typed has its own name."""

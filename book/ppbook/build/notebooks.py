@@ -80,7 +80,7 @@ def named(place):
 # ---- many ----------------------------------------------------------------------------------------
 
 
-def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly=False, begun=None):
+def execute_all(changes, folder, into, jobs, show, limit=None, first=None, partly=False, begun=None):
     """Run notebooks in parallel and write them into a folder.
 
     Parameters
@@ -93,8 +93,8 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
         Created if missing.
     jobs : int
         Number of notebooks to run at once.
-    bar : tqdm
-        Advances by one for each, and names those that are running.
+    show : callable
+        Takes a text that names those that run, and the share of notebooks that are done; see `progress.passing`.
     limit, first, partly
         As in `execute`.
     begun : multiprocessing Value, optional
@@ -118,11 +118,11 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None, partly
                 while waiting and len(running) < jobs:
                     source, values = waiting.pop(0)
                     running[pool.submit(_timed, source, folder, values, limit, first, partly)] = source
-                bar.set_postfix_str(", ".join(source.stem for source in running.values()))
+                names = ", ".join(source.stem for source in running.values())
+                show(f"{len(seconds)} of {len(changes)} notebooks, running {names}", len(seconds) / len(changes))
                 for run in wait(running, return_when=FIRST_COMPLETED).done:
                     notebook, seconds[running[run].stem] = run.result()
                     nbformat.write(notebook, into / running.pop(run).name)
-                    bar.update()
         except BaseException as error:
             for worker in active_children():  # papermill ends its kernel
                 worker.terminate()

@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from ruamel.yaml import YAML
-from tqdm import tqdm
 
 from ppbook import ROOT, parameters
 from ppbook.build.folders import copy_sources, publish, require_ours, rewrite, slim
@@ -36,6 +35,7 @@ from ppbook.parameters import KINDS
 from ppbook.parameters.files import bring, files_of, require_names
 from ppmodel.cli.process import cli
 from ppmodel.clusters.specs import DATA, load_model, load_system
+from ppmodel.studies.workers.progress import passing
 
 NO_SOURCES = ("_build", "nb", "results", "ppbook")
 """What is in the folder of the book's sources, or may be, and is none of them."""
@@ -109,10 +109,10 @@ def reproduce(
         for page, text in made_pages.items():
             (copy / "results" / f"{page}.md").write_text(text, encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
-        with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
-            seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit, pictures.HAND_OVER)
+        with passing("running notebooks") as show:
+            seconds = execute_all(changes, copy, copy / "nb", jobs, show, time_limit, pictures.HAND_OVER)
             pictures.take_out(copy / "nb", work / "pictures")
-            bar.set_description("book")
+            show("building the book")
             schedule_pages.write(copy)
             archived = write_archive(work / ARCHIVE)
             identity = _configure(copy, name, archived)
@@ -123,7 +123,6 @@ def reproduce(
                 shutil.move(work / ARCHIVE, html)
             for setting in ("_config.yml", "_toc.yml"):  # with them, the pages' sources can be built again
                 shutil.copy(copy / setting, html / "_sources")
-            bar.update()
         pictures_shown = shutil.ignore_patterns("*.png")  # pages have them, and link to the SVG
         shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True, ignore=pictures_shown)
         slim(html)

@@ -5,7 +5,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
-from tqdm import tqdm
 
 from ppbook import ROOT, parameters
 from ppbook.build.answer import answer, resolved
@@ -88,9 +87,9 @@ def run(notebook, given=(), out=None, time_limit=None):
         folder.mkdir()
         brought = bring(values, declared, folder)
         begun, cells = CONTEXT.Value("i", 0), len(read(source).cells)
-        with passing(f"running {source.stem}") as show, tqdm(disable=True) as bar, given_paths(values, brought):
+        with passing(f"running {source.stem}") as show, given_paths(values, brought):
             show(f"running {source.stem}", lambda: max(begun.value - 1, 0) / cells)
-            execute_all({source: brought}, folder, folder, 1, bar, time_limit, partly=True, begun=begun)
+            execute_all({source: brought}, folder, folder, 1, lambda *_: None, time_limit, partly=True, begun=begun)
         results = values.get("results", declared["results"].value if "results" in declared else "results")
         page = resolved(read(folder / source.name), folder / results)
         nbformat.write(page, folder / source.name)

@@ -14,10 +14,8 @@ from ppmodel import schedules
 from ppmodel.clusters import specs
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.schedules.cases import Case
-from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import ALLREDUCE, P2P
+from ppmodel.simulation import P2P
 from ppmodel.studies.measured import fitted_systems
-from ppmodel.studies.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.tables import read_table
 
 _MOST_SHOWN = 120
@@ -145,8 +143,6 @@ KINDS = {
     "seed": _whole("a whole number of at least 0", "1", 0),
     "factor": _number("a number above 0, without a unit", "0.5", gt=0),
     "share": _number("a number from 0 to 1", "0.1", ge=0, le=1),
-    "jitter": _number(f"a number above 0 and at most {MAX_JITTER:g}", "0.1", gt=0, le=MAX_JITTER),
-    "slowdown": _number(f"a factor above 1 and at most {MAX_SLOWDOWN:.0f}", "1.3", gt=1, le=MAX_SLOWDOWN),
     "seconds": _number("a number of seconds above 0", "2.5", gt=0),
     "delay": _number("a number of seconds, 0 or more", "0.5", ge=0),
     "forwards": _number("a number of forwards, 0 or more", "2.5", ge=0),
@@ -180,12 +176,8 @@ KINDS = {
     ),
     "folder": _kind(Annotated[str, Predicate(_is_below)], "a folder below the current one", "results"),
     "p2p": _choice(P2P),
-    "allreduce": _choice(ALLREDUCE),
-    "concat": _choice(CONCATENATIONS),
-    "placement": _choice(specs.PLACEMENTS),
     "zero": _whole("a ZeRO stage, 0 to 3", "1", 0, 3),
     "switch": _kind(bool, "true or false", "true"),
-    "stage-of-work": _choice(("generation", "compile", "one evaluation", "many systems")),
 }  # fmt: skip
 """The kinds, by the first word of a parameter's comment. ``microbatches`` and ``waves`` are counts that a model may not
 allow; a ``paper-model`` is a model that is kept when a book is built for another one, and so on (see `parameters`)."""

@@ -1,4 +1,4 @@
-"""Algorithms on results: orders and reversals, Pareto fronts, placements."""
+"""Algorithms on results: orders and reversals, Pareto fronts, roots."""
 
 from ppmodel.studies.analysis.frames import relative_to, reversals, winners
 from ppmodel.studies.analysis.orders import (
@@ -10,5 +10,4 @@ from ppmodel.studies.analysis.orders import (
     pareto_front,
     places,
 )
-from ppmodel.studies.analysis.placements import messages_between_nodes, num_placements, search_placements, waits_at_nics
 from ppmodel.studies.analysis.roots import crossings, largest_share

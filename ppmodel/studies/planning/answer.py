@@ -86,12 +86,12 @@ class Plan:
         One stands for all with the same groups of GPUs that are no faster, and for those of the same ``pp``, ``tp`` and
         ``ep`` that take as long and as much memory. The first is not tight, unless that costs more than `within`; of
         those within `EQUAL` of the fastest, the simplest is first. What the framework does not run, or not as measured,
-        is apart, after the others.
+        is apart, after the others, and only if it is faster than the first.
         """
         answers: list[Candidate] = []
-        is_tight = self.limits.is_tight
+        is_tight, first_s = self.limits.is_tight, np.inf
         for is_run in (True, False):
-            left = [candidate for candidate in self.candidates if candidate.is_run is is_run]
+            left = [each for each in self.candidates if each.is_run is is_run and each.iteration_s <= first_s]
             while left:
                 fastest_s = min(candidate.iteration_s for candidate in left)
                 comfortable = [candidate for candidate in left if not is_tight(candidate)]
@@ -103,6 +103,7 @@ class Plan:
                 ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
                 best = min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate)))
                 answers.append(best)
+                first_s = fastest_s if len(answers) == 1 else first_s
                 left = [candidate for candidate in left if not _are_alike(candidate, best)]
         return answers
 

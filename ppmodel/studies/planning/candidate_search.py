@@ -51,7 +51,7 @@ class Limits:
 
     Notes
     -----
-    Candidates that the framework does not run are looked for only if they are faster than the best that it runs. If
+    Candidates that the framework does not run are looked for only if they are faster than the first that it runs. If
     the fastest is tight, the fastest that is not tight is looked for as well, up to `LONGEST` times as long.
     """
 
@@ -73,12 +73,12 @@ class Limits:
 
     def most_s(self, is_run, is_tight=False):
         """The longest time at which candidates of a kind are still wanted."""
-        bests = self.best, self.comfortable
+        bests, more = (self.best, self.comfortable), 1 + self.within
         best_s, comfortable_s = (best[is_run].iteration_s if is_run in best else np.inf for best in bests)
-        most_s = best_s * (1 + self.within)
-        if not is_run:
-            return min(most_s, self.best[True].iteration_s if True in self.best else np.inf)
-        return most_s if is_tight else max(most_s, min(comfortable_s * (1 + self.within), best_s * LONGEST))
+        if not is_run:  # below the first answer, which is not tight if that is within the share
+            first_s, next_s = (best[True].iteration_s if True in best else np.inf for best in bests)
+            return min(best_s * more, first_s * more, next_s)
+        return best_s * more if is_tight else max(best_s * more, min(comfortable_s * more, best_s * LONGEST))
 
     def accepts(self, candidate):
         """Return whether a candidate is still wanted."""
@@ -204,10 +204,11 @@ def fitting_of(question, columns, entries, limits):
 
 
 def is_timed(columns, case, sizes):
-    """Return whether memory depends on times, of copies or of a searched order, or on slices, sequences or gathers."""
+    """Return whether memory depends on times, of copies or of a searched order, or on parts or gathers that differ."""
     fixed, table = columns.question.fixed, columns.table(case, sizes)
-    is_alike = fixed.get("lengths", "equal") == "equal" and not (table and (table.slices > 1 or table.gathers))
-    return not is_alike or bool(open_options(case)) or any(fixed.get(name) for name in ("offload", "offload_warm_up"))
+    is_cut = table and table.slices > 1 and fixed.get("slicing", "tokens") != "tokens"
+    is_unlike = is_cut or fixed.get("lengths", "equal") != "equal" or (table and table.gathers)
+    return bool(is_unlike or open_options(case) or any(fixed.get(name) for name in ("offload", "offload_warm_up")))
 
 
 def timed_bytes(question, candidate):
@@ -228,7 +229,7 @@ class _Fitting(Rows):
                           *alone_in(table)) for table in set(tables)}  # fmt: skip
         columns = map(np.array, zip(*(traits[table] for table in tables), strict=True))
         parts, self.slices, self.is_split, self.alone, self.ends = columns
-        parts = parts * least_share(self.question, self.slices)
+        parts = parts * self.slices * least_share(self.question, self.slices)
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
         self.is_alike = (self.slices == 1) & (self.question.fixed.get("lengths", "equal") == "equal")
 
@@ -244,7 +245,7 @@ class _Fitting(Rows):
         """
         parts_s = of_stages.parts_s[..., :2, :]
         passing_s = (parts_s[..., 0] + self.alone[rows, :, :2] * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
-        per_s = self.microbatches / self.slices / self.most_s
+        per_s = self.microbatches / self.most_s
         share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * per_s[rows, None]
         return self.bytes(rows, of_stages, on_ranks(self.table.placement, share * of_stages.activation_bytes))
 
@@ -363,7 +364,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     ----------
     question : Question
     on_progress : callable, optional
-        Called now and then with the best candidates so far, by whether the framework runs them, and the share searched.
+        Called now and then with the `Candidate.row` of the best so far, and ``searched``, the share that is done.
     workers, scheduler : optional
         As in `sweep.run_sweep`. Who computes changes nothing but the time.
     resume : str or Path, optional
@@ -397,7 +398,8 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
         candidates[number] = found
         limits.add(found)
         if on_progress and limits.best:
-            on_progress(limits.best, (number + 1) / len(here.chunks))
+            best = limits.best.get(True) or limits.best[False]
+            on_progress(best.row | {"searched": (number + 1) / len(here.chunks)})
 
     try:
         with kept as store:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ppmodel.clusters.costs import check_layout
 from ppmodel.clusters.specs.layout import STAGE_GROUPS
@@ -64,6 +64,12 @@ class Candidate(NamedTuple):
     order: str
     peak_bytes: float
     iteration_s: float
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Those columns of `plan` that are known so far."""
+        names = "is_run", "zero", "recompute", "layers", "order", "peak_memory_bytes", "iteration_s"
+        return {"label": self.case.label} | self.sizes._asdict() | dict(zip(names, self[2:], strict=True))
 
 
 def all_sizes(question: Question) -> list[Sizes]:

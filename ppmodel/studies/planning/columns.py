@@ -43,6 +43,8 @@ class Layers:
         Whether collectives of the backward are hidden.
     zero : int
         ZeRO stage; what is sharded changes layers only from ZeRO 2 on.
+    slices : int
+        Of each microbatch; layers are those of a mean one.
 
     Attributes
     ----------
@@ -66,10 +68,12 @@ class Layers:
         return places[:, None, None] * len(self.names) + np.arange(len(self.names))
 
     def _price(self, kind):
-        columns, (recompute, hides, zero) = self.columns, self.way
+        columns, (recompute, hides, zero, slices) = self.columns, self.way
         places = np.array(columns.alike[kind])
         layouts = (columns.layout(columns.sizes[place], zero, recompute) for place in places)
-        work = layer_works(columns.question.model, [unchecked(layout, overlap_backward=hides) for layout in layouts])
+        layouts = [unchecked(each, overlap_backward=hides, microbatch_size=each.microbatch_size / slices)
+                   for each in layouts]  # fmt: skip
+        work = layer_works(columns.question.model, layouts)
         self.costs = LayerCosts(work, columns.system)
         self.names = work.layers[: len(work.layers) // len(places)]
         of_kind = self.costs.seconds, self.costs.bytes, work.sizes.parameters
@@ -126,7 +130,7 @@ class Columns:
 
     def whole(self, hides, zero=1):
         """The `Stages` of the whole model as one stage, in all sizes and without recomputation."""
-        layers, numbers = self.layers("none", hides, 1), layer_numbers(self.question.model)
+        layers, numbers = self.layers("none", hides, 1, 1), layer_numbers(self.question.model)
         index = layers.of(np.arange(len(self.sizes)))
         counts = np.array([[[float(numbers[part]) for part, _ in layers.names]]])
         return self.priced(layers, counts, index, self.shared(self.sizes, [zero] * len(self.sizes)))
@@ -239,7 +243,7 @@ class Rows:
             Columns of shape (n, num_stages); as in `Columns.priced`.
         """
         is_word, places = isinstance(recompute, str), self.places[rows]
-        layers = self.columns.layers(recompute if is_word else 1, self.hides, self.zero)
+        layers = self.columns.layers(recompute if is_word else 1, self.hides, self.zero, self.table.slices)
         index, divided = layers.of(places), zip(rows.tolist(), places.tolist(), strict=True)
         cuts = [self.columns.cut(self.table, self.words[row], layers.times[place]) for row, place in divided]
         cut = cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))

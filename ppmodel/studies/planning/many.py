@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -28,14 +28,14 @@ _MOST_TRIED = 16
 
 
 def are_many(values, training):
-    """Return whether any of some values is a list, or GPUs are to be found."""
-    lists = [value for value in map(to_builtin, values) if isinstance(value, list | tuple | range)]
+    """Return whether any of some values is a list or a dict, or GPUs are to be found."""
+    lists = [value for value in map(to_builtin, values) if isinstance(value, list | tuple | range | Mapping)]
     return bool(lists or training.finish or training.budget)
 
 
 def plans(
     model, system, gpus, global_batch, *, sequence=None, framework=None, training=UNPRICED, show=str, resume=None,
-    **given,
+    on_progress=None, **given,
 ):  # fmt: skip
     """Answer every combination of systems, frameworks, batches, sequences and numbers of GPUs.
 
@@ -49,6 +49,8 @@ def plans(
         left out.
     show : callable
         Is told which question is being answered.
+    on_progress : callable, optional
+        Called with each row.
 
     Returns
     -------
@@ -63,6 +65,7 @@ def plans(
     rows, model, systems = [], load_model(model), [load_system(name) for name in as_list(system)]
     frameworks = [name and load_framework(name) for name in as_list(framework)]
     lists = {"system": systems, "framework": frameworks, "global_batch": global_batch, "sequence": sequence}
+    counts = gpus if isinstance(gpus, Mapping) else dict.fromkeys((each.name for each in systems), gpus)
     names, is_sought = ", ".join(each.name for each in systems), training.finish or training.budget
     unknown = ", ".join({*training.price} - {"", *(each.name for each in systems)})
     is_priced = not training.budget or all(map(training.price_on, systems))
@@ -71,16 +74,20 @@ def plans(
         ("price", unknown, not unknown, "is of no system asked for", f"choose from {names}"),
         ("price", None, is_priced, "is missing, which a budget needs", "give, for example, 2.5"),
         ("gpus", None, gpus is not None or is_sought, "is missing", "give, for example, 64, or the time to finish in"),
+        ("gpus", ", ".join(map(repr, counts)), {*counts} == {each.name for each in systems},
+         "are not the systems asked for", f"give a number for each of {names}"),
     ])  # fmt: skip
     for values in product(*map(as_list, lists.values())):
         asked, group, fewest = dict(zip(lists, values, strict=True)), [], 0
-        for num_gpus in _round_numbers(training, model, values[0]) if gpus is None else as_list(gpus):
+        for num_gpus in _round_numbers(training, model, values[0]) if gpus is None else as_list(counts[values[0].name]):
             if num_gpus < fewest:
                 continue
             number = len(rows) + len(group) + 1
             show(f"question {number}: {num_gpus} GPUs of {values[0].name} ...")
             kept = None if resume is None else f"{resume}.{number}"
             group.append(_row(model, num_gpus, asked, resume=kept, training=training, **given))
+            if on_progress:
+                on_progress(group[-1])
             if gpus is None and training.allows(group[-1]):
                 break
             if gpus is None and training.finish and "days" in group[-1]:  # on more, a GPU is not a tenth faster
@@ -127,12 +134,14 @@ def _round_numbers(training, model, system):
 
 
 def plan(
-    model: ModelLike, system: OneOrMore[SystemLike], gpus: OneOrMore[int] | None, global_batch: OneOrMore[int], *,
+    model: ModelLike, system: OneOrMore[SystemLike], gpus: OneOrMore[int] | Mapping[str, int] | None,
+    global_batch: OneOrMore[int], *,
     sequence: OneOrMore[int] | None = None, framework: OneOrMore[FrameworkLike | None] = None,
     links: LinksLike | None = None, memory_limit: str | float | None = None,
     schedules: OneOrMore[ScheduleLike] | None = None, fix: Mapping[str, Any] | None = None,
     most: Mapping[str, int] | None = None, within: float = 0.05, workers: int | None = None,
-    scheduler: str | None = None, resume: str | Path | None = None, **training: Any,
+    scheduler: str | None = None, resume: str | Path | None = None,
+    on_progress: Callable[[dict[str, Any]], object] | None = None, **training: Any,
 ) -> DataFrame:  # fmt: skip
     """Find the layouts and schedules that train a model fastest on some GPUs.
 
@@ -143,7 +152,8 @@ def plan(
     model, system, framework : str, Path or specification
         As in `simulate`.
     gpus, global_batch : int
-        GPUs of the run, and sequences per iteration. With `finish` or `budget`, `gpus` may be None; see `plans`.
+        GPUs of the run, and sequences per iteration. GPUs may differ from system to system, as in
+        ``{"h100": 256, "b200": 96}``. With `finish` or `budget`, `gpus` may be None; see `plans`.
     sequence : int, optional
         Tokens of a sequence; as the model says if not given.
     links : dict or str, optional
@@ -165,6 +175,9 @@ def plan(
         Address of a Dask scheduler, whose workers compute.
     resume : str or Path, optional
         A folder that keeps what is computed: asked again, the same question goes on from there.
+    on_progress : callable, optional
+        Called with a dict: of one question, now and then, with the best so far (``label``, ``iteration_s``, sizes and
+        so on) and ``searched``, the share that is done; of several, with each row, as soon as it is known.
     **training
         What is trained in all, and at which price: ``tokens``, ``price``, ``finish``, ``budget``, ``mtbf``,
         ``checkpoint``, ``checkpoint_bandwidth`` and ``restart``, as in `money.Training`.
@@ -200,13 +213,17 @@ def plan(
     ['1F1B', 1, 1, 1]
     >>> frame = pp.plan("llama3_8b", "h100", [8, 16], 64, schedules="1f1b", tokens="1T", price=2.5)
     >>> frame[["gpus", "tp", "days", "money"]].round().values.tolist()
-    [[8.0, 1.0, 167.0, 80310.0], [16.0, 1.0, 83.0, 79738.0]]
+    [[8.0, 1.0, 167.0, 80310.0], [16.0, 1.0, 84.0, 80635.0]]
+    >>> seen = []
+    >>> best = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b", on_progress=seen.append)
+    >>> seen[-1]["label"], seen[-1]["tp"]
+    ('1F1B', 1)
     """
     run = Training(**training)
     given = {
         "sequence": sequence, "framework": framework, "links": links, "memory_limit": memory_limit, "most": most,
         "schedules": schedules, "fix": fix, "within": within, "workers": workers, "scheduler": scheduler,
-        "resume": resume, "training": run,
+        "resume": resume, "on_progress": on_progress, "training": run,
     }  # fmt: skip
     if gpus is None or are_many((system, gpus, global_batch, sequence, framework), run):
         return plans(model, system, gpus, global_batch, **given)

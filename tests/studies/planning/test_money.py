@@ -101,6 +101,17 @@ def test_many_questions_have_the_answers_of_each():
     assert frame.scaling[2] == pytest.approx(frame.tokens_per_s_per_gpu[2] / frame.tokens_per_s_per_gpu[1])
 
 
+def test_gpus_may_differ_from_system_to_system():
+    """A pair of clusters is a pair of questions, not four; who asks sees each row as soon as it is known."""
+    seen = []
+    given = SMALL | {"system": ["h100", "a100"], "gpus": {"a100": 8, "h100": 4}, "on_progress": seen.append}
+    frame = pp.plan(**given)
+    assert frame[["system", "gpus"]].values.tolist() == [["h100", 4], ["a100", 8]]
+    assert [row["iteration_s"] for row in seen] == frame.iteration_s.tolist()
+    with refused(PPModelError, "gpus", "are not the systems asked for"):
+        pp.plan(**given | {"gpus": {"h100": 4}})
+
+
 def test_the_least_gpus_are_enough_and_fewer_are_not():
     """Of round numbers that are tried upwards; or of those given, in any order."""
     given = SMALL | {"global_batch": 64, "tokens": "100B", "finish": "10d", "price": 2}

@@ -119,7 +119,7 @@ def test_links_that_nothing_searched_crosses_are_named():
 def test_fixed_chunks_leave_no_answer_without_a_pipeline():
     """What is fixed holds in every answer."""
     frame = pp.plan(**SMALL | {"gpus": 2, "fix": {"chunks": 2}})
-    assert {(row.pp, row.options) for row in frame.itertuples()} == {(2, "chunks=2")}
+    assert {(row.pp, row.options.removeprefix("slices=2 ")) for row in frame.itertuples()} == {(2, "chunks=2")}
     with refused(field="fix", rule="no schedule"):
         pp.plan(**SMALL | {"gpus": 2, "fix": {"chunks": 2, "pp": 1}})
 
@@ -297,6 +297,19 @@ def test_a_tight_answer_that_is_faster_has_its_row():
     assert frame.fit.tolist()[:2] == ["fits", "tight"]
     assert frame.over_best[1] < -0.05
     assert (frame[["pp", "tp", "cp", "dp"]].nunique() == 1).all()
+
+
+def test_what_the_framework_does_not_run_is_compared_with_the_first_answer():
+    """Not with a tight one that is faster: what is faster than the first is listed, and what is slower is not."""
+    question = asked(**SMALL)
+    limits, any_of_them = Limits(question), search(question)[0]
+    candidates = [
+        any_of_them._replace(is_run=is_run, peak_bytes=share * limits.comfortable_bytes, iteration_s=seconds)
+        for is_run, share, seconds in ((True, 1.01, 1.0), (True, 0.5, 1.04), (False, 0.5, 1.02), (False, 0.5, 1.045))
+    ]
+    limits.add(candidates[:2])
+    assert list(map(limits.accepts, candidates[2:])) == [True, False]
+    assert [answer.iteration_s for answer in Plan(question, candidates).answers] == [1.04, 1.0, 1.02]
 
 
 def test_microbatches_of_every_size_up_to_eight_are_tried():
