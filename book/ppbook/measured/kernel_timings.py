@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ppbook.parameters import shown
 from ppmodel.clusters.costs.roofline import Kernels, kernels_s
 from ppmodel.clusters.costs.work import Kernel
 from ppmodel.clusters.specs import DATA, CollectiveSpec, KernelSpec, load_system
-from ppmodel.errors import PPModelError
 from ppmodel.studies.measured import kernel_fits
 from ppmodel.studies.measured.constants import with_values
 
@@ -55,7 +53,7 @@ class Timed(NamedTuple):
 
 
 def with_timings(names):
-    """The systems whose GPUs have timings.
+    """Those systems whose GPUs have timings.
 
     Parameters
     ----------
@@ -66,23 +64,15 @@ def with_timings(names):
     -------
     list of SystemSpec
 
-    Raises
-    ------
-    PPModelError
-        If there are none.
-
     Examples
     --------
     >>> [system.name for system in with_timings(["mi300x", "h200"])]
     ['h200']
     """
-    systems = [system for system in map(load_system, names) if gpu_of(system) in _GPUS and system.nodes]
-    if not systems:
-        rule, remedy = "have no timings in data/reference/kernels", f"choose one of {', '.join(_GPUS).lower()}"
-        raise PPModelError("systems", shown(list(names)), rule, remedy)
     return [
         replace(system, kernels=system.kernels or KernelSpec(), collectives=system.collectives or CollectiveSpec())
-        for system in systems
+        for system in map(load_system, names)
+        if gpu_of(system) in _GPUS and system.nodes
     ]
 
 
@@ -140,35 +130,6 @@ def attained(kernels, system):
     return table.assign(**{name: table.ideal_s / value for name, value in seconds.items()})
 
 
-def sustained(system):
-    """Products on a B200 under a lasting load, beside what single products reach at the same shapes.
-
-    Parameters
-    ----------
-    system : SystemSpec
-        The B200's.
-
-    Returns
-    -------
-    DataFrame
-        One row per product: ``size``, the smaller of n and k; ``sustained`` and ``single``, shares of the peak; and
-        ``clock``, their quotient.
-
-    Examples
-    --------
-    >>> float(sustained(*with_timings(["b200"])).clock.mean().round(2))
-    0.75
-    """
-    rows = pd.read_csv(TIMINGS / "gemm_sustained.csv")
-    peak = system.peak_compute_flops
-    fit = next(kernels.fit for kernels in timed(system) if kernels.kind == "products in bf16")
-    single = _product_s(rows, "bf16", with_values(system, fit.values))
-    ideal_s = 2 * rows.m * rows.n * rows.k / peak
-    shares = {"sustained": 1e12 * rows.tflops / peak, "single": ideal_s / single}
-    table = pd.DataFrame({"size": rows[["n", "k"]].min(axis=1)} | shares)
-    return table.assign(clock=table.sustained / table.single)
-
-
 # ---- kinds ---------------------------------------------------------------------------------------
 
 
@@ -191,10 +152,10 @@ def _products(system, precision, peak):
         seconds = seconds - (per_input_s * rows.m * rows.k + fixed_s)
     width, ideal_s = rows[["n", "k"]].min(axis=1), 2 * rows.m * rows.n * rows.k / peak
     columns = {"of": precision, "size": width, "rows": rows.m, "seconds": seconds, "ideal_s": ideal_s}
-    return Timed(f"products in {precision}", gpu, pd.DataFrame(columns), fit, partial(_product_s, rows, precision))
+    return Timed(f"products in {precision}", gpu, pd.DataFrame(columns), fit, partial(product_s, rows, precision))
 
 
-def _product_s(rows, precision, system):
+def product_s(rows, precision, system):
     width = rows[["n", "k"]].min(axis=1)
     flops = 2.0 * rows.m * rows.n * rows.k
     columns = zip(flops, flops * 0, [Kernel.PRODUCT] * len(rows), rows.m, width, flops * 0 + 1, strict=True)
