@@ -447,19 +447,19 @@ def _wait_for_host(seconds, sizes, system):
     """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
 
     With p the host's exponent, a phase takes (device^p + host^p)^(1/p). Returns the host's seconds of those phases of
-    blocks that have experts, but for casts.
+    blocks that have experts, but for casts and what runs again.
     """
     spec, gpus_per_node = system.kernels, system.nodes.devices_per_node if system.nodes else 1
     blocks, tensor, softmax, piped, added, casts, modules = np.moveaxis(sizes.launches, -1, 0)
     piped = piped * (sizes.gpus > gpus_per_node)[:, None]
     host = spec.block_host_s * blocks + spec.tensor_host_s * tensor + spec.softmax_host_s * softmax
-    host += spec.piped_tensor_host_s * piped + spec.expert_host_s * added + spec.cast_host_s * casts
-    host += spec.module_host_s * modules
+    launched = host + spec.piped_tensor_host_s * piped + spec.expert_host_s * added
+    host = launched + spec.cast_host_s * casts + spec.module_host_s * modules
     device, power = seconds.sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
     seconds[..., 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
-    return np.where(added > 0, host - spec.cast_host_s * casts, 0.0)
+    return np.where(added > 0, launched, 0.0)
 
 
 def layer_bytes(sizes, sharing, system):
