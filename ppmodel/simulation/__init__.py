@@ -2,9 +2,8 @@
 
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
 from ppmodel.simulation.costs import OpCosts, Units, are_seconds, comm_over_forward, uniform_costs
-from ppmodel.simulation.events import run_events
 from ppmodel.simulation.graph import ALLREDUCE, APART, BUFFERED, P2P, compile_graph, graph_of, require_semantics
-from ppmodel.simulation.longest_path import run_graph
 from ppmodel.simulation.many import Iterations, iterations, makespans
+from ppmodel.simulation.run import run_events, run_graph
 from ppmodel.simulation.timeline import Timeline
 from ppmodel.simulation.transfers import Links, link_values, receivers, transfer_costs

@@ -1,6 +1,6 @@
 """Shared by both simulators: durations of operations and optimizer steps, and checks that costs fit the graph."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import isfinite
 
 import numpy as np
@@ -8,42 +8,7 @@ import numpy as np
 from ppmodel.errors import CostError
 from ppmodel.simulation.copies import plan_copies, with_copies
 from ppmodel.simulation.costs import TABLES
-from ppmodel.simulation.timeline import Timeline
-
-
-def durations(graph, costs, factors=None):
-    """Duration, occupancy and latency of every row of a graph, in its order."""
-    tables, of_class = costs.by_class(graph.schedule.num_replicas), graph.cost_class
-    compute, occupancy, latency = (table.take(of_class) for table in tables)  # an index takes twice as long
-    if costs.pairs:
-        compute = compute * costs.pair_shares(graph.schedule)[graph.index]
-    if costs.units:
-        longer, larger = costs.unit_factors(graph.schedule)
-        compute, occupancy = compute * longer[graph.index], occupancy * larger[graph.index]
-    if factors is not None:
-        with np.errstate(over="ignore"):  # overflow is refused with the makespan
-            compute = compute * np.asarray(factors)[graph.index]
-    if graph.row is not None:
-        compute = compute * graph.is_operation
-    return compute if graph.copy_s is None else compute + graph.copy_s, occupancy, latency
-
-
-def shares_of(graph, costs):
-    """The fraction of its cell after which each result can be sent, in the graph's order; None if that is its end."""
-    return costs.ready_shares(graph.schedule)[graph.index] if costs.ready else None
-
-
-def group_lengths(graph, costs, compute):
-    """Duration of each group, given those of its operations: their sum, or in a reduction that of the slowest."""
-    if len(graph.group_start) > len(compute):  # each is alone
-        return compute
-    lengths = np.bincount(graph.group, compute)
-    lengths[graph.overlaps] *= costs.overlap_factor
-    if graph.allreduce != "excluded":
-        sums = np.flatnonzero(graph.reduces)
-        lengths[graph.group[sums]] = 0.0
-        np.maximum.at(lengths, graph.group[sums], compute[sums])
-    return lengths
+from ppmodel.simulation.engines import durations, group_lengths
 
 
 @lru_cache(maxsize=1)  # noisy runs of the same costs share it
@@ -55,12 +20,6 @@ def _copying(graph, costs):
 def tasks_of(graph, costs):
     """The graph of all that a run executes, and its `Copies`, or None."""
     return _copying(graph, costs) if costs.offload else (graph.tasks, None)
-
-
-def timeline_of(graph, tasks, copies, costs, factors, times):
-    """The `Timeline` of the times that a loop has filled in."""
-    steps_s, transfers = step_lengths(graph.schedule, costs, factors), partial(np.asarray, times[2:])
-    return Timeline(graph, times[:2], transfers, steps_s, tasks=tasks, copies=copies)
 
 
 def step_lengths(schedule, costs, factors=None):

@@ -16,7 +16,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import numbering
 from ppmodel.simulation.exchanges import exchanges_of
-from ppmodel.simulation.inputs import INPUT, OPERATION, RELAY
+from ppmodel.simulation.inputs import OPERATION
 from ppmodel.simulation.issue import issue_order
 from ppmodel.simulation.tasks import with_meetings
 from ppmodel.tables import NO_OPERATION, Schedule
@@ -85,6 +85,7 @@ class ExecutionGraph:
     programs, receivers = cached_property(numbering.programs_of), cached_property(numbering.receivers_of)
     routes, gates = cached_property(numbering.routes_of), cached_property(numbering.gates_of)
     ends, instructions = cached_property(numbering.ends_of), cached_property(numbering.instructions_of)
+    columns, overlaps = cached_property(numbering.columns_of), cached_property(numbering.overlaps_of)
     instructions_by_pair = cached_property(numbering.instructions_by_pair_of)
     exchanges, issued = cached_property(exchanges_of), cached_property(issue_order)
 
@@ -135,15 +136,6 @@ class ExecutionGraph:
         return self.allreduce == "overlapped_links" and self.links_queue and self.schedule.reduces
 
     @cached_property
-    def overlaps(self):
-        """Mask of groups that are a cell with a forward and a backward; shape (num_groups,)."""
-        if not self.schedule.joined.any():
-            return np.zeros(len(self.group_start) - 1, dtype=bool)
-        first = self.group_start[:-1]
-        overlaps = self.schedule.overlaps[self.index[first]]
-        return overlaps if self.row is None else overlaps & (self.row[first] <= RELAY)
-
-    @cached_property
     def is_operation(self):
         """Mask of operations, which are all but what `inputs` adds; shape (num_operations,)."""
         return np.ones(self.num_operations, dtype=bool) if self.row is None else self.row == OPERATION
@@ -164,27 +156,9 @@ class ExecutionGraph:
         return len(np.unique(places)) < len(places)
 
     @cached_property
-    def columns(self):
-        """The arrays of rows that all loops over them read, whatever a transfer occupies."""
-        stream, group_start = self.stream.astype(np.uint32), self.group_start.astype(np.uint32)  # never below 0
-        return stream, self.source, group_start, self.remote, self.reduces
-
-    @cached_property
     def num_streams(self):
         """Number of streams; those of copies to the host come behind the others."""
         return (4 if self.copy_s is not None else 2) * self.schedule.num_ranks
-
-    def classes(self, of_operations, num_classes):
-        """The class of each row in tables that `with_timeless` lengthens."""
-        if self.row is None:
-            return of_operations
-        return of_operations + num_classes * ((self.row == INPUT) | (self.row == RELAY)).astype(np.int32)
-
-    def with_timeless(self, compute, *others):
-        """Tables of classes, and behind them those of rows of `inputs`, which take no time."""
-        if self.row is None:
-            return compute, *others
-        return np.append(compute, 0 * compute, axis=0), *(np.append(table, table, axis=0) for table in others)
 
     @cached_property
     def group(self):

@@ -9,7 +9,8 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import checks
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
 from ppmodel.simulation.costs import OpCosts, are_seconds, with_all_kinds
-from ppmodel.simulation.longest_path import run_graph
+from ppmodel.simulation.numbering import with_timeless
+from ppmodel.simulation.run import run_graph
 from ppmodel.tables.steps import step_times
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
@@ -146,7 +147,7 @@ def _side_by_side(graph, compiled, costs, spans):
             if any(system.pairs for system in costs):
                 tables, instructions = with_pairs(tables, schedule, some), tasks.instructions_by_pair
         tables = tables if len(tables) > 3 else (*tables, np.zeros_like(tables[0]))
-        times = compiled(*instructions, tasks.with_timeless(*tables), factors, occupied, ends)
+        times = compiled(*instructions, with_timeless(tasks, *tables), factors, occupied, ends)
         parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):
             lengths[:, here] = tables[0][schedule.cost_class[steps]]

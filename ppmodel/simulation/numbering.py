@@ -7,7 +7,7 @@ import numpy as np
 from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.loops.tables import renumbered
 from ppmodel.ops import OpKind
-from ppmodel.simulation.inputs import with_inputs
+from ppmodel.simulation.inputs import INPUT, RELAY, with_inputs
 from ppmodel.tables import NO_OPERATION, by_keys
 
 ON_RANKS, BESIDE_RANKS = 1, 2
@@ -149,12 +149,41 @@ def gates_of(graph):
     return place, np.searchsorted(rank, np.arange(graph.schedule.num_ranks + 1))
 
 
+def overlaps_of(graph):
+    """Mask of groups that are a cell with a forward and a backward; shape (num_groups,)."""
+    if not graph.schedule.joined.any():
+        return np.zeros(len(graph.group_start) - 1, dtype=bool)
+    first = graph.group_start[:-1]
+    overlaps = graph.schedule.overlaps[graph.index[first]]
+    return overlaps if graph.row is None else overlaps & (graph.row[first] <= RELAY)
+
+
+def columns_of(graph):
+    """The arrays of rows that all loops over them read, whatever a transfer occupies."""
+    stream, group_start = graph.stream.astype(np.uint32), graph.group_start.astype(np.uint32)  # never below 0
+    return stream, graph.source, group_start, graph.remote, graph.reduces
+
+
+def classes_of(graph, of_operations, num_classes):
+    """The class of each row in tables that `with_timeless` lengthens."""
+    if graph.row is None:
+        return of_operations
+    return of_operations + num_classes * ((graph.row == INPUT) | (graph.row == RELAY)).astype(np.int32)
+
+
+def with_timeless(graph, compute, *others):
+    """Tables of classes, and behind them those of rows of `inputs`, which take no time."""
+    if graph.row is None:
+        return compute, *others
+    return np.append(compute, 0 * compute, axis=0), *(np.append(table, table, axis=0) for table in others)
+
+
 def instructions_of(graph):
     """Fill in the rows of `loops.paths` for many systems at once; also the numbers of registers, streams and links."""
     rows = np.empty((graph.num_operations, len(COLUMNS)), np.uint32)  # NumPy asks for large pages
     columns = graph.stream, graph.source, graph.remote, graph.link, graph.group_start, graph.overlaps, graph.reduces
     meets = np.zeros(0, dtype=np.int32) if graph.meets is None else graph.meets
-    classes = graph.classes(graph.cost_class, len(OpKind) * graph.schedule.placement.size)
+    classes = classes_of(graph, graph.cost_class, len(OpKind) * graph.schedule.placement.size)
     how = graph.num_links, graph.reductions == BESIDE_RANKS or graph.schedule.gathers
     num_registers = fill_instructions.dispatcher(rows, classes, *columns, meets, *how)
     return rows, (num_registers, graph.num_streams, graph.num_links)
@@ -165,5 +194,5 @@ def instructions_by_pair_of(graph):
     rows, sizes = graph.instructions
     rows = rows.copy()
     pairs, num_classes = graph.schedule.pairs, len(OpKind) * graph.schedule.placement.size
-    rows[:, CLASS] = graph.classes(pairs.cost_class[graph.index], num_classes + len(pairs.base))
+    rows[:, CLASS] = classes_of(graph, pairs.cost_class[graph.index], num_classes + len(pairs.base))
     return rows, sizes
