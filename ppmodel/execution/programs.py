@@ -113,7 +113,7 @@ def _rows(graph):
 
 def _phases(graph):
     """What each rank exchanges before each of its cells, and at its end."""
-    phase_start, _, first_batch, batch_start, message, _ = graph.exchanges
+    phase_start, first_batch, batch_start, message, _ = graph.exchanges
     batches = [["exchange", sorted(batch.tolist())] for batch in np.split(graph.index[message], batch_start[1:-1])]
     phases = [batches[first:last] for first, last in pairwise(first_batch)]
     return [iter(phases[first:last]) for first, last in pairwise(phase_start[: graph.schedule.num_ranks + 1])]

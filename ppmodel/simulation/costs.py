@@ -183,13 +183,13 @@ class OpCosts:
 
         Returns
         -------
-        compute_s, occupancy_s, latency_s : ndarray of float, shape (6 * num_replicas * num_stages,)
+        compute_s, occupancy_s, latency_s : ndarray of float, shape (8 * num_replicas * num_stages,)
             In seconds.
 
         Examples
         --------
         >>> [table.size for table in OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4))).by_class(2)]
-        [48, 48, 48]
+        [64, 64, 64]
         """
         tables = self.compute_s, self.occupancy_s, self.latency_s
         if num_replicas > 1:  # without a replica axis, replicas are alike

@@ -19,8 +19,6 @@ def exchanges_of(graph):
     -------
     phase_start : ndarray of 32-bit int, as all others, shape (num_streams + 1,)
         The phases of each stream; its last one has no group.
-    group : ndarray of int, shape (num_phases,)
-        The group that ends each phase, or ``NO_OPERATION``.
     first_batch : ndarray of int, shape (num_phases + 1,)
         The batches of each phase.
     batch_start : ndarray of int, shape (num_batches + 1,)
@@ -32,8 +30,6 @@ def exchanges_of(graph):
     """
     num_streams, (_, start, place) = 2 * graph.schedule.num_ranks, graph.programs
     phase_of, phase_start = place + graph.stream, start + np.arange(num_streams + 1)  # one more phase than groups each
-    group = np.full(phase_start[-1], NO_OPERATION)
-    group[phase_of] = graph.group
 
     takers = np.flatnonzero(graph.remote)
     makers = graph.source[takers]
@@ -47,7 +43,7 @@ def exchanges_of(graph):
     message, batch = np.append(makers, makers)[in_order], np.cumsum(begins) - 1
     taken_in = np.full(graph.num_operations, NO_OPERATION)
     taken_in[message[receives[in_order]]] = batch[receives[in_order]]
-    first_batch = np.searchsorted(phase[in_order][begins], np.arange(len(group) + 1))
+    first_batch = np.searchsorted(phase[in_order][begins], np.arange(phase_start[-1] + 1))
     batch_start = np.append(np.flatnonzero(begins), len(message))
-    columns = (phase_start, group, first_batch, batch_start, message, taken_in)
+    columns = (phase_start, first_batch, batch_start, message, taken_in)
     return tuple(column.astype(np.int32) for column in columns)

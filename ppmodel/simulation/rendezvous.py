@@ -14,17 +14,25 @@ from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.validation import limited, shortest_cycle
 
 
-def refuse_endless(graph, ended, arrived):
-    """Refuse a graph in which ranks deadlock, by the operations that end, and those whose results arrive.
+def refuse_endless(graph, places, ended):
+    """Refuse a graph in which ranks deadlock.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    places : dict
+        For each stream that never ends, the operation that it does not start, or whose message it exchanges, and
+        whether it is a message.
+    ended : ndarray of bool, shape (num_operations,)
+        Operations that end.
 
     Raises
     ------
     TableError
         Names a shortest cycle; shows the table, with the cell marked at which each deadlocked rank waits.
     """
-    schedule, index, streams = graph.schedule, graph.index, range(2 * graph.schedule.num_ranks)
-    places = {stream: place for stream in streams if (place := _place(graph, ended, arrived, stream))}
-    waits = {stream: _wait(graph, ended, places, stream) for stream in places}
+    schedule, index = graph.schedule, graph.index
+    waits = {stream: _wait(graph, places, ended, stream) for stream in places}
     circle = shortest_cycle({stream: [other] for stream, (_, _, other) in waits.items()})
     reasons = limited([waits[stream][1] for stream in circle])
     first, marked = index[waits[circle[0]][0]], [int(index[op]) for op, _, _ in waits.values()]
@@ -35,34 +43,20 @@ def refuse_endless(graph, ended, arrived):
     )  # fmt: skip
 
 
-def _place(graph, ended, arrived, stream):
-    """Find the group before which a stream waits, and its message, or None; return None if it has ended."""
-    phase_start, groups, first_batch, batch_start, message, _ = graph.exchanges
-    for phase in range(phase_start[stream], phase_start[stream + 1]):
-        group, (first, last) = groups[phase], batch_start[first_batch[phase : phase + 2]]
-        for op in message[first:last]:
-            if not arrived[op]:
-                return group, op
-        if group != NO_OPERATION and not ended[graph.group_start[group]]:
-            return group, None
-    return None
-
-
-def _wait(graph, ended, places, stream):
+def _wait(graph, places, ended, stream):
     """Find a waiting stream's own operation, the reason, and the stream that it waits for."""
-    schedule, index, (group, op) = graph.schedule, graph.index, places[stream]
+    schedule, index, group, (op, is_message) = graph.schedule, graph.index, graph.group, places[stream]
     rank = stream % schedule.num_ranks
-    if op is not None and graph.stream[op] == stream:
+    if is_message and graph.stream[op] == stream:
         receiver = int(graph.receivers[op])
         return op, f"rank {rank} sends {schedule.op(index[op])} to rank {receiver}", receiver
-    if op is not None:
+    if is_message:
         taker, sender = np.flatnonzero((graph.source == op) & graph.remote)[0], int(graph.stream[op])
         return taker, f"rank {rank} receives {schedule.op(index[op])} from rank {sender}", sender
-    ops = range(graph.group_start[group], graph.group_start[group + 1])
-    op = next(op for op in ops if graph.stream[op] == stream)
-    for each in ops:
+    for each in np.flatnonzero(group == group[op]):
         other, needed = int(graph.stream[each]), graph.source[each]
-        if places[other] != (group, None):
+        elsewhere, is_message = places[other]
+        if is_message or group[elsewhere] != group[op]:
             break
         if needed != NO_OPERATION and not graph.remote[each] and not ended[needed]:
             other = int(graph.stream[needed])

@@ -67,7 +67,7 @@ def with_meetings(graph):
 
 def _exchanged(graph):
     """Groups and transfers under ``rendezvous``, as `issue.issue_order` has them, and which batches each opens."""
-    phase_start, _, first_batch, batch_start, message, taken_in = graph.exchanges
+    phase_start, first_batch, batch_start, message, taken_in = graph.exchanges
     num_ranks, count, num_groups = graph.schedule.num_ranks, graph.num_operations, len(graph.group_start) - 1
     batch = np.repeat(np.arange(len(batch_start) - 1), np.diff(batch_start))
     phase = np.searchsorted(first_batch, batch, "right") - 1
@@ -92,7 +92,12 @@ def _exchanged(graph):
     links = np.repeat(2 * num_ranks + graph.stream[makers], 2)
     level, _ = in_levels(source, group, np.append(streams[order], links), 3 * num_ranks)
     if (level == NO_OPERATION).any():
-        refuse_endless(graph, level[place[:count]] >= 0, level[transfer] >= 0)
+        done = np.append(level[place[:count]], level[transfer[message]]) >= 0
+        stuck = order[~done[order]]
+        waiting, first = np.unique(streams[stuck], return_index=True)
+        ops = np.append(np.arange(count), message)[stuck[first]]
+        places = zip(waiting.tolist(), zip(ops, stuck[first] >= count, strict=True), strict=True)
+        refuse_endless(graph, dict(places), done[:count])
     issued = np.append(np.arange(num_groups), -1 - makers)
     order = by_keys(np.append(level[place[graph.group_start[:-1]]], level[transfer[makers]]))
     issued, first = issued[order], np.zeros(batches.size, dtype=np.int64)

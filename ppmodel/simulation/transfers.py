@@ -86,14 +86,14 @@ def receivers(schedule):
 
     Returns
     -------
-    ndarray of int, shape (6, num_replicas, num_stages)
+    ndarray of int, shape (8, num_replicas, num_stages)
         By `OpKind`; the operation's own rank if nothing is sent.
 
     Examples
     --------
     >>> from ppmodel import build
-    >>> receivers(build("gpipe", 3, 3))[:, 0].tolist()
-    [[1, 2, 2], [0, 0, 1], [0, 0, 1], [0, 1, 2], [0, 1, 2], [0, 1, 2]]
+    >>> receivers(build("gpipe", 3, 3))[:4, 0].tolist()
+    [[1, 2, 2], [0, 0, 1], [0, 0, 1], [0, 1, 2]]
     """
     rank = np.empty((_NUM_KINDS, *schedule.placement.shape), schedule.placement.dtype)
     rank[:] = schedule.placement
