@@ -10,8 +10,9 @@ from ppmodel.studies.planning import planned
 
 PAGE = "planner.html"
 GRID = [
-    ({"llama3_8b": [256, 512]}, ["h100", "b200"], [8, 64]),
-    ({"qwen3_32b": [512], "llama3_70b": [512]}, ["h100", "b200"], [64, 256]),
+    ({"llama3_8b": [256, 512]}, ["h100", "h200", "b200"], [8, 16, 32, 64]),
+    ({"qwen3_32b": [512], "llama3_70b": [512, 1024]}, ["h100", "h200", "b200"], [64, 128, 256]),
+    ({"qwen3_30b_a3b": [512]}, ["h100", "h200", "b200"], [32, 64]),
 ]
 """Models with their sequences per iteration, systems and numbers of GPUs: every combination is a question."""
 

@@ -155,12 +155,14 @@ def cases_at(question, num_ranks):
 def divisions(question, sizes):
     """The ways to shard state and to divide layers that are tried at some sizes: pairs of ``zero`` and ``layers``.
 
+    Those that need the least memory come first.
+
     Pipelines shard as much as the framework does.
     """
     profile = question.system.framework.packaged
     most = 0 if sizes.data_gpus == 1 else 3 if sizes.pp == 1 else highest_zero(profile, sizes.pp)
     layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
-    return list(product(question.tried("zero", range(most + 1)), question.tried("layers", layers)))
+    return list(product(question.tried("zero", range(most, -1, -1)), question.tried("layers", layers)))
 
 
 def orders(question, sizes, zero):

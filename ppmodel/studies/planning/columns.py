@@ -104,8 +104,9 @@ class Columns:
         self.place = {size: place for place, size in enumerate(sizes)}
         self.kinds = [(s.tp, s.ep, s.etp, s.cp > 1, s.pp > 1) for s in sizes]
         self.alike, self.layers = places_of(self.kinds), cache(partial(Layers, self))
+        self.divisions = cache(partial(divisions, question))
         self.checked, self.tables, self.shapes, self.regular, self.lines, self.line_s = {}, {}, {}, {}, [], None
-        for method in ("shape", "divides", "divisions", "cut", "layout", "sharing", "buffer_bytes"):
+        for method in ("shape", "divides", "cut", "layout", "sharing", "buffer_bytes"):
             setattr(self, method, cache(getattr(self, method)))
 
     def layout(self, sizes, zero, recompute="none"):
@@ -186,10 +187,6 @@ class Columns:
         with suppress(CostError):
             return bool(self.cut(table, layers, None))
         return False
-
-    def divisions(self, sizes):
-        """The `divisions` of the question at some sizes, those that need the least memory first."""
-        return sorted(divisions(self.question, sizes), key=lambda way: -way[0])
 
     def shared(self, sizes, zeros):
         """The `Sharing` of some sizes and ZeRO stages, each column of shape (num_candidates, 1)."""
