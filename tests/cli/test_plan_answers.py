@@ -10,7 +10,6 @@ from pandas import read_csv
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.clusters.specs import DATA
-from ppmodel.studies.measured import read_rows
 from ppmodel.studies.planning import planned
 
 QUESTION = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "4", "--global-batch", "8"]
@@ -174,14 +173,17 @@ def test_a_terminal_shows_the_best_so_far_until_there_is_an_answer(is_terminal, 
     assert "\n" not in shown
 
 
-def test_a_model_with_experts_has_no_range(capsys):
-    """No run behind a packaged range has experts; one file that has them would make the line wrong."""
-    for path in (DATA / "reference" / "measured").glob("*.csv"):
-        assert not {int(row.get("ep") or 1) for row in read_rows(path)[1]} - {1}, path.name
-    question = ["--system", "h100", "--gpus", "16", "--global-batch", "16", "1f1b"]
-    question += ["--fix", "pp=4", "tp=1", "cp=1", "zero=1"]
+def test_models_with_experts_have_a_range_of_their_own(capsys):
+    """Under NVIDIA's frameworks alone, whose runs were measured; a plan says when their exchange is the limit."""
+    question = ["plan", "--system", "h100", "--gpus", "16", "--global-batch", "16", "1f1b"]
+    none = "range: none: no run under megatron of a model with experts was measured"
+    fixed = ["--fix", "pp=4", "tp=1", "cp=1", "zero=1"]
     for model, has_experts in (("qwen2_57b_a14b", True), ("llama3_8b", False)):
-        assert main(["plan", "--model", model, *question]) == 0
-        assert (
-            "range: none: no run under megatron of a model with experts was measured" in capsys.readouterr().out
-        ) == (has_experts)
+        assert main([*question, "--model", model, *fixed]) == 0
+        assert (none in capsys.readouterr().out) == has_experts
+    fixed = ["--fix", "pp=1", "tp=1", "ep=16", "microbatch_size=1", "zero=1", "recompute=none"]
+    given = ["--model", "qwen3_30b_a3b", "--framework", "nemo@26.02", "--global-batch", "64"]
+    assert main([*question, *given, *fixed]) == 0
+    printed = capsys.readouterr().out
+    assert "runs of models with experts (megatron_bridge_moe, dgxc_moe, moe_modelzoo) under nemo@26.02" in printed
+    assert "experts are limited by their exchange, beyond an NVLink domain of 8; with ep 8 it is" in printed

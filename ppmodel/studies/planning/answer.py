@@ -213,8 +213,10 @@ class Plan:
         frame = self.rows([answer, *steps.values()])
         if answer.sizes.ep > 1:
             imbalance = UNEVEN_EXPERTS * self.question.fixed.get("expert_imbalance", 1)
-            others = [way for way in DISPATCHERS[:2] if way != self.question.layout(answer.sizes).dispatcher]
-            for name, value in (*(("dispatcher", way) for way in others), ("expert_imbalance", imbalance)):
+            other = DISPATCHERS[
+                self.question.layout(answer.sizes).dispatcher == DISPATCHERS[0]
+            ]  # HybridEP is as DeepEP
+            for name, value in (("dispatcher", other), ("expert_imbalance", imbalance)):
                 steps[f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"] = answer
                 frame = concat([frame, self.rows([answer], **{name: value})], ignore_index=True)
         frame = frame.assign(step=["", *steps], over=frame.iteration_s / frame.iteration_s[0] - 1)
