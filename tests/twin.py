@@ -114,11 +114,11 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
             s = source[op]
             if s is None or home[s] == rank % ranks:
                 now = max(now, end.get(s, 0.0))
-                continue
-            now = max(now, there[s])
-            if p2p in ("blocking_recv", "blocking"):
-                now += occupied[s] + late[s]
-        now = max([now, *(end[waits[op]] for op in cell if op in waits)])
+            else:
+                now = max(now, there[s])
+                if p2p in ("blocking_recv", "blocking"):
+                    now += occupied[s] + late[s]
+            now = max(now, end.get(waits.get(op), 0.0))  # an operation of the cell after the other
         duration = sum(factors.get(op, 1.0) * costs.compute_s[op.kind, op.stage] for op in cell)
         now += duration * shorter(cell, costs)
         clock[rank] = now

@@ -211,6 +211,10 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
         messages of the same time, and starts when the last link serves it; whatever comes after
         it waits for its end.
 
+    Gathers of weights always run beside computing, one after another in the order of the table, on the stream of
+    all-reduces that overlap: each after what its rank computes before it. The first operation of its stage behind it
+    waits for it. They occupy no link.
+
     Returns
     -------
     ExecutionGraph
