@@ -151,7 +151,8 @@ MOST = {
     ("vtrain_multi.csv", "time"): 5.3, ("vtrain_single.csv", "time"): 5.0, ("layouts_a100.csv", "time"): 4.0,
     ("layouts_a100.csv", "fits"): 8.0, ("bigscience_a100.csv", "time"): 3.3, ("bigscience_a100.csv", "memory"): 4.8,
     ("korthikanti_a100.csv", "time"): 3.5, ("mlperf_h100.csv", "time"): 4.5, ("simumax_b200.csv", "time"): 2.0,
-    ("simumax_b200.csv", "memory"): 4.0, ("lucie_a100.csv", "time"): 5.7, ("playbook_h100.csv", "time"): 9.4,  # from 10 % MFU
+    ("simumax_b200.csv", "memory"): 4.0, ("lucie_a100.csv", "time"): 5.7,
+    ("playbook_h100.csv", "time"): 9.4,  # from 10 % MFU
 }  # fmt: skip
 
 

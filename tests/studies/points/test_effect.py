@@ -28,7 +28,7 @@ BASES = {
     "replicas": ("chimera", LARGE | {"tp": 4, "dp": 2}),
     "slices": ("seq1f1b", LLAMA | {"layout": {}}),
     "lengths": ("1f1b", LLAMA | {"lengths": "1,2,5"}),
-    "unfused": ("1f1b", {"model": "bloom_176b", "system": "a100_bigscience", "tp": 4}),
+    "unfused": ("1f1b", {"model": "bloom_176b", "system": "h100_playbook", "tp": 4}),
 }
 OPTIONS = {
     "tp": 2, "cp": 2, "ep": 2, "etp": 2, "dp": 2, "gpus": 64, "microbatch_size": 2, "global_batch": 48,
@@ -37,7 +37,7 @@ OPTIONS = {
     "zero": 2, "recompute": "full", "precision": "fp8", "causal": False, "context_exchange": "all-gather",
     "overlap_tensor": True, "overlap_backward": True, "overlap_gradients": True, "overlap_parameters": True,
     "pairing": "best", "send_results": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
-    "slicing": "work", "lengths": "1,2", "arrangement": "paired",
+    "slicing": "work", "cuda_graphs": "full", "lengths": "1,2", "arrangement": "paired",
     "layers": "even", "order": "tp-cp-ep-pp-dp", "p2p": "blocking", "allreduce": "blocking",
 }  # fmt: skip
 CONDITIONS = [name for name, option in layout_options() if option.needs and name != "kept_precision"] + [
