@@ -13,7 +13,9 @@ class OpKind(IntEnum):
     """The phases of one microbatch on one stage, and what belongs to none: a reduction, a step, and gathers of weights.
 
     The letters are PyTorch's: ``B`` is the full backward; ``I`` and ``W`` are its two halves, the gradients of the
-    stage's input and of its weights. The Zero Bubble papers write B for I.
+    stage's input and of its weights. The Zero Bubble papers write B for I. ``S`` and ``T`` are passes of an output
+    layer whose vocabulary is divided among the ranks: ``2S5`` and ``2T5`` are those of the shard on the rank of stage 2
+    (Yeung et al., 2024).
 
     Examples
     --------
@@ -25,10 +27,12 @@ class OpKind(IntEnum):
     B = 1  #: full backward
     I = 2  #: input-gradient backward  # noqa: E741 - the field's letter
     W = 3  #: weight-gradient backward
-    R = 4  #: reduction (sum) of a stage's gradients over its replicas, inside and outside the table
-    O = 5  #: optimizer step of a stage  # noqa: E741 - the paper's letter
-    G = 6  #: gather of a stage's sharded weights, beside computing; PyTorch's UNSHARD
-    D = 7  #: drop of gathered weights; PyTorch's RESHARD
+    S = 4  #: forward of a shard of the output layer, with softmax
+    T = 5  #: backward of a shard of the output layer, or the part of it that `S` has not done
+    R = 6  #: reduction (sum) of a stage's gradients over its replicas, inside and outside the table
+    O = 7  #: optimizer step of a stage  # noqa: E741 - the paper's letter
+    G = 8  #: gather of a stage's sharded weights, beside computing; PyTorch's UNSHARD
+    D = 9  #: drop of gathered weights; PyTorch's RESHARD
 
 
 NO_MICROBATCH = -1
@@ -38,7 +42,7 @@ WHOLE = -1
 """The slice of an operation that handles all tokens of its microbatch."""
 
 _KINDS, _ONCE = dict(OpKind.__members__), "ROGD"
-_OP = re.compile(r"(\d{1,9})([FBIWROGD])(\d{0,9})(?:\.(\d{1,4}))?(?:@(\d{1,4}))?", re.ASCII)
+_OP = re.compile(r"(\d{1,9})([FBIWSTROGD])(\d{0,9})(?:\.(\d{1,4}))?(?:@(\d{1,4}))?", re.ASCII)
 
 
 class Op(NamedTuple):
@@ -95,7 +99,7 @@ class Op(NamedTuple):
         stage, kind, microbatch, part, replica = match.groups() if match else ("", "R", "0", None, None)
         if (kind in _ONCE) != (microbatch == "") or (part and not microbatch):
             once = f"<stage><{'|'.join(_ONCE)}>[@<replica>]"
-            rule = f"is not an operation <stage><F|B|I|W><microbatch>[.<slice>][@<replica>] or {once}"
+            rule = f"is not an operation <stage><F|B|I|W|S|T><microbatch>[.<slice>][@<replica>] or {once}"
             raise TableError("cell", repr(text), rule, "write, for example, 2F5, 2F5.1, 2B5@1 or 2R@1")
         numbers = int(microbatch or NO_MICROBATCH), int(replica or 0), int(part or WHOLE)
         return cls(_KINDS[kind], int(stage), *numbers)

@@ -16,6 +16,8 @@ from ppmodel.simulation import ALLREDUCE, BUFFERED, OpCosts
 _WIDEST = 64
 """Devices up to which a schedule must be defined somewhere."""
 
+_SOMETIMES = st.booleans()
+
 p2ps = st.sampled_from(BUFFERED)
 """Semantics under which every table runs, by the longest path or by events; under ``rendezvous``, many deadlock."""
 
@@ -101,30 +103,43 @@ def cases(draw, **sizes):
 
 
 @st.composite
-def tables(draw, max_ranks=4, max_microbatches=5, any_pairs=True):
-    """Any order at all that can run: chunks anywhere, backwards whole or in halves, cells of two operations.
+def tables(draw, max_ranks=4, max_microbatches=5, any_pairs=True, with_shards=_SOMETIMES):
+    """Any order at all that can run: chunks anywhere, backwards whole or in halves, cells of two operations, shards.
 
     Without `any_pairs` these are a forward and a backward.
     """
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     num_ranks, num_microbatches = draw(st.integers(1, max_ranks)), draw(st.integers(1, max_microbatches))
-    num_ranks = num_ranks * draw(st.integers(1, 2))
-    home = np.concatenate((random.permutation(num_ranks), random.integers(0, num_ranks, num_ranks - num_ranks)))
-    halves = random.random((num_ranks, num_microbatches)) < draw(st.sampled_from([0, 0.5, 1]))
-    pairs = draw(st.sampled_from([0, 0.3]))
+    num_stages = num_ranks * draw(st.integers(1, 2))
+    home = np.concatenate((random.permutation(num_ranks), random.integers(0, num_ranks, num_stages - num_ranks)))
+    halves = random.random((num_stages, num_microbatches)) < draw(st.sampled_from([0, 0.5, 1]))
+    pairs, has_shards = draw(st.sampled_from([0, 0.3])), draw(with_shards)
+    shards = range(num_ranks if has_shards else 0)
     rows, done, since = [[] for _ in range(num_ranks)], set(), [set() for _ in range(num_ranks)]
-    waiting = {Op(OpKind.F, s, m) for s in range(num_ranks) for m in range(num_microbatches)}
+    waiting = {Op(OpKind.F, s, m) for s in range(num_stages) for m in range(num_microbatches)}
     for s, m in np.ndindex(halves.shape):
         kinds = (OpKind.I, OpKind.W) if halves[s, m] else (OpKind.B,)
         waiting |= {Op(kind, int(s), int(m)) for kind in kinds}
     split = {Op(OpKind.B, int(s), int(m)) for s, m in np.argwhere(halves)}
+    waiting |= {Op(kind, s, m) for kind in (OpKind.S, OpKind.T) for s in shards for m in range(num_microbatches)}
+    beside = next((s for s in shards if home[s] == home[-1]), None)
+
+    def wanted(op):
+        """What must be done before an operation; the last backward also needs T if it comes later on its rank."""
+        first, second = ([Op(kind, s, op.microbatch) for s in shards] for kind in (OpKind.S, OpKind.T))
+        if op.kind in (OpKind.S, OpKind.T):
+            return [Op(OpKind.F, num_stages - 1, op.microbatch)] if op.kind == OpKind.S else first
+        of_shards = first + second * (bool(shards) and Op(OpKind.T, beside, op.microbatch) in done)
+        of_shards *= op.kind in (OpKind.B, OpKind.I) and op.stage == num_stages - 1
+        return [*of_shards, *filter(None, [needs(op, num_stages - 1, split)])]
+
     while waiting:
-        ready = sorted(op for op in waiting if needs(op, num_ranks - 1, split) in done | {None})
+        ready = sorted(op for op in waiting if done.issuperset(wanted(op)))
         op = ready[random.integers(len(ready))]
         row, fresh = rows[home[op.stage]], since[home[op.stage]]
         alone = row and len(row[-1]) == 1
         fits = alone and (any_pairs or (op.kind == OpKind.F) != (row[-1][0].kind == OpKind.F))
-        if fits and needs(op, num_ranks - 1, split) not in fresh and random.random() < pairs:
+        if fits and not fresh.intersection(wanted(op)) and random.random() < pairs:
             row[-1] += (op,)
         else:
             row.append((op,))

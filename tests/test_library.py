@@ -424,8 +424,9 @@ def test_tables_go_to_files_and_back(schedule, form, tmp_path_factory):
     """What is written is read again, or refused before anything is written."""
     path = tmp_path_factory.mktemp("tables") / "table.csv"
     write = {"csv": schedule.to_csv, "pytorch": schedule.to_pytorch}[form]
-    if form == "pytorch" and schedule.num_replicas * schedule.slices > 1:
-        rule = "has stage 0 on ranks" if schedule.num_replicas > 1 else "splits microbatches"
+    if form == "pytorch" and (schedule.num_replicas * schedule.slices > 1 or schedule.has_shards):
+        rules = "has stage 0 on ranks", "splits microbatches", "has passes of a divided output layer"
+        rule = rules[0 if schedule.num_replicas > 1 else 2 - (schedule.slices > 1)]
         with refused(TableError, "schedule", rule, remedy="use our own format"):
             write(path)
         assert not path.exists()

@@ -6,11 +6,13 @@ next goes, until all rows are done. Only cells, letters, the semantics and share
 
 from ppmodel.ops import OpKind
 
-F, B, I, W, R, O, G, D = OpKind  # noqa: E741 - the field's letter
+F, B, I, W, S, T, R, O, G, D = OpKind  # noqa: E741 - the field's letter
 
 
 def needs(op, last_stage, split):
     """The operation whose result an operation needs, or None."""
+    if op.kind in (S, T):
+        return None
     if op.kind == F:
         return op._replace(stage=op.stage - 1) if op.stage else None
     if op.kind == W:
@@ -48,19 +50,40 @@ def named_rows(schedule):
     return [[tuple(next(names) for _ in cell) for cell in row] for row in schedule.rows()]
 
 
+def barriers(rows, last):
+    """What S, T and the backward of the last stage wait for, of a layer whose shards are on all ranks."""
+    rows, waits, those = [[op for cell in row for op in cell] for row in rows], {}, {}
+    for op in (op for row in rows for op in row):
+        those.setdefault((op.kind, op.microbatch), []).append(op)
+    for row in rows if any(kind == S for kind, _ in those) else ():
+        for place, op in enumerate(row):
+            if op.kind == S:
+                waits[op] = [one for one in those[F, op.microbatch] if one.stage == last]
+            elif op.kind == T:
+                waits[op] = those[S, op.microbatch]
+            elif op.kind in (B, I) and op.stage == last:
+                is_late = any(one in row[:place] for one in those[T, op.microbatch])
+                waits[op] = those[T if is_late else S, op.microbatch]
+    return waits
+
+
 def gathers(schedule):
-    """What each gather comes after on its rank, and the gather that the first operation behind it waits for."""
-    after, waits = {}, {}
+    """What each gather comes after on its rank; and what an operation waits for, that is not a message.
+
+    The first operation behind a gather waits for it. Barriers of an output layer that is divided among the ranks are
+    such waits, too.
+    """
+    after, waits = {}, barriers(schedule.rows(), schedule.num_stages - 1)
     for row in named_rows(schedule):
         before, gathered = None, {}
         for op in (op for cell in row for op in cell):
             if op.kind == G:
                 after[op] = before
                 gathered[op.stage, op.replica] = op
-            elif op.kind in (F, B, I, W):
+            elif op.kind < R:
                 before = op
                 if (op.stage, op.replica) in gathered:
-                    waits[op] = gathered.pop((op.stage, op.replica))
+                    waits[op] = [*waits.get(op, ()), gathered.pop((op.stage, op.replica))]
     return after, waits
 
 
@@ -118,7 +141,7 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
                 now = max(now, there[s])
                 if p2p in ("blocking_recv", "blocking"):
                     now += occupied[s] + late[s]
-            now = max(now, end.get(waits.get(op), 0.0))  # an operation of the cell after the other
+            now = max([now, *(end[one] for one in waits.get(op, ()))])  # an operation of the cell after the other
         duration = sum(factors.get(op, 1.0) * costs.compute_s[op.kind, op.stage] for op in cell)
         now += duration * shorter(cell, costs)
         clock[rank] = now
@@ -147,7 +170,7 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
     while any(rows):
         going = {
             d for d, row in enumerate(rows)
-            if row and all(s is None or s in end for op in row[0] for s in (source[op], waits.get(op)))
+            if row and all(s is None or s in end for op in row[0] for s in (source[op], *waits.get(op, ())))
         }  # fmt: skip
         sums = [(d, rows[d][0][0]) for d in going if rows[d][0][0].kind == R]
         going -= {d for d, _ in sums}
@@ -229,10 +252,10 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
                 continue
             if step == "meet":
                 clock[rank] = max(there[op] for op in what)
-            elif any(waits[op] not in end for op in what if op in waits):
+            elif any(one not in end for op in what for one in waits.get(op, ())):
                 continue
             else:
-                clock[rank] = max([clock[rank], *(end[waits[op]] for op in what if op in waits)])
+                clock[rank] = max([clock[rank], *(end[one] for op in what for one in waits.get(op, ()))])
                 duration = sum(costs.compute_s[op.kind, op.stage] for op in what)
                 clock[rank] += duration * shorter(what, costs)
                 end |= dict.fromkeys(what, clock[rank])
@@ -257,18 +280,18 @@ def plan(schedule, allreduce):
                 if len(of_stage) < schedule.num_replicas:
                     continue
                 ends = {other[0][0]: [rows.index(other)] for other in of_stage}
-            if any(s is not None and s not in end for op in ends for s in (source[op], waits.get(op))):
+            if any(s is not None and s not in end for op in ends for s in (source[op], *waits.get(op, ()))):
                 continue
             late = {op: source[op] in home and op in home and home[op] != home[source[op]] for op in ends}
             now = max(end[source[op]] + late[op] if source[op] is not None else 0 for op in ends)
             now = max(
                 [
                     now,
-                    *(end[waits[op]] for op in ends if op in waits),
+                    *(end[one] for op in ends for one in waits.get(op, ())),
                     *(clock[other] for others in ends.values() for other in others),
                 ]
             )
-            length = sum({F: 1000, B: 2000, I: 1000, W: 1000, R: 0, G: 0}[op.kind] for op in ends)
+            length = sum({F: 1000, B: 2000, I: 1000, W: 1000, S: 1000, T: 1000, R: 0, G: 0}[op.kind] for op in ends)
             for op, others in ends.items():
                 begin[op], end[op] = now, now + length
                 for other in others:
@@ -342,7 +365,7 @@ def streams_times(schedule, costs, delays, allreduce="excluded"):
                     taken = {op for op, _ in group if what[0].kind != R and source[op] in receiver}
                     taken = {op for op in taken if op in home and home[op] != home[source[op]]}
                     needs = [(source[op], there if op in taken else end) for op, _ in group if source[op] is not None]
-                    needs += [(waits[op], end) for op, _ in group if op in waits]
+                    needs += [(one, end) for op, _ in group for one in waits.get(op, ())]
                     if any(needed not in times for needed, times in needs):
                         break
                     now = max([times[needed] for needed, times in needs] + [max(busy[d], head[d]) for d in at])
@@ -451,7 +474,7 @@ def queue_times(schedule, costs, order, allreduce="excluded"):
             inputs = (there if s in receiver and rank < ranks and home[s] != rank else end for s in wants)
             if not all(s is None or s in arrived for s, arrived in zip(wants, inputs, strict=True)):
                 continue
-            if any(waits[op] not in end for op in row[0] if op in waits):
+            if any(one not in end for op in row[0] for one in waits.get(op, ())):
                 continue
             if row[0][0].kind == R:
                 heads.setdefault(row[0][0].stage, []).append(row[0][0])

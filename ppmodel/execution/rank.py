@@ -23,7 +23,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ppmodel.execution import stages
 
-F, B, I, W, R, O = range(6)  # noqa: E741 - the letters of `OpKind`
+F, B, I, W, S, T, R, O = range(8)  # noqa: E741 - the letters of `OpKind`
 NONE = -1
 RATE = 0.1
 _AHEAD_S = 5e-3  # between the agreement on a start and the start

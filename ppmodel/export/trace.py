@@ -27,8 +27,8 @@ from ppmodel.ops import NO_MICROBATCH, WHOLE, OpKind
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
 _COLOURS = {
-    "F": "rail_response", "B": "rail_idle", "I": "startup", "W": "rail_load", "R": "generic_work", "O": "good",
-    "G": "thread_state_iowait", "D": "grey",
+    "F": "rail_response", "B": "rail_idle", "I": "startup", "W": "rail_load", "S": "rail_animation",
+    "T": "bad", "R": "generic_work", "O": "good", "G": "thread_state_iowait", "D": "grey",
 }  # fmt: skip
 """Colour names that chrome://tracing knows; Perfetto chooses colours by the name of the slice."""
 _STREAMS = "compute", "communication"

@@ -9,7 +9,7 @@ import numpy as np
 from ppmodel.loops.compiled import loop
 from ppmodel.ops import OpKind
 
-_F, _B, _I, _W, _R, _O, _G, _D = (int(kind) for kind in OpKind)
+_F, _B, _I, _W, _S, _T, _R, _O, _G, _D = (int(kind) for kind in OpKind)
 ABSENT, OVER = -1.0, -0.5
 """In place of the time at which a result is there: where it is not yet, and of a half whose other half is done, too.
 

@@ -9,7 +9,7 @@ NONE = -1
 
 ALONE, FIRST, LATER = range(3)
 """Whether an operation is alone in its group, the first of several, or a later one."""
-_F, _B, _I, _W, _R, _O, _G, _D = (int(kind) for kind in OpKind)
+_F, _B, _I, _W, _S, _T, _R, _O, _G, _D = (int(kind) for kind in OpKind)
 
 
 @loop(price=2**21)

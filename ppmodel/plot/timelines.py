@@ -10,14 +10,15 @@ from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot import style
-from ppmodel.plot.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
+from ppmodel.plot.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 from ppmodel.plot.themes import ON_DARK, ink_on
 from ppmodel.tables import NO_OPERATION
 
-KIND_COLOURS = dict(zip(OpKind, (SKY, ORANGE, YELLOW, PURPLE, GREY, GREEN, BLUE, "#E8E8E8"), strict=True))
+_COLOURS = SKY, ORANGE, YELLOW, PURPLE, "#4D9DCC", VERMILION, GREY, GREEN, BLUE, "#E8E8E8"
+KIND_COLOURS = dict(zip(OpKind, _COLOURS, strict=True))
 _NAMES = (
-    "forward", "backward", "input gradient", "weight gradient", "gradient all-reduce", "optimizer step",
-    "gather of weights", "drop of weights",
+    "forward", "backward", "input gradient", "weight gradient", "output layer", "its gradients",
+    "gradient all-reduce", "optimizer step", "gather of weights", "drop of weights",
 )  # fmt: skip
 KIND_NAMES = dict(zip(OpKind, _NAMES, strict=True))
 PATH_COLOUR = "#D0104C"

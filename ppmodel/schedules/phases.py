@@ -14,11 +14,11 @@ import numpy as np
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.tables import Schedule
 
-_TURN = {OpKind.F: 0, OpKind.B: 2, OpKind.I: 2, OpKind.W: 4}
-_COUNTED = range(6)
-"""Turns: forwards, backwards and weight gradients of chunk 0 and chunk 1. Each counts microbatches from 0."""
+_TURN = {OpKind.F: 0, OpKind.B: 2, OpKind.I: 2, OpKind.W: 4, OpKind.S: 6, OpKind.T: 8}
+_COUNTED = range(10)
+"""Turns: forwards, backwards, weight gradients and so on, of chunk 0 and chunk 1. Each counts microbatches from 0."""
 
-_OLDEST, _NO_TURN = 6, 7
+_OLDEST, _NO_TURN = 10, 11
 """Turns of a ``W`` without a number, which takes the microbatch that has waited longest, and of a reduction."""
 
 

@@ -27,7 +27,7 @@ def side_by_side(many_costs, num_replicas, names=TABLES):
     >>> from ppmodel.simulation import OpCosts
     >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)))
     >>> side_by_side([costs, costs, costs], 2).shape
-    (3, 64, 3)
+    (3, 80, 3)
     """
     if not many_costs:
         return np.empty((len(names), 0, 0))
@@ -67,7 +67,7 @@ def with_pairs(tables, schedule, many_costs):
     >>> table = build("combined-1f1b", 2, 4)
     >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)), pairs={(0, 0, 1, 2): 0.75})
     >>> (compute_s,) = with_pairs(side_by_side([costs], 1, ["compute_s"]), table, [costs])
-    >>> compute_s[32:38, 0].tolist()
+    >>> compute_s[40:46, 0].tolist()
     [0.75, 0.75, 1.0, 1.0, 1.0, 1.0]
     """
     pairs = schedule.pairs

@@ -12,6 +12,7 @@ from ppmodel.simulation.transfers import Links, link_values, receivers, transfer
 
 TABLES = ("compute_s", "occupancy_s", "latency_s")
 _NUM_KINDS = len(OpKind)
+_USUAL = [OpKind[kind] for kind in "FBIWRO"]
 
 SHORTEST_S, LONGEST_S = 1e-30, 1e30
 """Range of durations other than 0: far from where their sums or ratios would overflow or underflow."""
@@ -39,7 +40,7 @@ class Units(NamedTuple):
 class OpCosts:
     """Seconds for every kind of operation on every stage; all that the simulator knows about a system.
 
-    Tables of 6 kinds leave out gathers of weights, which then take no time.
+    Tables of 6 kinds leave out gathers of weights and passes of a divided output layer, which then take no time.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ class OpCosts:
         Examples
         --------
         >>> [table.size for table in OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4))).by_class(2)]
-        [64, 64, 64]
+        [80, 80, 80]
         """
         tables = self.compute_s, self.occupancy_s, self.latency_s
         if num_replicas > 1:  # without a replica axis, replicas are alike
@@ -198,10 +199,12 @@ class OpCosts:
 
 
 def with_all_kinds(table):
-    """A table by `OpKind`, the first axis, with zeros for gathers and drops if it leaves them out."""
-    if table.ndim < 2 or len(table) != OpKind.G:
+    """A table by `OpKind`, the first axis, with zeros for kinds that few tables have if it leaves them out."""
+    if table.ndim < 2 or len(table) != len(_USUAL):
         return table
-    return np.concatenate((table, np.zeros((_NUM_KINDS - len(table), *table.shape[1:]))))
+    whole = np.zeros((_NUM_KINDS, *table.shape[1:]))
+    whole[_USUAL] = table
+    return whole
 
 
 def uniform_costs(
@@ -253,8 +256,8 @@ def uniform_costs(
     Examples
     --------
     >>> from ppmodel import build
-    >>> uniform_costs(build("hanayo", 4, 4, waves=2), forward=1, backward=2).compute_s[:, 0]
-    array([0.25, 0.5 , 0.25, 0.25, 0.  , 0.  , 0.  , 0.  ])
+    >>> uniform_costs(build("hanayo", 4, 4, waves=2), forward=1, backward=2).compute_s[:4, 0]
+    array([0.25, 0.5 , 0.25, 0.25])
     >>> costs = uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1)
     >>> costs.occupancy_s[0, 0]
     array([0.1, 0.5, 0.1, 0. ])
@@ -279,7 +282,7 @@ def uniform_costs(
         rule = "is longer than its parts, which take no time"
         raise CostError("pair", pair, rule, "give {forward} or {backward}", names_fields=True)
     factor = 1.0 if pair is None else float(pair / (forward + backward))
-    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0, 0.0, 0.0), float)
+    of_kinds = np.array((forward, backward, input_grad, weight_grad, *[0.0] * 6), float)
     compute_s = of_kinds[:, None] * schedule.unit_shares
     for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer), (OpKind.G, gather)):
         if seconds:

@@ -7,7 +7,7 @@ import numpy as np
 from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.loops.tables import renumbered
 from ppmodel.ops import OpKind
-from ppmodel.simulation.inputs import INPUT, RELAY, with_inputs
+from ppmodel.simulation.inputs import INPUT, with_inputs
 from ppmodel.tables import NO_OPERATION, by_keys
 
 ON_RANKS, BESIDE_RANKS = 1, 2
@@ -64,7 +64,7 @@ def arrays_of(schedule, reductions):
         return arrays
     place = np.empty(schedule.num_operations, dtype=np.int64)
     place[arrays.index] = np.arange(len(arrays.index))
-    return with_inputs(arrays, *place[further], schedule.num_ranks)
+    return with_inputs(arrays, *place[further])
 
 
 def _of_first_inputs(schedule, reductions):
@@ -155,7 +155,7 @@ def overlaps_of(graph):
         return np.zeros(len(graph.group_start) - 1, dtype=bool)
     first = graph.group_start[:-1]
     overlaps = graph.schedule.overlaps[graph.index[first]]
-    return overlaps if graph.row is None else overlaps & (graph.row[first] <= RELAY)
+    return overlaps if graph.row is None else overlaps & (graph.row[first] <= INPUT)
 
 
 def columns_of(graph):
@@ -168,7 +168,7 @@ def classes_of(graph, of_operations, num_classes):
     """The class of each row in tables that `with_timeless` lengthens."""
     if graph.row is None:
         return of_operations
-    return of_operations + num_classes * ((graph.row == INPUT) | (graph.row == RELAY)).astype(np.int32)
+    return of_operations + num_classes * (graph.row == INPUT).astype(np.int32)
 
 
 def with_timeless(graph, compute, *others):
@@ -184,7 +184,7 @@ def instructions_of(graph):
     columns = graph.stream, graph.source, graph.remote, graph.link, graph.group_start, graph.overlaps, graph.reduces
     meets = np.zeros(0, dtype=np.int32) if graph.meets is None else graph.meets
     classes = classes_of(graph, graph.cost_class, len(OpKind) * graph.schedule.placement.size)
-    how = graph.num_links, graph.reductions == BESIDE_RANKS or graph.schedule.gathers
+    how = graph.num_links, graph.reductions == BESIDE_RANKS or graph.schedule.dependencies.further is not None
     num_registers = fill_instructions.dispatcher(rows, classes, *columns, meets, *how)
     return rows, (num_registers, graph.num_streams, graph.num_links)
 

@@ -59,6 +59,7 @@ def _wait(graph, places, ended, stream):
         if is_message or group[elsewhere] != group[op]:
             break
         if needed != NO_OPERATION and not graph.remote[each] and not ended[needed]:
-            other = int(graph.stream[needed])
+            other, ops = int(graph.stream[needed]), [needed]
             break
-    return op, f"rank {rank} waits for rank {other % schedule.num_ranks} to start {schedule.op(index[op])}", other
+    start = schedule.op(index[op if op in ops else needed])
+    return op, f"rank {rank} waits for rank {other % schedule.num_ranks} to start {start}", other

@@ -21,7 +21,7 @@ class Links(NamedTuple):
         `delay_s` if links have bandwidths of their own.
     nics : tuple of int, length num_ranks, or None
         As in `OpCosts`.
-    delay_s : ndarray of float, shape (6, num_replicas, num_stages), optional
+    delay_s : ndarray of float, shape (10, num_replicas, num_stages), optional
         What each transfer takes longer because of its link.
     """
 
@@ -66,7 +66,7 @@ def transfer_costs(schedule, links):
 
 
 def link_kinds(schedule, nodes):
-    """Masks of transfers that leave their rank, and that stay within a node: each (6, num_replicas, num_stages)."""
+    """Masks of transfers that leave their rank, and that stay within a node: each (10, num_replicas, num_stages)."""
     sender, receiver = schedule.placement, receivers(schedule)
     return receiver != sender, np.asarray(nodes)[receiver] == np.asarray(nodes)[sender]
 
@@ -86,7 +86,7 @@ def receivers(schedule):
 
     Returns
     -------
-    ndarray of int, shape (8, num_replicas, num_stages)
+    ndarray of int, shape (10, num_replicas, num_stages)
         By `OpKind`; the operation's own rank if nothing is sent.
 
     Examples

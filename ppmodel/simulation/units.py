@@ -37,10 +37,10 @@ def unlike_units(compute_s, attention, slices=1, lengths=None, slicing="tokens",
 
     Examples
     --------
-    >>> mean_s, units = unlike_units(np.ones((6, 1)), 0.5, slices=2)
+    >>> mean_s, units = unlike_units(np.ones((10, 1)), 0.5, slices=2)
     >>> mean_s[0], units.compute[0, 0], units.tokens
     (array([1.]), array([0.75, 1.25]), array([1., 1.]))
-    >>> unlike_units(np.ones((6, 1)), 0.5, slices=2, slicing="work")[1].tokens.round(3)
+    >>> unlike_units(np.ones((10, 1)), 0.5, slices=2, slicing="work")[1].tokens.round(3)
     array([1.236, 0.764])
     """
     compute_s = np.asarray(compute_s, dtype=float)

@@ -6,7 +6,8 @@ import numpy as np
 
 from ppmodel.loops.tables import dependencies, ordered
 from ppmodel.ops import OpKind
-from ppmodel.tables.levels import NO_OPERATION, levels_of
+from ppmodel.tables.further import OF_SHARDS, barriers, waits_for_gathers, with_inputs
+from ppmodel.tables.levels import NO_OPERATION, by_keys, levels_of
 
 _COMPUTE_KINDS = int(OpKind.R)  # kinds below this belong to a microbatch
 
@@ -19,7 +20,8 @@ class Dependencies(NamedTuple):
     source : ndarray of int, shape (num_operations,)
         The operation that produces each operation's input, or ``NO_OPERATION``.
     remote : ndarray of bool, shape (num_operations,)
-        Whether that input comes from another rank.
+        Whether that input is a message from another rank. What a shard of the output layer needs or gives is none: its
+        collectives run beside the ranks.
     group : ndarray of int, shape (num_operations,)
         Operations in a group start and end together: those of a cell, or the replicas of a reduction.
     order : ndarray of int
@@ -56,45 +58,26 @@ def dependencies_of(schedule):
     np.minimum.at(first, schedule.stage[sums], group[sums])
     group[sums] = first[schedule.stage[sums]]
     fast = dependencies.compiled(schedule.num_operations)
-    if fast:
+    if fast and not schedule.has_shards:
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
         operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
         source, remote, level, order = fast(*operations, schedule.rank_start, group, shares_groups(schedule), sizes)
     else:
-        source = sources(schedule)
+        source, further = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
-        level = levels_of(schedule.rank, source, group)
-        order = by_keys(level + 1, group).astype(np.int32)
-        order = order[schedule.kind[order] != OpKind.O]
+        remote &= np.isin(schedule.kind, OF_SHARDS) == np.isin(schedule.kind[source], OF_SHARDS)
+        level, order = in_levels(source, group, schedule.rank, schedule.num_ranks, further)
+        order = order[(schedule.kind[order] != OpKind.O) & (level[order] != NO_OPERATION)].astype(np.int32)
     if schedule.gathers:
-        further = _of_gathers(schedule, source)
+        gathers = waits_for_gathers(schedule, source)
+        further = gathers if further is None else np.append(further, gathers, axis=1)
     return frozen(Dependencies(source, remote, group, order, further)), level
-
-
-def _of_gathers(schedule, source):
-    """Let each gather wait for what its rank computes before it, and return which operations wait for which gathers.
-
-    The order of the table suits both.
-    """
-    computing, homes = schedule.kind < OpKind.R, schedule.replica * schedule.num_stages + schedule.stage
-    gathers = np.flatnonzero(schedule.kind == OpKind.G)
-    before = np.maximum.accumulate(np.where(computing, np.arange(len(computing)), NO_OPERATION))[gathers]
-    source[gathers] = np.where(before < schedule.rank_start[schedule.rank[gathers]], NO_OPERATION, before)
-    either = np.flatnonzero(computing | (schedule.kind == OpKind.G))
-    either = either[by_keys(homes[either])]
-    first = np.flatnonzero((schedule.kind[either[:-1]] == OpKind.G) & (np.diff(homes[either]) == 0)) + 1
-    return np.stack((either[first], either[first - 1]))
 
 
 def in_levels(source, group, rank, num_ranks, further=None):
     """Compute the level of each operation, and their order, from dependencies; operations are sorted by rank."""
     if further is not None:  # each further input is one of the operations of its group
-        rows = np.append(further[0], np.arange(len(rank)))
-        order = by_keys(rows)
-        place = np.empty(len(rows), dtype=np.int64)
-        place[order] = np.arange(len(rows))
-        own, rows, needed = place[len(further[0]) :], rows[order], np.append(further[1], source)[order]
-        needed = np.where(needed == NO_OPERATION, NO_OPERATION, own[needed])
+        rows, needed, own = with_inputs(source, further)
         level, order = in_levels(needed, group[rows], rank[rows], num_ranks)
         return level[own], rows[order][np.isin(order, own)]
     columns = [column.astype(np.int32) for column in (source, group, rank)]
@@ -117,6 +100,7 @@ def index_of(schedule):
 
 
 def sources(schedule):
+    """The operation whose result each operation needs, and the `Dependencies.further` of barriers."""
     index = index_of(schedule)
     gradient = np.where(index[OpKind.B] == NO_OPERATION, index[OpKind.I], index[OpKind.B])
     needed = np.full_like(index, NO_OPERATION)
@@ -133,7 +117,7 @@ def sources(schedule):
         operations = np.flatnonzero(schedule.kind == kind)
         source[operations] = finished[schedule.replica[operations], schedule.stage[operations]]
         finished[schedule.replica[operations], schedule.stage[operations]] = operations
-    return source
+    return source, barriers(schedule, source, index[:, 0], gradient[0, -1]) if schedule.has_shards else None
 
 
 def last_gradients(schedule, index=None):
@@ -145,29 +129,3 @@ def last_gradients(schedule, index=None):
 def shares_groups(schedule):
     """Check if operations may share a group: in a cell, or as replicas of a reduction."""
     return bool(schedule.joined.any() or schedule.reduces)
-
-
-def by_keys(*keys):
-    """Sort rows by the first key, then the second and so on; ties keep their order.
-
-    Parameters
-    ----------
-    *keys : array of int, 0 or more, all of the same length
-        The product of their ranges and that length must fit in 63 bits.
-
-    Returns
-    -------
-    ndarray of int
-        The same as ``np.lexsort`` of the reversed keys, but more than ten times as fast.
-
-    Examples
-    --------
-    >>> by_keys([1, 0, 1], [5, 5, 2]).tolist()
-    [1, 2, 0]
-    """
-    joint = np.zeros(len(keys[0]), dtype=np.int64)
-    for key in (*keys, np.arange(len(joint))):
-        key = np.asarray(key)
-        joint = joint * (int(key.max(initial=0)) + 1) + key
-    joint.sort()  # faster than finding the order, which the last digit of the sorted numbers tells
-    return joint % max(1, len(joint))

@@ -8,8 +8,8 @@ from ppmodel.errors import PPModelError
 from ppmodel.tables.slots import CONTINUED
 
 _COLOURS = {
-    "F": "#56B4E9", "B": "#E69F00", "I": "#F0E442", "W": "#CC79A7", "R": "#BBBBBB", "O": "#009E73",
-    "G": "#7FCDBB", "D": "#EEEEEE",
+    "F": "#56B4E9", "B": "#E69F00", "I": "#F0E442", "W": "#CC79A7", "S": "#4D9DCC", "T": "#D55E00",
+    "R": "#BBBBBB", "O": "#009E73", "G": "#7FCDBB", "D": "#EEEEEE",
 }  # fmt: skip
 _CELL = "border:1px solid #555;padding:1px 4px;text-align:center;color:#000;background:"
 _SLOT = '<td style="min-width:2.8em;padding:0"></td>'

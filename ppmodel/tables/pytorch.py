@@ -84,6 +84,7 @@ def write(schedule):
         (schedule.num_replicas > 1, f"has stage 0 on ranks {ranks}; in PyTorch's format, a stage is on one rank"),
         (parts > 1, f"splits microbatches into {parts} parts, which PyTorch's format cannot express"),
         (np.ptp(schedule.stage_shares), "has stages of different sizes, which PyTorch's format cannot express"),
+        (schedule.has_shards, "has passes of a divided output layer, which PyTorch's format lacks"),
         (schedule.reduces and not schedule.gathers, "has reductions without gathers, which PyTorch's format lacks"),
         (len(schedule.steps), "has optimizer steps, which PyTorch's format lacks"),
         (several.any(), "has cells with several operations other than a forward and a backward, as OVERLAP_F_B needs"),

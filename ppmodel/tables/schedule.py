@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ppmodel.tables.dependencies import Dependencies
 
 _ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
-_PARTS, _PAIR = np.array((1, 2, 2, 2, 0, 0, 0, 0), np.uint8), 1 | 2  # of a forward, of a backward, of neither; of F&B
+_PARTS, _PAIR = np.array((1, 2, 2, 2, *[0] * 6), np.uint8), 1 | 2  # of a forward, of a backward, of neither; of F&B
 _COLUMNS = (
     ("kind", np.int32), ("stage", np.int32), ("microbatch", np.int32), ("replica", np.int32),
     ("rank_start", np.int32), ("placement", np.int32), ("joined", bool),
@@ -237,6 +237,11 @@ class Schedule:
     def gathers(self) -> bool:
         """True if the table has gathers of weights."""
         return bool(self.num_operations and (self.kind == int(OpKind.G)).any())
+
+    @cached_property
+    def has_shards(self) -> bool:
+        """True if the table has passes of an output layer that is divided among the ranks."""
+        return bool((self.kind == int(OpKind.S)).any())
 
     @cached_property
     def overlaps(self) -> NDArray[np.bool_]:

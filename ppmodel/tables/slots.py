@@ -11,6 +11,7 @@ from ppmodel.loops.single_pass import pass_over
 from ppmodel.loops.tables import group_slots
 from ppmodel.ops import OpKind
 from ppmodel.tables.dependencies import frozen, shares_groups
+from ppmodel.tables.further import inputs_in_order
 from ppmodel.tables.steps import step_times
 
 if TYPE_CHECKING:
@@ -27,12 +28,13 @@ _MAX_SLOTS = 10**9
 
 def slots(
     schedule: Schedule, forward: int = 1, backward: int = 2, input_grad: int = 1, weight_grad: int = 1,
-    reduction: int = 1, optimizer: int = 1, gather: int = 0,
+    reduction: int = 1, optimizer: int = 1, gather: int = 0, output: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
     """Compute start and end slots of every operation in the idealised table, without communication.
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
-    slots that an operation takes on one stage and one microbatch of the table. Operations in one cell
+    slots that an operation takes on one stage and one microbatch of the table, `output` those of each pass of a shard
+    of the output layer. Operations in one cell
     run one after the other, so the cell is as long as their sum. Optimizer steps start when everything
     else has ended; see `step_times`. Gathers of weights run beside computing, and take no slots, nor do drops, unless
     `gather` gives each some, as `table` does to show them.
@@ -47,22 +49,25 @@ def slots(
     ScheduleError
         If a duration is not a whole number of slots.
     """
-    source, _, group, order, _ = schedule.dependencies
-    length = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer, gather)[schedule.kind]
+    source, _, group, order, further = schedule.dependencies
+    length = _by_kind(forward, backward, input_grad, weight_grad, reduction, optimizer, gather, output)[schedule.kind]
     if shares_groups(schedule):
         length = np.bincount(group, length, minlength=group.max() + 1).astype(np.int64)
         length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
-    times = np.zeros((2, len(length)), dtype=np.int64)
-    on_time, num_ranks = frozen(np.zeros_like(source)), schedule.num_ranks
-    group_slots.run(len(order), length, source, on_time, schedule.rank, group, order, num_ranks, times)
+    times, rows = np.zeros((2, len(length)), dtype=np.int64), [schedule.rank, group]
+    if further is not None:
+        op, source, order = inputs_in_order(source, further, order)
+        rows = [column[op] for column in rows]
+    columns = [column.astype(np.int32) for column in (source, 0 * source, *rows, order)]
+    group_slots.run(len(order), length, *map(frozen, columns), schedule.num_ranks, times)
     start, end = times[:, group]
     start[schedule.steps], end[schedule.steps] = step_times(schedule, end.max(), [optimizer] * len(schedule.steps))
     return start, end
 
 
-def _by_kind(forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1, gather=0):
+def _by_kind(forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1, gather=0, output=1):
     """Durations by kind, which must be whole numbers of slots."""
-    durations = forward, backward, input_grad, weight_grad, reduction, optimizer, gather, gather
+    durations = forward, backward, input_grad, weight_grad, output, output, reduction, optimizer, gather, gather
     for slots in durations:
         if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
             rule = f"must be a whole number from 0 to {_MAX_SLOTS}"

@@ -276,11 +276,13 @@ def _sizes(notes):
 
 def _check_slots(schedule, begin, end):
     """Refuse an operation that starts before the operations it needs have ended."""
-    source = schedule.dependencies.source
-    early = np.flatnonzero((source != NO_OPERATION) & (schedule.kind < OpKind.R) & (begin < end[source]))
-    for index in early[np.argsort(begin[early], kind="stable")][:1]:
-        needed = schedule.op(source[index])
-        rule = f"starts in slot {begin[index]}, before {needed} has ended (slot {end[source[index]] - 1})"
+    source, further = schedule.dependencies.source, schedule.dependencies.further
+    takers = np.flatnonzero((source != NO_OPERATION) & (schedule.kind < OpKind.R))
+    pairs = [takers, source[takers]] if further is None else np.append([takers, source[takers]], further, axis=1)
+    taker, maker = (column[begin[pairs[0]] < end[pairs[1]]] for column in pairs)
+    for first in np.argsort(begin[taker], kind="stable")[:1]:
+        index, needed = taker[first], maker[first]
+        rule = f"starts in slot {begin[index]}, before {schedule.op(needed)} has ended (slot {end[needed] - 1})"
         remedy = "move the cell to the right, or delete the header row to keep only the order"
         field = f"rank {schedule.rank[index]}"
-        raise TableError(field, schedule.op(index), rule, remedy, grid=schedule.marked([index, source[index]]))
+        raise TableError(field, schedule.op(index), rule, remedy, grid=schedule.marked([index, needed]))

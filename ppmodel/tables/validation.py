@@ -43,6 +43,11 @@ def validate(schedule: Schedule) -> None:
         first = indices.setdefault(schedule.op(index), index)
         if first != index and schedule.kind[index] < OpKind.G:
             _refuse(schedule, index, "occurs twice in the table", "delete one of the marked cells", [first, index])
+    homes = np.sort(schedule.placement[0, : schedule.num_ranks])
+    legal = schedule.num_ranks * (schedule.num_replicas == 1 and (homes == np.arange(schedule.num_ranks)).all())
+    for index in np.flatnonzero(np.isin(schedule.kind, (OpKind.S, OpKind.T)) & (schedule.stage >= legal))[:1]:
+        rule = "is no shard of the output layer: each of the first stages, on ranks of their own, has one"
+        _refuse(schedule, index, rule, "use one replica, and shards 0 to pp - 1")
     _refuse_missing(schedule)
     for kind, word in _ENDINGS.items():
         _refuse_incomplete(schedule, kind, word)
@@ -50,7 +55,7 @@ def validate(schedule: Schedule) -> None:
         _refuse_ungathered(schedule)
     if schedule.slices > 1:
         _refuse_slices_out_of_order(schedule)
-    source = sources(schedule)
+    source, _ = sources(schedule)
     for index in np.flatnonzero((source != NO_OPERATION) & (schedule.cell[source] == schedule.cell))[:1]:
         rule, why = f"needs {schedule.op(source[index])}, which is in the same cell", "they run at the same time"
         _refuse(schedule, index, rule, "put them in separate cells", [source[index]], why)
@@ -152,7 +157,12 @@ def _refuse_missing(schedule):
             grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
         )  # fmt: skip
     halves = present[OpKind.I] | present[OpKind.W]
-    for kind, of_kind in {OpKind.F: used[:, None, :], OpKind.B: ~halves, OpKind.I: halves, OpKind.W: halves}.items():
+    shards = np.zeros_like(halves)
+    shards[0, : schedule.num_ranks] = present[OpKind.S :].any()
+    for kind, of_kind in {
+        OpKind.F: used[:, None, :], OpKind.B: ~halves, OpKind.I: halves, OpKind.W: halves, OpKind.S: shards,
+        OpKind.T: shards,
+    }.items():  # fmt: skip
         for replica, stage, microbatch in np.argwhere(of_kind & ~present[kind] & used[:, None, :])[:1].tolist():
             of_stage, of_microbatch = index[:, replica, stage, microbatch], index[:, replica, :, microbatch]
             neighbours, others = of_stage[of_stage >= 0].tolist(), of_microbatch[of_microbatch >= 0].tolist()
@@ -197,15 +207,17 @@ def refuse_deadlock(schedule, dependencies, level):
     stuck = np.flatnonzero(level == NO_OPERATION)
     ranks, first = np.unique(schedule.rank[stuck], return_index=True)
     heads = dict(zip(ranks.tolist(), stuck[first].tolist(), strict=True))  # the first operations that never start
+    further = np.empty((2, 0), int) if dependencies.further is None else dependencies.further
     waits = {}  # of each rank: the rank that it waits for, with its own operation and the one that this needs
     for rank, head in heads.items():
         waits[rank] = {}
         for op in np.flatnonzero(dependencies.group == dependencies.group[head]).tolist():
-            needed = dependencies.source[op]
             if schedule.rank[op] != rank or (op != head and not schedule.joined[op]):  # a reduction of several replicas
                 waits[rank].setdefault(int(schedule.rank[op]), (head, op))
-            elif needed != NO_OPERATION and level[needed] == NO_OPERATION:
-                waits[rank].setdefault(int(schedule.rank[needed]), (op, int(needed)))
+                continue
+            for needed in (dependencies.source[op], *further[1][further[0] == op]):
+                if needed != NO_OPERATION and level[needed] == NO_OPERATION:
+                    waits[rank].setdefault(int(schedule.rank[needed]), (op, int(needed)))
     cycle = shortest_cycle(waits)
     steps, reasons = zip(cycle, (*cycle[1:], cycle[0]), strict=True), []
     for op, needed in (waits[rank][other] for rank, other in steps):

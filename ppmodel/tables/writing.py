@@ -50,6 +50,7 @@ def write_table(schedule, form="text", **slots):
     letters = _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
     letters += ", G gather of weights, D their drop" if schedule.gathers else ""
     letters += ", 0F0.1 second slice" if schedule.slices > 1 else ""
+    letters += ", S output layer, T its gradients" if schedule.has_shards else ""
     name, shares = escaped(schedule.name), " ".join(map(repr, schedule.stage_shares.tolist()))
     notes = (
         ("letters", letters, True), ("schedule", name.replace(",", r"\x2c") if form == "csv" else name, True),

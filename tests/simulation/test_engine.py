@@ -294,7 +294,7 @@ def test_without_communication_semantics_do_not_matter(case):
     silent = replace(costs, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
     times = [run_graph(compile_graph(schedule, p2p), silent).makespan_s for p2p in BUFFERED]
     assert times == pytest.approx([times[0]] * len(BUFFERED))
-    ones = np.repeat([[1.0], [2.0], [1.0], [1.0], [0.0], [0.0]], schedule.num_stages, axis=1)
+    ones = np.repeat([[1.0], [2.0], *[[1.0]] * 4, *[[0.0]] * 4], schedule.num_stages, axis=1)
     plain = OpCosts(ones, 0 * ones, 0 * ones)
     assert run_graph(compile_graph(schedule), plain).makespan_s == schedule.slots(reduction=0, optimizer=0)[1].max()
 

@@ -245,7 +245,7 @@ def test_a_table_keeps_what_its_search_held(held):
 @given(data=st.data())
 def test_any_table_goes_through_every_form(form, data):
     """Chunks anywhere, backwards whole and in halves, and pairs: each form gives back what it was given."""
-    schedule = data.draw(tables(any_pairs=form != "pytorch"))
+    schedule = data.draw(tables(any_pairs=False, with_shards=st.just(False)) if form == "pytorch" else tables())
     assert parse_table(write_table(schedule, form)).rows() == schedule.rows()
 
 

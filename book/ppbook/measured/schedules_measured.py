@@ -121,7 +121,11 @@ def pairs():
 
 
 def vocabulary():
-    """The artefact's runs of 1F1B, replayed with the times of each stage that it prints.
+    """The artefact's runs, replayed with the times of each stage that it prints, and transfers as it times them.
+
+    Its columns are named one too far to the right: after forward and backward come S with T, the input layer's forward
+    and backward, and a transfer. The orders of S follow from the mean times of a forward and a backward, as in the
+    authors' code.
 
     Returns
     -------

@@ -68,5 +68,5 @@ def attention_shares(layers, counts, compute_s):
     by_phase[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
     forward, input_grad, weight_grad = (counts @ by_phase[:, : Phase.RECOMPUTE]).T
     attention_s = np.zeros_like(compute_s)
-    attention_s[: OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
+    attention_s[: OpKind.S] = forward, input_grad + weight_grad, input_grad, weight_grad
     return np.divide(attention_s, compute_s, out=np.zeros_like(compute_s), where=compute_s > 0)

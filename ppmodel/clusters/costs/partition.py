@@ -237,7 +237,7 @@ class StageLayers(NamedTuple):
     def texts(self):
         """The layers of each stage, a list of `specs.layers.StageText`."""
         is_first = np.arange(len(self.blocks)) == self.embedding
-        columns = (column.tolist() for column in (self.blocks, self.mtp, self.losses, is_first))
+        columns = (column.tolist() for column in (self.blocks, self.mtp, self.losses.astype(int), is_first))
         return list(map(StageText, *columns))
 
 

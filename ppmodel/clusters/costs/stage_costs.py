@@ -122,7 +122,11 @@ def stages(schedule, model, system, layout=None):
     """
     layout = as_stages_compute(layout, schedule)
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
-    cut = stage_layers(schedule, model, layout, layers.times)
+    balanced = layers.times._replace(head=0.0) if schedule.has_shards else layers.times
+    cut = stage_layers(schedule, model, layout, balanced)
+    if schedule.has_shards:
+        is_shard = np.arange(schedule.num_stages) < schedule.num_ranks
+        cut = cut._replace(losses=is_shard * cut.losses.sum() / schedule.num_ranks)
     needs_nodes = layout is not None and model.tied_embeddings
     nodes = pipeline_links(schedule, model, system, layout).nodes if needs_nodes else None
     work = stage_work(layers.work, schedule, model, layout, cut, nodes)
@@ -352,7 +356,21 @@ def compute_seconds(halves_s, step_s):
     """
     (forward, input_grad, weight_grad), (reduction, gather, optimizer) = halves_s, step_s
     backward, nothing = (input_grad + weight_grad, input_grad, weight_grad), 0 * reduction
-    return np.array([forward, *backward, reduction, gather + optimizer, nothing, nothing])
+    return np.array([forward, *backward, *[nothing] * 2, reduction, gather + optimizer, *[nothing] * 2])
+
+
+def _divide_head(schedule, layers, of_layers, compute):
+    """Give S and T what shards of the loss head take, which their stages' operations then leave out.
+
+    The shards' collectives run beside the ranks, and are left out.
+    """
+    heads = [part == "head" for part, _ in layers.work.layers]
+    forward, input_grad, weight_grad = (of_layers[:, heads] @ layers.seconds[heads].sum(axis=2)).T
+    compute[: OpKind.S] -= forward, input_grad + weight_grad, input_grad, weight_grad
+    last = np.isin(schedule.kind, (OpKind.B, OpKind.I)) & (schedule.stage == schedule.num_stages - 1)
+    in_first = schedule.kind[schedule.dependencies.source[last][0]] == OpKind.S  # S has computed the gradient
+    compute[OpKind.S] = forward + in_first * input_grad
+    compute[OpKind.T] = weight_grad + (1 - in_first) * input_grad
 
 
 def model_costs(schedule, model, system, layout=None):
@@ -397,6 +415,9 @@ def model_costs(schedule, model, system, layout=None):
     links, layout = pipeline_links(schedule, model, system, layout), as_stages_compute(layout, schedule)
     halves_s = of_stages.forward_s, of_stages.input_grad_s, of_stages.weight_grad_s
     compute = compute_seconds(halves_s, (of_stages.reduction_s, of_stages.gather_s, of_stages.optimizer_s))
+    if schedule.has_shards:
+        layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
+        _divide_head(schedule, layers, of_stages.layers, compute)
     if schedule.gathers:
         compute[OpKind.O], compute[OpKind.G] = of_stages.optimizer_s, of_stages.gather_s
     if others := schedule.num_replicas - 1:

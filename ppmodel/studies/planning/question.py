@@ -12,7 +12,7 @@ from ppmodel.clusters.specs.entries import RENAMED
 from ppmodel.clusters.specs.layout import DIMENSIONS, MULTIPLIED, SEARCHED_FOR, Groups, layout_bounds, layout_options
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, to_builtin
-from ppmodel.schedules import names
+from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import as_cases
 from ppmodel.studies.points import Point
 
@@ -131,7 +131,8 @@ def asked(
         rule = f"must be more than {system.name} holds back ({reserve}), and no more than a GPU has ({capacity})"
         PPModelError.require([("memory_limit", limit, is_legal, rule, f"write, for example, {capacity}")])
         system = replace(system, memory_capacity_bytes=min(limit_bytes, capacity_bytes))
-    cases = as_cases(names() if schedules is None else schedules)
+    usual = [name for name in names() if not small(name).has_shards]  # whose columns have no passes of shards
+    cases = as_cases(usual if schedules is None else schedules)
     places = {name: place for place, name in enumerate(names())}  # decides between equal times, however they are named
     cases.sort(key=lambda case: (places.get(case.name, len(places)), case.name, str(case.options)))
     question = Question(model, system, gpus, global_batch, tuple(cases), fixed, most, within)

@@ -84,6 +84,9 @@ def _iteration(table, costs, times):
     changed = np.divide(changed_s, total_s, out=np.ones_like(total_s), where=total_s > 0)  # straggler, backward
     parts_s = of_stages.parts_s[..., 1:] * changed[..., None]
     busy = np.einsum("rks,ks->r", counts, changed_s.T)
+    if table.has_shards:
+        of_shards = costs.compute_s[[OpKind.S, OpKind.T], : table.num_ranks].sum(axis=0)
+        busy[table.placement[0, : table.num_ranks]] += table.table_microbatches * of_shards
     exposed = np.einsum("rks,skp->rp", counts, parts_s)
     shares = np.where(table.overlaps, costs.overlap_factor, 1.0)
     if costs.pairs:
