@@ -56,7 +56,7 @@ def test_the_wheel_has_the_library_alone(wheel):
     assert packed == modules | {Path("ppmodel/py.typed")}
     rooms = {name.parts[2] for name in names if name.parts[:2] == ("ppmodel", "data")}
     specifications = {"frameworks", "launchers", "layouts", "models", "systems", "templates"}
-    assert rooms == {"aliases.yaml", "available.yaml", "columns.csv", "words.yaml"} | specifications
+    assert rooms == {"aliases.yaml", "available.yaml", "columns.csv", "recipes.csv", "words.yaml"} | specifications
     assert {name.parts[0] for name in names} == {"ppmodel", wheel.name.replace("-py3-none-any.whl", ".dist-info")}
 
 

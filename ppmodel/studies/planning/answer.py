@@ -213,9 +213,7 @@ class Plan:
         frame = self.rows([answer, *steps.values()])
         if answer.sizes.ep > 1:
             imbalance = UNEVEN_EXPERTS * self.question.fixed.get("expert_imbalance", 1)
-            other = DISPATCHERS[
-                self.question.layout(answer.sizes).dispatcher == DISPATCHERS[0]
-            ]  # HybridEP is as DeepEP
+            other = DISPATCHERS[self.question.layout(answer.sizes).dispatcher == DISPATCHERS[0]]
             for name, value in (("dispatcher", other), ("expert_imbalance", imbalance)):
                 steps[f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"] = answer
                 frame = concat([frame, self.rows([answer], **{name: value})], ignore_index=True)
