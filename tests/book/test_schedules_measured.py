@@ -70,8 +70,12 @@ def test_the_order_flips_where_it_was_measured():
 
 
 def test_measured_stage_times_give_the_iteration():
-    """8 of 8 runs of 1F1B are within 1.6 %."""
-    assert schedules_measured.vocabulary().error.abs().max() < 0.016
+    """8 of 8 runs of 1F1B are within 1.6 %, 12 of 12 with an output layer on all ranks within 1 %."""
+    runs = schedules_measured.vocabulary()
+    of_1f1b = runs.method.isin(["base", "redis"])
+    assert (of_1f1b.sum(), (~of_1f1b).sum()) == (8, 12)
+    assert runs.error.abs().max() < 0.016
+    assert runs.error[~of_1f1b].abs().max() < 0.01
 
 
 def test_pairs_have_the_measured_sign():
