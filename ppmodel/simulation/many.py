@@ -146,7 +146,8 @@ def _side_by_side(graph, compiled, costs, spans):
                 tables = np.append(tables, [np.transpose(delays)], axis=0)
             if any(system.pairs for system in costs):
                 tables, instructions = with_pairs(tables, schedule, some), tasks.instructions_by_pair
-        tables = tables if len(tables) > 3 else (*tables, np.zeros_like(tables[0]))
+        if len(tables) == 3:  # delays are read only where a transfer waits for both ends
+            tables = *tables, np.zeros_like(tables[0]) if tasks.needs_handshake else tables[0]
         times = compiled(*instructions, with_timeless(tasks, *tables), factors, occupied, ends)
         parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):
