@@ -19,6 +19,7 @@ LOOPED = (
     "interleaved-1f1b", "interleaved-1f1b:chunks=3", "combined-1f1b", "combined-1f1b:chunks=3", "looped-bfs",
     "looped-bfs:chunks=4", "interleaved-zb", "interleaved-zb:chunks=3",
     "seq1f1b", "seq1f1b:slices=2", "seq1f1b:slices=2,chunks=2",
+    "vocab-1f1b", "vocab-1f1b:barriers=2", "interlaced",
     "grouped-interleaving", "grouped-interleaving:chunks=3,group=half", "grouped-interleaving:group=1",
 )  # fmt: skip
 COPIED = (

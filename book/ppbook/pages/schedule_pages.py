@@ -20,9 +20,10 @@ PAGES = {
     "one chunk": "one-stage", "one chunk, split backward": "split-backward", "loop": "loops", "V or waves": "zigzag",
     "two directions": "two-directions",
 }  # fmt: skip
-"""The page of each family, in ``schedules/``; those whose cells hold pairs are on a page of their own."""
+"""The page of each family, in ``schedules/``; those whose cells hold pairs, and those with an output layer on all
+ranks, are on pages of their own."""
 
-PAIRS = "pairs"
+PAIRS, SHARDS = "pairs", "output-layer"
 
 SECTIONS, OVERVIEW = "<!-- sections -->", "<!-- overview -->"
 """Where a family's page and the page above them have what is written here."""
@@ -154,10 +155,11 @@ def write(book):
     folder = book / "schedules"
     if not folder.is_dir():
         return
-    pages = {page: [] for page in (*PAGES.values(), PAIRS)}
+    pages = {page: [] for page in (*PAGES.values(), PAIRS, SHARDS)}
     for entry in schedules.entries():
         table = schedules.small(entry.name)
-        pages[PAIRS if table.joined.any() else PAGES[family(table)]].append(entry)
+        page = PAIRS if table.joined.any() else SHARDS if table.has_shards else PAGES[family(table)]
+        pages[page].append(entry)
     rows = []
     for page, entries in pages.items():
         sections = []
