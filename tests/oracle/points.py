@@ -19,7 +19,6 @@ LOOPED = (
     "interleaved-1f1b", "interleaved-1f1b:chunks=3", "combined-1f1b", "combined-1f1b:chunks=3", "looped-bfs",
     "looped-bfs:chunks=4", "interleaved-zb", "interleaved-zb:chunks=3",
     "seq1f1b", "seq1f1b:slices=2", "seq1f1b:slices=2,chunks=2",
-    "vocab-1f1b", "vocab-1f1b:barriers=2", "interlaced",
     "grouped-interleaving", "grouped-interleaving:chunks=3,group=half", "grouped-interleaving:group=1",
 )  # fmt: skip
 COPIED = (
@@ -33,7 +32,8 @@ SEARCHED = (
     "zb-1p:limit=3", "zb-1p:times=2:3:1:0.5", "zb-1p:held=1.5", "zb-2p:limit=6", "zb-2p:times=1:2:1:0.25",
     "zb-2p:delays=1:2:1",
 )  # fmt: skip
-CASES = (*LINEAR, *FOLDED, *LOOPED, *COPIED, *SQUARE, *SEARCHED)
+DIVIDED = "vocab-1f1b", "vocab-1f1b:barriers=2", "interlaced"
+CASES = (*LINEAR, *FOLDED, *LOOPED, *COPIED, *SQUARE, *SEARCHED, *DIVIDED)
 """Every registered schedule, with the alternatives of its options."""
 
 FEW = (
