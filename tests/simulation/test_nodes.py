@@ -16,7 +16,16 @@ from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.errors import CostError
 from ppmodel.metrics import messages_by_node
 from ppmodel.ops import OpKind
-from ppmodel.simulation import OpCosts, compile_graph, makespans, receivers, run_graph, side_by_side, uniform_costs
+from ppmodel.simulation import (
+    APART,
+    OpCosts,
+    compile_graph,
+    makespans,
+    receivers,
+    run_graph,
+    side_by_side,
+    uniform_costs,
+)
 from ppmodel.studies.noise import Noise, noisy_makespans
 from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.studies.points.simulated_times import times
@@ -179,7 +188,7 @@ def test_a_shared_nic_never_saves_time(case):
     assert (shared >= own - 1e-9)[~np.isnan(own)].all()
 
 
-@given(on_nics(), allreduces)
+@given(on_nics(), st.sampled_from(APART))  # those that hold links share the one NIC
 def test_one_nic_for_all_is_no_nic(case, allreduce):
     """Where all ranks lie on one node every message has a link of its own."""
     schedule, _, costs = case
