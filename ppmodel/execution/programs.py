@@ -52,6 +52,9 @@ def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
     for name, value, choices in (("p2p", graph.p2p, SENT), ("allreduce", graph.allreduce, REDUCED)):
         if value not in choices:
             raise PPModelError(name, value, "is simulated, but not executed", f"choose one of {', '.join(choices)}")
+    if table.has_shards:
+        rule = "has passes of a divided output layer, which are simulated, but not executed"
+        raise PPModelError("schedule", table.name, rule, "choose another schedule")
     source, remote = table.dependencies.source, table.dependencies.remote
     needs = (table.kind == OpKind.F) & (table.stage > 0)
     needs |= np.isin(table.kind, (OpKind.B, OpKind.I)) & (table.stage < table.num_stages - 1)
