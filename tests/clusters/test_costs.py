@@ -26,6 +26,7 @@ from ppmodel.clusters.costs import (
 from ppmodel.clusters.specs import load_model, load_system, model_names, system_names
 from ppmodel.clusters.specs.recompute import Module
 from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 from ppmodel.studies.measured import fitted_systems
 from ppmodel.tables import parse_table
@@ -176,8 +177,8 @@ def test_replicas_sum_their_gradients_in_a_ring(system):
     model = load_model("paper")
     costs = model_costs(build("chimera", 4, 8), model, system)
     parameters = 32 * (12 * 4096**2 + 13 * 4096)
-    assert costs.compute_s[4] == pytest.approx(4 * parameters / 50e9 + 2 * 500e-9)
-    assert (model_costs(build("1f1b", 4, 8), model, system).compute_s[4] == 0).all()
+    assert costs.compute_s[OpKind.R] == pytest.approx(4 * parameters / 50e9 + 2 * 500e-9)
+    assert (model_costs(build("1f1b", 4, 8), model, system).compute_s[OpKind.R] == 0).all()
 
 
 @pytest.mark.parametrize("name", ["1f1b", "chimera", "asymmetric-chimera"])
