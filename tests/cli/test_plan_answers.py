@@ -11,6 +11,7 @@ import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.clusters.specs import DATA
 from ppmodel.studies.planning import planned
+from ppmodel.studies.workers import progress
 
 QUESTION = ["plan", "--model", "llama3_8b", "--system", "h100", "--gpus", "4", "--global-batch", "8"]
 PLACE = ["--fix", "pp=2", "tp=2"]
@@ -163,6 +164,7 @@ def test_several_layers_are_a_list(capsys):
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_terminal_shows_the_best_so_far_until_there_is_an_answer(is_terminal, capsys, monkeypatch):
     """One line, on standard error, of which nothing stays; elsewhere not a byte."""
+    monkeypatch.setattr(progress, "_TICK_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     assert main([*QUESTION, *PLACE, "--schedules", "1f1b"]) == 0
     shown = capsys.readouterr().err

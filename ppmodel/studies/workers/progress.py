@@ -8,7 +8,7 @@ from time import monotonic
 
 from ppmodel.errors import counted
 
-_EVERY_S, _TICK_S = 10.0, 0.5
+_EVERY_S, _TICK_S, _USUAL_WIDTH = 10.0, 0.5, 80
 
 
 def say(text):
@@ -51,8 +51,7 @@ def passing(text, file=None):
             share = share() if callable(share) else share
             left = f", about {_clock(passed / share - passed)} left" if 0 < share < 1 else ""
             line = f"{_clock(passed)} so far{left}: {text}"
-            width = (os.get_terminal_size(file.fileno()).columns or 80) - 1 if on_terminal else None
-            file.write(f"\r{line[:width]}\x1b[K" if on_terminal else f"{line}\n")
+            file.write(f"\r{line[: _width(file) - 1]}\x1b[K" if on_terminal else f"{line}\n")
             file.flush()
 
     writer = Thread(target=write, daemon=True)
@@ -72,6 +71,14 @@ def following(items, text):
         for number, item in enumerate(items):
             show(f"{text}, {number} of {len(items)}", number / len(items))
             yield item
+
+
+def _width(file):
+    """Columns of the terminal behind a file."""
+    try:
+        return os.get_terminal_size(file.fileno()).columns or _USUAL_WIDTH
+    except OSError:
+        return _USUAL_WIDTH
 
 
 def _clock(seconds):
