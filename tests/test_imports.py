@@ -27,7 +27,7 @@ DRAWS = {"tables.schedule", "studies.points.run"}
 HEAVY = {
     "matplotlib": {"plot"}, "seaborn": {"plot"}, "pandas": {"studies", "plot", "tables"}, "papermill": set(),
     "numba": {"loops"}, "pyarrow": {"studies.sweep", "studies.workers"},
-    "dask": {"studies.workers"}, "distributed": {"studies.workers"}, "tqdm": {"studies.workers"},
+    "dask": {"studies.workers"}, "distributed": {"studies.workers"},
     "pydantic": {"clusters", "studies"}, "ruamel": {"clusters.specs"}, "nbformat": set(), "torch": {"execution"},
 }  # fmt: skip
 

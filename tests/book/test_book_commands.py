@@ -66,7 +66,7 @@ def test_help_names_the_books_commands(capsys):
 
 def test_a_clone_without_the_books_packages_names_their_extras():
     """Where only the library's own dependencies are installed, each command is one line with its remedy."""
-    absent = ["bs4", "filelock", "jinja2", "jupyter_client", "nbformat", "papermill", "playwright", "tqdm"]
+    absent = ["bs4", "filelock", "jinja2", "jupyter_client", "nbformat", "papermill", "playwright"]
     lines = ["notebooks", "run table", "reproduce", "claims", "smoke", "pdf"]
     code = f"import sys; sys.modules.update(dict.fromkeys({absent}))\nfrom ppmodel.cli import main\n"
     code += f"print([main(line.split()) for line in {lines}])"

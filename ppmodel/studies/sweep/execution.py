@@ -13,7 +13,7 @@ from ppmodel.files import checked_target, protect_inputs
 from ppmodel.studies.points import NoEffectWarning, without_effect
 from ppmodel.studies.sweep.rows import columns_of, compute_rows
 from ppmodel.studies.sweep.specification import load_sweep
-from ppmodel.studies.workers.progress import progress
+from ppmodel.studies.workers.progress import passing
 from ppmodel.studies.workers.runners import require_installed, require_runner, run_tasks
 from ppmodel.studies.workers.store import open_store
 from ppmodel.studies.workers.versions import versions
@@ -81,7 +81,7 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
         On Ctrl-C, with the progress so far.
     """
     require_runner(workers, scheduler)
-    require_installed(pyarrow="sweep", tqdm="sweep", filelock="sweep")
+    require_installed(pyarrow="sweep", filelock="sweep")
     from pyarrow.dataset import dataset
 
     out = Path(out)
@@ -101,11 +101,11 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
             done = sweep.num_rows - computed
             try:
                 parts = run_tasks(compute_rows, sweep, tasks, workers, scheduler if tasks else None)
-                with closing(parts), progress(sweep.num_rows, done) as advance:
+                with closing(parts), passing("computing rows") as show:
                     for chunk, columns in parts:
                         store.put(chunk, columns)
-                        done += (rows := len(columns["refused"]))
-                        advance(rows)
+                        done += len(columns["refused"])
+                        show(f"{done} of {counted(sweep.num_rows, 'row')}", 1 - (sweep.num_rows - done) / computed)
             except KeyboardInterrupt:
                 how_far = f"{done} of {counted(sweep.num_rows, 'row')} done; the same command goes on"
                 raise KeyboardInterrupt(how_far) from None

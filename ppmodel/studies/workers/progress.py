@@ -1,4 +1,4 @@
-"""Progress: a bar or a passing line on a terminal, or an occasional line elsewhere."""
+"""Progress: a passing line on a terminal, or an occasional line elsewhere."""
 
 import os
 import sys
@@ -6,21 +6,12 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from time import monotonic
 
-from ppmodel.errors import counted
-
 _EVERY_S, _TICK_S, _USUAL_WIDTH = 10.0, 0.5, 80
 
 
 def say(text):
-    """Write a line to standard error, above the bar if there is one.
-
-    Parameters
-    ----------
-    text : str
-    """
-    from tqdm import tqdm
-
-    tqdm.write(text, file=sys.stderr)
+    """Write a line to standard error, in place of a passing one."""
+    print("\r\x1b[K" * sys.stderr.isatty() + text, file=sys.stderr)
 
 
 @contextmanager
@@ -88,47 +79,3 @@ def _clock(seconds):
     ('1:15', '120:00')
     """
     return "{}:{:02}".format(*divmod(int(seconds), 60))
-
-
-@contextmanager
-def progress(total, done, file=None):
-    """Show how many rows have been computed.
-
-    Parameters
-    ----------
-    total, done : int
-        Rows in the sweep, and those already there.
-    file : file object, optional
-        Where to write; standard error by default.
-
-    Yields
-    ------
-    callable
-        To be called with the number of additional rows.
-    """
-    from tqdm import tqdm
-
-    file = file or sys.stderr
-    if not file.isatty():
-        yield _log_lines(total, done, file)
-        return
-    form = "{l_bar}{bar}| {n_fmt} of " + counted(total, "row") + ", {elapsed} so far, {remaining} left"
-    with tqdm(total=total, initial=done, file=file, bar_format=form, dynamic_ncols=True) as bar:
-        yield bar.update
-
-
-def _log_lines(total, done, file):
-    """Like `tqdm.update`, but in plain lines, at most one every ten seconds, for readable logs."""
-    from tqdm import tqdm
-
-    before, began = done, monotonic()
-    printed = began
-
-    def update(rows):
-        nonlocal done, printed
-        done, now = done + rows, monotonic()
-        if now - printed >= _EVERY_S and done != total:
-            printed, left = now, tqdm.format_interval((now - began) / (done - before) * (total - done))
-            print(f"{done} of {counted(total, 'row')} ({100 * done // total} %), {left} left", file=file, flush=True)
-
-    return update

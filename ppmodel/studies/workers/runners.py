@@ -40,7 +40,7 @@ def require_runner(workers, scheduler):
         if not scheduler.strip():
             rule, remedy = "must be an address", "write, for example, tcp://host:8786, or leave out --scheduler"
             raise SweepError("--scheduler", repr(scheduler), rule, remedy)
-        require_installed(distributed="cluster", tqdm="sweep")
+        require_installed(distributed="cluster")
 
 
 def run_tasks(compute, job, tasks, workers=None, scheduler=None):

@@ -20,6 +20,7 @@ from ppmodel.clusters.specs import DATA
 from ppmodel.studies.points.columns import column_names
 from ppmodel.studies.sweep import execution, run_sweep
 from ppmodel.studies.workers import progress, runners
+from ppmodel.studies.workers.store import Store
 
 
 def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plain_rows):
@@ -142,25 +143,13 @@ def test_a_failure_is_one_line(file, tmp_path, capsys, monkeypatch):
     assert re.match(r"error: rows = 0 to \d+: cannot be computed \(ZeroDivisionError: division by zero\)", said)
 
 
-def test_progress_is_a_bar_or_plain_lines(monkeypatch):
-    """A terminal gets a bar with the time left, a log a line now and then."""
-
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    with progress.progress(100, 20, terminal := Terminal()) as advance:
-        advance(30)
-        advance(50)
-    assert re.search(r"100 of 100 rows, 00:00 so far, .* left", terminal.getvalue())
-    times = iter([100.0, 109.0, 120.0, 125.0])
-    monkeypatch.setattr(progress, "_EVERY_S", 10.0)
-    monkeypatch.setattr(progress, "monotonic", lambda: next(times))
-    with progress.progress(1000, 900, log := io.StringIO()) as advance:
-        advance(20)
-        advance(20)
-        advance(60)
-    assert log.getvalue() == "940 of 1000 rows (94 %), 00:30 left\n"  # as long as this run took for as many rows
+def test_a_log_says_how_many_rows_are_done(file, tmp_path, capsys, monkeypatch):
+    """With the time so far, and what is left."""
+    put = Store.put
+    monkeypatch.setattr(Store, "put", lambda *part: (put(*part), time.sleep(0.05)))
+    monkeypatch.setattr(progress, "_EVERY_S", 0.01)
+    code, _, said = run(capsys, file(PLAIN), "--out", tmp_path / "results.parquet")
+    assert (code, bool(re.search(r"0:\d\d so far, about \d:\d\d left: \d+ of \d+ rows\n", said))) == (0, True)
 
 
 def test_a_passing_line_fits_the_terminal_and_a_log_gets_one_now_and_then(monkeypatch):
