@@ -227,10 +227,9 @@ _SECONDS = {
     "pair": "A forward and a backward in one cell, F&B (default: their sum).",
     "comm": "One transfer (default: 0); not divided among chunks.",
     "latency": "What a transfer takes beyond the time it occupies its link.",
-    "reduction": "Gradient all-reduce of 1/S of the model.",
-    "optimizer": "Optimizer step of 1/S of the model.",
+    "reduction": "Gradient all-reduce of 1/S of the model.", "optimizer": "Optimizer step of 1/S of the model.",
     "gather": "Gather of the weights of 1/S of the model, with --fsdp.",
-}
+}  # fmt: skip
 _ABOVE_0 = "forward", "backward", "input_grad", "pair"
 
 transfers = combined(_p2p, _in_semantics("comm", None, "One transfer (default: what gaps show).", seconds()), links)

@@ -18,7 +18,7 @@ _CALL = re.compile(r'[A-Z]\w*\.\w+=(\w+|"[\w:]*"|[A-Z]\w*\(\w+=\w+(, \w+=\w+)*\)
 
 
 class Launch(NamedTuple):
-    """Write the arguments that run a point.
+    """The arguments that run a point.
 
     Parameters
     ----------

@@ -83,9 +83,7 @@ def plot_bars(
 
 
 @style.redrawable
-def plot_parts(
-    frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False
-):  # fmt: skip
+def plot_parts(frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False):
     """Draw columns that add up, such as the parts of an iteration's time: a stacked bar per row, in panels.
 
     Parameters

@@ -88,8 +88,10 @@ def programs(orders):
     return kind, chunk, microbatch, joined.astype(bool), rank_start
 
 
-def in_a_v(name, num_microbatches, orders):
+def in_a_v(name, num_microbatches, orders, placement=None):
     """Build a schedule on the V placement from each rank's phases; without microbatches beyond `num_microbatches`.
+
+    Another `placement` has stage s on rank s: all operations are then of chunk 0.
 
     Examples
     --------
@@ -103,7 +105,8 @@ def in_a_v(name, num_microbatches, orders):
     kept = microbatch < num_microbatches
     if not kept.all():
         columns, start = (column[kept] for column in columns), np.searchsorted(rank[kept], np.arange(num_ranks + 1))
-    return Schedule(name, v_placement(num_ranks)[None], num_microbatches, *columns, start)
+    placement = v_placement(num_ranks) if placement is None else placement
+    return Schedule(name, placement[None], num_microbatches, *columns, start)
 
 
 @lru_cache

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from ppmodel.schedules.phases import programs
+from ppmodel.schedules.phases import in_a_v
 from ppmodel.schedules.registry import Option, schedule
-from ppmodel.tables import Schedule
 
 _BARRIERS = Option(
     "barriers", int, 1, "1|2", "must be 1 or 2", "how often all ranks wait between the last stage's F and its B",
@@ -70,7 +69,7 @@ def vocab_1f1b(num_ranks, num_microbatches, barriers=1, ratio=2.0):
             ("B0 F0 T0 S0" if is_late else "B0 T0 S0 F0", steady),
             ("B0 T0 S0", left), ("B0", num_microbatches - steady - left), ("T0", 2 - barriers),
         ])  # fmt: skip
-    return _on_own_ranks("vocab-1f1b", num_microbatches, orders[::-1])
+    return in_a_v("vocab-1f1b", num_microbatches, orders[::-1], np.arange(num_ranks))
 
 
 @schedule(
@@ -114,14 +113,4 @@ def interlaced(num_ranks, num_microbatches):
             ("F0", warm_up), ("S0 T0", last), ("B0 S0 T0", early), (steady, num_microbatches - warm_up),
             ("B0 S0 T0", warm_up - last - early), ("B0", last),
         ])  # fmt: skip
-    return _on_own_ranks("interlaced", num_microbatches, orders)
-
-
-def _on_own_ranks(name, num_microbatches, orders):
-    """Build a table with stage s on rank s from each rank's phases, without microbatches beyond the last."""
-    kind, _, microbatch, joined, start = programs(orders)
-    rank = np.repeat(np.arange(len(orders), dtype=np.int32), np.diff(start))
-    kept = microbatch < num_microbatches
-    columns = (column[kept] for column in (kind, rank, microbatch, np.zeros_like(kind), joined))
-    start = np.searchsorted(rank[kept], np.arange(len(orders) + 1))
-    return Schedule(name, np.arange(len(orders))[None], num_microbatches, *columns, start)
+    return in_a_v("interlaced", num_microbatches, orders, np.arange(num_ranks))

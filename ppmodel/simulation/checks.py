@@ -1,4 +1,4 @@
-"""Shared by both simulators: durations of operations and optimizer steps, and checks that costs fit the graph."""
+"""Shared by both simulators: copies to the host, durations of optimizer steps, and checks that costs fit the graph."""
 
 from functools import lru_cache
 from math import isfinite

@@ -19,7 +19,7 @@ def side_by_side(many_costs, num_replicas, names=TABLES):
 
     Returns
     -------
-    ndarray of float, shape (len(names), 8 * num_replicas * num_stages, len(many_costs))
+    ndarray of float, shape (len(names), 10 * num_replicas * num_stages, len(many_costs))
         In seconds.
 
     Examples

@@ -26,7 +26,7 @@ class Units(NamedTuple):
 
     Parameters
     ----------
-    compute : ndarray of float, shape (6, num_stages, n)
+    compute : ndarray of float, shape (10, num_stages, n)
         On the duration of an operation, by `OpKind`, stage and unit.
     tokens : ndarray of float, shape (n,)
         On the size of what a unit stores and sends.
@@ -44,9 +44,9 @@ class OpCosts:
 
     Parameters
     ----------
-    compute_s : ndarray of float, shape (6, num_stages) or (6, num_replicas, num_stages)
+    compute_s : ndarray of float, shape (10, num_stages) or (10, num_replicas, num_stages)
         Duration by `OpKind` and stage; without a replica axis, replicas are alike.
-    occupancy_s, latency_s : ndarray of float, shape (6, num_stages) or (6, num_replicas, num_stages)
+    occupancy_s, latency_s : ndarray of float, shape (10, num_stages) or (10, num_replicas, num_stages)
         Transfer of an operation's result: how long it occupies its link or rank, and how much later
         it arrives. Replicas differ if their stages are on different nodes.
     nics : tuple of int, length num_ranks, optional
@@ -54,7 +54,7 @@ class OpCosts:
         as they leave it, at the receiver's, first come, first served; a NIC's two directions are independent. Transfers
         occupy NICs only under ``overlapped`` and ``overlapped_nic``. Without `nics`, each directed pair of ranks has
         its own link under the former, and each rank its own NIC under the latter.
-    delay_s : ndarray of float, shape (6, num_replicas, num_stages), optional
+    delay_s : ndarray of float, shape (10, num_replicas, num_stages), optional
         The part of `latency_s` that links add. It matters under ``streams`` alone: see `simulation.tasks`.
     overlap_factor : float
         Duration of a cell with a forward and a backward (F&B) over the sum of its operations; other shared cells take
@@ -184,7 +184,7 @@ class OpCosts:
 
         Returns
         -------
-        compute_s, occupancy_s, latency_s : ndarray of float, shape (8 * num_replicas * num_stages,)
+        compute_s, occupancy_s, latency_s : ndarray of float, shape (10 * num_replicas * num_stages,)
             In seconds.
 
         Examples

@@ -34,10 +34,9 @@ def slots(
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
     slots that an operation takes on one stage and one microbatch of the table, `output` those of each pass of a shard
-    of the output layer. Operations in one cell
-    run one after the other, so the cell is as long as their sum. Optimizer steps start when everything
-    else has ended; see `step_times`. Gathers of weights run beside computing, and take no slots, nor do drops, unless
-    `gather` gives each some, as `table` does to show them.
+    of the output layer. Operations in one cell run one after the other, so the cell is as long as their sum. Optimizer
+    steps start when everything else has ended; see `step_times`. Gathers of weights run beside computing, and neither
+    they nor drops take slots, unless `gather` gives each some, as `table` does to show them.
 
     Returns
     -------

@@ -9,6 +9,7 @@ import numpy as np
 from ppmodel.errors import TableError
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
+from ppmodel.tables.further import OF_SHARDS
 
 if TYPE_CHECKING:
     from ppmodel.tables.schedule import Schedule
@@ -45,7 +46,7 @@ def validate(schedule: Schedule) -> None:
             _refuse(schedule, index, "occurs twice in the table", "delete one of the marked cells", [first, index])
     homes = np.sort(schedule.placement[0, : schedule.num_ranks])
     legal = schedule.num_ranks * (schedule.num_replicas == 1 and (homes == np.arange(schedule.num_ranks)).all())
-    for index in np.flatnonzero(np.isin(schedule.kind, (OpKind.S, OpKind.T)) & (schedule.stage >= legal))[:1]:
+    for index in np.flatnonzero(np.isin(schedule.kind, OF_SHARDS) & (schedule.stage >= legal))[:1]:
         rule = "is no shard of the output layer: each of the first stages, on ranks of their own, has one"
         _refuse(schedule, index, rule, "use one replica, and shards 0 to pp - 1")
     _refuse_missing(schedule)
@@ -159,10 +160,8 @@ def _refuse_missing(schedule):
     halves = present[OpKind.I] | present[OpKind.W]
     shards = np.zeros_like(halves)
     shards[0, : schedule.num_ranks] = present[OpKind.S :].any()
-    for kind, of_kind in {
-        OpKind.F: used[:, None, :], OpKind.B: ~halves, OpKind.I: halves, OpKind.W: halves, OpKind.S: shards,
-        OpKind.T: shards,
-    }.items():  # fmt: skip
+    needed = {OpKind.F: used[:, None, :], OpKind.B: ~halves} | dict.fromkeys((OpKind.I, OpKind.W), halves)
+    for kind, of_kind in (needed | dict.fromkeys(OF_SHARDS, shards)).items():
         for replica, stage, microbatch in np.argwhere(of_kind & ~present[kind] & used[:, None, :])[:1].tolist():
             of_stage, of_microbatch = index[:, replica, stage, microbatch], index[:, replica, :, microbatch]
             neighbours, others = of_stage[of_stage >= 0].tolist(), of_microbatch[of_microbatch >= 0].tolist()

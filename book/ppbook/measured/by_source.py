@@ -108,9 +108,7 @@ def errors_by_source(runs):
     ).reset_index()  # fmt: skip
     seen = constants_seen()
     table["seen"] = [
-        int(
-            seen[seen.spec.isin([row.system, row.framework.split(",")[0]]) & (seen.runs == row.runs)].constant.nunique()
-        )
+        seen[seen.spec.isin([row.system, row.framework.split(",")[0]]) & (seen.runs == row.runs)].constant.nunique()
         for row in table.itertuples()
     ]
     return table

@@ -25,10 +25,8 @@ RULE_OF_THUMB = 0.4
 """The utilization at which many estimate 6 N D."""
 FRAMEWORKS = {
     name: framework
-    for files in (FILES, EXPERTS, _SOURCES["later"])
-    for framework, names in files.items()
-    for name in names
-}
+    for files in (FILES, EXPERTS, _SOURCES["later"]) for framework, names in files.items() for name in names
+}  # fmt: skip
 """The framework of each file of runs, also of those that are judged alone."""
 
 _MFU = (0, 10, 20, 100), ("below 10 % MFU", "10 to 20 % MFU", "20 % MFU and more")

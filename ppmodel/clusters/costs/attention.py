@@ -42,12 +42,12 @@ def attention_shares(layers, counts, compute_s):
     layers : LayerCosts
     counts : ndarray of float, shape (num_stages, num_layers)
         How often each layer occurs in each stage.
-    compute_s : ndarray of float, shape (6, num_stages)
+    compute_s : ndarray of float, shape (10, num_stages)
         From `compute_seconds`.
 
     Returns
     -------
-    ndarray of float, shape (6, num_stages)
+    ndarray of float, shape (10, num_stages)
         0 for reductions and optimizer steps.
 
     Examples

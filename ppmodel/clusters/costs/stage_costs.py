@@ -300,7 +300,7 @@ def offload_of(schedule, kept_bytes, layout, system, compute_s=None):
         Says what is offloaded.
     system : SystemSpec
         Provides the bandwidth to the host.
-    compute_s : ndarray of float, shape (6, num_stages), optional
+    compute_s : ndarray of float, shape (10, num_stages), optional
         As from `compute_seconds`; decides where a copy out and back fits.
 
     Returns
@@ -352,7 +352,7 @@ def compute_seconds(halves_s, step_s):
 
     Returns
     -------
-    ndarray of float, shape (8, num_stages)
+    ndarray of float, shape (10, num_stages)
     """
     (forward, input_grad, weight_grad), (reduction, gather, optimizer) = halves_s, step_s
     backward, nothing = (input_grad + weight_grad, input_grad, weight_grad), 0 * reduction

@@ -20,18 +20,13 @@ from ppmodel.files import DATA, read_text
 LARGEST_BYTES = 10**7
 
 _REMEDIES = {
-    "float_type": "write a number, without quotes",
-    "int_type": "write a whole number, without quotes",
-    "bool_type": "write true or false",
-    "greater_than": "write a number above 0",
-    "greater_than_equal": "write {ge:g} or a larger number",
-    "less_than": "write a number below {lt:g}",
-    "less_than_equal": "write {le:g} or a smaller number",
-    "finite_number": "write an ordinary number",
-    "literal_error": "choose one of them",
-    "string_type": "write text; put a number in quotes",
+    "float_type": "write a number, without quotes", "int_type": "write a whole number, without quotes",
+    "bool_type": "write true or false", "greater_than": "write a number above 0",
+    "greater_than_equal": "write {ge:g} or a larger number", "less_than": "write a number below {lt:g}",
+    "less_than_equal": "write {le:g} or a smaller number", "finite_number": "write an ordinary number",
+    "literal_error": "choose one of them", "string_type": "write text; put a number in quotes",
     "string_too_short": "say where the value comes from",
-}
+}  # fmt: skip
 
 _MALFORMED = (
     ("mapping values are not allowed", r"\s*[\w-]+:\S", "write a space after the first colon"),

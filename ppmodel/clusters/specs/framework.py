@@ -166,9 +166,8 @@ class FrameworkSpec(Checked):
     @property
     def experts_range(self) -> tuple[float, float] | None:
         """The range of models with experts; None if it states none."""
-        if self.experts_fastest is None or self.experts_slowest is None:
-            return None
-        return self.experts_fastest, self.experts_slowest
+        fastest, slowest = self.experts_fastest, self.experts_slowest
+        return None if fastest is None or slowest is None else (fastest, slowest)
 
     @property
     def label(self) -> str:

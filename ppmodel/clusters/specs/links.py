@@ -51,9 +51,7 @@ class Link(NamedTuple):
     bandwidth_bytes_per_s: float | None = None
 
     def __str__(self):
-        delay, bandwidth = (
-            repr(value and float(value)).removesuffix(".0") for value in self[3:]
-        )  # the shortest digits
+        delay, bandwidth = (repr(value and float(value)).removesuffix(".0") for value in self[3:])  # shortest digits
         values = [f"delay={delay}"] if self.delay_s or self.bandwidth_bytes_per_s is None else []
         values += [f"bandwidth={bandwidth}B/s"] if self.bandwidth_bytes_per_s is not None else []
         return f"{self.sender}{'-' if self.both_ways else '>'}{self.receiver}:{','.join(values)}"

@@ -46,17 +46,8 @@ def start_under(system, framework=None, rows=()):
     framework = replace(framework, profile=framework.name or framework.profile)
     label = framework.profile or "its own"
     names = [field.name for field in fields(FrameworkSpec)]
-    merged = {
-        *HOST,
-        "host_exponent",
-        "fastest",
-        "slowest",
-        "experts_fastest",
-        "experts_slowest",
-        "experts_runs",
-        *(name for name in names if name.endswith("_factor")),
-    }
-    merged |= {name for name in names if name.startswith("range_")}
+    merged = {*HOST, "host_exponent", "fastest", "slowest"}
+    merged |= {name for name in names if name.endswith("_factor") or name.startswith(("range_", "experts_"))}
     left_out = merged | {"name", "title", "provenance"}  # the system's constants contain what is merged
     values = {name: getattr(framework, name) for name in names if name not in left_out}
     under = replace(framework.system(system), framework=FrameworkSpec(**values))

@@ -33,12 +33,12 @@ MAX_SLOWDOWN = 1e6
 """Largest slowdown; a slower rank hardly works at all."""
 
 _RANKS, _JITTER = 0, 1
-_NUMBERED = np.array((0, 1, 2, 3, 8, 9, 4, 5, 6, 7))  # kinds as numbered before S and T, so that seeds stay
+_NUMBERED = np.array((0, 1, 2, 3, 8, 9, 4, 5, 6, 7))  # of each `OpKind`, in checksums: a seed keeps its jitter
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Deviation of a run's operations from their nominal durations; all-reduces keep theirs.
+    """Deviation of a run's operations from their nominal durations; all-reduces and gathers keep theirs.
 
     Parameters
     ----------
@@ -121,7 +121,8 @@ def operation_factors(schedule, noise, seeds):
     Yields
     ------
     ndarray of float, shape (num_operations,)
-        In the order of the schedule's arrays, as `simulation.run_graph` takes them; 1 for reductions.
+        In the order of the schedule's arrays, as `simulation.run_graph` takes them; 1 for reductions and
+        gathers.
 
     Examples
     --------

@@ -24,7 +24,7 @@ _RULES = {
 _FACTOR = "must be finite and above 0", math.nextafter(0, 1), math.inf
 _BANDWIDTHS = "network_bandwidth_bytes_per_s", "node_bandwidth_bytes_per_s", "bandwidth_bytes_per_s"
 _LATENCIES = "network_latency_s", "node_latency_s", "delay_s"
-_PEAKS = "peak_compute_flops", "fp8_peak_compute_flops"
+_PEAKS = "peak_compute_flops", "fp8_peak_compute_flops", "fp4_peak_compute_flops"
 _EFFICIENCIES = "compute_efficiency", "attention_efficiency", "attention_backward_efficiency", "batched_efficiency"
 _OF_SYSTEM = ("bandwidth", "latency", "compute", "memory", "memory_follows", "efficiency")
 

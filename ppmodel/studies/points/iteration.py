@@ -12,6 +12,7 @@ from ppmodel.simulation import graph_of, makespans, run_graph
 from ppmodel.studies.points.columns import ENDS
 from ppmodel.studies.points.margin import fit_word
 from ppmodel.studies.points.point import once, places_of
+from ppmodel.tables.further import OF_SHARDS
 
 _LEAST_S = 1e-30
 _COUNTED = {OpKind.F: [0], OpKind.B: [1, 2], OpKind.I: [1], OpKind.W: [2]}
@@ -85,7 +86,7 @@ def _iteration(table, costs, times):
     parts_s = of_stages.parts_s[..., 1:] * changed[..., None]
     busy = np.einsum("rks,ks->r", counts, changed_s.T)
     if table.has_shards:
-        of_shards = costs.compute_s[[OpKind.S, OpKind.T], : table.num_ranks].sum(axis=0)
+        of_shards = costs.compute_s[OF_SHARDS, : table.num_ranks].sum(axis=0)
         busy[table.placement[0, : table.num_ranks]] += table.table_microbatches * of_shards
     exposed = np.einsum("rks,skp->rp", counts, parts_s)
     shares = np.where(table.overlaps, costs.overlap_factor, 1.0)

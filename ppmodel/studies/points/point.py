@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 _HALVES = {"input_grad", "weight_grad"}
 _changed = lru_cache(2**10)(Change.system)
 _OF_SOME_TABLES = {
-    "pair": "cell with both a forward and a backward", "optimizer": "optimizer steps", "gather": "gathers",
-}  # fmt: skip
+    "pair": ("cell with both a forward and a backward", lambda table: table.overlaps.any()),
+    "optimizer": ("optimizer steps", lambda table: len(table.steps)),
+    "gather": ("gathers", lambda table: table.gathers),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,7 @@ class Point:
         """
         for name, value in (self.seconds or {}).items():
             if not _has_effect(name, self.table):
-                rule = f"has no effect: {self.table.name} has no {_OF_SOME_TABLES[name]}"
+                rule = f"has no effect: {self.table.name} has no {_OF_SOME_TABLES[name][0]}"
                 raise CostError(name, value, rule, "leave it out")
 
     def layout_of(self, table):
@@ -205,9 +207,7 @@ class Point:
 
 def _has_effect(name, table):
     """Return whether seconds matter to a table: some have pairs, optimizer steps or gathers, others not."""
-    if name == "gather":
-        return table.gathers
-    return name not in _OF_SOME_TABLES or bool(table.overlaps.any() if name == "pair" else len(table.steps))
+    return name not in _OF_SOME_TABLES or bool(_OF_SOME_TABLES[name][1](table))
 
 
 def require_seconds(seconds):
