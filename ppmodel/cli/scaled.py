@@ -19,12 +19,13 @@ def scaled_lines(frame, tokens):
     answers = [row for row in rows if row.get("is_answer")]
     heads = [*(_ASKED[name] for name in differ), *(heading for heading, _ in numbers.values()), "nine of ten", "layout"]
     cells = [
-        [*(str(row[name]) for name in differ), *(write(row[name]) for name, (_, write) in numbers.items()),
+        [*(str(row[name]) for name in differ),
+         *(write(row[name]) if row[name] == row[name] else "" for name, (_, write) in numbers.items()),  # NaN: no price
          ends_text(row), layout_text(row)]
         for row in rows
     ]  # fmt: skip
     alike = (f"{_ASKED[name]} {frame[name].iloc[0]}" for name in _ASKED if name not in differ)
-    trained = [f"trained on {text.in_words(tokens)} tokens"] * bool(tokens)
+    trained = [f"trained on {text.in_words(tokens)} tokens"] if tokens else []
     yield ", ".join([f"{frame.model.iloc[0]}: the first answer to each question", *alike, *trained])
     yield from ("", *text.aligned([heads, *cells], right=[0, *range(len(differ), len(heads) - 1)]))
     yield "scaling: tokens/s of a GPU over those of the first row; ask with one number of GPUs for other layouts"

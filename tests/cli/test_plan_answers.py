@@ -49,6 +49,16 @@ def test_many_questions_make_a_table(tmp_path, capsys):
     assert "<svg" in files[1].read_text()
 
 
+def test_many_questions_need_neither_tokens_nor_a_price_for_each(capsys):
+    """What nobody gives stays empty."""
+    asked = ["plan", "--model", "llama3_8b", "--system", "h100,b200", "--global-batch", "8", "--schedules", "1f1b"]
+    for price in ([], ["--price", "h100=2"]):
+        assert main([*asked, "--gpus", "h100=8,b200=4", *PLACE, *price]) == 0
+        out = capsys.readouterr().out
+        assert ("per billion tokens" in out) == bool(price)
+        assert not {"nan", "trained"} & set(out.split())
+
+
 def test_the_least_gpus_are_named_with_what_they_cost(capsys):
     """The answer stands below all that were tried."""
     asked = [

@@ -75,7 +75,7 @@ def plans(
         ("price", None, is_priced, "is missing, which a budget needs", "give, for example, 2.5"),
         ("gpus", None, gpus is not None or is_sought, "is missing", "give, for example, 64, or the time to finish in"),
         ("gpus", ", ".join(map(repr, counts)), {*counts} == {each.name for each in systems},
-         "are not the systems asked for", f"give a number for each of {names}"),
+         "must name the systems asked for", f"give a number for each of {names}"),
     ])  # fmt: skip
     for values in product(*map(as_list, lists.values())):
         asked, group, fewest = dict(zip(lists, values, strict=True)), [], 0

@@ -108,7 +108,7 @@ def test_gpus_may_differ_from_system_to_system():
     frame = pp.plan(**given)
     assert frame[["system", "gpus"]].values.tolist() == [["h100", 4], ["a100", 8]]
     assert [row["iteration_s"] for row in seen] == frame.iteration_s.tolist()
-    with refused(PPModelError, "gpus", "are not the systems asked for"):
+    with refused(PPModelError, "gpus", "must name the systems asked for"):
         pp.plan(**given | {"gpus": {"h100": 4}})
 
 
