@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ppmodel.clusters.specs.entries import Checked, Entry
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import parse_layers
-from ppmodel.clusters.specs.recompute import MODES, MODULES
+from ppmodel.clusters.specs.recompute import MODES, MODULES, Module, again_of
 from ppmodel.errors import SpecificationError
 from ppmodel.given import to_builtin
 from ppmodel.simulation.units import ARRANGEMENTS, SLICINGS, lengths_of
@@ -171,8 +171,15 @@ def _on_nodes(run):
 
 
 def _recomputes(run):
-    """Whether other modules run again than the model says."""
-    return (run.layout.recompute or "none") != run.model.recompute
+    """Whether other modules run again than the model says, of those that it has."""
+    ways, experts = (run.layout.recompute or "none", run.model.recompute), run.model.experts
+    if isinstance(ways[0], int):
+        return True
+    lacking = {Module.EXPERTS, Module.EXPERT_ACTIVATION} if experts is None else set()
+    lacking |= set() if experts and experts.shared else {Module.SHARED, Module.SHARED_ACTIVATION}
+    lacking |= set() if run.model.latent_attention else {Module.LATENT}
+    again, usual = ({*again_of(way)} - lacking for way in ways)
+    return again != usual
 
 
 def product_text(factors):

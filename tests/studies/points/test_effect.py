@@ -108,6 +108,17 @@ def test_an_all_reduce_needs_a_table_that_sums_gradients():
             pp.simulate(schedule, 4, 8, reduction=seconds, **size)
 
 
+@pytest.mark.parametrize(("model", "lacking", "has"), [
+    ("llama3_70b", "moe_act+mla_up_proj", "moe_act+mlp"), ("qwen3_30b_a3b", "shared_experts", "moe_act"),
+    ("deepseek_v3", "none", "mla_up_proj"),
+])  # fmt: skip
+def test_modules_that_a_model_lacks_do_not_run_again(model, lacking, has):
+    """Of several, one that it has is enough."""
+    given = {"model": model, "system": "h100", "pp": 4, "microbatches": 8, "tp": 1}
+    assert answer("1f1b", given | {"recompute": lacking})[1] == {"recompute"}
+    assert answer("1f1b", given | {"recompute": has})[1] == set()
+
+
 def test_a_grid_names_an_option_once():
     """An option that matters to one of many points is not named; a list of values never is."""
     size = {"microbatches": 8, **LLAMA}
