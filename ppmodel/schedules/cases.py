@@ -60,8 +60,8 @@ class Case(NamedTuple):
         """The name in figures and tables."""
         if self.user_entry is None and self.name not in schedules.names():
             return self.name
-        forms = {option.name: option.form for option in self.entry.options} | {"lookahead": "lookahead"}
-        values = (f"{forms[key]} = {v}" if isinstance(v, int) else option_text(v) for key, v in self.options)
+        forms = {option.name: option.form for option in self.entry.options if option.form.isalpha()}
+        values = (f"{forms.get(key, key)} = {v}" if isinstance(v, int) else option_text(v) for key, v in self.options)
         values = (f"FSDP {value}" if value in FSDP else value for value in values)
         return " ".join((self.entry.label, *values))
 

@@ -11,6 +11,7 @@ from ppmodel.errors import PPModelError, ScheduleError, TableError
 from ppmodel.execution.programs import program_of
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
+from ppmodel.schedules.cases import as_case
 from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import Schedule, parse_table, write_table
 
@@ -157,6 +158,7 @@ def test_shards_take_what_the_head_takes_and_the_last_stage_is_as_long_as_others
     """S and T of all ranks take as long together as the head on one rank, whichever of them has the gradient."""
     given = {"model": "llama3_8b", "system": "h100", "tp": 1}
     names = "vocab-1f1b", "vocab-1f1b:barriers=2"
+    assert as_case(names[1]).label == "vocab 1F1B barriers = 2"
     runs = [simulate("1f1b", 8, 64, layers="even", **given), *(simulate(name, 8, 64, **given) for name in names)]
     whole, one, two = (run.costs.compute_s for run in runs)
     head_s = whole[[OpKind.F, OpKind.B], -1] - one[[OpKind.F, OpKind.B], -1]
