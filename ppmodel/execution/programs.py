@@ -8,6 +8,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation.numbering import ON_RANKS
 from ppmodel.tables import NO_OPERATION
+from ppmodel.tables.further import OF_SHARDS
 
 SENT = ("latency", "overlapped", "blocking_send", "rendezvous", "streams")
 """Communication semantics for which there is a way of sending; see `rank`."""
@@ -41,7 +42,7 @@ def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
         Of plain numbers, lists and texts. ``operations`` has kind, stage, microbatch, replica, and the operation whose
         result is needed or -1; ``rows`` has, for each rank, cells, batches of messages to exchange and ends of
         transfers to issue; ``messages`` has the operation, sender, receiver, seconds for which it occupies its link,
-        and its delay.
+        and its delay; ``barriers`` has each operation that waits for all ranks, and those whose results it needs.
 
     Raises
     ------
@@ -52,9 +53,6 @@ def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
     for name, value, choices in (("p2p", graph.p2p, SENT), ("allreduce", graph.allreduce, REDUCED)):
         if value not in choices:
             raise PPModelError(name, value, "is simulated, but not executed", f"choose one of {', '.join(choices)}")
-    if table.has_shards:
-        rule = "has passes of a divided output layer, which are simulated, but not executed"
-        raise PPModelError("schedule", table.name, rule, "choose another schedule")
     source, remote = table.dependencies.source, table.dependencies.remote
     needs = (table.kind == OpKind.F) & (table.stage > 0)
     needs |= np.isin(table.kind, (OpKind.B, OpKind.I)) & (table.stage < table.num_stages - 1)
@@ -74,7 +72,7 @@ def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
         "names": [str(table.op(index)) for index in range(table.num_operations)],
         "operations": list(zip(*(column.tolist() for column in operations), strict=True)),
         "messages": list(zip(*(column.tolist() for column in messages), strict=True)),
-        "rows": _rows(graph),
+        "barriers": _barriers(table) if table.has_shards else [], "rows": _rows(graph),
     }  # fmt: skip
 
 
@@ -87,6 +85,14 @@ def divided(blocks, table):
     """
     ends = np.rint(np.cumsum(table.stage_shares) / table.num_stages * blocks).astype(int)
     return np.diff(ends, prepend=0).tolist()
+
+
+def _barriers(table):
+    """Each operation that a divided output layer holds up, with those whose results it needs."""
+    source, further = table.dependencies.source, table.dependencies.further
+    inputs = np.append([np.arange(len(source)), source], further, axis=1)[:, np.append(source, further[1]) >= 0]
+    taker, maker = inputs[:, np.isin(table.kind[inputs], OF_SHARDS).any(axis=0)]
+    return [[number, *maker[taker == number].tolist()] for number in np.unique(taker).tolist()]
 
 
 def _rows(graph):

@@ -50,16 +50,17 @@ class Groups(dict):
     """Process groups, made by all ranks when first needed: of a link, by a tuple; of replicas, by a frozenset.
 
     NCCL knows no tags, so each directed link has its group, where messages leave and arrive in the order of their
-    numbers. A rendezvous goes both ways at once, and has one group for both.
+    numbers. A rendezvous goes both ways at once, and has one group for both. What a rank broadcasts has a group of its
+    own, too: a tuple of the rank, then all.
     """
 
     def __init__(self, job):
         self.device, self.limit = torch.empty(0, device=job["device"]).device, timedelta(seconds=job["limit_s"])
 
     def __missing__(self, ranks):
-        self[ranks] = group = dist.new_group(sorted(ranks), self.limit)
+        self[ranks] = group = dist.new_group(sorted({*ranks}), self.limit)
         # NCCL connects at the first use, for which all have to be there
-        peers = [peer for peer in ranks if peer != dist.get_rank()] if dist.get_rank() in ranks else ()
+        peers = [peer for peer in {*ranks} if peer != dist.get_rank()] if dist.get_rank() in ranks else ()
         posted = [dist.P2POp(move, torch.zeros(1, device=self.device), peer, group)
                   for peer in peers for move in (dist.isend, dist.irecv)]  # fmt: skip
         for request in dist.batch_isend_irecv(posted) if posted else ():
@@ -72,12 +73,14 @@ class Rank:
 
     def __init__(self, job, program, rank, groups):
         self.program, self.rank, self.device, parts = program, rank, groups.device, program["parts"]
-        self.workload = workload = job["workload"] | {"blocks": program["blocks"]}
+        size, self.barriers = len(program["rows"]), {number: makers for number, *makers in program["barriers"]}
+        self.workload = workload = job["workload"] | {"blocks": program["blocks"], "shards": size * bool(self.barriers)}
         self.last, self.slices = len(program["shares"]) - 1, program["slices"]
         self.homes = list(zip(*program["placement"], strict=True))  # of each stage, by replica
         here = [stage for stage, homes in enumerate(self.homes) if rank in homes]
+        here += [self.last + 1 + stage for stage in here if stage < workload["shards"]]
         self.modules = {stage: stages.stage_module(workload, stage, self.last + 1).to(self.device) for stage in here}
-        numbers = range(program["microbatches"] * parts * self.slices if {0, self.last} & {*here} else 0)
+        numbers = range(program["microbatches"] * parts * self.slices if 0 in here or max(here) >= self.last else 0)
         pairs = [stages.first_input(workload, parts, self.slices, number) for number in numbers]
         self.data = [[each.to(self.device) for each in pair] for pair in pairs]
         self.like = torch.empty(workload["rows"] // parts, *workload["shape"], device=self.device)
@@ -90,6 +93,11 @@ class Rank:
             if rank in ends:
                 self.messages[number] = ends[rank == ends[0]], rank == ends[0], busy, delay, group
         self.received = [number for number, (_, sends, *_) in self.messages.items() if not sends]
+        self.roots = [groups[(root, *range(size))] for root in range(workload["shards"])]
+        makers = sorted(set().union(*self.barriers.values()))
+        self.shared = {number: program["placement"][0][program["operations"][number][1]] for number in makers}
+        self.with_gradient = T not in {program["operations"][number][0] for number in makers}  # S
+        self.token_share = stages.token_share(workload, program["microbatches"])
         self.groups = [groups[frozenset(homes)] for homes in self.homes if len(homes) > 1]
         # a thread for each peer, and one for sums of gradients
         self.threads = defaultdict(lambda: ThreadPoolExecutor(1, initializer=_use_own_stream, initargs=[self.device]))
@@ -107,12 +115,18 @@ class Rank:
             The most microbatches on 1/S of the model that it stored.
         """
         self.log, self.stored, self.kept, self.peak = [], {}, defaultdict(dict), 0.0
-        self.tasks, self.free_at, self.reductions, self.stepped = {}, Counter(), Counter(), set()
+        self.shards, self.tasks, self.free_at, self.reductions, self.stepped = {}, {}, Counter(), Counter(), set()
         for module in self.modules.values():
             module.zero_grad(set_to_none=False)
         length = self.like.numel() + len(self.padding)
         self.results = {number: self.like.new_empty(length) for number in self.received}
         self.arrivals = {number: self.post([number]) for number in self.received if self.program["buffered"]}
+        for number, root in self.shared.items():  # in the order in which each rank sends
+            if root != self.rank:
+                width, is_first = self.like.shape[-1], self.program["operations"][number][0] == S
+                width = 1 + 2 * width * self.with_gradient if is_first else width
+                self.results[number] = self.like.new_empty(*self.like.shape[:-1], width)
+                self.arrivals[number] = self.broadcast(number)
         gc.collect()
         dist.barrier()
         start = torch.tensor([time.perf_counter() + _AHEAD_S], dtype=torch.float64, device=self.device)
@@ -132,7 +146,7 @@ class Rank:
     def cell(self, numbers):
         """Run the operations of one cell once all have their inputs; then hand on their results."""
         operations, results = [self.program["operations"][number] for number in numbers], []
-        values = [self.value(kind, microbatch, source) for kind, _, microbatch, _, source in operations]
+        values = [self.value(number, *operation[::2]) for number, operation in zip(numbers, operations, strict=True)]
         start = time.perf_counter() - self.zero
         for number, operation, value in zip(numbers, operations, values, strict=True):
             results.append(self.operate(*operation[:4], value))
@@ -140,11 +154,18 @@ class Rank:
         for number, result in zip(numbers, results, strict=True):
             is_sent = number in self.messages
             self.results[number] = torch.cat([result.detach().flatten(), self.padding]) if is_sent else result
+            if number in self.shared:
+                self.results[number] = result.detach()
+                self.broadcast(number)
         settle(self.device)
         self.log[-1] = (*self.log[-1][:2], time.perf_counter() - self.zero)
 
-    def value(self, kind, microbatch, source):
+    def value(self, number, kind, microbatch, source):
         """The input of an operation, if it has one."""
+        if number in self.barriers:
+            for maker in self.arrivals.keys() & self.barriers[number]:
+                self.arrivals[maker]()
+            return torch.stack([self.results[maker] for maker in self.barriers[number]])
         if source == NONE:
             return self.data[microbatch][0] if kind == F else None
         if source in self.arrivals:
@@ -161,16 +182,23 @@ class Rank:
         if kind == F:
             value = value.detach().requires_grad_(stage > 0)
             result = stages.forward(self.modules[stage], value, kept if self.slices > 1 else None)
-            if stage == self.last:
+            if stage == self.last and not self.barriers:
                 result = stages.loss(result, self.data[microbatch][1], self.workload, self.program["microbatches"])
             self.stored[key] = value, result
             self.peak = max(self.peak, sum(self.program["shares"][stage] for _, stage, _ in self.stored))
+        elif kind == S:
+            shard, targets = self.modules[self.last + 1 + stage], self.data[microbatch][1]
+            result, self.shards[key] = stages.shard_forward(shard, value[0], targets, stage, self.with_gradient)
+        elif kind == T:
+            result = stages.shard_backward(self.shards.pop(key), value, self.token_share)
         elif kind == R:
             self.reduce(stage)
         elif kind == O:
             self.update(stage)
         if kind in (B, I):
             inputs, output = self.stored[key]
+            if stage == self.last and self.barriers:
+                value = stages.last_gradient(value, self.token_share) if self.with_gradient else value.sum(0)
             self.stored[key] = stages.backward(output, value, kept)
             result = inputs.grad
         if kind in (B, W):
@@ -238,6 +266,11 @@ class Rank:
             settle(self.device)
 
         return wait
+
+    def broadcast(self, number):
+        """Begin to pass a result on to all ranks, beside computing; return a function that waits until that is done."""
+        root = self.shared[number]
+        return dist.broadcast(self.results[number], root, self.roots[root], async_op=True).wait
 
     def move(self, numbers, start=0.0, seconds=0.0):
         """Exchange messages from a moment on, and wait until that is done and for some seconds more."""
@@ -325,7 +358,7 @@ def execute(job, say=print, method="env://"):
         gathered = [None] * size if rank == 0 else None
         dist.gather_object((runs, complete), gathered)
         if rank == 0:
-            key = len(program["shares"]), program["microbatches"], tuple(program["blocks"])
+            key = len(program["shares"]), program["microbatches"], tuple(program["blocks"]), state.workload["shards"]
             if program["checked"] and key not in references:
                 references[key] = stages.reference(state.workload, *key[:2], groups.device, RATE)
             results.append(_result(*zip(*gathered, strict=True), references.get(key)))

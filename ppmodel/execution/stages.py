@@ -3,6 +3,7 @@
 Needs PyTorch and nothing else of `ppmodel`, so that it can be copied into a script of its own.
 """
 
+import math
 from functools import partial
 
 import torch
@@ -70,6 +71,54 @@ def add_weight_gradients(deferred):
         weight.grad += gradient.flatten(0, -2).T @ value.flatten(0, -2)
 
 
+@torch.no_grad()
+def shard_forward(shard, value, targets, number, with_gradient):
+    """Run S of one shard of an output layer.
+
+    Parameters
+    ----------
+    shard : torch.nn.Module
+    value : Tensor
+        What the last stage returned.
+    targets : Tensor of int
+    number : int
+        Of the shard; its columns follow those of the shards before it.
+    with_gradient : bool
+        Whether S computes the gradient of `value`, for which only a factor is missing.
+
+    Returns
+    -------
+    result : Tensor
+        For each token the logarithm of the sum of the shard's exponentials, then the two terms of the gradient.
+    kept : tuple
+        For `shard_backward`.
+    """
+    weight, logits = shard[0].weight, shard(value)
+    total = logits.logsumexp(-1, keepdim=True)
+    columns = torch.arange(len(weight), device=value.device) + number * len(weight)
+    softmax, right = (logits - total).exp(), (targets[..., None] == columns).to(logits.dtype)
+    terms = [softmax @ weight, right @ weight] if with_gradient else []
+    return torch.cat([total, *terms], -1), (weight, value, total, softmax, right)
+
+
+@torch.no_grad()
+def shard_backward(kept, results, scale):
+    """Run T: add the shard's weight gradient, and return its part of the gradient of its input unless S has done so.
+
+    `results` are those of S of all shards, and `scale` what a token's loss is multiplied by.
+    """
+    weight, value, total, softmax, right = kept
+    gradient = scale * (softmax * (total - results[..., :1].logsumexp(0)).exp() - right)
+    add_weight_gradients([(weight, value, gradient)])
+    return gradient @ weight if results.shape[-1] == 1 else None
+
+
+def last_gradient(results, scale):
+    """The gradient of the last stage's result, from the results of S of all shards."""
+    total, softmax, right = results.split([1, *[results.shape[-1] // 2] * 2], -1)
+    return scale * (softmax * total.softmax(0) - right).sum(0)
+
+
 class _Block(torch.nn.Module):
     """A transformer block: attention, then the multilayer perceptron."""
 
@@ -107,8 +156,10 @@ def stage_module(workload, stage, num_stages):
     ----------
     workload : dict
         ``rows``, the sequences of a microbatch, and the ``shape`` of each between stages; ``model``, values of a
-        model's file, and ``blocks``, how many of its transformer blocks each stage has, or None.
+        model's file, and ``blocks``, how many of its transformer blocks each stage has, or None; ``shards``, how many
+        the output layer has that the last stage lacks, or 0.
     stage, num_stages : int
+        Stages from `num_stages` on are the shards.
 
     Returns
     -------
@@ -116,13 +167,16 @@ def stage_module(workload, stage, num_stages):
     """
     torch.manual_seed(1000 + stage)
     width, model = workload["shape"][-1], workload["model"]
-    if model is None:
+    if stage >= num_stages:
+        columns = (model and model["vocabulary"]) or width
+        layers = [Linear(width, -(-columns // workload["shards"]), False)]
+    elif model is None:
         layers = [Linear(width, width), torch.nn.Tanh(), Linear(width, width, False), torch.nn.Tanh()]
     else:
         layers = [_Block(model) for _ in range(workload["blocks"][stage])]
         if stage == 0 and model["vocabulary"]:
             layers.insert(0, torch.nn.Embedding(model["vocabulary"], width))
-        if stage == num_stages - 1 and model["vocabulary"]:
+        if stage == num_stages - 1 and model["vocabulary"] and not workload["shards"]:
             layers.append(Linear(width, model["vocabulary"], False))
     module = torch.nn.Sequential(*layers)
     for weight in module.parameters():
@@ -133,39 +187,48 @@ def stage_module(workload, stage, num_stages):
 def first_input(workload, parts, slices, unit):
     """The data of one part or slice of a microbatch, as `Schedule.microbatch` numbers them, and what they predict.
 
-    If the data are tokens, each has to predict the next; else results have to be small.
+    If the data are tokens, each has to predict the next; else results have to be small, or an output layer has to tell
+    the largest number of each row.
     """
     microbatch, part = divmod(unit // slices, parts)
     torch.manual_seed(microbatch)
     shape, vocabulary = (workload["rows"], *workload["shape"]), workload["model"] and workload["model"]["vocabulary"]
     data = torch.randint(vocabulary, shape[:2]) if vocabulary else torch.randn(shape)
-    pair, cut = (data, data.roll(-1, -1) if vocabulary else data), int(workload["model"] is not None)  # tokens, or rows
-    return [each.chunk(parts)[part].chunk(slices, cut)[unit % slices] for each in pair]
+    targets = data.roll(-1, -1) if vocabulary else data.argmax(-1) if workload["shards"] else data
+    cut = int(workload["model"] is not None)  # tokens, or rows
+    return [each.chunk(parts)[part].chunk(slices, cut)[unit % slices] for each in (data, targets)]
 
 
 def loss(result, targets, workload, num_microbatches):
     """The loss of one part or slice of a microbatch, a share of the mean over all rows of the iteration."""
-    total_rows = workload["rows"] * num_microbatches
     if targets.is_floating_point():
-        return (result**2).mean(-1).sum() / total_rows
-    total = functional.cross_entropy(result.flatten(0, 1), targets.flatten(), reduction="sum")
-    return total / (total_rows * workload["shape"][0])
+        return (result**2).mean(-1).sum() / (workload["rows"] * num_microbatches)
+    total = functional.cross_entropy(result.flatten(0, -2), targets.flatten(), reduction="sum")
+    return total * token_share(workload, num_microbatches)
+
+
+def token_share(workload, num_microbatches):
+    """What the loss of one token counts for."""
+    return 1 / (workload["rows"] * num_microbatches * math.prod(workload["shape"][:-1]))
 
 
 def reference(workload, num_stages, num_microbatches, device, rate):
-    """Gradients of every stage, and its weights after a step, by one process without a pipeline.
+    """Gradients of every stage and shard, and its weights after a step, by one process without a pipeline.
 
     Returns
     -------
     list of (list of Tensor, list of Tensor)
     """
-    stages = [stage_module(workload, stage, num_stages).to(device) for stage in range(num_stages)]
-    model = torch.nn.Sequential(*stages)
+    stages = [stage_module(workload, stage, num_stages).to(device) for stage in range(num_stages + workload["shards"])]
+    model, shards = torch.nn.Sequential(*stages[:num_stages]), stages[num_stages:]
     for microbatch in range(num_microbatches):
         data, targets = (each.to(device) for each in first_input(workload, 1, 1, microbatch))
-        result = loss(forward(model, data, None), targets, workload, num_microbatches)
+        result = forward(model, data, None)
+        result = torch.cat([shard(result) for shard in shards], -1) if shards else result
+        result = loss(result, targets, workload, num_microbatches)
         add_weight_gradients(backward(result, None, {}))
-    step(model, rate)
+    for stage in stages:
+        step(stage, rate)
     return [gradients_and_weights(stage) for stage in stages]
 
 

@@ -7,12 +7,11 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, simulate
-from ppmodel.errors import PPModelError, ScheduleError, TableError
-from ppmodel.execution.programs import program_of
+from ppmodel.errors import ScheduleError, TableError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case
-from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
+from ppmodel.simulation import OpCosts, compile_graph, run_graph
 from ppmodel.tables import Schedule, parse_table, write_table
 
 SIZES = list(product((1, 2, 3, 4, 5, 7, 8, 12), (1, 2, 3, 4, 6, 8, 9, 13, 20)))
@@ -170,10 +169,3 @@ def test_shards_take_what_the_head_takes_and_the_last_stage_is_as_long_as_others
     parameters = [run.costs.stages.parameters.sum() for run in runs]
     np.testing.assert_allclose(parameters, parameters[0], rtol=1e-12)
     assert runs[1].to_dict()["iteration_s"] < 0.95 * runs[0].to_dict()["iteration_s"]
-
-
-def test_execution_says_that_it_has_no_such_passes():
-    """In one line, before a process starts."""
-    table = build("interlaced", 2, 2)
-    with refused(PPModelError, "schedule", "simulated, but not executed", "interlaced"):
-        program_of(compile_graph(table, "latency"), uniform_costs(table, 1, 2), 1)
