@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from ppmodel import build, simulate
+from ppmodel import build, replay, simulate
 from ppmodel.errors import ScheduleError, TableError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
@@ -169,3 +169,11 @@ def test_shards_take_what_the_head_takes_and_the_last_stage_is_as_long_as_others
     parameters = [run.costs.stages.parameters.sum() for run in runs]
     np.testing.assert_allclose(parameters, parameters[0], rtol=1e-12)
     assert runs[1].to_dict()["iteration_s"] < 0.95 * runs[0].to_dict()["iteration_s"]
+
+
+def test_measured_operations_say_nothing_of_such_passes():
+    """The times of 1F1B's operations leave their length open: such a schedule has no numbers beside it."""
+    measured = simulate("1f1b", 2, 4, forward=1, backward=2).to_frame()
+    refusals = replay(measured, "1f1b", 2, 4, against=["interlaced", "gpipe"]).refused
+    assert "divided output layer" in refusals[1]
+    assert refusals[[0, 2]].isna().all()

@@ -86,8 +86,7 @@ def _fits(system, files):
     wide = [precision for precision in _SIXTEEN_BITS if precision in precisions][:1]
     for precision in wide + ["fp8"] * ("fp8" in precisions):
         constants = "fp8" if precision == "fp8" else "bf16"
-        peak = system.fp8_peak_compute_flops if precision == "fp8" else system.peak_compute_flops
-        if peak is None:
+        if (peak := system.peak_flops(constants)) is None:
             remedy = "add fp8_peak_compute to its file, or leave these timings out"
             raise PPModelError("precision", "fp8", f"is not supported by {system.name}", remedy)
         m, n, k, _, seconds = zip(*(row for row in products if row.precision == precision), strict=True)

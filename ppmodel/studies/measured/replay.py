@@ -261,6 +261,9 @@ def _completed(totals):
 def _costs(point, stages, measured_table):
     """The costs of a point whose operations take the mean seconds of stages, spread evenly over the model."""
     table, compute = point.table, np.zeros_like(point.costs.compute_s)
+    if table.has_shards:
+        rule = "has passes of a divided output layer, whose times no row has"
+        raise PPModelError("schedule", table.name, rule, "choose another schedule")
     ends, edges = (np.append(0, np.cumsum(of.stage_shares)) / of.num_stages for of in (table, measured_table))
     even = stages / measured_table.unit_shares
     for stage, (first, last) in enumerate(pairwise(ends)):
