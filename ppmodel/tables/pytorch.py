@@ -89,8 +89,7 @@ def write(schedule):
         (len(schedule.steps), "has optimizer steps, which PyTorch's format lacks"),
         (several.any(), "has cells with several operations other than a forward and a backward, as OVERLAP_F_B needs"),
     ):
-        if inexpressible:
-            raise TableError("schedule", schedule.name, rule, "use our own format, --format csv")
+        TableError.require([("schedule", schedule.name, not inexpressible, rule, "use our own format, --format csv")])
     words = {kind: word for word, kind in _SHARDING.items()}
     rows = [
         [";".join(f"{op.stage}{words[op.kind]}" if op.kind in words else str(op) for op in cell) for cell in row]

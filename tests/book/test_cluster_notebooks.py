@@ -6,12 +6,13 @@ import pytest
 from executed import of
 
 from ppbook.claims import load_claims, rows_of
-from ppbook.measured.against import timed_data
+from ppbook.measured.against import start_of, timed_rows
 from ppbook.measured.refits import fitted_values
 from ppmodel import build, names, simulate
 from ppmodel.clusters.specs import DATA, load_model, load_system
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.studies import points
+from ppmodel.studies.measured.calibrate import Data
 from ppmodel.studies.measured.constants import TIME
 
 
@@ -25,7 +26,8 @@ def test_measured(recorded):
     assert off.groupby(runs.runs).size().to_dict() == rows
     for source, system in errors.system.items():
         fitted, unseen = said_of(system, source)
-        data = timed_data(system)
+        rows = timed_rows(system)
+        data = Data("time", rows, [row["runs"] for row in rows], start_of(system))
         predicted_s = data.predicted([fitted_values(load_system(system), TIME)])[0]
         kept = abs(predicted_s / data.measured - 1)[data.files == source].mean()
         assert kept == pytest.approx(fitted, abs=1e-6)

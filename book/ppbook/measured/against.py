@@ -9,7 +9,6 @@ from ppbook.measured.refits import unseen
 from ppbook.measured.unfitted import MEASURED
 from ppmodel.clusters.specs import DATA, load_system
 from ppmodel.studies.measured import read_rows
-from ppmodel.studies.measured.calibrate import Data
 from ppmodel.studies.measured.predict import GB
 from ppmodel.studies.measured.rows import is_healthy
 
@@ -83,12 +82,6 @@ def fitted_rows(name):
 def timed_rows(name):
     """`fitted_rows` that have a measured time, of healthy runs."""
     return [row for row in fitted_rows(name) if row["iteration_s"] and is_healthy(row)]
-
-
-def timed_data(name):
-    """`timed_rows` as a fit takes them, on the system that the packaged one was fitted from."""
-    rows = timed_rows(name)
-    return Data("time", rows, [row["runs"] for row in rows], start_of(name))
 
 
 def start_of(name):

@@ -50,9 +50,8 @@ def accuracy(shown):
     (28, 22, 0.163)
     """
     fitted, unfitted = (pd.DataFrame(reported()[kind]) for kind in ("fitted", "unfitted"))
-    beside = shown[["source", "device", "precision", "mean", "constant"]].rename(
-        columns={"source": "runs", "mean": "shown"}
-    )
+    beside = shown[["source", "device", "precision", "mean", "constant"]]
+    beside = beside.rename(columns={"source": "runs", "mean": "shown"})
     unfitted = unfitted.merge(beside, how="left", on=["runs", "device", "precision"])
     table = pd.concat([unfitted, fitted], ignore_index=True).rename(columns={"mean_error": "unseen"})
     table = table.sort_values("unseen", ascending=False, kind="stable", ignore_index=True).fillna({"system": ""})
@@ -129,7 +128,7 @@ def constants_seen():
     --------
     >>> seen = constants_seen()
     >>> sorted(set(seen[seen.spec == "gb300"].constant))
-    ['kernels.sustained_clock', 'reserve']
+    ['kernels.node_spread', 'kernels.sustained_clock', 'reserve']
     """
     stems = [path.stem for path in sorted(MEASURED.glob("*.csv"))]
     specs = [load_system(name) for name in system_names()] + [load_framework(name) for name in framework_names()]

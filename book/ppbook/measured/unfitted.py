@@ -137,6 +137,5 @@ def unfitted_by_source():
 def unfitted_experts():
     """`unfitted_runs` of all files of `EXPERTS`, under frameworks with ", experts" behind their names."""
     files = sorted(name for names in EXPERTS.values() for name in names)
-    return pd.concat(map(unfitted_runs, files), ignore_index=True).assign(
-        framework=lambda runs: runs.framework + ", experts"
-    )
+    runs = pd.concat(map(unfitted_runs, files), ignore_index=True)
+    return runs.assign(framework=runs.framework + ", experts")
