@@ -9,6 +9,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case
 from ppmodel.schedules.options import option_text
+from ppmodel.schedules.registry import small
 
 PAGE = "explorer.html"
 RANKS = tuple(range(2, 17))
@@ -148,11 +149,13 @@ def written(schedule):
 
 
 def variants(name):
-    """The cases of a schedule that the explorer offers.
+    """The cases of a schedule that the explorer offers; none of an output layer on all ranks, whose passes it lacks.
 
     >>> [case.label for case in variants("hanayo")]
     ['Hanayo', 'Hanayo W = 2', 'Hanayo W = 4']
     """
+    if small(name).has_shards:
+        return []
     return [as_case(name), *(as_case(f"{name}:{options}") for options in VARIANTS.get(name, ()))]
 
 
