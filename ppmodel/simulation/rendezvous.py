@@ -54,12 +54,12 @@ def _wait(graph, places, ended, stream):
         taker, sender = np.flatnonzero((graph.source == op) & graph.remote)[0], int(graph.stream[op])
         return taker, f"rank {rank} receives {schedule.op(index[op])} from rank {sender}", sender
     for each in np.flatnonzero(group == group[op]):
-        other, needed = int(graph.stream[each]), graph.source[each]
+        other, awaited, needed = int(graph.stream[each]), each, graph.source[each]
         elsewhere, is_message = places[other]
         if is_message or group[elsewhere] != group[op]:
             break
         if needed != NO_OPERATION and not graph.remote[each] and not ended[needed]:
-            other, ops = int(graph.stream[needed]), [needed]
+            other, awaited = int(graph.stream[needed]), needed
             break
-    start = schedule.op(index[op if op in ops else needed])
+    start = schedule.op(index[awaited])
     return op, f"rank {rank} waits for rank {other % schedule.num_ranks} to start {start}", other

@@ -167,6 +167,14 @@ def test_ranks_that_wait_in_a_circle_are_shown(run, name):
     assert all(line.count(">") == 1 for line in lines)
 
 
+def test_a_deadlock_beside_reductions_is_shown():
+    """A reduction waits for its replica on a rank that never comes to it: one of the ranks that wait is shown."""
+    schedule = parse_table("2F0 2B0 1F1@1 2R 1B1@1 1R@1\n0F0 0B0 2F1@1 2B1@1 2R@1 0R\n0F1@1 1F0 1B0 1R 0B1@1 0R@1")
+    with refused(TableError, "rank 0", "never ends under p2p = rendezvous") as caught:
+        run_graph(compile_graph(schedule, "rendezvous", "overlapped"), uniform_costs(schedule, 1, 2))
+    assert "rank 0 receives 1F0 from rank 2, rank 2 sends 0F1@1 to rank 0" in caught.value.why
+
+
 def order_of(timeline):
     """The operations in the order by which ties are broken."""
     ops = named(timeline.graph.schedule)
