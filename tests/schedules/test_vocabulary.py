@@ -1,5 +1,6 @@
 """Vocabulary parallelism: the authors' orders, what ranks hold, barriers, and what formats say."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, replay, simulate
+from ppmodel.clusters.specs import load_model
 from ppmodel.errors import ScheduleError, TableError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
@@ -14,6 +16,7 @@ from ppmodel.schedules.cases import as_case
 from ppmodel.simulation import OpCosts, compile_graph, run_graph
 from ppmodel.tables import Schedule, parse_table, write_table
 
+DEEPSEEK = load_model("deepseek_v3")
 SIZES = list(product((1, 2, 3, 4, 5, 7, 8, 12), (1, 2, 3, 4, 6, 8, 9, 13, 20)))
 
 
@@ -169,6 +172,20 @@ def test_shards_take_what_the_head_takes_and_the_last_stage_is_as_long_as_others
     parameters = [run.costs.stages.parameters.sum() for run in runs]
     np.testing.assert_allclose(parameters, parameters[0], rtol=1e-12)
     assert runs[1].to_dict()["iteration_s"] < 0.95 * runs[0].to_dict()["iteration_s"]
+
+
+@pytest.mark.parametrize("p", [2, 4])
+def test_both_losses_of_multi_token_prediction_use_one_head(p):
+    """The shards of one projection are stored once; S and T take twice what the shards of a single loss take."""
+    names, given = ("1f1b", "vocab-1f1b"), {"system": "h100", "tp": 1, "dp": 1, "microbatches": 4}
+    both, one = (
+        [simulate(name, p, model=model, **given).costs for name in names]
+        for model in (DEEPSEEK, replace(DEEPSEEK, mtp_layers=0))
+    )
+    for whole, divided in (both, one):
+        np.testing.assert_allclose(divided.stages.parameters.sum(), whole.stages.parameters.sum(), rtol=1e-12)
+    twice, once = (divided.compute_s[[OpKind.S, OpKind.T]] for _, divided in (both, one))
+    np.testing.assert_allclose(twice, 2 * once, rtol=1e-2)
 
 
 def test_measured_operations_say_nothing_of_such_passes():

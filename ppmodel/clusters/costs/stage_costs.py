@@ -230,7 +230,8 @@ class StageWork(NamedTuple):
 
 def stage_work(layers, schedule, model, layout, cut, nodes):
     """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
-    counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout))
+    shards = schedule.num_ranks if schedule.has_shards else 1
+    counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout), shards)
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
     if layout is not None and model.tied_embeddings and model.vocabulary:
         ends = [cut.embedding, cut.head]
@@ -244,7 +245,7 @@ def stage_work(layers, schedule, model, layout, cut, nodes):
     return StageWork(counts, np.arange(counts.shape[1])[None], halves, tied_bytes, inside, chunks, layers.sharing)
 
 
-def layer_counts(layers, dense_blocks, cut, recompute):
+def layer_counts(layers, dense_blocks, cut, recompute, shards=1):
     """How often each layer occurs in each stage, shape (..., num_stages, num_layers).
 
     Parameters
@@ -256,8 +257,10 @@ def layer_counts(layers, dense_blocks, cut, recompute):
         Of one run; or its ``blocks`` of many, with stages as their last axis.
     recompute : str, int or ndarray of int, shape (num_runs, 1)
         As a layout says; or the number of layers of each run.
+    shards : int
+        Ranks among which the output layer is divided.
     """
-    heads, blocks = np.minimum(cut.losses, 1), cut.blocks
+    heads, blocks = np.minimum(cut.losses, 1 / shards), cut.blocks
     dense = np.minimum(np.maximum(dense_blocks - (np.cumsum(blocks, axis=-1) - blocks), 0), blocks)
     of_parts = {
         "embedding": cut.embeddings, "dense": dense, "block": blocks - dense, "mtp": cut.mtp,
@@ -364,7 +367,7 @@ def _divide_head(schedule, layers, of_layers, compute):
 
     The shards' collectives run beside the ranks, and are left out.
     """
-    heads = [part == "head" for part, _ in layers.work.layers]
+    heads = [part in ("loss", "head") for part, _ in layers.work.layers]
     forward, input_grad, weight_grad = (of_layers[:, heads] @ layers.seconds[heads].sum(axis=2)).T
     compute[: OpKind.S] -= forward, input_grad + weight_grad, input_grad, weight_grad
     last = np.isin(schedule.kind, (OpKind.B, OpKind.I)) & (schedule.stage == schedule.num_stages - 1)
