@@ -121,9 +121,9 @@ def sources(schedule):
 
 
 def last_gradients(schedule, index=None):
-    """The operation that finishes the gradients of each stage: its last backward; shape (replicas, stages)."""
+    """The operation that finishes the gradients of each stage: its last backward, or T; shape (replicas, stages)."""
     index = index_of(schedule) if index is None else index
-    return np.maximum(index[OpKind.B], index[OpKind.W]).max(axis=2, initial=NO_OPERATION)
+    return index[[OpKind.B, OpKind.W, OpKind.T]].max(axis=(0, 3), initial=NO_OPERATION)
 
 
 def shares_groups(schedule):

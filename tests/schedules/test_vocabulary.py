@@ -141,6 +141,14 @@ def test_barriers_hold_up_all_ranks(name):
             assert when >= ends[waits_for]
 
 
+def test_gradients_are_summed_once_those_of_the_shard_are_there():
+    """A stage's reduction comes after the last T of its rank, and waits for it."""
+    table = build("vocab-1f1b", 2, 2).with_gathers()
+    assert [[str(op) for (op,) in row][-3:] for row in table.rows()] == [["0T1", "0R", "0D"], ["1T1", "1R", "1D"]]
+    with refused(TableError, "rank 0", "waits for 0T0", "0R"):
+        parse_table("0F0,0S0,0B0,0R,0T0")
+
+
 def test_tables_say_what_is_wrong():
     """A shard that is missing, one too many, or a barrier in a circle; PyTorch's format has no such passes."""
     rows = [[str(op) for (op,) in row] for row in build("vocab-1f1b", 2, 2).rows()]
