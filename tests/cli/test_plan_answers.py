@@ -59,6 +59,16 @@ def test_many_questions_need_neither_tokens_nor_a_price_for_each(capsys):
         assert not {"nan", "trained"} & set(out.split())
 
 
+def test_answers_have_modules_and_gathers_of_weights(capsys):
+    """Several modules run again; what gathers weights has other answers than layouts of that size that are refused."""
+    for schedule, recompute, text in (
+        ("1f1b", "layernorm+mlp", "layernorm+mlp"),
+        ("1f1b:fsdp=keep", "none", "FSDP keep"),
+    ):
+        assert main([*QUESTION, "--fix", "pp=2", f"recompute={recompute}", "--schedules", schedule]) == 0
+        assert f" {text}" in capsys.readouterr().out
+
+
 def test_the_least_gpus_are_named_with_what_they_cost(capsys):
     """The answer stands below all that were tried."""
     asked = [

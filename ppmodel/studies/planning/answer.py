@@ -48,7 +48,8 @@ def simplicity(candidate: Candidate) -> tuple:
     """
     sizes, case = candidate.sizes, candidate.case
     schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
-    recompute = RECOMPUTE.index(candidate.recompute if isinstance(candidate.recompute, str) else "full")
+    ways = candidate.recompute.split("+") if isinstance(candidate.recompute, str) else ["full"]
+    recompute = max(map(RECOMPUTE.index, ways))
     dimensions = sum(size > 1 for size in sizes.sizes(("pp", *STAGE_GROUPS, "ep")))
     chunks = dict(case.options).get("chunks", 1)
     return (

@@ -256,14 +256,15 @@ class _Fitting(Rows):
         entries = [self.entries[row] for row in rows[may_fit]]
         for (case, size), some in places_of((entry.case, self.question.size(entry.sizes)) for entry in entries).items():
             places = may_fit[some]
-            with refusing():
-                if is_timed(self.columns, case, entries[some[0]].sizes):
-                    again = np.broadcast_to(recompute, len(rows))[places].tolist()
-                    for place, row, way in zip(places, rows[places], again, strict=True):
-                        sizes, zero, layers = self.ways[row]
-                        named = Candidate(case, sizes, True, zero, way, layers, ORDERS[0], np.inf, np.inf)
+            if is_timed(self.columns, case, entries[some[0]].sizes):
+                again = np.broadcast_to(recompute, len(rows))[places].tolist()
+                for place, row, way in zip(places, rows[places], again, strict=True):
+                    sizes, zero, layers = self.ways[row]
+                    named = Candidate(case, sizes, True, zero, way, layers, ORDERS[0], np.inf, np.inf)
+                    with refusing():  # of layouts of one size, each on its own
                         peaks[place] = timed_bytes(self.question, named)
-                else:
+            else:
+                with refusing():
                     activations = peak_activations(built(case, *size), kept[places], held[places])
                     peaks[places] = self.bytes(rows[places], of_stages[places], activations)
         return peaks
