@@ -382,7 +382,7 @@ def test_every_command_agrees_with_the_calibrated_run(tmp_path, capsys, framewor
     assert main(["calibrate", "--run", words, "--system", "h100", *more, "--out", out]) == 0
     system, (_, row) = load_system(out), stated_run(words)
     seconds = Batch([row], system).seconds([system])[0, 0]
-    assert seconds == pytest.approx(measured, rel=1e-9)
+    assert seconds == pytest.approx(measured, rel=1e-8)
     same = pytest.approx(seconds, rel=1e-12)
     assert predicted(row, system)["predicted_iteration_s"] == same
     assert predicted(row | {"framework": framework or "megatron"}, system)["predicted_iteration_s"] == same
