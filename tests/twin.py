@@ -102,7 +102,7 @@ def in_plain_words(schedule):
 def with_reductions(schedule, rows, source, allreduce):
     """Rows of what each rank does, and behind them rows of what runs beside each rank."""
     source.update(gathers(schedule)[0])
-    last = {(op.stage, op.replica): op for row in rows for cell in row for op in cell if op.kind in (B, W)}
+    last = {(op.stage, op.replica): op for row in rows for cell in row for op in cell if op.kind in (B, W, T)}
     beside = (R, G) if allreduce.startswith("overlapped") else (G,)
     if allreduce != "excluded":
         sums = [op for row in schedule.rows() for cell in row for op in cell if op.kind == R]

@@ -96,10 +96,14 @@ def test_of_many_cards_the_first_are_shown(page):
     plain.close()
 
 
+UNFOLD = "document.querySelectorAll('article details').forEach(one => { one.open = true })"
+
+
 @pytest.mark.parametrize("name", ["measured", "which-layout"])
 def test_cards_of_a_kind_are_under_one_heading(page, name):
     """A click or a key opens one, a button opens all; printed, sideways, and without a script, every row is there."""
     page.goto((HTML / "nb" / f"{name}.html").as_uri())
+    page.evaluate(UNFOLD)
     written = page.locator("article tbody tr").all_text_contents()
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_selector("article table.grouped")
@@ -134,6 +138,7 @@ def test_cards_of_a_kind_are_under_one_heading(page, name):
 def test_a_wide_table_uses_the_margin(page):
     """It reaches beyond the text, not beyond the page, and the list of headings gives way while it is beside it."""
     page.goto((HTML / "nb" / "measured.html").as_uri())
+    page.evaluate(UNFOLD)
     frame, listed = page.locator(".wide").first, page.locator(".bd-sidebar-secondary")
     text, box = page.locator("article > section").bounding_box(), frame.bounding_box()
     assert text["x"] + text["width"] < box["x"] + box["width"] <= 1280

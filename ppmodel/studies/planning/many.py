@@ -213,7 +213,7 @@ def plan(
     ['1F1B', 1, 1, 1]
     >>> frame = pp.plan("llama3_8b", "h100", [8, 16], 64, schedules="1f1b", tokens="1T", price=2.5)
     >>> frame[["gpus", "tp", "days", "money"]].round().values.tolist()
-    [[8.0, 1.0, 167.0, 80310.0], [16.0, 1.0, 84.0, 80635.0]]
+    [[8.0, 1.0, 167.0, 80310.0], [16.0, 1.0, 84.0, 80187.0]]
     >>> seen = []
     >>> best = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b", on_progress=seen.append)
     >>> seen[-1]["label"], seen[-1]["tp"]
