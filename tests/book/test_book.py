@@ -130,7 +130,7 @@ def test_cards_of_a_kind_are_under_one_heading(page, name):
     assert page.locator("article tbody tr").all_text_contents() == written
     plain = page.context.browser.new_page(java_script_enabled=False, viewport={"width": 390, "height": 844})
     plain.goto(page.url)
-    unfolded = page.locator("article tbody tr:not(details tr)").all_text_contents()
+    unfolded = plain.locator("article tbody tr:not(details tr)").all_text_contents()
     assert plain.locator("article tbody tr:visible").all_text_contents() == unfolded
     plain.close()
 
