@@ -38,7 +38,7 @@ def check_command(name, file, pp, microbatches, **options):
     extras = "".join(f" and {counted(count, name)}" for count, name in counts if count)
     slots, ratio = metrics.table_slots(schedule), metrics.table_bubble_ratio(schedule)
     text.say(
-        f"{file or case.label}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{extras} "
+        f"{file or case.label}: a schedule of {int(schedule.computes.sum())} operations{extras} "
         f"on {counted(schedule.num_ranks, 'rank')}, {counted(schedule.num_stages, 'stage')}{replicas}, "
         f"{counted(schedule.num_microbatches, 'microbatch')}{slices}"
     )

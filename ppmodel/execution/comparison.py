@@ -182,7 +182,7 @@ class _Task:
     def complete(self, result, operation_s, transfer_s, tolerance):
         """Fill in its row and its timeline from the result of its ranks."""
         graph, table, steps = self.graph, self.graph.schedule, result["steps"]
-        self.timeline, is_timed = _timeline(graph, result["operations"]), table.kind < OpKind.R
+        self.timeline, is_timed = _timeline(graph, result["operations"]), table.computes
         compute_s, measured_s = self.costs.compute_s.copy(), self.timeline.end_s - self.timeline.start_s
         compute_s[: OpKind.R] += operation_s
         if self.blocks:

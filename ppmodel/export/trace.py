@@ -23,18 +23,14 @@ from ppmodel.clusters.memory import activation_bytes
 from ppmodel.files import write_whole
 from ppmodel.metrics import activations_in_use, offloaded_levels
 from ppmodel.ops import NO_MICROBATCH, WHOLE, OpKind
+from ppmodel.tables.kinds import KINDS
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
-_COLOURS = {
-    "F": "rail_response", "B": "rail_idle", "I": "startup", "W": "rail_load", "S": "rail_animation",
-    "T": "bad", "R": "generic_work", "O": "good", "G": "thread_state_iowait", "D": "grey",
-}  # fmt: skip
-"""Colour names that chrome://tracing knows; Perfetto chooses colours by the name of the slice."""
 _STREAMS = "compute", "communication"
 _FIELDS = {
-    "compute_s": ("", None), "comm_s": (" collective", "R"), "weight_s": (" weight gradient", "W"),
-    "weight_comm_s": (" gathers its input", "R"),
+    "compute_s": ("", None), "comm_s": (" collective", OpKind.R), "weight_s": (" weight gradient", OpKind.W),
+    "weight_comm_s": (" gathers its input", OpKind.R),
 }  # fmt: skip
 """The suffix for each field of a unit, and the kind whose colour it has."""
 _FIRST = 1001
@@ -132,7 +128,7 @@ def trace_events(timeline, stages=None, streams=None):
     for first, ops in _cells(schedule, begin):  # one slice per cell; that of a pair names both operations
         name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
         args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
-        colour = {"cname": _COLOURS[ops[0].kind.name]} if len(ops) == 1 else {}
+        colour = {"cname": KINDS[ops[0].kind].traced} if len(ops) == 1 else {}
         events.slice(_RANKS, tracks[first], name, (begin[first], end[first]), cat=kind, **colour, args=args)
     _add_messages(events, timeline, tracks, begin, end)
     copied = np.full((4, 0), -1) if timeline.copies is None else _nanoseconds(timeline.copied_s)
@@ -246,7 +242,7 @@ def _add_streams(events, schedule, begin, end, streams):
             for unit in units:
                 op, span = ops[unit.operation], [start + round(time * pace) for time in (unit.start_s, unit.end_s)]
                 suffix, kind = _FIELDS[unit.field]
-                fields = {"cname": _COLOURS[kind or op.kind.name], "args": {**_args(op), "unit": unit.unit}}
+                fields = {"cname": KINDS[kind or op.kind].traced, "args": {**_args(op), "unit": unit.unit}}
                 events.slice(process, track, f"{op}{suffix}", span, cat=track, **fields)
 
 

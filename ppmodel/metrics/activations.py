@@ -166,7 +166,7 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
     size[copies.forward] = copies.share * np.asarray(stage_weights, dtype=float)[schedule.stage[copies.forward]]
     first, (_, gone, back, _) = np.flatnonzero(~schedule.joined), timeline.copied_s
     begin, end = timeline.start_s[first], timeline.end_s[first]
-    computing = schedule.kind[first] < OpKind.R
+    computing = schedule.computes[first]
     for rank in range(schedule.num_ranks):
         cells = np.flatnonzero(computing & (schedule.rank[first] == rank))
         ops = np.flatnonzero((schedule.rank == rank) & ~np.isnan(gone))

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.ops import OpKind
 from ppmodel.simulation import side_by_side, with_pairs
 from ppmodel.tables import brief
 
@@ -34,7 +33,7 @@ def busy_s(timeline):
     [12.0, 12.0]
     """
     schedule = timeline.graph.schedule
-    counted = (schedule.kind < OpKind.R) & ~schedule.joined
+    counted = schedule.computes & ~schedule.joined
     seconds = (timeline.end_s - timeline.start_s)[counted]
     return np.bincount(schedule.rank[counted], seconds, minlength=schedule.num_ranks)
 
@@ -204,7 +203,7 @@ def operations_s(schedule, costs):
     >>> operations_s(schedule, uniform_costs(schedule, 1, 2)).tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    alone = (schedule.kind < OpKind.R) & ~schedule.overlaps
+    alone = schedule.computes & ~schedule.overlaps
     compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
     if costs.pairs:
         compute_s = compute_s * costs.pair_shares(schedule)

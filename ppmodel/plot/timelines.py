@@ -10,17 +10,10 @@ from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot import style
-from ppmodel.plot.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 from ppmodel.plot.themes import ON_DARK, ink_on
 from ppmodel.tables import NO_OPERATION
+from ppmodel.tables.kinds import KINDS
 
-_COLOURS = SKY, ORANGE, YELLOW, PURPLE, "#4D9DCC", VERMILION, GREY, GREEN, BLUE, "#E8E8E8"
-KIND_COLOURS = dict(zip(OpKind, _COLOURS, strict=True))
-_NAMES = (
-    "forward", "backward", "input gradient", "weight gradient", "output layer", "its gradients",
-    "gradient all-reduce", "optimizer step", "gather of weights", "drop of weights",
-)  # fmt: skip
-KIND_NAMES = dict(zip(OpKind, _NAMES, strict=True))
 PATH_COLOUR = "#D0104C"
 _DIGIT, _ROOM = 4.2, 0.8  # points of a digit, and around a number: narrower boxes have none
 _SIZES = {False: 7.5, True: 6.5}  # points of a number, in a narrow figure or not
@@ -41,8 +34,8 @@ def operation_legend(figure, schedules, extra=()):
     extra : sequence of matplotlib Artist
         Further entries, with labels.
     """
-    kinds = [kind for kind in OpKind if any((schedule.kind == kind).any() for schedule in schedules)]
-    handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=KIND_NAMES[kind]) for kind in kinds]
+    drawn = [look for kind, look in KINDS.items() if any((schedule.kind == kind).any() for schedule in schedules)]
+    handles = [Patch(facecolor=look.colour, edgecolor="#555555", label=look.words) for look in drawn]
     if any(schedule.num_replicas > 1 for schedule in schedules):
         handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
     if any(schedule.chunks_per_rank > 1 for schedule in schedules):
@@ -110,8 +103,8 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         bottom, height = schedule.rank[op] + _HIGH * (upper[op] - 0.5), _HIGH * heights[op]
         if thin := schedule.kind[op] in ((OpKind.R, OpKind.G) if beside else (OpKind.G,)):
             bottom, height = schedule.rank[op] + 0.28, 0.14
-        kind, hatch = OpKind(schedule.kind[op]), "////" if schedule.replica[op] else None
-        colour = shade(KIND_COLOURS[kind], chunk[op], schedule, _DARKENED if edge else _DARKENED_NARROW)
+        drawn, hatch = KINDS[schedule.kind[op]].colour, "////" if schedule.replica[op] else None
+        colour = shade(drawn, chunk[op], schedule, _DARKENED if edge else _DARKENED_NARROW)
         look = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": edge, "zorder": 2 + thin}
         axes.add_patch(Rectangle((start[op], bottom), length, height, **look))
         if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least:

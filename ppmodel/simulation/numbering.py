@@ -95,7 +95,7 @@ def _of_first_inputs(schedule, reductions):
 def ends_of(graph):
     """Find the first and last operations that each rank computes, without reductions; shape (2, num_ranks)."""
     schedule = graph.schedule
-    computing = np.flatnonzero(schedule.kind < OpKind.R)
+    computing = np.flatnonzero(schedule.computes)
     first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
     place = np.empty(schedule.num_operations, dtype=int)
     place[graph.index[graph.is_operation]] = np.flatnonzero(graph.is_operation)

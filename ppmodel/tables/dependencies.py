@@ -93,7 +93,7 @@ def index_of(schedule):
     """The index of each compute operation, shape (kinds, replicas, stages, microbatches)."""
     shape = (_COMPUTE_KINDS, schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
     index = np.full(shape, NO_OPERATION, dtype=np.int32)
-    computing = np.flatnonzero(schedule.kind < OpKind.R)
+    computing = np.flatnonzero(schedule.computes)
     where = (schedule.kind, schedule.replica, schedule.stage, schedule.microbatch)
     index[tuple(a[computing] for a in where)] = computing
     return index

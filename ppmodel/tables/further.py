@@ -13,7 +13,7 @@ def waits_for_gathers(schedule, source):
 
     The order of the table suits both.
     """
-    computing, homes = schedule.kind < OpKind.R, schedule.replica * schedule.num_stages + schedule.stage
+    computing, homes = schedule.computes, schedule.replica * schedule.num_stages + schedule.stage
     gathers = np.flatnonzero(schedule.kind == OpKind.G)
     before = np.maximum.accumulate(np.where(computing, np.arange(len(computing)), NO_OPERATION))[gathers]
     source[gathers] = np.where(before < schedule.rank_start[schedule.rank[gathers]], NO_OPERATION, before)

@@ -5,12 +5,10 @@ from html import escape
 from itertools import starmap
 
 from ppmodel.errors import PPModelError
+from ppmodel.ops import OpKind
+from ppmodel.tables.kinds import KINDS
 from ppmodel.tables.slots import CONTINUED
 
-_COLOURS = {
-    "F": "#56B4E9", "B": "#E69F00", "I": "#F0E442", "W": "#CC79A7", "S": "#4D9DCC", "T": "#D55E00",
-    "R": "#BBBBBB", "O": "#009E73", "G": "#7FCDBB", "D": "#EEEEEE",
-}  # fmt: skip
 _CELL = "border:1px solid #555;padding:1px 4px;text-align:center;color:#000;background:"
 _SLOT = '<td style="min-width:2.8em;padding:0"></td>'
 
@@ -54,7 +52,7 @@ def table_html(schedule, slots=32, ranks=16):
 
 def _cell(text, rest):
     """A cell of the table, and the slots that it goes on."""
-    colours = list(dict.fromkeys(_COLOURS[letter] for letter in re.findall("[A-Z]", text)))
+    colours = list(dict.fromkeys(KINDS[OpKind[letter]].colour for letter in re.findall("[A-Z]", text)))
     if not colours:
         return "<td></td>"
     fill = f"linear-gradient({','.join(colours)})" if len(colours) > 1 else colours[0]

@@ -229,6 +229,11 @@ class Schedule:
         return frozen(np.cumsum(~self.joined, dtype=np.int32) - 1)
 
     @cached_property
+    def computes(self) -> NDArray[np.bool_]:
+        """Mask of operations that compute for a microbatch; shape (num_operations,)."""
+        return frozen(self.kind < int(OpKind.R))
+
+    @cached_property
     def reduces(self) -> bool:
         """True if the table has gradient reductions."""
         return bool((self.kind == int(OpKind.R)).any())  # NumPy takes 2 us to understand the member of an enum

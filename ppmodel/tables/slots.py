@@ -142,7 +142,7 @@ def table(schedule: Schedule, **durations: int) -> list[list[str]]:
     0F0 0F1 . 0B0 . 0B1
     . 1F0 1B0 1F1 1B1 .
     """
-    computing = schedule.kind[schedule.kind < OpKind.R]
+    computing = schedule.kind[schedule.computes]
     _require_drawable(_by_kind(**durations)[computing].sum(), "at least ")  # before counting slots, which takes longer
     start, end = slots(schedule, **{"gather": 1} | durations)
     _require_drawable(int(end.max()) * schedule.num_ranks)

@@ -16,7 +16,6 @@ import numpy as np
 
 from ppmodel.errors import TableError, did_you_mean
 from ppmodel.files import as_path, read_text, unescaped
-from ppmodel.ops import OpKind
 from ppmodel.tables import pytorch
 from ppmodel.tables.dependencies import NO_OPERATION
 from ppmodel.tables.letters import MEANINGS, ZERO_BUBBLE, convention
@@ -277,7 +276,7 @@ def _sizes(notes):
 def _check_slots(schedule, begin, end):
     """Refuse an operation that starts before the operations it needs have ended."""
     source, further = schedule.dependencies.source, schedule.dependencies.further
-    takers = np.flatnonzero((source != NO_OPERATION) & (schedule.kind < OpKind.R))
+    takers = np.flatnonzero((source != NO_OPERATION) & schedule.computes)
     pairs = [takers, source[takers]] if further is None else np.append([takers, source[takers]], further, axis=1)
     taker, maker = (column[begin[pairs[0]] < end[pairs[1]]] for column in pairs)
     for first in np.argsort(begin[taker], kind="stable")[:1]:

@@ -134,7 +134,7 @@ def _refuse_ungathered(schedule):
     """
     gathered = np.zeros(schedule.placement.shape, dtype=bool)
     shared = schedule.joined | np.append(schedule.joined[1:], False)
-    for index in np.flatnonzero((schedule.kind < OpKind.R) | (schedule.kind >= OpKind.G)).tolist():
+    for index in np.flatnonzero(schedule.computes | (schedule.kind >= OpKind.G)).tolist():
         kind, home = schedule.kind[index], (schedule.replica[index], schedule.stage[index])
         if kind >= OpKind.G and shared[index]:
             _refuse(schedule, index, "shares a cell", "put it in a cell of its own")

@@ -260,7 +260,7 @@ def test_a_rank_has_two_streams(name, layout):
             assert (end[:-1] <= begin[1:]).all()
             own = starts[np.searchsorted(starts, begin, side="right") - 1]
             assert all(at <= spans[start] for at, start in zip(end.tolist(), own.tolist(), strict=True))
-    bounds = [*np.flatnonzero(~table.joined & (table.kind < OpKind.R)).tolist(), table.num_operations]
+    bounds = [*np.flatnonzero(~table.joined & table.computes).tolist(), table.num_operations]
     for start, end in pairwise(bounds):
         cell = [table.op(index) for index in range(start, end) if table.kind[index] < OpKind.R]
         if layout.overlap_backward and [op.kind for op in cell] == [OpKind.I]:

@@ -10,7 +10,6 @@ from strategies import cases
 from ppmodel import build
 from ppmodel.errors import TableError
 from ppmodel.loops.compiled import using
-from ppmodel.ops import OpKind
 from ppmodel.simulation import BUFFERED, P2P, compile_graph, makespans, run_events, run_graph, uniform_costs
 from ppmodel.tables.dependencies import Dependencies, in_levels
 
@@ -80,7 +79,7 @@ def end_times(schedule, further, costs, p2p):
 def test_operations_wait_for_all_that_they_need(case, p2p, data):
     """By both engines, compiled and plain, of one system and of many, as by a plain simulator."""
     schedule, costs = case
-    assume(schedule.num_replicas == 1 and not schedule.joined.any() and (schedule.kind < OpKind.R).all())
+    assume(schedule.num_replicas == 1 and not schedule.joined.any() and schedule.computes.all())
     order = schedule.dependencies.order.tolist()
     pairs = st.lists(st.integers(0, len(order) - 1), min_size=2, max_size=2, unique=True).map(sorted)
     some = data.draw(st.lists(pairs.map(tuple), min_size=1, max_size=12, unique=True))

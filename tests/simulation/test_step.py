@@ -30,7 +30,7 @@ def test_every_stage_is_reduced_and_stepped_once(schedule):
     ended = schedule.with_step()
     ended.validate()
     assert ended.with_step() is ended
-    kept = np.flatnonzero((ended.kind < OpKind.R) | (schedule.reduces & (ended.kind == OpKind.R)))
+    kept = np.flatnonzero(ended.computes | (schedule.reduces & (ended.kind == OpKind.R)))
     for name in ("kind", "stage", "microbatch", "replica", "joined"):
         np.testing.assert_array_equal(getattr(ended, name)[kept], getattr(schedule, name))
     source = ended.dependencies.source
@@ -72,9 +72,9 @@ def test_without_reductions_an_iteration_is_its_pipeline_and_its_steps(case, p2p
     bare = run_graph(compile_graph(schedule, p2p), costs)
     ended = schedule.with_step()
     run = run_graph(compile_graph(ended, p2p), costs)
-    computing = schedule.kind < OpKind.R
+    computing = schedule.computes
     for column in ("start_s", "end_s", "sent_s", "arrived_s"):
-        own = getattr(run, column)[ended.kind < OpKind.R]
+        own = getattr(run, column)[ended.computes]
         np.testing.assert_array_equal(own, getattr(bare, column)[computing])
     assert (bubble_ratios(run), idle_ratio(run)) == (bubble_ratios(bare), idle_ratio(bare))
     (one,), (other,) = (evaluate(compile_graph(table, p2p), [costs]) for table in (schedule, ended))

@@ -10,8 +10,9 @@ from matplotlib.colors import to_hex
 from ppbook.pages.report import TEMPLATES
 from ppmodel.ops import OpKind
 from ppmodel.plot.themes import ON_DARK, ink_on
-from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES, lanes, shade
+from ppmodel.plot.timelines import lanes, shade
 from ppmodel.tables import NO_OPERATION
+from ppmodel.tables.kinds import KINDS
 
 WIDE, NARROW = 720, 350
 """Pixels."""
@@ -50,7 +51,7 @@ def drawing(schedule, timeline, name, point):
     kinds = [kind for kind in OpKind if (schedule.kind == kind).any()]
     return TEMPLATES.get_template("drawing.html").render(
         pictures={size: _picture(schedule, timeline, width) for size, width in sizes.items()}, name=name, point=point,
-        kinds={KIND_NAMES[kind]: KIND_COLOURS[kind] for kind in kinds}, table=schedule,
+        kinds={KINDS[kind].words: KINDS[kind].colour for kind in kinds}, table=schedule,
     )  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def _panel(table, start, end, scale, top):
     """A box for each operation, with its microbatch if it fits; and round numbers, spaced far enough apart."""
     drawn = []
     for op, box in boxes(table, start, end, scale, _ROW + _GAP, _ROW):
-        colour = shade(KIND_COLOURS[OpKind(table.kind[op])], table.stage[op] // table.num_ranks, table)
+        colour = shade(KINDS[table.kind[op]].colour, table.stage[op] // table.num_ranks, table)
         number = table.microbatch[op]
         fits = number != NO_OPERATION and box["width"] >= _LETTER * len(str(number)) + 1
         drawn.append(box | {

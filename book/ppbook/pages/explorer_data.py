@@ -20,10 +20,11 @@ from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import SizeError
 from ppmodel.ops import OpKind
 from ppmodel.plot import palette
-from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR
+from ppmodel.plot.timelines import PATH_COLOUR
 from ppmodel.schedules.cases import as_case, generated
 from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.simulation import P2P
+from ppmodel.tables.kinds import KINDS
 
 _MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256
 _LEVEL = 9
@@ -52,7 +53,7 @@ def write_explorer(folder):
         listed.append({"name": name, "title": entry.title, "legal": entry.legal, "variants": shown})
     _write(folder / "index.js", "index", {
         "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": P2P,
-        "colours": {kind.name: KIND_COLOURS[kind] for kind in OpKind if kind < OpKind.R},
+        "colours": {kind.name: look.colour for kind, look in KINDS.items() if kind < OpKind.R},
         "models": {model.title: [model.hidden, model.sequence, model.blocks] for model in map(load_model, _MODELS)},
         "gpus": {
             name.upper(): [gpu.peak_compute_flops, gpu.network_bandwidth_bytes_per_s / 1e9]
@@ -115,7 +116,7 @@ def packed(table):
     >>> packed(pp.build("1f1b", 2, 2))
     {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYBAQYABCAAD4AEE='}
     """
-    kept = np.flatnonzero(table.kind < OpKind.R)
+    kept = np.flatnonzero(table.computes)
     same_rank = table.placement[:, :, None] == table.placement[:, None, :]
     chunks = np.tril(same_rank, -1).sum(axis=2)  # the index of each stage among those of its rank and replica
     kinds = table.kind[kept] * 16 + table.replica[kept] * 8 + chunks[table.replica[kept], table.stage[kept]]

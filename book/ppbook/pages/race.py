@@ -13,9 +13,9 @@ from ppbook.pages.drawings import boxes
 from ppbook.pages.report import TEMPLATES
 from ppmodel.errors import PPModelError, shown
 from ppmodel.ops import OpKind
-from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES
 from ppmodel.schedules.cases import legal_cases
 from ppmodel.studies.points import compare, simulate
+from ppmodel.tables.kinds import KINDS
 
 STEPS = 100
 """Steps of the slider from end to end."""
@@ -105,12 +105,12 @@ class Race:
                 "place": standing.Index - 1, "label": label, "key": explorer.written(self.cases[label]),
                 "name": self.cases[label].name, "makespan": run.makespan_s, "end": 100 * run.makespan_s / latest,
                 "bubble": standing.table_bubble_ratio, "longer": math.floor(100 * standing.longer + 0.5),
-                "boxes": [box | {"colour": KIND_COLOURS[OpKind(run.table.kind[op])]} for op, box in drawn],
+                "boxes": [box | {"colour": KINDS[run.table.kind[op]].colour} for op, box in drawn],
             })  # fmt: skip
         explorer.offer(self, ends_of_order, *self.size, comm=self.comm, p2p=self.p2p)
         return TEMPLATES.get_template("race.html").render(
             pp=self.size[0], microbatches=self.size[1], p2p=self.p2p, latest=latest, comm=self.comm, most=self.most,
             step=self.most / STEPS, fastest=list(zip(pieces.label, pieces.comm, ends, strict=True)), height=_HEIGHT,
             rows=rows, link=self.explorer, scripts=SCRIPTS,
-            colours={KIND_NAMES[kind]: KIND_COLOURS[kind] for kind in kinds},
+            colours={KINDS[kind].words: KINDS[kind].colour for kind in kinds},
         )  # fmt: skip

@@ -173,7 +173,7 @@ def _by_stage(table, rows):
     spans = _spans(table, seconds, start_s)
     seconds = _divided(table, seconds, start_s, of_kinds, *spans)
     means, at = _completed(_totals(table, seconds, of_kinds)), (np.minimum(table.kind, _W), table.stage)
-    unmeasured = (table.kind < OpKind.R) & np.isnan(seconds)
+    unmeasured = table.computes & np.isnan(seconds)
     for index in np.flatnonzero(unmeasured & np.isnan(means[at]))[:1]:
         rule, remedy = "has no measured time", "add its row, or that of its kind's mean"
         raise PPModelError(f"rank {table.rank[index]}", str(table.op(index)), rule, remedy)
@@ -209,7 +209,7 @@ def _spans(table, seconds, start_s):
 def _comm_s(point, stages, factors, spans):
     """Seconds of a transfer: with as many, cells start on average as long after the ends they need as was measured."""
     table = point.table
-    takers = np.flatnonzero(table.dependencies.remote & (table.kind < OpKind.R))
+    takers = np.flatnonzero(table.dependencies.remote & table.computes)
     cells = table.cell[[takers, table.dependencies.source[takers]]]
     taker, maker = cells[:, np.isfinite(spans[0][cells[0]] - spans[1][cells[1]])]
     if not len(taker):
@@ -292,7 +292,7 @@ def idle_by_cause(table, p2p, costs, factors):
     compute = costs.compute_s
     each_s = operations_s(table, costs) * factors
     equal = np.zeros_like(compute)
-    for kind in set(table.kind[table.kind < OpKind.R].tolist()):
+    for kind in set(table.kind[table.computes].tolist()):
         of_kind = table.kind == kind
         equal[kind] = table.unit_shares * each_s[of_kind].sum() / table.unit_shares[table.stage[of_kind]].sum()
     free = OpCosts(compute, 0 * compute, 0 * compute)
