@@ -198,17 +198,14 @@ class Paper:
         --------
         >>> paper = under("paper", "paper")
         >>> paper.legend("Fig. 2", paper.judged("nb/timeline", "equivalent"))[:70]
-        'The verdicts count 0 of this 1 row under Fig. 2, and all under claim 5'
+        'The verdicts judge these rows under claim 5, and count 0 of 1 under Fi'
         """
         ids = {judgement.row.id for judgement in judgements}
         of_figure = next(each.rows for each in load_figures() if each.figure == figure)
-        claims = [str(claim.number) for claim in load_claims() if ids & {row.id for row in claim.rows}]
-        rows = f"these {len(ids)} rows" if len(ids) > 1 else "this 1 row"
-        *others, last = claims
-        named = f"claims {', '.join(others)} and {last}" if others else f"claim {last}"
+        claims = [f"claim {claim.number}" for claim in load_claims() if ids & {row.id for row in claim.rows}]
         return (
-            f"The verdicts count {len(ids.intersection(of_figure))} of {rows} under {figure}, and all under {named}. "
-            "A gain is the share of time saved; negative, it is time lost."
+            f"The verdicts judge these rows under {' and '.join(claims)}, and count {len(ids.intersection(of_figure))} "
+            f"of {len(ids)} under {figure}. A gain is the share of time saved; negative, it is time lost."
         )
 
 
