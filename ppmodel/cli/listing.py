@@ -18,22 +18,22 @@ def schedules_command():
             text.say(f"    --{option.written} {option.form}  {option.help}{usual}")
 
 
-def listing(kind, described, names, load, title="{0.title}"):
+def listing(kind, described, load, title="{0.title}"):
     """A command that prints a line for each file of a kind: its name, and its title."""
 
     def list_files():
-        say_titles({name: title.format(load(name)) for name in names()})
+        say_titles({name: title.format(load(name)) for name in specs.packaged(kind)})
 
     return command(kind, help=f"List the {described}.")(list_files)
 
 
 _COME = "that come with the project"
 _PRINTED = "frameworks whose arguments --launch prints, with their versions"
-models_command = listing("models", f"models {_COME}", specs.model_names, specs.load_model)
-systems_command = listing("systems", f"systems {_COME}", specs.system_names, specs.load_system)
-frameworks_command = listing("frameworks", f"training frameworks {_COME}", specs.framework_names, specs.load_framework)
-layouts_command = listing("layouts", f"run layouts {_COME}", specs.layout_names, specs.load_layout)
-launchers_command = listing("launchers", _PRINTED, specs.launcher_names, load_launcher, "{0.title} {0.version}")
+models_command = listing("models", f"models {_COME}", specs.load_model)
+systems_command = listing("systems", f"systems {_COME}", specs.load_system)
+frameworks_command = listing("frameworks", f"training frameworks {_COME}", specs.load_framework)
+layouts_command = listing("layouts", f"run layouts {_COME}", specs.load_layout)
+launchers_command = listing("launchers", _PRINTED, load_launcher, "{0.title} {0.version}")
 
 
 @command("columns")

@@ -7,9 +7,9 @@ import nbformat
 from sizes import PARAMETERS
 
 from ppbook.build.run import notebook_names
-from ppbook.parameters import check, declared, setting_names
+from ppbook.parameters import check, declared
 from ppmodel import names, schedules
-from ppmodel.clusters.specs import load_system, model_names, system_names
+from ppmodel.clusters.specs import load_system, packaged
 from ppmodel.errors import PPModelError
 from ppmodel.studies.measured import fitted_systems
 
@@ -78,13 +78,13 @@ def _plain(value):
 
 
 _NAMES = {
-    "model": model_names,
-    "paper-model": model_names,
-    "system": system_names,
-    "paper-system": system_names,
+    "model": lambda: [*packaged("models")],
+    "paper-model": lambda: [*packaged("models")],
+    "system": lambda: [*packaged("systems")],
+    "paper-system": lambda: [*packaged("systems")],
     "fitted-system": fitted_systems,
-    "node-system": lambda: [name for name in system_names() if load_system(name).nodes],
-    "paper-node-system": lambda: [name for name in system_names() if load_system(name).nodes],
-    "setting": setting_names,
+    "node-system": lambda: [name for name in packaged("systems") if load_system(name).nodes],
+    "paper-node-system": lambda: [name for name in packaged("systems") if load_system(name).nodes],
+    "setting": lambda: [*packaged("settings")],
     "size": lambda: ["40 GiB", "1.5 TiB"],
 }

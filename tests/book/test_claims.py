@@ -31,11 +31,11 @@ from ppbook.claims.stp_quantities import STP_QUANTITIES
 from ppbook.claims.verdicts import ANCHORS
 from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.measured.against import ordered_wrongly
-from ppbook.parameters import load_setting, setting_names
+from ppbook.parameters import load_setting
 from ppmodel import build, replay
 from ppmodel.cli import main
 from ppmodel.clusters.costs import model_costs
-from ppmodel.clusters.specs import DATA, load_model, load_system
+from ppmodel.clusters.specs import DATA, load_model, load_system, packaged
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import idle_ratio
 from ppmodel.schedules.cases import as_case
@@ -445,7 +445,7 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     assert main(["claims", "--of", "stp", "--setting", "default"]) == 2
 
 
-@pytest.mark.parametrize("name", setting_names())
+@pytest.mark.parametrize("name", packaged("settings"))
 def test_settings_are_named_after_their_files(name):
     """Each has a kind and a source beside every value."""
     setting = load_setting(name)

@@ -23,7 +23,7 @@ from ppmodel.clusters.costs import (
     stage_blocks,
     stages,
 )
-from ppmodel.clusters.specs import load_model, load_system, model_names, system_names
+from ppmodel.clusters.specs import load_model, load_system, packaged
 from ppmodel.clusters.specs.recompute import Module
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
@@ -211,13 +211,13 @@ def test_cutting_work_into_microbatches_keeps_it(model, system):
     assert totals[1] == pytest.approx(totals[0], rel=0.05)
 
 
-@pytest.mark.parametrize("system_name", system_names())
+@pytest.mark.parametrize("system_name", packaged("systems"))
 def test_every_model_runs_on_every_system(system_name):
     """The specifications that come with the package give positive, finite costs.
 
     A fit to runs alone may put what it cannot tell apart into backwards.
     """
-    for name in model_names():
+    for name in packaged("models"):
         costs = model_costs(build("1f1b", 8, 64), load_model(name), load_system(system_name))
         assert np.isfinite(costs.compute_s).all(), name
         assert (costs.compute_s[:4] > 0).all(), name

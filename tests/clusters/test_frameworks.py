@@ -10,11 +10,10 @@ from ppmodel.clusters.specs import (
     DATA,
     FrameworkSpec,
     LayoutSpec,
-    framework_names,
     load_framework,
     load_model,
     load_system,
-    system_names,
+    packaged,
     with_framework,
 )
 from ppmodel.errors import CostError, PPModelError, SpecificationError
@@ -28,7 +27,7 @@ from ppmodel.studies.measured.stated_run import stated_run
 RUN = {"model": "llama3_70b", "system": "h100", "tp": 8, "dp": 2, "zero": 1, "global_batch": 64}
 
 
-@pytest.mark.parametrize("name", framework_names())
+@pytest.mark.parametrize("name", packaged("frameworks"))
 def test_packaged_frameworks_change_only_what_they_say(name):
     """A value that is left open stays the system's, the model's, or off."""
     framework, system, model = load_framework(name), load_system("h100"), load_model("llama3_70b")
@@ -43,7 +42,7 @@ def test_packaged_frameworks_change_only_what_they_say(name):
 
 def test_the_default_is_stated_and_overridden_by_a_fitted_system():
     """Systems that nobody fitted run under Megatron-LM's defaults; others as they were fitted."""
-    for name in system_names():
+    for name in packaged("systems"):
         system = load_system(name)
         expected = system.framework or load_framework("megatron")
         assert with_framework(system).framework == expected
@@ -88,7 +87,7 @@ def test_every_door_gives_the_same_seconds():
         "vocabulary": "128256", "sequence": "8192", "attention": "flash", "schedule": "1f1b", "pp": "4", "tp": "2",
         "dp": "2", "zero": "1", "recompute": "none", "sequence_parallel": "true", "global_batch": "64",
     }  # fmt: skip
-    for name in framework_names():
+    for name in packaged("frameworks"):
         system = load_system("h100")
         of_row = predicted(row, system, load_framework(name))["predicted_iteration_s"]
         assert of_row == predicted(row | {"framework": name}, system)["predicted_iteration_s"]

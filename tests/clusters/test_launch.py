@@ -16,7 +16,7 @@ from ppmodel import schedules
 from ppmodel.cli import main
 from ppmodel.cli.launched import started
 from ppmodel.clusters.launch import launch, launch_values
-from ppmodel.clusters.specs import LayoutSpec, launcher_names, layout_options, load_model, model_names, parse_layers
+from ppmodel.clusters.specs import LayoutSpec, layout_options, load_model, packaged, parse_layers
 from ppmodel.clusters.specs.launcher import load_launcher
 from ppmodel.clusters.specs.layout import RECOMPUTE
 from ppmodel.errors import CostError, SpecificationError
@@ -48,7 +48,7 @@ def point_of(schedule, pp=4, microbatches=16, model="llama3_8b", **layout):
     return resolve_point(schedule, pp, microbatches, model=model, system="h100", **{"tp": 1} | layout)
 
 
-@pytest.fixture(params=launcher_names())
+@pytest.fixture(params=packaged("launchers"))
 def launcher(request):
     return request.param
 
@@ -121,7 +121,7 @@ def test_who_runs_a_schedule(schedule, launchers):
     """The frameworks without an argument for a schedule say so."""
     point = point_of(schedule)
     assert {
-        name for name in launcher_names() if "schedule" not in launch(point, load_launcher(name)).without
+        name for name in packaged("launchers") if "schedule" not in launch(point, load_launcher(name)).without
     } == launchers
 
 
@@ -173,7 +173,7 @@ def test_known_commands():
     assert "--parallelism.pipeline_parallel_first_stage_less_layers 2" in ends
 
 
-@pytest.mark.parametrize("model", model_names())
+@pytest.mark.parametrize("model", packaged("models"))
 def test_a_models_arguments_say_all_of_its_sizes(model):
     """Experts and latents where it has them, and nowhere else; no value is left open."""
     spec, written = load_model(model), launch(point_of("1f1b", 2, model=model), load_launcher("megatron")).arguments
@@ -312,7 +312,7 @@ def test_a_plan_prints_those_of_the_answer_it_explains(capsys):
     assert "--tensor-model-parallel-size 2" in plan["launch"]["arguments"]
 
 
-@pytest.mark.parametrize("name", [name for name in launcher_names() if load_launcher(name).script])
+@pytest.mark.parametrize("name", [name for name in packaged("launchers") if load_launcher(name).script])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_a_script_starts_what_the_arguments_say(name, layout, tmp_path):
     """Run with a torchrun that prints its words: those of the layout, and what the user set, each as it is; without a

@@ -39,8 +39,7 @@ from ppmodel.clusters.specs import (
     LayoutSpec,
     load_model,
     load_system,
-    model_names,
-    system_names,
+    packaged,
 )
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.clusters.specs.recompute import MODES, Module, RecomputeMode
@@ -281,7 +280,7 @@ def test_fp8_doubles_products_alone():
 # ---- stages --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", system_names())
+@pytest.mark.parametrize("name", packaged("systems"))
 def test_a_layout_of_ones_changes_nothing(name):
     """To the bit, in times, transfers and bytes of the paper's model; the optimizer's step alone is new."""
     model, system, table = load_model("paper"), load_system(name), build("chimera", 4, 8)
@@ -540,7 +539,7 @@ def test_every_module_has_operations():
     """What a way lists runs again in some model."""
     marks = {
         operation.module
-        for name in model_names()
+        for name in packaged("models")
         for operation in block_operations(load_model(name), 1, LayoutSpec(tp=2, sequence_parallel=True))
     }
     assert marks == {None, *Module}

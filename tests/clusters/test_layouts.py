@@ -16,7 +16,7 @@ from ppmodel import build, compare, simulate
 from ppmodel.cli import main
 from ppmodel.clusters.costs import check_layout, slowest_over_mean, stage_blocks
 from ppmodel.clusters.costs.partition import LayerTimes, stage_layers
-from ppmodel.clusters.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
+from ppmodel.clusters.specs import DATA, LayoutSpec, load_layout, load_model, load_system, packaged, parse_layers
 from ppmodel.clusters.specs.layers import format_layers
 from ppmodel.clusters.specs.layout import layout_keywords
 from ppmodel.clusters.specs.layouts import as_layouts
@@ -130,7 +130,7 @@ def test_every_field_of_a_layout_is_a_keyword():
     assert set(layout_keywords()) == own - {"name", "title", "pp", "chunks", "provenance"}
 
 
-@pytest.mark.parametrize("name", layout_names())
+@pytest.mark.parametrize("name", packaged("layouts"))
 def test_published_layouts_are_whole(name):
     """They state GPUs, ranks and batch; at their own size they are what they were."""
     layout = load_layout(name)

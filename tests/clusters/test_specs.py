@@ -15,16 +15,7 @@ from ruamel.yaml import YAML
 
 from ppmodel import build, simulate
 from ppmodel.clusters.costs.transfers import pipeline_links
-from ppmodel.clusters.specs import (
-    DATA,
-    PLACEMENTS,
-    NodeSpec,
-    load_layout,
-    load_model,
-    load_system,
-    model_names,
-    system_names,
-)
+from ppmodel.clusters.specs import DATA, PLACEMENTS, NodeSpec, load_layout, load_model, load_system, packaged
 from ppmodel.errors import CostError, SpecificationError
 
 BAD = Path(__file__).parents[1] / "bad" / "systems"
@@ -160,8 +151,8 @@ def test_the_nine_systems_are_a_grid():
         assert compute.memory_latency_s == pytest.approx(middle.memory_latency_s / factor)
         assert network.network_bandwidth_bytes_per_s == pytest.approx(factor * middle.network_bandwidth_bytes_per_s)
         assert network.network_latency_s == pytest.approx(middle.network_latency_s / factor)
-    assert {"slow", "mid", "fast"} == {name.split("_")[0] for name in system_names() if name.endswith("_nw")}
-    assert len([name for name in system_names() if name.endswith("_nw")]) == 9
+    assert {"slow", "mid", "fast"} == {name.split("_")[0] for name in packaged("systems") if name.endswith("_nw")}
+    assert len([name for name in packaged("systems") if name.endswith("_nw")]) == 9
 
 
 ROOMS = "layouts", "models", "starts", "systems"
@@ -277,8 +268,8 @@ def test_key_value_heads_divide_the_heads(tmp_path):
 
 def test_models_are_listed():
     """Every file of the folder is a model that loads under its name."""
-    assert {"bloom_176b", "deepseek_v3", "gpt3_175b", "llama3_405b", "mixtral_8x7b", "paper"} <= set(model_names())
-    assert [load_model(name).name for name in model_names()] == sorted(model_names())
+    assert {"bloom_176b", "deepseek_v3", "gpt3_175b", "llama3_405b", "mixtral_8x7b", "paper"} <= set(packaged("models"))
+    assert [load_model(name).name for name in packaged("models")] == sorted(packaged("models"))
 
 
 CONFIG = {
@@ -349,7 +340,7 @@ STRANGE = [True, 10**400, "1", "1_0", float("nan"), -1, {}, [1]]
 def test_callers_give_numbers_that_a_file_could(specification, field, value):
     """Whoever makes a specification: no switch, text, NaN, number without an end or below zero."""
     name, _, block = specification.partition(".")
-    whole = load_model(name) if name in model_names() else load_system(name)
+    whole = load_model(name) if name in packaged("models") else load_system(name)
     with refused(SpecificationError, field):
         replace(getattr(whole, block) if block else whole, **{field: value})
 
@@ -408,7 +399,7 @@ def test_a_system_like_a_packaged_one_takes_what_its_file_leaves_open(tmp_path):
 def test_gpus_have_the_memory_that_their_drivers_show():
     """In the source of each packaged system of a GPU; the paper's systems name none."""
     shown = {}
-    for name in system_names():
+    for name in packaged("systems"):
         (entry,) = [value for value in load_system(name).provenance if value.field == "memory_capacity"]
         if match := re.search("shows ([0-9,]+) (MiB|bytes)", entry.source):
             size = int(match[1].replace(",", "")) * (2**20 if match[2] == "MiB" else 1)

@@ -21,7 +21,7 @@ from refusals import refused
 
 import ppmodel as pp
 from ppmodel import build, schedules
-from ppmodel.clusters.specs import load_model, load_system, model_names, system_names
+from ppmodel.clusters.specs import load_model, load_system, packaged
 from ppmodel.plot import (
     context,
     dark,
@@ -622,7 +622,7 @@ def test_figures_have_words_for_names():
     assert {"a2-highgpu-8g", "slow between nodes", "model: STP's 12.1B; system: H100"} <= texts
     bars = plot_bars(frame, "microbatches", "makespan_s", "a title", panel="system")
     assert [axis.get_title("left") for axis in bars.axes] == ["a2-highgpu-8g", "slow between nodes"]
-    assert [name for name in system_names() + model_names() if "_" in name and in_words(name) == name] == []
+    assert [name for name in packaged("systems") | packaged("models") if "_" in name and in_words(name) == name] == []
 
 
 @pytest.mark.parametrize(("microbatches", "is_numbered"), [(8, True), (64, False)])

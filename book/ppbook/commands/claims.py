@@ -36,13 +36,13 @@ def claims_command(of, rows, only, given, system, model, setting, as_json):
     -p recording FILE puts your own runs in their place.
     """
     from ppbook import claims as judging
-    from ppbook.parameters import Parameter, load_setting, parse, setting_names
+    from ppbook.parameters import Parameter, load_setting, parse
     from ppbook.parameters.files import same_name
-    from ppmodel.clusters.specs import load_model, load_system
+    from ppmodel.clusters.specs import load_model, load_system, packaged
     from ppmodel.studies.workers.progress import following
 
     follow = partial(following, text="judging rows")
-    if setting not in setting_names() and Path(setting).stem in setting_names():
+    if setting not in packaged("settings") and Path(setting).stem in packaged("settings"):
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
     usual = system is None and model == "paper" and setting in judging.ANCHORS and not given
     recording = dict(given).get("recording", "runs") if of == "executed" and len(given) < 2 else None

@@ -10,7 +10,7 @@ from ppbook.measured.baseline import scaled_to_others
 from ppbook.measured.fitted_errors import with_errors
 from ppbook.measured.unfitted import MEASURED
 from ppmodel.clusters.costs import model_flops
-from ppmodel.clusters.specs import DATA, framework_names, load_framework, load_model, load_system, system_names
+from ppmodel.clusters.specs import DATA, load_framework, load_model, load_system, packaged
 from ppmodel.schedules.cases import case_of_data
 from ppmodel.studies.points import simulate
 
@@ -131,7 +131,7 @@ def constants_seen():
     ['kernels.node_spread', 'kernels.sustained_clock', 'reserve']
     """
     stems = [path.stem for path in sorted(MEASURED.glob("*.csv"))]
-    specs = [load_system(name) for name in system_names()] + [load_framework(name) for name in framework_names()]
+    specs = [*map(load_system, packaged("systems")), *map(load_framework, packaged("frameworks"))]
     rows = [
         (spec.name, value.field, stem)
         for spec in specs for value in spec.provenance

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ppbook.measured.by_source import AIM, anchors
 from ppbook.measured.unfitted import EXPERTS, FILES, unfitted_experts, unfitted_runs
-from ppmodel.clusters.specs import DATA, framework_names, load_model
+from ppmodel.clusters.specs import DATA, load_model, packaged
 from ppmodel.studies.measured.ranges import unseen_range
 
 GROUP = "runs", "device", "precision", "hidden", "layers"
@@ -120,5 +120,5 @@ def written(framework):
 
 
 if __name__ == "__main__":
-    for framework in framework_names():
+    for framework in packaged("frameworks"):
         (DATA / "frameworks" / f"{framework}.yaml").write_text(written(framework), encoding="utf-8")

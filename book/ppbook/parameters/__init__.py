@@ -2,4 +2,4 @@
 
 from ppbook.parameters.cell import Parameter, check, check_cell, declared, fitting, parse, substitutes
 from ppbook.parameters.kinds import KINDS, shown
-from ppbook.parameters.setting import SettingSpec, load_setting, setting_names
+from ppbook.parameters.setting import SettingSpec, load_setting

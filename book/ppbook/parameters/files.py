@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ppbook.errors import ReproduceError
-from ppmodel.clusters.specs import DATA
+from ppmodel.clusters.specs import DATA, packaged
 
 _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
 
@@ -38,8 +38,8 @@ def files_of(values, parameters):
 def _project_names(room):
     """Of specifications or, by their suffix, of templates."""
     if not room.startswith("."):
-        return [path.stem for path in (DATA / room).glob("*.yaml")]
-    return ["runs", *(path.stem for path in (DATA / "templates").rglob(f"*{room}"))]  # and our own recording
+        return packaged(room)
+    return ["runs", *packaged("templates", room)]  # and our own recording
 
 
 def require_names(files):

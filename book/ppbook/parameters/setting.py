@@ -8,7 +8,6 @@ from typing import Annotated
 
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
-from ppmodel.clusters.specs.files import DATA
 from ppmodel.schedules.chimera import CONCATENATIONS
 
 
@@ -50,22 +49,6 @@ class SettingSpec(Checked):
     memory_efficiency: entries.Attained
     backward: entries.NumberOrZero
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
-
-
-def setting_names() -> list[str]:
-    """List the settings that come with the book.
-
-    Returns
-    -------
-    list of str
-        Names for `load_setting`, sorted.
-
-    Examples
-    --------
-    >>> setting_names()
-    ['default', 'paper']
-    """
-    return sorted(path.stem for path in (DATA / "settings").glob("*.yaml"))
 
 
 def load_setting(name: str | os.PathLike[str]) -> SettingSpec:

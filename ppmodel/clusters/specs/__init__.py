@@ -1,14 +1,7 @@
 """Models, systems and run layouts, read from YAML: names, types and units checked, converted to SI once."""
 
 from ppmodel.clusters.specs.entries import Kind, Provenance, to_unit
-from ppmodel.clusters.specs.files import (
-    framework_names,
-    launcher_names,
-    layout_names,
-    model_names,
-    system_names,
-    template_path,
-)
+from ppmodel.clusters.specs.files import packaged, template_path
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.framework import FrameworkSpec, load_framework, with_framework
 from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
@@ -24,7 +17,7 @@ from ppmodel.files import DATA
 __all__ = [
     "DATA", "DIMENSIONS", "FORMATS", "ORDERS", "PLACEMENTS", "CollectiveSpec", "ErrorSpec", "ExpertSpec",
     "FrameworkSpec", "KernelSpec", "Kind", "LatentAttentionSpec", "LayoutSpec", "Link", "MemorySpec", "ModelSpec",
-    "NodeSpec", "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links", "framework_names", "launcher_names",
-    "layout_keywords", "layout_names", "layout_options", "load_framework", "load_layout", "load_model", "load_system",
-    "model_names", "parse_layers", "parse_size", "system_names", "template_path", "to_unit", "with_framework",
+    "NodeSpec", "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links",
+    "layout_keywords", "layout_options", "load_framework", "load_layout", "load_model", "load_system",
+    "packaged", "parse_layers", "parse_size", "template_path", "to_unit", "with_framework",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from ruamel.yaml import events as yaml
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.clusters.specs.entries import RENAMED, Kind
-from ppmodel.clusters.specs.files import system_names
+from ppmodel.clusters.specs.files import packaged
 from ppmodel.clusters.specs.published import read_config
 from ppmodel.clusters.specs.suggest import guess_file_type, suggest_key
 from ppmodel.errors import SpecificationError, did_you_mean
@@ -94,7 +94,7 @@ def read_document(path, file_type, form=None, release=""):
         document = read_config(document, path)
         places = {(): (1, document)} | {(key, *end): (1, document[key]) for key in document for end in ((), ("value",))}
     if "like" in file_type.model_fields and (name := document.get("like")) is not None:
-        if name not in (names := system_names()):
+        if name not in (names := packaged("systems")):
             remedy = did_you_mean(str(name), names) or "choose one that ppmodel systems lists"
             raise SpecificationError("like", name, "is no packaged system", remedy, where=place_in(path, "like"))
         document = _completed(document, _read_places(DATA / "systems" / f"{name}.yaml")[()][1])

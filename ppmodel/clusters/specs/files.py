@@ -10,84 +10,27 @@ RENAMED_FRAMEWORKS = {"megatron_deepspeed": "vtrain"}
 """Names of version 0.1.0, and what the frameworks are called now; the old ones are read as well."""
 
 
-def system_names() -> list[str]:
-    """List the systems that come with the package.
+def packaged(folder: str, suffix: str = ".yaml") -> dict[str, Path]:
+    """The files of a kind that come with the package, by name.
+
+    Parameters
+    ----------
+    folder : str
+        ``systems``, ``models``, ``layouts``, ``frameworks``, ``launchers`` or ``templates``.
+    suffix : str
+        How their names end.
 
     Returns
     -------
-    list of str
-        Names for `load_system`, sorted.
+    dict of str to Path
+        Sorted by name, as `load_system`, `load_model` and so on take it.
 
     Examples
     --------
-    >>> "dgx_h100" in system_names()
-    True
-    """
-    return sorted(path.stem for path in (DATA / "systems").glob("*.yaml"))
-
-
-def model_names() -> list[str]:
-    """List the models that come with the package.
-
-    Returns
-    -------
-    list of str
-        Names for `load_model`, sorted.
-
-    Examples
-    --------
-    >>> "paper" in model_names()
-    True
-    """
-    return sorted(path.stem for path in (DATA / "models").glob("*.yaml"))
-
-
-def layout_names() -> list[str]:
-    """List the run layouts that come with the package.
-
-    Returns
-    -------
-    list of str
-        Names for `load_layout`, sorted.
-
-    Examples
-    --------
-    >>> "bloom_176b" in layout_names()
-    True
-    """
-    return sorted(path.stem for path in (DATA / "layouts").glob("*.yaml"))
-
-
-def framework_names() -> list[str]:
-    """List the training frameworks that come with the package.
-
-    Returns
-    -------
-    list of str
-        Names for `load_framework`, sorted.
-
-    Examples
-    --------
-    >>> framework_names()[-4:]
-    ['nemo', 'plain', 'scaling', 'vtrain']
-    """
-    return sorted(path.stem for path in (DATA / "frameworks").glob("*.yaml"))
-
-
-def launcher_names() -> list[str]:
-    """List the launchers that come with the package.
-
-    Returns
-    -------
-    list of str
-        Names for `load_launcher`, sorted.
-
-    Examples
-    --------
-    >>> launcher_names()
+    >>> [*packaged("launchers")]
     ['deepspeed', 'megatron', 'megatron-bridge', 'nemo', 'torchtitan']
     """
-    return sorted(path.stem for path in (DATA / "launchers").glob("*.yaml"))
+    return {path.stem: path for path in sorted((DATA / folder).rglob(f"*{suffix}"), key=lambda path: path.stem)}
 
 
 def specification_path(name, folder):
@@ -116,12 +59,11 @@ def specification_path(name, folder):
     'paper.yaml'
     """
     suffixes = (".yaml", ".yml", *[".json"] * (folder == "models"))
-    return _path_of(name, (DATA / folder).glob("*.yaml"), folder[:-1], suffixes)
+    return _path_of(name, packaged(folder), folder[:-1], suffixes)
 
 
-def _path_of(name, packaged, field, suffixes):
+def _path_of(name, paths, field, suffixes):
     """The packaged file of that name, or else the file at that path."""
-    paths = {path.stem: path for path in sorted(packaged, key=lambda path: path.stem)}
     if str(name) in paths:
         return paths[str(name)]
     if not isinstance(name, str | os.PathLike):
@@ -163,4 +105,4 @@ def template_path(name: str | os.PathLike[str], suffix: str) -> Path:
     >>> template_path("my_table", ".csv").name
     'my_table.csv'
     """
-    return _path_of(name, (DATA / "templates").rglob(f"*{suffix}"), "file", (suffix,))
+    return _path_of(name, packaged("templates", suffix), "file", (suffix,))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
-from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS, framework_names
+from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS, packaged
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.kernels import MemorySpec
 from ppmodel.clusters.specs.layout import DISPATCHERS, GRAPHS
@@ -238,7 +238,7 @@ def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpe
     Parameters
     ----------
     name : str, Path or FrameworkSpec
-        One of `framework_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is. A name
+        A name in `packaged`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is. A name
         may end with @ and a release, such as ``nemo@26.02``; a release that is not known has the values of the last one
         before it.
 
@@ -260,7 +260,7 @@ def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpe
     release = ""
     if isinstance(name, str):
         before, _, after = name.rpartition("@")
-        name, release = (before, after) if before in framework_names() else (name, "")
+        name, release = (before, after) if before in packaged("frameworks") else (name, "")
         name = RENAMED_FRAMEWORKS.get(name, name)
     framework = load_specification(name, "frameworks", FrameworkSpec, release)
     if release and not (release[:1].isdecimal() and framework.release):

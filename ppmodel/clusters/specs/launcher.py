@@ -100,7 +100,7 @@ def load_launcher(name: str | os.PathLike[str]) -> Launcher:
     Parameters
     ----------
     name : str or Path
-        One of `launcher_names`, or the path of a ``.yaml`` or ``.yml`` file.
+        A name in `packaged`, or the path of a ``.yaml`` or ``.yml`` file.
 
     Returns
     -------

@@ -122,7 +122,7 @@ def load_layout(name: str | os.PathLike[str] | LayoutSpec) -> LayoutSpec:
     Parameters
     ----------
     name : str, Path or LayoutSpec
-        One of `layout_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
+        A name in `packaged`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
 
     Returns
     -------

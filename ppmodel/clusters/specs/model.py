@@ -190,7 +190,7 @@ def load_model(name: str | os.PathLike[str] | ModelSpec) -> ModelSpec:
     Parameters
     ----------
     name : str, Path or ModelSpec
-        One of `model_names`, the path of a ``.yaml`` or ``.yml`` file, or that of a published model's ``config.json``;
+        A name in `packaged`, the path of a ``.yaml`` or ``.yml`` file, or that of a published model's ``config.json``;
         a specification stays as it is.
 
     Returns

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
+from ppmodel.clusters.specs.files import packaged
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.framework import FrameworkSpec
 from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
@@ -19,7 +20,6 @@ from ppmodel.clusters.specs.layout import LARGEST
 from ppmodel.clusters.specs.links import Link, as_links
 from ppmodel.clusters.specs.model import ModelSpec
 from ppmodel.errors import Rules, SpecificationError
-from ppmodel.files import DATA
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
 """Ranks that share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
@@ -315,7 +315,7 @@ def load_system(name: str | os.PathLike[str] | SystemSpec) -> SystemSpec:
     Parameters
     ----------
     name : str, Path or SystemSpec
-        One of `system_names`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
+        A name in `packaged`, or the path of a ``.yaml`` or ``.yml`` file; a specification stays as it is.
 
     Returns
     -------
@@ -345,7 +345,7 @@ def similar_system(system: SystemSpec) -> str | None:
     def sizes(system):
         return np.log([system.peak_compute_flops, system.memory_bandwidth_bytes_per_s, system.memory_capacity_bytes])
 
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DATA / "systems").glob("*.yaml"))}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in packaged("systems").items()}
     known = [name for name, text in texts.items() if "\nkernels:" in text and "\nframework:" not in text]
     apart = {name: np.abs(sizes(load_system(name)) - sizes(system)) for name in known}
     near = [name for name in known if apart[name][:2].max() < _NEAR]

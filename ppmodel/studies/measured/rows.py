@@ -198,8 +198,8 @@ def framework_named(row, system):
     of_release = f"@{release[1]}" if release else ""
     if name := row.get("framework", "").strip():
         name, _, named = RENAMED_FRAMEWORKS.get(name, name).partition("@")
-        if name not in specs.framework_names():  # a row is data: it names a packaged framework, never a file
-            remedy = f"choose one of {', '.join(specs.framework_names())}, or leave it empty"
+        if name not in specs.packaged("frameworks"):  # a row is data: it names a packaged framework, never a file
+            remedy = f"choose one of {', '.join(specs.packaged('frameworks'))}, or leave it empty"
             raise PPModelError("framework", repr(shown(name)), "is not a known framework", remedy)
         if system.framework is not None and name == system.framework.packaged:
             return None
@@ -380,10 +380,10 @@ def model_named(row):
         return name
     if not (name := name.strip()):
         return None
-    cut = name not in specs.model_names() and _TRUNCATED.search(name)
+    cut = name not in specs.packaged("models") and _TRUNCATED.search(name)
     name, cut = name[: cut.start()] if cut else name, cut or _OF_ALL.match(notes)
-    if name not in specs.model_names():
-        remedy = f"choose one of {', '.join(specs.model_names())}, or leave it empty"  # a row never names a file
+    if name not in specs.packaged("models"):
+        remedy = f"choose one of {', '.join(specs.packaged('models'))}, or leave it empty"  # a row never names a file
         raise PPModelError("model", repr(shown(name)), "is not a known model", remedy)
     model, layers = specs.load_model(name), row.get("layers", "").strip() or (cut["layers"] if cut else "")
     if layers and (blocks := stated_value("layers", layers)) < model.blocks:

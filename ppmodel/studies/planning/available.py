@@ -91,7 +91,7 @@ def runs_as_modelled(name, profile=None, experts=False, ranks=2):
     name : str
         Of a schedule.
     profile : str, optional
-        Of a framework, a name of `specs.framework_names`. Any framework counts without it, or if it is not known which
+        Of a framework, a name in `specs.packaged`. Any framework counts without it, or if it is not known which
         code it stands for.
     experts : bool
         Whether experts alone exchange anything in a pair's operations: ep is above 1, and nothing else shares a stage.

@@ -57,7 +57,7 @@ def simulate(
         How the run is spread over GPUs; needs a model and a system. If `pp`, tp, cp or dp override its values, its
         number of GPUs follows from them, unless `gpus` is given too.
     framework : str, Path or FrameworkSpec, optional
-        The training framework: what it hides, keeps and costs; `specs.framework_names` lists those that come with the
+        The training framework: what it hides, keeps and costs; `specs.packaged` has those that come with the
         package. Without it, the one that the system was fitted with, or else Megatron-LM with its default arguments.
         What the layout says overrides it.
     links : dict or str, optional

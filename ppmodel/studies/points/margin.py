@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from ppmodel.clusters.specs import DATA, system_names
+from ppmodel.clusters.specs import packaged
 
 
 @cache
@@ -14,7 +14,7 @@ def _stated_errors():
 
     To read the files as YAML would take 20 times as long.
     """
-    texts = {name: (DATA / "systems" / f"{name}.yaml").read_text(encoding="utf-8") for name in system_names()}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in packaged("systems").items()}
     blocks = {name: text.partition("\nerrors:\n")[2] for name, text in texts.items()}
     entries = re.compile(r"^  (\w+):\s*\{value: ([^,]+),", re.MULTILINE)
     return {name: dict(entries.findall(block)) for name, block in blocks.items() if block}

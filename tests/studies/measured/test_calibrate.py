@@ -16,7 +16,7 @@ from test_predict import ROW, write
 
 import ppmodel as pp
 from ppmodel.cli import main
-from ppmodel.clusters.specs import DATA, framework_names, load_framework, load_system, system_names
+from ppmodel.clusters.specs import DATA, load_framework, load_system, packaged
 from ppmodel.errors import PPModelError
 from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import Case
@@ -370,7 +370,7 @@ RUN_WORDS = "llama3_70b tp=8 pp=4 dp=4 global_batch=256 zero=1 sequence_parallel
 RUN_KEYS = {"tp": 8, "dp": 4, "global_batch": 256, "zero": 1, "sequence_parallel": True}
 
 
-@pytest.mark.parametrize("framework", [None, *framework_names()])
+@pytest.mark.parametrize("framework", [None, *packaged("frameworks")])
 def test_every_command_agrees_with_the_calibrated_run(tmp_path, capsys, framework):
     """One run in words, under each framework: calibrate, predict, simulate, compare and sweep give the same seconds.
 
@@ -412,7 +412,7 @@ def test_bytes_of_gradients_are_the_files_too(tmp_path, start, framework):
     assert load_system(out).framework.gradient_bytes == 8
 
 
-@pytest.mark.parametrize(("name", "ratio"), [*zip(system_names(), cycle([0.5, 1.7]))])
+@pytest.mark.parametrize(("name", "ratio"), [*zip(packaged("systems"), cycle([0.5, 1.7]))])
 def test_one_run_is_enough_on_every_system(tmp_path, name, ratio):
     """Faster or slower than predicted, the file gives its time to every digit, in predictions, simulations and plans.
 

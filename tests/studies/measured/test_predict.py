@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 from ppmodel.cli import main
-from ppmodel.clusters.specs import DATA, FrameworkSpec, load_framework, load_system, model_names
+from ppmodel.clusters.specs import DATA, FrameworkSpec, load_framework, load_system, packaged
 from ppmodel.clusters.specs.document import release_number
 from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.errors import PPModelError
@@ -234,7 +234,7 @@ def test_recipes_are_of_packaged_models_in_order():
     assert numbers == sorted(numbers)
     for recipe in recipes:
         key, values = tuple(recipe.values())[1:4], tuple(recipe.values())[4:-1]
-        assert recipe["model"] in model_names()
+        assert recipe["model"] in packaged("models")
         assert all(
             stated_value(name, recipe[name]) is not None for name in ("dispatcher", "overlap_tensor") if recipe[name]
         )
