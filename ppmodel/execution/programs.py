@@ -8,7 +8,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation.numbering import ON_RANKS
 from ppmodel.tables import NO_OPERATION
-from ppmodel.tables.further import OF_SHARDS
+from ppmodel.tables.further import OF_SHARDS, direct
 
 SENT = ("latency", "overlapped", "blocking_send", "rendezvous", "streams")
 """Communication semantics for which there is a way of sending; see `rank`."""
@@ -89,10 +89,13 @@ def divided(blocks, table):
 
 def _barriers(table):
     """Each operation that a divided output layer holds up, with those whose results it needs."""
-    source, further = table.dependencies.source, table.dependencies.further
-    inputs = np.append([np.arange(len(source)), source], further, axis=1)[:, np.append(source, further[1]) >= 0]
-    taker, maker = inputs[:, np.isin(table.kind[inputs], OF_SHARDS).any(axis=0)]
-    return [[number, *maker[taker == number].tolist()] for number in np.unique(taker).tolist()]
+    source, further, rows = table.dependencies.source.tolist(), table.dependencies.further, []
+    of_shards = np.isin(table.kind, OF_SHARDS).tolist()
+    for op, needed in enumerate(source):
+        inputs = [needed] * (needed >= 0) + direct(op, further, len(source))
+        inputs = [maker for maker in dict.fromkeys(inputs) if of_shards[op] or of_shards[maker]]
+        rows += [[op, *inputs]] if inputs else []
+    return rows
 
 
 def _rows(graph):
@@ -106,7 +109,8 @@ def _rows(graph):
             for rank in (graph.stream[-1 - entry], graph.receivers[-1 - entry]):
                 rows[rank].append(["issue", int(graph.index[-1 - entry])])
         else:
-            ops = graph.index[graph.group_start[entry] : graph.group_start[entry + 1]]
+            first, last = graph.group_start[entry : entry + 2]
+            ops = graph.index[first:last][graph.is_operation[first:last]]  # none of a barrier
             for cell in np.unique(table.cell[ops[table.kind[ops] < OpKind.G]]):  # of a reduction, one on each rank
                 rows[table.rank[cells[cell][0]]].append(["cell", cells[cell].tolist()])
     # excluded reductions come after the row, and so do the steps that need them; nothing is gathered: weights are whole

@@ -4,6 +4,7 @@ import numpy as np
 
 from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION
+from ppmodel.tables.further import direct
 
 
 def critical_path(timeline):
@@ -57,6 +58,6 @@ def _waited_for(timeline, op):
         remote = bool(dependencies.remote[op])
         causes.append(((timeline.arrived_s if remote else timeline.end_s)[needed], 1 + remote, needed))
     if dependencies.further is not None:
-        takers, makers = dependencies.further
-        causes += [(timeline.end_s[maker], 1, maker) for maker in makers[takers == op]]
+        makers = direct(op, dependencies.further, schedule.num_operations)
+        causes += [(timeline.end_s[maker], 1, maker) for maker in makers]
     return int(max(causes)[2]) if causes else None

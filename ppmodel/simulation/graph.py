@@ -157,8 +157,8 @@ class ExecutionGraph:
 
     @cached_property
     def num_streams(self):
-        """Number of streams; those of copies to the host come behind the others."""
-        return (4 if self.copy_s is not None else 2) * self.schedule.num_ranks
+        """Number of streams; those of copies to the host come behind the others, and those of barriers behind these."""
+        return max(2 * self.schedule.num_ranks, int(self.stream.max()) + 1)
 
     @cached_property
     def group(self):

@@ -13,7 +13,7 @@ OPERATION, INPUT, MEETING, COPY = range(4)
 back."""
 
 
-def with_inputs(arrays, takers, makers):
+def with_inputs(arrays, takers, makers, num_ranks):
     """Add the rows of further inputs to arrays.
 
     Parameters
@@ -21,7 +21,8 @@ def with_inputs(arrays, takers, makers):
     arrays : numbering.Arrays
         With one input for each operation, in an order that suits all.
     takers, makers : ndarray of int
-        Operations, as numbered there, and a further result that each needs.
+        Operations, as numbered there, and a further result that each needs; behind all operations, barriers.
+    num_ranks : int
 
     Returns
     -------
@@ -29,10 +30,19 @@ def with_inputs(arrays, takers, makers):
         With `row`: what each is.
     """
     count, group = len(arrays.index), np.repeat(np.arange(len(arrays.group_start) - 1), np.diff(arrays.group_start))
-    op, row = np.append(np.arange(count), takers), np.repeat((OPERATION, INPUT), (count, len(takers)))
-    order = by_keys(group[op], op, row)  # an operation receives its message before it waits
-    begins = np.diff(group[op][order], prepend=-1) != 0
-    return in_order(arrays, order, begins, op, np.append(arrays.source, makers), row=row)
+    barrier, waits = np.maximum(takers - count + 1, 0), np.maximum(makers - count + 1, 0)  # of barriers, counted from 1
+    # a barrier is a group of inputs, on a stream of its own, right before the first group that waits for it
+    before, last = np.full((2, max(barrier.max(), waits.max()) + 1), len(arrays.group_start) - 2)
+    np.minimum.at(before, waits[waits > 0], group[takers[waits > 0]])
+    last[barrier] = np.arange(count, count + len(barrier))
+    number = np.append(np.zeros(count, dtype=int), barrier)
+    op = np.append(np.arange(count), np.where(barrier > 0, arrays.group_start[before[barrier]], takers))
+    order = by_keys(2 * op + (number == 0), number)  # an operation receives its message before it waits
+    begins = (np.diff(group[op][order], prepend=-1) != 0) | (np.diff(number[order], prepend=0) != 0)
+    stream = np.where(number > 0, 4 * num_ranks - 1 + number, arrays.stream[op])
+    source = np.append(arrays.source, np.where(waits > 0, last[waits], makers))
+    row = np.repeat((OPERATION, INPUT), (count, len(barrier)))
+    return in_order(arrays, order, begins, op, source, stream=stream, row=row)
 
 
 def in_order(arrays, order, begins, op, source, **columns):

@@ -33,10 +33,10 @@ def issue_order(graph):
     count, num_groups, group = graph.num_operations, len(graph.group_start) - 1, graph.group
     planned = _PLANNED[graph.schedule.kind[graph.index]] * graph.is_operation
     length = np.bincount(group, planned, num_groups).astype(np.int64)
-    plan, num_streams = np.zeros((2, num_groups), dtype=np.int64), 2 * graph.schedule.num_ranks
+    plan = np.zeros((2, num_groups), dtype=np.int64)
     columns = (graph.source, graph.remote, graph.stream, group, np.arange(count))
     columns = (frozen(column.astype(np.int32)) for column in columns)  # as a table's, for which the loop is compiled
-    group_slots.run(count, length, *columns, num_streams, plan)
+    group_slots.run(count, length, *columns, graph.num_streams, plan)
     begin, end = plan[:, group]
     makers, takers = graph.source[graph.remote], np.flatnonzero(graph.remote)
     due, number = end[makers], graph.index[makers]

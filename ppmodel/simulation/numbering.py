@@ -62,9 +62,10 @@ def arrays_of(schedule, reductions):
     arrays, further = _of_first_inputs(schedule, reductions), schedule.dependencies.further
     if further is None:
         return arrays
-    place = np.empty(schedule.num_operations, dtype=np.int64)
-    place[arrays.index] = np.arange(len(arrays.index))
-    return with_inputs(arrays, *place[further])
+    count, place = len(arrays.index), np.arange(max(schedule.num_operations, further.max() + 1))
+    place += count - schedule.num_operations  # barriers
+    place[arrays.index] = np.arange(count)
+    return with_inputs(arrays, *place[further], schedule.num_ranks)
 
 
 def _of_first_inputs(schedule, reductions):

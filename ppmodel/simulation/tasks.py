@@ -89,8 +89,8 @@ def _exchanged(graph):
     source = np.append(np.append(source, transfer[message])[order], before[batches])
     group = np.append(graph.group, num_groups + batch)[order]
     group = np.append(group, np.repeat(num_groups + len(begins) + np.arange(len(makers)), 2))
-    links = np.repeat(2 * num_ranks + graph.stream[makers], 2)
-    level, _ = in_levels(source, group, np.append(streams[order], links), 3 * num_ranks)
+    links, num_streams = np.repeat(graph.num_streams + graph.stream[makers], 2), graph.num_streams + num_ranks
+    level, _ = in_levels(source, group, np.append(streams[order], links), num_streams)
     if (level == NO_OPERATION).any():
         done = np.append(level[place[:count]], level[transfer[message]]) >= 0
         stuck = order[~done[order]]

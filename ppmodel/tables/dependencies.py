@@ -6,7 +6,7 @@ import numpy as np
 
 from ppmodel.loops.tables import dependencies, ordered
 from ppmodel.ops import OpKind
-from ppmodel.tables.further import OF_SHARDS, barriers, waits_for_gathers, with_inputs
+from ppmodel.tables.further import OF_SHARDS, barriers, waits_for_gathers, with_barriers, with_inputs
 from ppmodel.tables.levels import NO_OPERATION, by_keys, levels_of
 
 _COMPUTE_KINDS = int(OpKind.R)  # kinds below this belong to a microbatch
@@ -29,6 +29,7 @@ class Dependencies(NamedTuple):
         optimizer steps, since all other operations end before the first of them starts.
     further : ndarray of int, shape (2, num_further_inputs), or None
         Operations that need more than one result, and those that produce what they need beside that of `source`.
+        Numbers from num_operations on are of barriers; see `tables.further.barriers`.
     """
 
     source: np.ndarray
@@ -78,8 +79,9 @@ def in_levels(source, group, rank, num_ranks, further=None):
     """Compute the level of each operation, and their order, from dependencies; operations are sorted by rank."""
     if further is not None:  # each further input is one of the operations of its group
         rows, needed, own = with_inputs(source, further)
+        group, rank, num_ranks = with_barriers(group, rank, num_ranks, len(own))
         level, order = in_levels(needed, group[rows], rank[rows], num_ranks)
-        return level[own], rows[order][np.isin(order, own)]
+        return level[own[: len(source)]], rows[order][np.isin(order, own[: len(source)])]
     columns = [column.astype(np.int32) for column in (source, group, rank)]
     start = np.searchsorted(rank, np.arange(num_ranks + 1))
     fast = ordered.compiled(len(rank))

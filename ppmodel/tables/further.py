@@ -26,6 +26,7 @@ def waits_for_gathers(schedule, source):
 def barriers(schedule, source, index, gradient):
     """Fill in the sources of what an output layer that is divided among the ranks holds up; return further inputs.
 
+    Barriers are numbered behind the operations: each waits for a result of every rank, and others wait for it alone.
     Each shard's S needs the last stage's forward; its T needs S of all shards. The last stage's backward, `gradient`,
     needs T of all shards if its own rank runs T first, as with two barriers; else S, which has computed the gradient.
     """
@@ -34,30 +35,57 @@ def barriers(schedule, source, index, gradient):
     given = np.where(grad[shard] < gradient, grad, first)  # what the last stage's backward needs
     source[first] = index[OpKind.F, -1]
     source[grad], source[gradient] = first, given[shard]
-    taken = [np.delete(first, rank, axis=0) for rank in range(len(first))] + [np.delete(given, shard, axis=0)]
-    takers = [np.broadcast_to(op, some.shape) for op, some in zip((*grad, gradient), taken, strict=True)]
-    return np.array([np.concatenate(rows, axis=None) for rows in (takers, taken)])
+    number, later = np.arange(first.shape[1]), np.flatnonzero(given[shard] != first[shard])
+    of_shards = len(source) + number
+    of_last = of_shards.copy()
+    of_last[later] = len(source) + len(number) + np.arange(len(later))
+    pairs = (of_shards, first), (grad, of_shards), (gradient, of_last), (of_last[later], grad[:, later])
+    return np.concatenate([np.stack(np.broadcast_arrays(*pair)).reshape(2, -1) for pair in pairs], axis=1)
+
+
+def direct(op, further, count):
+    """What an operation waits for by further inputs, of barriers what these wait for, in a list.
+
+    >>> direct(3, np.array([[4, 4, 3, 3], [0, 1, 4, 2]]), 4)
+    [2, 0, 1]
+    """
+    makers = further[1][further[0] == op]
+    return [*makers[makers < count].tolist(), *further[1][np.isin(further[0], makers[makers >= count])].tolist()]
 
 
 def with_inputs(source, further):
-    """List operations with their inputs, one a row, further ones behind its own.
+    """List operations with their inputs, one a row, further ones behind its own; barriers behind all operations.
 
     Returns
     -------
     op, source, own : ndarray of int
         The operation of each row, and the own row of what it needs, or ``NO_OPERATION``; and each operation's own row.
     """
-    op = np.append(np.arange(len(source)), further[0])
+    count = max(len(source), further.max() + 1)
+    op = np.append(np.arange(count), further[0])
     order = by_keys(op)
     place = np.empty(len(op), dtype=np.int64)
     place[order] = np.arange(len(op))
-    own, needed = place[: len(source)], np.append(source, further[1])[order]
+    own, nothing = place[:count], np.full(count - len(source), NO_OPERATION)
+    needed = np.concatenate((source, nothing, further[1]))[order]
     return op[order], np.where(needed == NO_OPERATION, NO_OPERATION, own[needed]), own
 
 
-def inputs_in_order(source, further, order):
-    """As `with_inputs`, with the rows of the operations of an order, in that order, instead of own rows."""
-    op, needed, _ = with_inputs(source, further)
-    place = np.full(len(source), len(order))
-    place[order] = np.arange(len(order))
-    return op, needed, by_keys(place[op])[: int((place[op] < len(order)).sum())]
+def with_barriers(group, rank, num_ranks, count):
+    """Group and rank of each operation, and of barriers behind them, to a count: each has both of its own."""
+    number = np.arange(count - len(group))
+    return np.append(group, group.max() + 1 + number), np.append(rank, num_ranks + number), num_ranks + len(number)
+
+
+def inputs_in_order(source, further, order, group):
+    """As `with_inputs`, with the rows of the operations of an order, in that order, instead of own rows.
+
+    A barrier comes right before the first group that waits for it.
+    """
+    op, needed, own = with_inputs(source, further)
+    place, first = np.full(len(own), 2 * len(source)), np.full(len(source), len(order))
+    np.minimum.at(first, group[order], np.arange(len(order)))
+    place[order] = 2 * np.arange(len(order)) + 1
+    waits = further[1] >= len(source)
+    np.minimum.at(place, further[1, waits], 2 * first[group[further[0, waits]]])
+    return op, needed, by_keys(place[op], op)[: int((place[op] < 2 * len(source)).sum())]

@@ -11,7 +11,7 @@ from ppmodel.loops.single_pass import pass_over
 from ppmodel.loops.tables import group_slots
 from ppmodel.ops import OpKind
 from ppmodel.tables.dependencies import frozen, shares_groups
-from ppmodel.tables.further import inputs_in_order
+from ppmodel.tables.further import inputs_in_order, with_barriers
 from ppmodel.tables.steps import step_times
 
 if TYPE_CHECKING:
@@ -53,12 +53,15 @@ def slots(
     if shares_groups(schedule):
         length = np.bincount(group, length, minlength=group.max() + 1).astype(np.int64)
         length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
-    times, rows = np.zeros((2, len(length)), dtype=np.int64), [schedule.rank, group]
+    rows, num_ranks = [schedule.rank, group], schedule.num_ranks
     if further is not None:
-        op, source, order = inputs_in_order(source, further, order)
-        rows = [column[op] for column in rows]
-    columns = [column.astype(np.int32) for column in (source, 0 * source, *rows, order)]
-    group_slots.run(len(order), length, *map(frozen, columns), schedule.num_ranks, times)
+        op, source, order = inputs_in_order(source, further, order, group)
+        *rows, num_ranks = with_barriers(group, schedule.rank, num_ranks, op.max() + 1)
+        length = np.append(length, np.zeros(rows[0].max() + 1 - len(length), dtype=length.dtype))
+        rows = [column[op] for column in rows[::-1]]
+    columns, times = (source, 0 * source, *rows, order), np.zeros((2, len(length)), dtype=np.int64)
+    columns = [frozen(column.astype(np.int32)) for column in columns]
+    group_slots.run(len(order), length, *columns, num_ranks, times)
     start, end = times[:, group]
     start[schedule.steps], end[schedule.steps] = step_times(schedule, end.max(), [optimizer] * len(schedule.steps))
     return start, end

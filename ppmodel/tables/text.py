@@ -18,6 +18,7 @@ from ppmodel.errors import TableError, did_you_mean
 from ppmodel.files import as_path, read_text, unescaped
 from ppmodel.tables import pytorch
 from ppmodel.tables.dependencies import NO_OPERATION
+from ppmodel.tables.further import direct
 from ppmodel.tables.letters import MEANINGS, ZERO_BUBBLE, convention
 from ppmodel.tables.schedule import Schedule
 from ppmodel.tables.slots import CONTINUED, IDLE
@@ -277,10 +278,17 @@ def _check_slots(schedule, begin, end):
     """Refuse an operation that starts before the operations it needs have ended."""
     source, further = schedule.dependencies.source, schedule.dependencies.further
     takers = np.flatnonzero((source != NO_OPERATION) & schedule.computes)
-    pairs = [takers, source[takers]] if further is None else np.append([takers, source[takers]], further, axis=1)
-    taker, maker = (column[begin[pairs[0]] < end[pairs[1]]] for column in pairs)
+    pairs, ended = np.stack((takers, source[takers])), end
+    if further is not None:
+        waits = further[0] >= len(end)  # barriers
+        ended = np.append(end, np.zeros(max(0, further.max() + 1 - len(end)), dtype=end.dtype))
+        np.maximum.at(ended, further[0, waits], end[further[1, waits]])
+        pairs = np.append(pairs, further[:, ~waits], axis=1)
+    taker, maker = pairs[:, begin[pairs[0]] < ended[pairs[1]]]
     for first in np.argsort(begin[taker], kind="stable")[:1]:
-        index, needed = taker[first], maker[first]
+        index = taker[first]
+        inputs = [maker[first]] if maker[first] < len(end) else direct(index, further, len(end))
+        needed = next(needed for needed in inputs if begin[index] < end[needed])
         rule = f"starts in slot {begin[index]}, before {schedule.op(needed)} has ended (slot {end[needed] - 1})"
         remedy = "move the cell to the right, or delete the header row to keep only the order"
         field = f"rank {schedule.rank[index]}"

@@ -9,7 +9,7 @@ import numpy as np
 from ppmodel.errors import TableError
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
-from ppmodel.tables.further import OF_SHARDS
+from ppmodel.tables.further import OF_SHARDS, direct
 
 if TYPE_CHECKING:
     from ppmodel.tables.schedule import Schedule
@@ -214,7 +214,7 @@ def refuse_deadlock(schedule, dependencies, level):
             if schedule.rank[op] != rank or (op != head and not schedule.joined[op]):  # a reduction of several replicas
                 waits[rank].setdefault(int(schedule.rank[op]), (head, op))
                 continue
-            for needed in (dependencies.source[op], *further[1][further[0] == op]):
+            for needed in (dependencies.source[op], *direct(op, further, len(level))):
                 if needed != NO_OPERATION and level[needed] == NO_OPERATION:
                     waits[rank].setdefault(int(schedule.rank[needed]), (op, int(needed)))
     cycle = shortest_cycle(waits)

@@ -12,6 +12,7 @@ from ppmodel.errors import TableError
 from ppmodel.loops.compiled import using
 from ppmodel.simulation import BUFFERED, P2P, compile_graph, makespans, run_events, run_graph, uniform_costs
 from ppmodel.tables.dependencies import Dependencies, in_levels
+from ppmodel.tables.further import direct
 
 
 def with_further(schedule, takers, makers):
@@ -48,7 +49,8 @@ def end_times(schedule, further, costs, p2p):
     """When each operation ends, each rank doing one after the other; receives and sends in the order of the graph."""
     rank = schedule.rank
     needed = {op: [maker] if maker >= 0 else [] for op, maker in enumerate(schedule.dependencies.source)}
-    awaited = {op: [maker for taker, maker in zip(*further, strict=True) if taker == op] for op in needed}
+    pairs = list(zip(*further, strict=True))
+    awaited = {op: [maker for taker, maker in pairs if taker == op] for op in needed}
     for op in needed:  # a barrier sends no message
         if (rank[op] != rank[needed[op]]).any() and not schedule.dependencies.remote[op]:
             awaited[op], needed[op] = awaited[op] + needed[op], []
@@ -98,4 +100,5 @@ def test_operations_wait_for_all_that_they_need(case, p2p, data):
     with using(True):
         assert makespans(graph, [costs, costs]).tolist() == [times[0][0].max()] * 2
     if p2p in BUFFERED:
-        np.testing.assert_allclose(times[0][0], end_times(table, table.dependencies.further, costs, p2p), rtol=1e-12)
+        inputs = [(op, maker) for op in order for maker in direct(op, table.dependencies.further, len(order))]
+        np.testing.assert_allclose(times[0][0], end_times(table, zip(*inputs, strict=True), costs, p2p), rtol=1e-12)
