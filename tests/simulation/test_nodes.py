@@ -27,11 +27,15 @@ from ppmodel.simulation import (
     uniform_costs,
 )
 from ppmodel.studies.noise import Noise, noisy_makespans
-from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.studies.points.simulated_times import times
+from ppmodel.studies.points.change import WITHOUT_NETWORK, Change
 from ppmodel.tables import parse_table
 
 SLOW = load_system("mid_cp_slow_nw")
+
+
+def times_of(systems, p2p="overlapped"):
+    """Makespans of Chimera on systems, computed together."""
+    return compare("chimera", 8, 16, model="paper", system=list(systems), p2p=p2p).makespan_s.tolist()
 
 
 @st.composite
@@ -161,10 +165,10 @@ def test_changes_of_a_network_reach_the_links_inside():
     system = replace(SLOW, nodes=nodes_like(SLOW, 4.0))
     halved = Change(bandwidth=0.5, latency=2.0).system(system)
     assert halved.nodes == nodes_like(halved, 4.0)
-    size = ("chimera", 4, 8, load_model("paper"), (system, SLOW), "overlapped", "blocking")
-    both = times(*size, (UNCHANGED, WITHOUT_NETWORK)).makespan_s
-    assert both[0, 0] < both[0, 1]
-    assert both[1, 0] == both[1, 1]
+    given = {"model": "paper", "p2p": "overlapped", "allreduce": "blocking", "changes": [None, WITHOUT_NETWORK]}
+    with_nodes, without = (compare("chimera", 4, 8, system=each, **given).makespan_s for each in (system, SLOW))
+    assert with_nodes[0] < without[0]
+    assert with_nodes[1] == without[1]
 
 
 # ---- shared nics --------------------------------------------------------------------------------
@@ -257,13 +261,12 @@ def test_a_faster_link_may_cost_time_at_a_nic():
     assert (round(slow, 3), round(fast, 3)) == (55.409, 56.349)
 
 
-def test_times_takes_the_nics_of_each_system():
+def test_rows_take_the_nics_of_each_system():
     """Systems with and without shared nics in one call, each simulated with its own; only where links are occupied."""
     shared = load_system("slow_between_nodes")
     apart = placed(shared, "round-robin", shared_nic=True)
     systems = shared, apart, placed(apart, "round-robin", shared_nic=False), SLOW
-    size = ("chimera", 8, 16, load_model("paper"))
-    together = times(*size, systems, "overlapped").makespan_s[0]
+    together = times_of(systems)
     for system, span in zip(systems, together, strict=True):
         schedule = build("chimera", 8, 16)
         costs = model_costs(schedule, load_model("paper"), system)
@@ -271,7 +274,7 @@ def test_times_takes_the_nics_of_each_system():
         assert span == run_graph(compile_graph(schedule), costs).makespan_s
     assert together[0] < together[3] < together[1]
     assert together[2] == together[3]
-    silent = times(*size, systems, "latency").makespan_s[0]
+    silent = times_of(systems, "latency")
     assert silent[1] == silent[2]
 
 
@@ -279,7 +282,7 @@ def test_noise_takes_the_nics_of_each_system():
     """Noisy runs are simulated with each system's own NICs, whatever stands beside it."""
     systems = SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True), SLOW
     model, schedule = load_model("paper"), build("chimera", 8, 16)
-    expected = times("chimera", 8, 16, model, systems, "overlapped").makespan_s[0].tolist()
+    expected = times_of(systems)
     assert expected[1] > expected[0] == expected[2]
     for system, span in zip(systems, expected, strict=True):
         costs = model_costs(schedule, model, system)
@@ -293,7 +296,7 @@ def test_sweeps_take_the_nics_of_each_system(tmp_path):
     from ppmodel.studies.sweep.rows import compute_rows
 
     listed = SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)
-    expected = times("chimera", 8, 16, load_model("paper"), listed, "overlapped").makespan_s[0].tolist()
+    expected = times_of(listed)
     text = (DATA / "systems" / "slow_between_nodes.yaml").read_text()
     (tmp_path / "apart.yaml").write_text(text.replace("value: blocked", "value: round-robin"))
     (tmp_path / "listed.yaml").write_text(text.replace("value: blocked", "value: [0, 0, 1, 1]"))

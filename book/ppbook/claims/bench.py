@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
 
 from ppbook.parameters import SettingSpec
 from ppmodel.clusters.specs import ModelSpec, load_system
 from ppmodel.schedules import get
 from ppmodel.schedules.cases import as_case, built
 from ppmodel.studies.points.change import UNCHANGED, WITHOUT_NETWORK, Change
-from ppmodel.studies.points.simulated_times import times
+from ppmodel.studies.points.point import Point, places_of
+from ppmodel.studies.points.rows import evaluate
 
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)
@@ -54,6 +59,35 @@ def change_of(setting):
 def _combined(bases, changes):
     """Each change on top of each base, cached so that every bench that asks gets the same objects."""
     return tuple(replace(base, **change.given()) for base in bases for change in changes)
+
+
+class Times(NamedTuple):
+    """Simulated time and idle ratio, each with one entry per change and system.
+
+    Parameters
+    ----------
+    makespan_s : ndarray of float, shape (num_changes, num_systems)
+        From the start of the first operation to the end of the last, in seconds.
+    idle_ratio : ndarray of float, shape (num_changes, num_systems)
+        Fraction of all ranks' time in which they do not compute.
+    """
+
+    makespan_s: np.ndarray
+    idle_ratio: np.ndarray
+
+
+@cache
+def _times(case, size, semantics, model, systems, changes):
+    """The times of a schedule on some systems under some changes; the same question is answered once."""
+    points = [
+        Point(case, size, semantics, model=model, system=system, change=change)
+        for change, system in product(changes, systems)
+    ]
+    times = np.empty((len(points), len(Times._fields)))
+    for places in places_of(point.graph_key for point in points).values():
+        rows = evaluate(points[places[0]].graph, [points[place].costs for place in places])
+        times[places] = [[row[name] for name in Times._fields] for row in rows]
+    return Times(*times.T.reshape(-1, len(changes), len(systems)))
 
 
 @dataclass(frozen=True)
@@ -183,7 +217,8 @@ class Bench:
         Times
             Arrays of shape (num_changes, num_systems).
         """
-        size = (self.case(schedule), num_ranks, num_microbatches, self.model, self.systems)
-        if network:
-            return times(*size, self.setting.p2p, self.setting.allreduce, self.applied)
-        return times(*size, "latency", changes=_combined(self.applied, (WITHOUT_NETWORK,)))
+        semantics, changes = (self.setting.p2p, self.setting.allreduce), self.applied
+        if not network:
+            semantics, changes = ("latency", "excluded"), _combined(self.applied, (WITHOUT_NETWORK,))
+        size = num_ranks, num_microbatches
+        return _times(self.case(schedule), size, semantics, self.model, self.systems, changes)
