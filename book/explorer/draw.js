@@ -26,9 +26,8 @@
   const kept = new Map();
   function coloursOf(table, kinds) {
     const chunks = Math.max(1, Math.round(table.stages / table.ranks));
-    const key = `${chunks} ${Object.values(kinds).join()}`;
-    if (!kept.has(key)) kept.set(key, [...LETTERS].map((letter) => shades(kinds[letter], chunks)));
-    return kept.get(key);
+    if (!kept.has(chunks)) kept.set(chunks, [...LETTERS].map((letter) => shades(kinds[letter][1], chunks)));
+    return kept.get(chunks);
   }
 
   // ---- geometry ------------------------------------------------------------------------------------
@@ -148,23 +147,28 @@
   // Operations, colour by colour, so that a context changes its colour a few times and not for each of thousands.
   function paintCells(ctx, scene, panel) {
     const { table, run } = panel, x = scaleOf(scene), colours = coloursOf(table, scene.theme.kinds);
-    const boxes = new Map(), letters = [];
+    const boxes = new Map(), letters = [], strip = table.gathers.length && 4;
+    const add = (colour, ...box) => boxes.set(colour, boxes.get(colour) || []).get(colour).push(...box);
     inSight(scene, panel, (cell, rank) => {
       const first = table.cellStart[cell], last = table.cellStart[cell + 1];
       const left = x(run.start[cell]), width = x(run.end[cell]) - left;
       if (width <= 0) return;
-      const gap = width > 3 ? 1 : 0, height = (panel.row - 3) / (last - first), size = Math.min(11, Math.floor(height - 1));
+      const gap = width > 3 ? 1 : 0, height = (panel.row - 3 - strip) / (last - first), size = Math.min(11, Math.floor(height - 1));
       const [begin, stop] = [Math.max(left, scene.place.left), Math.min(left + width, scene.place.left + scene.place.plot)];
       for (let op = first; op < last; op++) {
         const colour = colours[table.kind[op]][Math.min(table.chunk[op], colours[0].length - 1)];
         const y = panel.rows + rank * panel.row + 1.5 + (op - first) * height;
-        if (!boxes.has(colour)) boxes.set(colour, []);
-        boxes.get(colour).push(left, y, width - gap, height - (last - first > 1 ? 0.5 : 0), table.replica[op]);
+        add(colour, left, y, width - gap, height - (last - first > 1 ? 0.5 : 0), table.replica[op]);
         const name = E.unit(table, op);
         if (stop - begin > (name.length > 1 ? name.length - 0.5 : 1) * size && size > 7) {
           letters.push(name, (begin + stop) / 2, y + height / 2 + 0.5, colour.text, size);
         }
       }
+    });
+    table.gathers.forEach((gather, number) => { // beside the operations of a rank, below them
+      const [begin, end] = E.span(run, run.graph.gathers + number), [from, to] = scene.window;
+      const { kind, rank } = gather, gap = x(end) - x(begin) > 3 ? 1 : 0;
+      if (end > begin && end > from && begin < to) add(colours[kind][0], x(begin), panel.rows + (rank + 1) * panel.row - 4.5, x(end) - x(begin) - gap, 3, 0);
     });
     for (const [colour, list] of boxes) {
       ctx.fillStyle = colour.fill;
@@ -227,8 +231,10 @@
     for (const node of panel.path) {
       const [begin, end] = E.span(run, node);
       if (end < from || begin > to) continue;
+      const gather = table.gathers[node - run.graph.gathers];
       if (node < table.cells) boxes.push([x(begin), x(end), table.rank[table.cellStart[node]]]);
-      else transferLine(ctx, panel, (node - table.cells) % table.size, x, run.queues ? [begin, end] : undefined);
+      else if (gather) for (const end_ of [begin, end]) ctx[end_ === begin ? "moveTo" : "lineTo"](x(end_), panel.rows + (gather.rank + 1) * panel.row - 3);
+      else if (end > begin || !run.queues) transferLine(ctx, panel, (node - table.cells) % table.size, x, run.queues ? [begin, end] : undefined);
     }
     ctx.stroke();
     for (const [left, right, rank] of boxes) {

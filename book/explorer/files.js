@@ -17,10 +17,16 @@
     const rows = ["schedule,rank,operation,kind,stage,microbatch,replica,start_s,end_s,sent_s,arrived_s"];
     const seconds = (value) => (Number.isNaN(value) ? "" : String(value));
     for (const { key, table, run } of panels) {
-      for (let op = 0; op < table.size; op++) {
+      const name = key.includes(",") ? `"${key}"` : key, asides = [...table.asides];
+      for (let op = 0; op <= table.size; op++) {
+        for (; asides.length && asides[0].next === op; asides.shift()) {
+          const [aside] = asides, gather = table.gathers.indexOf(aside), times = gather < 0 ? [NaN, NaN] : E.span(run, run.graph.gathers + gather);
+          rows.push([name, aside.rank, E.asideName(aside), LETTERS[aside.kind], aside.stage, -1, aside.replica, ...times.map(seconds), "", ""].join());
+        }
+        if (op === table.size) break;
         const cell = table.cell[op];
         rows.push([
-          key.includes(",") ? `"${key}"` : key, table.rank[op], E.name(table, op), LETTERS[table.kind[op]], table.stage[op],
+          name, table.rank[op], E.name(table, op), LETTERS[table.kind[op]], table.stage[op],
           Math.floor(table.microbatch[op] / table.slices), table.replica[op], run.start[cell], run.end[cell], seconds(run.sent[op]), seconds(run.arrived[op]),
         ].join());
       }
@@ -48,6 +54,11 @@
         events.push({ ...counter, ts: begin, args: { microbatches: Number(during[cell].toFixed(9)) } });
         events.push({ ...counter, ts: end, args: { microbatches: Number(after[cell].toFixed(9)) } });
       }
+      table.gathers.forEach((gather, place) => {
+        const [ts, end] = E.span(run, run.graph.gathers + place).map(us), tid = table.ranks + gather.rank;
+        events.push({ ph: "M", name: "thread_name", pid: ranks, tid, args: { name: `rank ${gather.rank}, gathers` } });
+        events.push({ ph: "X", name: E.asideName(gather), pid: ranks, tid, ts, dur: Number((end - ts).toFixed(3)) });
+      });
       for (let op = 0; op < table.size; op++) {
         if (table.taker[op] === NONE) continue;
         const same = { name: "transfer", cat: "transfer", id: number * 1e6 + op, pid: ranks };

@@ -42,7 +42,7 @@
 
   // The time that the critical path spends in transfers.
   function inTransfers(run) {
-    return E.criticalPath(run).filter((node) => node >= run.table.cells).reduce((sum, node) => {
+    return E.criticalPath(run).filter((node) => node >= run.table.cells && node < run.graph.gathers).reduce((sum, node) => {
       const [begin, end] = E.span(run, node);
       return sum + end - begin;
     }, 0);
@@ -69,6 +69,7 @@
         ["Idle over a rank’s span", timed((run) => percent(run.span))],
         ["Transfers on the critical path", timed((run) => percent(inTransfers(run) / run.makespan))],
         ["Peak activations", of((panel) => number(E.activations(panel.table).peak))],
+        ...(shown.some(({ table }) => table.gathers?.length) ? [["Peak weights", of(({ table }) => number(table.gathers.length ? Math.max(...E.gathered(table)) : 1))]] : []),
         ["Messages", of((panel) => String(panel.table.messages))],
       ]);
     }

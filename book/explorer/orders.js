@@ -1,8 +1,7 @@
 // A table of the explorer: its order, as Python's generators wrote it, and its dependencies. No times, no page.
 (() => {
   "use strict";
-  const F = 0, B = 1, I = 2, W = 3, NONE = -1;
-  const LETTERS = "FBIW";
+  const [F, B, I, W, S, T, R, , G, D] = Array(10).keys(), NONE = -1, LETTERS = "FBIWSTROGD"; // ppmodel's OpKind
 
   // ---- orders: what Python's generators wrote ---------------------------------------------------
 
@@ -18,31 +17,37 @@
     const bytes = await inflate(packed.codes), ranks = packed.lengths.length, homes = stagesOf(about.placement, ranks);
     let op = 0;
     const orders = packed.lengths.map((length, rank) => {
-      const next = new Int32Array(64), size = bytes.length / (packed.jumps ? 2 : 1);
+      const next = new Int32Array(128), size = bytes.length / (packed.jumps ? 2 : 1);
+      const places = homes.flatMap((own, replica) => own[rank].map((stage) => ({ replica, stage })));
       return Array.from({ length }, () => {
-        const code = bytes[op], own = code & 63, replica = (own >> 3) & 1;
-        const microbatch = packed.jumps ? (next[own] + bytes[size + op]) & 255 : next[own];
+        const code = bytes[op], own = code & 127, microbatch = packed.jumps ? (next[own] + bytes[size + op]) & 255 : next[own];
         next[own] = microbatch + 1;
         op++;
-        return { kind: own >> 4, replica, stage: homes[replica][rank][own & 7], microbatch, joined: code & 64 };
+        return { kind: own >> 3, ...places[own & 7], microbatch, joined: code & 128 };
       });
     });
     return filled(orders, { ...packed, ...about });
   }
 
-  // A table from the operations of each rank in order; `joined` ones share the cell of the one before.
+  // A table from the operations of each rank in order; `joined` ones share the cell of the one before. What belongs to no
+  // microbatch (gathers, drops, reductions) stands aside: each with the cell before it on its rank, and the operation next.
   function filled(orders, { microbatches, placement, parts = 1, slices = 1, held = 1, shares = null }) {
-    const ranks = orders.length, stages = placement[0].length, size = orders.reduce((sum, { length }) => sum + length, 0);
+    const ranks = orders.length, stages = placement[0].length, size = orders.flat().filter(({ kind }) => kind < R).length;
     const table = {
       ranks, stages, replicas: placement.length, size, microbatches, parts, slices, held, placement,
       kind: new Uint8Array(size), stage: new Uint16Array(size), microbatch: new Uint16Array(size),
       replica: new Uint8Array(size), rank: new Uint16Array(size), chunk: new Uint16Array(size),
-      rankStart: new Int32Array(ranks + 1), cell: new Int32Array(size),
+      rankStart: new Int32Array(ranks + 1), cell: new Int32Array(size), asides: [], graphs: new Map(),
     };
     const homes = stagesOf(placement, ranks), starts = [];
     let op = 0;
     orders.forEach((program, rank) => {
+      const begins = starts.length;
       for (const { joined, ...fields } of program) {
+        if (fields.kind >= R) {
+          table.asides.push({ ...fields, rank, before: starts.length > begins ? starts.length - 1 : NONE, next: op });
+          continue;
+        }
         for (const [key, value] of Object.entries(fields)) table[key][op] = value;
         table.rank[op] = rank;
         table.chunk[op] = homes[fields.replica][rank].indexOf(fields.stage);
@@ -53,6 +58,7 @@
     });
     table.cellStart = Int32Array.from([...starts, size]);
     table.cells = starts.length;
+    table.gathers = table.asides.filter(({ kind }) => kind === G);
     table.shares = Float64Array.from({ length: stages }, (_, s) => (shares ? shares[s] : 1) / ((stages / ranks) * parts));
     connect(table);
     return table;
@@ -79,13 +85,14 @@
       if (words[0] !== String(orders.length)) refused(`line ${at + 1}`, `must begin with its rank, ${orders.length}`);
       for (const word of words.slice(1)) {
         word.split("&").forEach((name_, place) => {
-          const [, stage, letter, microbatch, slice, replica] = /^(\d+)([FBIWR])(\d*)(?:\.(\d+))?(?:@(\d))?$/.exec(name_) || [];
-          if (letter === "R" || ["", ".", "~", "None"].includes(name_)) return;
-          if (!letter || microbatch === "") refused(`line ${at + 1}, cell ${word.slice(0, 20)}`, "is no operation, such as 2F0, 2B0@1 or 1F1&0B0");
+          const [, stage, letter, microbatch, slice, replica] = /^(\d+)([FBIWSTROGD])(\d*)(?:\.(\d+))?(?:@(\d))?$/.exec(name_) || [];
+          if (["", ".", "~", "None"].includes(name_)) return;
+          if (!letter || (microbatch === "") !== LETTERS.indexOf(letter) >= R) refused(`line ${at + 1}, cell ${word.slice(0, 20)}`, "is no operation, such as 2F0, 2B0@1, 2S0, 2G or 1F1&0B0");
+          if ("GD".includes(letter) && word.includes("&")) refused(`line ${at + 1}, cell ${word.slice(0, 20)}`, "must have its gather or drop in a cell of its own");
           program.push({ kind: LETTERS.indexOf(letter), stage: Number(stage), microbatch: Number(microbatch), slice: Number(slice || 0), replica: Number(replica || 0), joined: place });
         });
       }
-      if (!program.length) refused(`line ${at + 1}`, "has no forward or backward");
+      if (!program.some(({ kind }) => kind < R)) refused(`line ${at + 1}`, "has no forward or backward");
       orders.push(program);
     });
     const slices = orders.flat().reduce((most, op) => Math.max(most, op.slice), 0) + 1;
@@ -93,7 +100,7 @@
       op.microbatch = op.microbatch * slices + op.slice;
       delete op.slice;
     }
-    const all = orders.flatMap((program, rank) => program.map((op) => ({ ...op, rank })));
+    const every = orders.flatMap((program, rank) => program.map((op) => ({ ...op, rank }))), all = every.filter(({ kind }) => kind < R);
     if (all.length === 0 || all.length > MOST_OPERATIONS) refused("the table", `has ${all.length} operations, and must have 1 to ${MOST_OPERATIONS}`);
     const ask = (key, form, usual) => {
       const text_ = about[key] === undefined ? String(usual) : about[key];
@@ -108,11 +115,24 @@
       const home = placement[replica], task = `stage ${stage}, microbatch ${microbatch}`;
       if (home[stage] !== NONE && home[stage] !== rank) refused(`stage ${stage}`, `is on ranks ${home[stage]} and ${rank}`);
       home[stage] = rank;
-      const done = seen.get(task) || { replica, kinds: "" };
+      const done = seen.get(task) || { replica, stage, kinds: "" };
       if (done.replica !== replica || done.kinds.includes(LETTERS[kind])) refused(task, "occurs twice");
-      seen.set(task, { replica, kinds: [...done.kinds, LETTERS[kind]].sort().join("") });
+      seen.set(task, { ...done, kinds: [...done.kinds, LETTERS[kind]].sort().join("") });
     }
-    for (const { kinds } of seen.values()) if (kinds !== "BF" && kinds !== "FIW") refused("the table", "lacks a forward or a backward");
+    const shards = all.some(({ kind }) => kind === S || kind === T) ? orders.length : 0, own = new Set(placement[0].slice(0, shards));
+    if (shards && (placement.length > 1 || own.size < shards)) refused("the output layer", "has a shard on each rank, of the first stages, of one copy of the model");
+    for (const [task, { kinds, stage }] of seen) {
+      const ST = stage < shards ? "ST" : "", [whole, split] = [`BF${ST}`, ["F", "I", ...ST, "W"].join("")];
+      if (kinds.length !== kinds.replace(/[ST]/g, "").length + ST.length) refused(task, ST ? "lacks a pass of the output layer, S or T" : "is no shard of the output layer: each rank's first stage has one");
+      if (kinds !== whole && kinds !== split) refused("the table", "lacks a forward or a backward");
+    }
+    const gathered = new Set(), gathers = every.some(({ kind }) => kind >= G);
+    for (const { kind, stage, replica, rank } of every.filter((op) => gathers && (op.kind < R || op.kind >= G))) {
+      const home = `${stage} ${replica}`, there = gathered.has(home);
+      if (there === (kind === G)) refused(`rank ${rank}, ${stage}${LETTERS[kind]}`, there ? "gathers weights that its rank has" : "needs weights that are not gathered");
+      if (kind !== D) gathered.add(home);
+      else gathered.delete(home);
+    }
     if (seen.size !== stages * tasks || placement.flat().includes(NONE)) refused("the table", "lacks operations of some stage and microbatch");
     const microbatches = ask("microbatches", COUNT, tasks / parts);
     if (microbatches * parts !== tasks) refused("microbatches", `must be ${tasks} over the parts of each`);
@@ -139,45 +159,55 @@
 
   // ---- dependencies ------------------------------------------------------------------------------
 
-  // Which operation's result each one needs, whether from another rank, the link on which each result leaves, which
-  // cells hold a forward and a backward, and an order in which every cell comes after all that it needs.
+  // Which operation's result each one needs, whether from another rank, the link on which each result leaves, what else is
+  // waited for (`further`, at barriers of all ranks), which cells hold a forward and a backward, the level of each cell as
+  // in ppmodel's graphs, and the order by levels, in which every cell comes after all that it needs.
   function connect(table) {
-    const { size, stages, replicas, kind, stage, microbatch, replica, rank } = table;
-    const count = table.microbatches * table.parts;
-    const at = new Int32Array(4 * replicas * stages * count).fill(NONE);
+    const { size, stages, replicas, ranks, kind, stage, microbatch, replica, rank, placement } = table;
+    const count = table.microbatches * table.parts, at = new Int32Array(R * replicas * stages * count).fill(NONE);
     const place = (k, r, s, m) => ((k * replicas + r) * stages + s) * count + m;
     for (let op = 0; op < size; op++) at[place(kind[op], replica[op], stage[op], microbatch[op])] = op;
-    const source = (table.source = new Int32Array(size).fill(NONE));
+    const source = (table.source = new Int32Array(size).fill(NONE)), further = (table.further = new Map());
+    const shards = kind.includes(S) ? [...Array(ranks).keys()] : [], last = placement[0].indexOf(placement[0][stages - 1]);
     for (let op = 0; op < size; op++) {
-      const r = replica[op], s = stage[op], m = microbatch[op];
-      if (kind[op] === F) source[op] = s ? at[place(F, r, s - 1, m)] : NONE;
-      else if (kind[op] === W) source[op] = at[place(I, r, s, m)];
-      else if (s === stages - 1) source[op] = at[place(F, r, s, m)];
-      else source[op] = Math.max(at[place(B, r, s + 1, m)], at[place(I, r, s + 1, m)]);
+      const r = replica[op], s = stage[op], m = microbatch[op], k = kind[op], needed = (one) => at[place(one, r, s, m)];
+      if (k === F) source[op] = s ? at[place(F, r, s - 1, m)] : NONE;
+      else if (k === W) source[op] = needed(I);
+      else if (k === S) source[op] = at[place(F, 0, stages - 1, m)];
+      else if (k === T) source[op] = needed(S);
+      else if (s < stages - 1) source[op] = Math.max(at[place(B, r, s + 1, m)], at[place(I, r, s + 1, m)]);
+      else source[op] = shards.length ? at[place(at[place(T, 0, last, m)] < op ? T : S, 0, last, m)] : needed(F);
+      if (shards.length && (k === T || ((k === B || k === I) && s === stages - 1))) {
+        further.set(op, shards.map((shard) => at[place(kind[source[op]], 0, shard, m)]).filter((one) => one !== source[op]));
+      }
     }
-    const links = new Map();
+    const links = new Map(), ofShard = (op) => kind[op] === S || kind[op] === T;
     table.remote = new Uint8Array(size);
     table.link = new Int32Array(size).fill(NONE);
     table.taker = new Int32Array(size).fill(NONE);
     table.messages = 0;
     for (let op = 0; op < size; op++) {
       const needed = source[op];
-      if (needed === NONE || rank[needed] === rank[op]) continue;
-      const way = rank[needed] * table.ranks + rank[op];
+      if (needed === NONE || rank[needed] === rank[op] || ofShard(needed) !== ofShard(op)) continue;
+      const way = rank[needed] * ranks + rank[op];
       if (!links.has(way)) links.set(way, links.size);
       table.remote[op] = 1;
       table.link[needed] = links.get(way);
       table.taker[needed] = op;
       table.messages++;
     }
-    table.links = links.size;
     table.overlaps = new Uint8Array(table.cells);
     for (let cell = 0; cell < table.cells; cell++) {
-      let forwards = 0;
-      for (let op = table.cellStart[cell]; op < table.cellStart[cell + 1]; op++) forwards += kind[op] === F;
-      table.overlaps[cell] = forwards > 0 && forwards < table.cellStart[cell + 1] - table.cellStart[cell];
+      const kinds = kind.subarray(table.cellStart[cell], table.cellStart[cell + 1]);
+      table.overlaps[cell] = kinds.includes(F) && kinds.some((one) => one >= B && one <= W);
     }
-    table.order = orderOf(table);
+    for (const gather of table.gathers) {
+      const end = table.rankStart[gather.rank + 1];
+      gather.taker = gather.next;
+      while (gather.taker < end && (stage[gather.taker] !== gather.stage || replica[gather.taker] !== gather.replica)) gather.taker++;
+      if (gather.taker === end) gather.taker = NONE;
+    }
+    levels(table);
   }
 
   // The first and the last cell of each rank.
@@ -186,41 +216,34 @@
     return { first, last: Int32Array.from({ length: ranks }, (_, rank) => cell[rankStart[rank + 1] - 1]) };
   }
 
-  function orderOf(table) {
-    const { ranks, cells, cell, cellStart, source } = table, { first: next, last } = programs(table);
-    const order = new Int32Array(cells), done = new Uint8Array(cells);
-    const ready = (at) => {
+  // One more than the level of the furthest that a cell waits for; what stands aside counts on its rank, too.
+  function levels(table) {
+    const { ranks, cells, cell, cellStart, source, further } = table, { first, last } = programs(table), next = first.slice();
+    const level = (table.level = new Int32Array(cells).fill(NONE)), aside = new Int32Array(cells + 1);
+    for (const one of table.asides) {
+      const own = one.next < table.size && one.rank === table.rank[one.next];
+      one.place = own ? aside[cell[one.next]]++ : 0;
+    }
+    const ready = (at, own) => {
+      let found = aside[at] + (at > first[own] ? level[at - 1] + 1 : 0);
       for (let op = cellStart[at]; op < cellStart[at + 1]; op++) {
-        if (source[op] !== NONE && !done[cell[source[op]]]) return false;
+        for (const needed of [source[op], ...(further.get(op) || [])]) {
+          if (needed === NONE) continue;
+          if (level[cell[needed]] === NONE) return NONE;
+          found = Math.max(found, level[cell[needed]] + 1);
+        }
       }
-      return true;
+      return found;
     };
     let found = 0;
     for (let before = -1; before < found; ) {
       before = found;
       for (let rank = 0; rank < ranks; rank++) {
-        while (next[rank] <= last[rank] && ready(next[rank])) {
-          done[next[rank]] = 1;
-          order[found++] = next[rank]++;
-        }
+        while (next[rank] <= last[rank] && (level[next[rank]] = ready(next[rank], rank)) !== NONE) [next[rank], found] = [next[rank] + 1, found + 1];
       }
     }
     if (found < cells) throw new Error("a table in which operations wait for one another in a circle");
-    return order;
-  }
-
-  // How far each cell is from the first ones: one more than the furthest that it waits for, as in ppmodel's graphs.
-  function levels(table) {
-    if (table.levels) return table.levels;
-    const { order, cell, cellStart, source } = table, { first } = programs(table), begins = new Set(first);
-    const found = new Int32Array(table.cells);
-    for (const at of order) {
-      if (!begins.has(at)) found[at] = found[at - 1] + 1;
-      for (let op = cellStart[at]; op < cellStart[at + 1]; op++) {
-        if (source[op] !== NONE) found[at] = Math.max(found[at], found[cell[source[op]]] + 1);
-      }
-    }
-    return (table.levels = found);
+    table.order = Int32Array.from(level.keys()).sort((one, other) => level[one] - level[other] || one - other);
   }
 
   // ---- names ---------------------------------------------------------------------------------------
@@ -230,11 +253,13 @@
     return `${table.stage[op]}${LETTERS[table.kind[op]]}${unit(table, op)}${copy}`;
   }
 
+  const asideName = ({ stage, kind, replica }) => `${stage}${LETTERS[kind]}${replica ? `@${replica}` : ""}`;
+
   function cellName(table, cell) {
     const names = [];
     for (let op = table.cellStart[cell]; op < table.cellStart[cell + 1]; op++) names.push(name(table, op));
     return names.join("&");
   }
 
-  window.ppmodelOrders = { NONE, LETTERS, B, unpack, parse, programs, levels, unit, name, cellName };
+  window.ppmodelOrders = { NONE, LETTERS, B, I, F, G, D, S, T, unpack, parse, programs, unit, name, asideName, cellName };
 })();

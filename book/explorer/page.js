@@ -10,7 +10,7 @@
 
   const DEFAULTS = {
     schedule: "interleaved-1f1b:chunks=4", against: "1f1b", pp: 4, microbatches: 8, forward: 1, input_grad: 1, weight_grad: 1,
-    overlap: 1, comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, slow_link: -1, delay: 1, view: "timeline", window: null, path: true,
+    output: 0, gather: 0, overlap: 1, comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, slow_link: -1, delay: 1, view: "timeline", window: null, path: true,
     transfers: true, order: "time", all: false,
   };
   const PRESETS = {
@@ -20,6 +20,8 @@
     "One delayed link": { schedule: "zb-v", p2p: "streams", slow_link: 1, delay: 2 },
     "Blocking transfers": { p2p: "blocking", comm: 0.15, schedule: "zb-v", against: "zb-h1", pp: 8, microbatches: 16 },
     "Less memory": { schedule: "v-half", against: "zb-v", pp: 8, microbatches: 16 },
+    "Large vocabulary": { schedule: "vocab-1f1b", against: "1f1b", pp: 8, microbatches: 16, output: 0.15 },
+    "Gathered weights": { schedule: "interleaved-1f1b:fsdp=keep", against: "interleaved-1f1b:fsdp=drop", gather: 0.8 },
     "VPP or ZB?": { schedule: "interleaved-1f1b:chunks=4", against: "zb-h1", pp: 8, microbatches: 16 },
     "ZB or DualPipe?": { schedule: "zb-v", against: "dualpipe", pp: 8, microbatches: 16, overlap: 0.9 },
   };
@@ -30,7 +32,7 @@
     rendezvous: "both at once: rendezvous", streams: "a stream for each peer: streams",
   };
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
-  const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, overlap: 1e-6, slow_factor: 1e-6, comm: 0, delay: 0 }, MOST = 1e6;
+  const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, output: 0, gather: 0, overlap: 1e-6, slow_factor: 1e-6, comm: 0, delay: 0 }, MOST = 1e6;
   const NUMBERS = Object.keys(LEAST), OF_RANKS = ["slow_rank", "slow_link"];
 
   let state = { ...DEFAULTS }, index = null, stage = null, lists = null, shown = [], round = 0, curve = null;
@@ -70,7 +72,7 @@
     const name = `${key} ${pp} ${microbatches}`;
     if (!tables.has(name)) {
       if (tables.size > 160) tables.clear();
-      tables.set(name, load(variants.get(key).name).then(() => {
+      tables.set(name, load(variants.get(key).name + (key.includes("fsdp") ? "-fsdp" : "")).then(() => {
         const own = orders.get(key)[pp];
         return E.unpack(own.tables[microbatches], own);
       }));
@@ -199,7 +201,7 @@
       return { key, label, colour, title: label, note: why, missing: true, table: { ranks: 2 }, run: { deadlock: [] } };
     }
     const timed = E.simulate(own, costs()), slots = state.view === "table", run = slots ? E.scaledSlots(own) : timed;
-    const panel = { key, label, colour, table: own, run, timed, slots, slow: slots ? -1 : state.slow_rank };
+    const panel = { key, label, colour, kinds: index.kinds, table: own, run, timed, slots, slow: slots ? -1 : state.slow_rank };
     panel.occupied = slots ? [0, 0] : OCCUPIED[state.p2p] || [0, 0];
     panel.path = state.path ? E.criticalPath(run) : [];
     panel.title = slots ? `${label}: ${E.slots(own).makespan} slots${run.pieces > 1 ? ` of 1/${run.pieces}` : ""}` : `${label}: ${number(run.makespan)}`;
@@ -213,6 +215,7 @@
 
   function showStage() {
     document.getElementById("explorer-page").style.setProperty("--ex-path", theme().path);
+    showLegend();
     const there = shown.filter((panel) => !panel.missing);
     stage.show({
       panels: shown, theme: theme(), path: state.path, transfers: state.transfers && state.view === "timeline",
@@ -230,7 +233,7 @@
       text: read("--pst-color-text-base", "#222222"), muted: read("--pst-color-text-muted", "#666666"),
       ground: read("--pst-color-background", "#ffffff"), line: dark ? "#777777" : "#999999",
       row: dark ? "rgba(255,255,255,0.06)" : "rgba(0,0,0,0.045)", transfer: dark ? "rgba(255,255,255,0.5)" : "rgba(0,0,0,0.42)",
-      held: dark ? "rgba(255,255,255,0.45)" : "rgba(0,0,0,0.4)", path: dark ? "#ff6f9f" : index.path, kinds: index.colours,
+      held: dark ? "rgba(255,255,255,0.45)" : "rgba(0,0,0,0.4)", path: dark ? "#ff6f9f" : index.path, kinds: index.kinds,
     };
   }
 
@@ -419,7 +422,7 @@
         const { name, table: own } = E.parse(await file.text()), key = `file:${file.name}`;
         const needs = `${own.ranks} ranks and ${own.microbatches} microbatches`;
         const label = variants.get(name)?.label || name || file.name;
-        variants.set(key, { key, name: key, label, title: label, legal: needs, own });
+        variants.set(key, { key, name: key, label, legal: needs, own });
         keys.push(key);
       } catch (error) {
         note(`${file.name} is not read: ${error.message}.`, $("file"));
@@ -557,18 +560,18 @@
   // ---- start --------------------------------------------------------------------------------------------------------
 
   function showLegend() {
-    const names = { F: "forward", B: "backward", I: "input gradient", W: "weight gradient" };
-    const items = Object.entries(names).map(([letter, name]) => {
+    const kinds = shown.flatMap(({ table }) => (table.kind ? [...table.kind, ...table.gathers.map(({ kind }) => kind)] : []));
+    const items = Object.values(index.kinds).filter((_, kind) => kinds.includes(kind)).map(([name, colour]) => {
       const item = element("span");
       const box = element("i", undefined, { class: "ex-kind" });
-      box.style.background = index.colours[letter];
+      box.style.background = colour;
       item.append(box, name);
       return item;
     });
     const path = element("span");
     path.append(element("i", undefined, { class: "ex-line" }), "critical path");
     $("legend").replaceChildren(...items, path, element("span", "darker: deeper chunk of the rank"), element("span", "dark foot: second copy of the model"), element("span", "grey bar: a transfer holds the rank"));
-    for (const box of document.querySelectorAll(".ex-kind[data-kind]")) box.style.background = index.colours[box.dataset.kind];
+    for (const box of document.querySelectorAll(".ex-kind[data-kind]")) [, box.style.background] = index.kinds[box.dataset.kind];
     ["a", "b"].forEach((one, i) => document.getElementById("explorer-page").style.setProperty(`--ex-${one}`, index.pair[i]));
   }
 
@@ -584,13 +587,12 @@
 
   async function begin() {
     await load("index");
-    for (const one of index.schedules) for (const variant of one.variants) variants.set(variant.key, { ...variant, ...{ name: one.name, title: one.title, legal: one.legal } });
+    for (const one of index.schedules) for (const variant of one.variants) variants.set(variant.key, { ...one.variants[0], ...variant, name: one.name, legal: one.legal });
     document.getElementById("explorer-page").hidden = false;
     stage = new Stage($("canvas"), $("tip"), $("details"), writeHash);
     stage.resize($("stage").clientWidth);
     const now = () => ({ state, shown, round, costs: costs(), link: toHash() });
     lists = new window.ppmodelLists.Lists({ now, variants, orders, table, choose });
-    showLegend();
     wire();
     await restore(location.hash);
     document.getElementById("explorer-page").dataset.ready = "true";

@@ -3,7 +3,6 @@
   "use strict";
   const E = window.ppmodelEngine, D = window.ppmodelDraw;
   const { NONE } = E;
-  const KINDS = ["Forward", "Backward", "Input gradient", "Weight gradient"];
   const number = (value) => String(Number(value.toPrecision(4)));
 
   // What an operation is, when it runs and what it waited for: a heading and a sentence.
@@ -11,22 +10,27 @@
     const { table, run } = panel, first = table.cellStart[cell], rank = table.rank[first], parts = [];
     for (let op = first; op < table.cellStart[cell + 1]; op++) {
       const copy = table.replica[op] ? " of the second copy" : "";
-      const kind = parts.length ? KINDS[table.kind[op]].toLowerCase() : KINDS[table.kind[op]];
-      parts.push(`${kind} of microbatch ${E.unit(table, op)}, stage ${table.stage[op]}${copy}`);
+      const place = "ST".includes(E.LETTERS[table.kind[op]]) ? "shard" : "stage";
+      parts.push(`${panel.kinds[E.LETTERS[table.kind[op]]][0]} of microbatch ${E.unit(table, op)}, ${place} ${table.stage[op]}${copy}`);
     }
     const slot = (time) => Math.round(time * run.pieces);
     const times = panel.slots
       ? `Rank ${rank}, slots ${slot(run.start[cell])} to ${slot(run.end[cell])}.`
       : `Rank ${rank}, from ${number(run.start[cell])} to ${number(run.end[cell])}.`;
     const waited = waiting(panel, cell, rank);
-    return { head: parts.join(" with "), waited, text: `${times} ${waited}` };
+    const head = parts.join(" with ");
+    return { head: head.charAt(0).toUpperCase() + head.slice(1), waited, text: `${times} ${waited}` };
   }
 
   function waiting(panel, cell, rank) {
-    const { table, run } = panel, { message, seconds } = E.waited(run, cell);
+    const { table, run } = panel, { message, cell: other, gather, seconds } = E.waited(run, cell);
     if (seconds <= 1e-12 * run.makespan) return cell === table.cell[table.rankStart[rank]] ? "Nothing comes before it." : "It did not wait.";
     const idle = panel.slots ? `The rank waited ${Math.round(seconds * run.pieces)} slots` : `The rank waited ${number(seconds)}`;
-    if (message === NONE) return `${idle}.`;
+    if (gather) return `${idle} for the weights of stage ${gather.stage}.`;
+    if (message === NONE) {
+      const from = other === NONE ? rank : table.rank[table.cellStart[other]];
+      return from === rank ? `${idle}.` : `${idle} for ${E.cellName(table, other)} on rank ${from}.`;
+    }
     const what = `${table.kind[message] ? "gradient" : "activations"} of ${E.name(table, message)}`;
     if (table.rank[message] === rank) return `${idle} until it had sent the ${what} to rank ${table.rank[table.taker[message]]}.`;
     const way = panel.slots ? "" : `, sent at ${number(run.sent[message])}, there at ${number(run.arrived[message])}`;

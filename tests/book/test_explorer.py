@@ -19,15 +19,15 @@ from ppbook.pages.explorer_data import packed, variants
 from ppmodel import metrics
 from ppmodel.clusters.specs import as_links, load_model, load_system
 from ppmodel.errors import PPModelError, SizeError, TableError
-from ppmodel.schedules import small
+from ppmodel.metrics.activations import gathered_peaks
+from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case, generated
 from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.simulation import P2P, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import write_table
 
 DATA = HTML / "explorer" / "data"
-NAMES = [name for name in pp.names() if not small(name).has_shards]
-EVERY = [case for name in NAMES for case in variants(name)]
+EVERY = [case for name in pp.names() for case in variants(name)]
 POINTS = 500
 
 _EVALUATE = """async points => {
@@ -44,6 +44,7 @@ _EVALUATE = """async points => {
     found.push({
       makespan: run.makespan, idle: run.idle, span: run.span, slots: E.slots(table).idle, messages: table.messages,
       peaks: [...E.activations(table).peaks], gap: gap / (run.makespan || 1), at, deadlock: run.deadlock,
+      gathered: [...E.gathered(table)],
       arrived: run.arrived.reduce((sum, one) => sum + (one || 0), 0),
     });
   }
@@ -105,6 +106,7 @@ def points(count):
         if table.table_microbatches > MOST_MICROBATCHES:  # halved ones, which the page leaves out
             continue
         seconds = {name: round(draw.uniform(0.1, 3), 3) for name in ("forward", "input_grad", "weight_grad")}
+        seconds |= {name: draw.choice((0, round(draw.uniform(0, 1), 3))) for name in ("output", "gather")}
         seconds["comm"] = draw.choice((0, round(draw.uniform(0, 2), 3)))
         seconds["overlap"] = draw.choice((1, round(draw.uniform(0.5, 1.2), 3)))
         slow = {"slow_rank": draw.randrange(-1, ranks), "slow_factor": round(draw.uniform(0.5, 3), 2)}
@@ -119,8 +121,13 @@ def simulated(table, point):
     slow = point.get("slow_link", -1)
     links = as_links(f"{slow}-{(slow + 1) % table.num_ranks}:delay={point['delay']}" if slow >= 0 else None)
     times = {name: point[name] for name in ("input_grad", "weight_grad", "comm")}
-    costs = uniform_costs(table, point["forward"], **times, links=links)
-    costs = replace(costs, overlap_factor=point.get("overlap", 1))
+    costs = uniform_costs(table, point["forward"], **times, gather=point.get("gather", 0), links=links)
+    output, compute_s = point.get("output", 0) / table.microbatch_parts / table.slices, costs.compute_s.copy()
+    if table.has_shards:
+        compute_s[[OpKind.S, OpKind.T]] = output
+    else:  # the last stage's forward, and its backward or the two halves of it
+        compute_s[: OpKind.S, -1] += np.array([1, 1, 0.5, 0.5]) * output * table.num_ranks
+    costs = replace(costs, compute_s=compute_s, overlap_factor=point.get("overlap", 1))
     factors = np.where(table.rank == point["slow_rank"], point["slow_factor"], 1.0)
     try:
         return run_graph(compile_graph(table, point["p2p"]), costs, factors)
@@ -141,6 +148,8 @@ def test_numbers_equal_the_librarys(explorer):
         assert here["slots"] == pytest.approx(metrics.table_bubble_ratio(table), **exact), point
         assert here["messages"] == table.dependencies.remote.sum(), point
         assert here["peaks"] == pytest.approx(metrics.peak_activations(table).tolist(), **exact), point
+        if table.gathers:
+            assert here["gathered"] == pytest.approx(gathered_peaks(table).tolist(), **exact), point
         if run is not None:
             numbers = run.makespan_s, metrics.idle_ratio(run), metrics.bubble_ratios(run).span, run.makespan_s
             assert [here[name] for name in ("makespan", "idle", "span", "at")] == pytest.approx(numbers, **exact), point
@@ -153,13 +162,16 @@ def test_numbers_equal_the_librarys(explorer):
 
 
 def tables_in(name):
-    text = (DATA / f"{name}.js").read_text(encoding="utf-8")
-    return json.loads("[" + text.removeprefix("ppmodelExplorer.orders(").removesuffix(");\n") + "]")[1]
+    tables = {}
+    for path in (DATA / f"{name}.js", DATA / f"{name}-fsdp.js"):
+        text = path.read_text(encoding="utf-8") if path.exists() else 'ppmodelExplorer.orders("", {});\n'
+        tables |= json.loads("[" + text.removeprefix("ppmodelExplorer.orders(").removesuffix(");\n") + "]")[1]
+    return tables
 
 
 def test_every_schedule_has_its_orders():
     """A script for each, from 2 to 16 ranks, as the generators write it now; small enough to load at once."""
-    for name in NAMES:
+    for name in pp.names():
         found = tables_in(name)
         assert list(found) == [written(case) for case in variants(name)]
         case, (ranks, own) = as_case(name), max(found[name].items(), key=lambda pair: int(pair[0]))
@@ -167,7 +179,8 @@ def test_every_schedule_has_its_orders():
         now = packed(generated(case, int(ranks), int(microbatches)))
         assert {key: table[key] for key in now} == now
         if "formula" in table:
-            assert table["formula"] == float(formula_bubble_ratio(case, int(ranks), int(microbatches)))
+            ratio = formula_bubble_ratio(case, int(ranks), int(microbatches))
+            assert table["formula"] == pytest.approx(float(ratio), abs=1e-6)
     assert set(tables_in("1f1b")["1f1b"]) == {str(ranks) for ranks in RANKS}
     whole = sum(path.stat().st_size for path in (HTML / "explorer").rglob("*") if path.is_file())
     assert whole < 15e6
@@ -344,21 +357,25 @@ def test_a_schedule_brings_a_size_at_which_it_is_defined(explorer):
 
 
 def printed(folder, name, ranks, microbatches, form="csv"):
-    table = pp.build(name, ranks, microbatches)
-    path = folder / f"{name}.{form}"
+    table = generated(as_case(name), ranks, microbatches)
+    path = folder / f"{name.replace(':', '-')}.{form}"
     path.write_text(write_table(table, form))
     return table, str(path)
 
 
 def test_tables_of_a_readers_own(explorer, tmp_path):
     """Files that `ppmodel table` prints are simulated as by the library, at sizes that the page has no orders for."""
+    for field, value in (("output", "0.25"), ("gather", "0.5")):
+        explorer.locator(f"#ex-{field}").fill(value)
     for name, *size in (
         ("asymmetric-chimera", 6, 12, "csv"), ("zb-v", 5, 23, "csv"), ("chimera", 6, 18, "text"),
-        ("dualpipe", 20, 44, "csv"), ("stp", 3, 11, "text"),
+        ("dualpipe", 20, 44, "csv"), ("stp", 3, 11, "text"), ("vocab-1f1b:barriers=2", 5, 7, "csv"),
+        ("interlaced", 3, 9, "text"), ("interleaved-1f1b:fsdp=drop", 3, 9, "csv"), ("1f1b:fsdp=keep", 3, 5, "text"),
     ):  # fmt: skip
         table, path = printed(tmp_path, name, *size)
         explorer.locator("#ex-file").set_input_files(path)
-        expected = f"{pp.simulate(table, forward=1, backward=2, comm=0.1).makespan_s:.4g}"
+        point = state(explorer) | {"output": 0.25, "gather": 0.5}
+        expected = f"{simulated(table, point).makespan_s:.4g}"
         first = "text => document.querySelector('#ex-numbers tbody td').textContent === text"
         explorer.wait_for_function(first, arg=expected)
         assert (state(explorer)["pp"], state(explorer)["microbatches"]) == tuple(size[:2])
@@ -393,6 +410,14 @@ NO_TABLES = [
     ("# stage_shares: 1e-12 1\n0,0F0,1F0,1B0,0B0", "stage_shares: must be none 1e+09 times smaller"),
     ("# microbatches: 1\n# microbatches: 2\n0,0F0,0B0", "line 2, microbatches: was given before"),
     ("# letters: zero-bubble\n0,0F0,0B0", "letters: must be those of ppmodel"),
+    ("0,0F0,0S0,0B0", "stage 0, microbatch 0: lacks a pass of the output layer, S or T"),
+    ("0,0F0,1F0,0S0,1S0,1B0,0B0,0T0,1T0", "stage 1, microbatch 0: is no shard of the output layer"),
+    ("0,0F0,1F0,0S0,1S0,0T0,1T0,1B0,0B0\n1,2F0,3F0,3B0,2B0", "the output layer: has a shard on each rank"),
+    ("0,0F0,0T0,0S0,0B0", "wait for one another in a circle"),
+    ("0,0G0,0F0,0B0", "line 1, cell 0G0: is no operation"),
+    ("0,0G,0F0,0D,0B0", "rank 0, 0B: needs weights that are not gathered"),
+    ("0,0G,0F0,0G,0B0", "rank 0, 0G: gathers weights that its rank has"),
+    ("0,0G&0F0,0B0", "cell 0G&0F0: must have its gather or drop in a cell of its own"),
 ]
 
 
@@ -663,17 +688,35 @@ def test_words_for_those_who_do_not_see_the_drawing(explorer):
     assert "from rank 2" in rows.first.inner_text()
 
 
-def test_csv_is_the_librarys_frame(explorer):
-    """The table that is saved has the columns and times of `Run.to_frame`."""
-    with explorer.expect_download() as saved:
-        explorer.locator("#ex-csv").click()
+@pytest.mark.parametrize(
+    "keys", [("interleaved-1f1b:chunks=4", "1f1b"), ("vocab-1f1b", "interleaved-1f1b:fsdp=drop,lookahead=1")]
+)
+def test_csv_is_the_librarys_frame(page, keys):
+    """The table that is saved has the columns and times of `Run.to_frame`, gathers and drops among them."""
+    opened(page, link(keys[0], 4, 8, against=keys[1], gather=0.3)[len(PAGE) :])
+    with page.expect_download() as saved:
+        page.locator("#ex-csv").click()
     text = saved.value.path().read_text()
     frame = pd.read_csv(io.StringIO(text))
     for key, own in frame.groupby("schedule", sort=False):
         table = generated(as_case(key), 4, 8)
-        expected = pp.simulate(table, forward=1, backward=2, comm=0.1).to_frame()
+        seconds = {"gather": 0.3} if table.gathers else {}
+        expected = pp.simulate(table, forward=1, backward=2, comm=0.1, **seconds).to_frame()
         pd.testing.assert_frame_equal(own.drop(columns="schedule").reset_index(drop=True), expected, check_dtype=False)
-    assert list(frame.schedule.unique()) == ["interleaved-1f1b:chunks=4", "1f1b"]
+    assert tuple(frame.schedule.unique()) == keys
+
+
+def test_what_is_waited_for_at_barriers_and_gathers_is_said(page):
+    """Operations that wait for passes of the output layer on other ranks, or for their weights, say so."""
+    opened(page, link("vocab-1f1b", 4, 8, against="1f1b:fsdp=drop", gather=0.3, output=0.4)[len(PAGE) :])
+    assert page.locator("#ex-legend").inner_text().split("\n")[:5] == [
+        "forward", "backward", "output layer", "its gradients", "gather of weights"
+    ]  # fmt: skip
+    page.locator("#ex-text summary").click()
+    page.locator("#ex-text-rank").select_option("1")
+    for place, words in enumerate((r"waited [\d.]+ for \dS\d on rank \d", r"waited [\d.]+ for the weights of stage 1")):
+        page.locator("#ex-text-which").select_option(str(place))
+        assert re.search(words, page.locator("#ex-operations").inner_text())
 
 
 def test_picture_and_trace_are_sound(explorer):

@@ -48,8 +48,8 @@ def test_the_slider_reverses_the_order(page):
     page.on("requestfinished", lambda request: loaded.append(request.url))
     page.goto(PAGE.as_uri())
     page.wait_for_selector(".racing[data-ready]")
-    ours = {url for url in loaded if "/explorer/" in url}
-    assert sum((HTML / "explorer" / url.partition("/explorer/")[2]).stat().st_size for url in ours) < MOST_BYTES
+    ours = {url for url in loaded if "/html/explorer/" in url}
+    assert sum((HTML / "explorer" / url.partition("/html/explorer/")[2]).stat().st_size for url in ours) < MOST_BYTES
     slider, orders = page.get_by_role("slider", name="Transfer time, in forwards"), []
     slider.focus()
     for keys in (["Home"], ["ArrowRight"] * 3, ["PageUp"] * 4, ["End"]):

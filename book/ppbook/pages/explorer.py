@@ -9,7 +9,6 @@ from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case
 from ppmodel.schedules.options import option_text
-from ppmodel.schedules.registry import small
 
 PAGE = "explorer.html"
 RANKS = tuple(range(2, 17))
@@ -21,14 +20,16 @@ MULTIPLES = 1, 2, 3, 4, 6, 8, 16, 24, 32, 64, 128
 MOST_MICROBATCHES, MOST_CELLS = 256, 2048
 
 VARIANTS = {
+    "1f1b": ("fsdp=keep", "fsdp=drop"),
     "asymmetric-chimera": ("concat=forward-doubling",),
     "chimera": ("concat=overlapping", "concat=forward-doubling", "concat=backward-halving", "concat=merged"),
     "combined-1f1b": ("chunks=4",),
     "hanayo": ("waves=2", "waves=4"),
-    "interleaved-1f1b": ("chunks=3", "chunks=4"),
+    "interleaved-1f1b": ("chunks=3", "chunks=4", "fsdp=keep", "fsdp=drop", "fsdp=drop,lookahead=1"),
     "interleaved-zb": ("chunks=4",),
     "looped-bfs": ("chunks=4",),
     "stp": ("warm-up=memory-saving",),
+    "vocab-1f1b": ("barriers=2", "ratio=1", "barriers=2,ratio=1"),
     "zb-1p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
     "zb-2p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
 }
@@ -54,7 +55,8 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     page : str
         Path to the explorer from the page with the link; ``../explorer.html`` from a notebook's page.
     **shown
-        ``forward``, ``input_grad``, ``weight_grad``, ``comm``: times, in any unit; ``overlap``: the time of a pair
+        ``forward``, ``input_grad``, ``weight_grad``, ``comm``: times, in any unit; ``output``: that of a pass S or T;
+        ``gather``: that of the weights of 1/S of the model; ``overlap``: the time of a pair
         over that of its forward and backward, as in `Change`; ``p2p``: one of `simulation.P2P`; ``slow_rank`` and
         ``slow_factor``: a rank whose operations take longer, and how much; ``slow_link`` and ``delay``: a rank whose
         link to the next one has a delay; ``view``: ``timeline`` or ``table``.
@@ -149,13 +151,11 @@ def written(schedule):
 
 
 def variants(name):
-    """The cases of a schedule that the explorer offers; none of an output layer on all ranks, whose passes it lacks.
+    """The cases of a schedule that the explorer offers.
 
     >>> [case.label for case in variants("hanayo")]
     ['Hanayo', 'Hanayo W = 2', 'Hanayo W = 4']
     """
-    if small(name).has_shards:
-        return []
     return [as_case(name), *(as_case(f"{name}:{options}") for options in VARIANTS.get(name, ()))]
 
 

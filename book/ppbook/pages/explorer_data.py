@@ -1,10 +1,11 @@
 """The orders of all registered schedules as scripts that the explorer loads: on ``file://`` a page cannot fetch data.
 
-Each schedule has a script that registers its tables: those of each variant by ranks and microbatches. An operation is a
-byte, ``joined * 64 + kind * 16 + replica * 8 + chunk``, rank by rank in program order; its stage follows from the
-placement. Its microbatch is one more than that of the preceding operation of the same kind, copy and chunk. If that
-does not hold throughout a table, as many bytes follow, each saying how far off its operation is, modulo 256. The bytes
-are compressed with zlib and written in base 64. Reductions are left out.
+Each schedule has a script that registers its tables, and one for those with gathers of weights: those of each variant
+by ranks and microbatches. An operation is a byte, ``joined * 128 + kind * 8 + home``, rank by rank in program order,
+with the kinds of `OpKind` and homes among those of its rank: stages of the first copy, then of the second. Its
+microbatch is one more than that of the preceding operation of the same kind and home. If that does not hold throughout
+a table, as many bytes follow, each saying how far off its operation is, modulo 256. The bytes are compressed with zlib
+and written in base 64.
 """
 
 import json
@@ -18,7 +19,6 @@ from ppbook.pages.explorer import RANKS, sizes, variants, written
 from ppmodel import schedules
 from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import SizeError
-from ppmodel.ops import OpKind
 from ppmodel.plot import palette
 from ppmodel.plot.timelines import PATH_COLOUR
 from ppmodel.schedules.cases import as_case, generated
@@ -26,7 +26,7 @@ from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.simulation import P2P
 from ppmodel.tables.kinds import KINDS
 
-_MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256
+_MOST_MICROBATCHES = 256
 _LEVEL = 9
 _MODELS = "llama3_8b", "qwen3_32b", "llama3_70b", "gpt3_175b", "llama3_405b"
 _GPUS = "a100", "h100", "h200", "b200", "mi300x"
@@ -42,18 +42,21 @@ def write_explorer(folder):
     """
     folder.mkdir(parents=True, exist_ok=True)
     listed = []
-    for name in filter(variants, schedules.names()):
+    for name in schedules.names():
         entry, tables = schedules.get(name), {written(case): tables_of(case) for case in variants(name)}
-        _write(folder / f"{name}.js", "orders", name, tables)
+        for script in (name, f"{name}-fsdp"):
+            if own := {key: tables[key] for key in tables if ("fsdp" in key) == (script != name)}:
+                _write(folder / f"{script}.js", "orders", script, own)
         shown = []
         for key, by_ranks in tables.items():  # for each number of ranks a bit for each of its sizes, lowest first
             legal = {pp: by_ranks[pp]["tables"] if pp in by_ranks else () for pp in RANKS}
             masks = [sum(1 << bit for bit, size in enumerate(sizes(pp)) if size in legal[pp]) for pp in RANKS]
-            shown.append({"key": key, "label": as_case(key).label, "sizes": masks})
-        listed.append({"name": name, "title": entry.title, "legal": entry.legal, "variants": shown})
+            own = {} if shown and shown[0]["sizes"] == masks else {"sizes": masks}  # else those of the first
+            shown.append({"key": key, "label": as_case(key).label, **own})
+        listed.append({"name": name, "legal": entry.legal, "variants": shown})
     _write(folder / "index.js", "index", {
         "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": P2P,
-        "colours": {kind.name: look.colour for kind, look in KINDS.items() if kind < OpKind.R},
+        "kinds": {kind.name: look[:2] for kind, look in KINDS.items()},
         "models": {model.title: [model.hidden, model.sequence, model.blocks] for model in map(load_model, _MODELS)},
         "gpus": {
             name.upper(): [gpu.peak_compute_flops, gpu.network_bandwidth_bytes_per_s / 1e9]
@@ -75,11 +78,6 @@ def tables_of(case):
     dict of int to dict
         For each number of ranks, the placement of the stages, their shares if these differ, and ``tables`` by
         microbatches; see `packed`.
-
-    Raises
-    ------
-    ReproduceError
-        If a table has more chunks, replicas or microbatches than a byte can hold.
     """
     by_ranks = {}
     for pp in RANKS:
@@ -92,7 +90,7 @@ def tables_of(case):
                 continue
             shares = {"shares": table.stage_shares.tolist()} if np.ptp(table.stage_shares) else {}
             entry = by_ranks.setdefault(pp, {"placement": table.placement.tolist(), **shares, "tables": {}})
-            ratio = float(formula_bubble_ratio(case, pp, microbatches))
+            ratio = round(float(formula_bubble_ratio(case, pp, microbatches)), 6)
             entry["tables"][microbatches] = packed(table) | ({} if isnan(ratio) else {"formula": ratio})
     return by_ranks
 
@@ -114,25 +112,25 @@ def packed(table):
     --------
     >>> import ppmodel as pp
     >>> packed(pp.build("1f1b", 2, 2))
-    {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYBAQYABCAAD4AEE='}
+    {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYODgYABCAACAACE='}
     """
-    kept = np.flatnonzero(table.computes)
-    same_rank = table.placement[:, :, None] == table.placement[:, None, :]
-    chunks = np.tril(same_rank, -1).sum(axis=2)  # the index of each stage among those of its rank and replica
-    kinds = table.kind[kept] * 16 + table.replica[kept] * 8 + chunks[table.replica[kept], table.stage[kept]]
-    stream = table.rank[kept] * 64 + kinds
+    homes = table.placement.ravel()
+    place = np.tril(homes[:, None] == homes, -1).sum(axis=1)  # the index of each stage among those of its rank
+    kinds = table.kind * 8 + place[table.replica * table.num_stages + table.stage]
+    stream = table.rank * 128 + kinds
     order = np.argsort(stream, kind="stable")
-    microbatch, first = table.microbatch[kept][order], np.diff(stream[order], prepend=-1) != 0
-    jumps = np.empty(len(kept), dtype=np.uint8)  # from the microbatch expected after the last operation of its kind
+    microbatch, first = table.microbatch[order], np.diff(stream[order], prepend=-1) != 0
+    jumps = np.empty(len(kinds), dtype=np.uint8)  # from the microbatch expected after the last operation of its kind
     jumps[order] = (microbatch - np.where(first, 0, np.roll(microbatch, 1) + 1)) % _MOST_MICROBATCHES
-    codes = (kinds + 64 * table.joined[kept]).astype(np.uint8)
+    jumps[table.microbatch < 0] = 0
+    codes = (kinds + 128 * table.joined).astype(np.uint8)
     jumping = {"jumps": True} if jumps.any() else {}
     content = np.append(codes, jumps) if jumping else codes
     exceptions = {"parts": table.microbatch_parts * table.slices, "slices": table.slices}
     exceptions["held"] = float(table.held_for_weight_grad)
     return {
         "microbatches": table.num_microbatches,
-        "lengths": np.bincount(table.rank[kept], minlength=table.num_ranks).tolist(),
+        "lengths": np.diff(table.rank_start).tolist(),
         "codes": b64encode(zlib.compress(content.tobytes(), _LEVEL)).decode(),
         **jumping,
         **{key: value for key, value in exceptions.items() if value != 1},
