@@ -113,8 +113,8 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     assert lines[lines.index("All") + 6].split(maxsplit=1) == ["0", "x's < y"]
     assert lines[lines.index("All") + 3] == "Of each rank:"
     assert lines[-3] == "... and 16 more rows in the notebook"
-    assert lines[-1] == "Beside it: 7 % in b."
-    assert lines[2].startswith("See method")  # the sentence with theirs needs a number that is not here
+    assert lines[-1] == "Beside it: 7 % in the page b."
+    assert lines[2].startswith("See the page method")  # the sentence with theirs needs a number that is not here
 
 
 def test_an_answer_can_be_read(tmp_path):

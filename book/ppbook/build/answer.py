@@ -8,7 +8,7 @@ from jinja2 import Environment, StrictUndefined, UndefinedError
 
 _SUBSTITUTION = re.compile(r"\{\{(.+?)\}\}")
 _INCLUDE = re.compile(r"```\{include\} \.\./results/(\S+)\n```")
-_ROLE = re.compile(r"\{[\w:]+\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
+_ROLE = re.compile(r"\{([\w:]+)\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<![^.]\.\.\.)\s+")  # not behind what stands for a number
 _FENCED = re.compile(r"^(```.*?^```)$", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r"\n- ")
@@ -17,7 +17,7 @@ _MATHS, _SIGN = re.compile(r"\$([^$`]+)\$"), re.compile(r"\\(\w+|.)")
 _SIGNS = {"le": "≤", "ge": "≥", "cdot": "·", "times": "×", "approx": "≈", ",": " "}
 _ELSEWHERE, _LEFT_OUT = "...", "*Left out"
 _LAST = ("Exercises", "What follows", "Data")
-_WIDTH, _MOST_ROWS = 100, 24
+_WIDTH, _MOST_ROWS = 80, 24
 
 
 def resolved(notebook, results):
@@ -46,10 +46,10 @@ def resolved(notebook, results):
             return _ELSEWHERE
 
     def link(match):  # to a file next to the notebook, or the name of a page of the book
-        text, target = match[1].strip(), match[2] or ""
+        text, target = match[2].strip(), match[3] or ""
         if target.startswith("../results/"):
             return f"[{text}]({target.removeprefix('../')})"
-        return text or target if target else f"*{text.rsplit('/', 1)[-1]}*"
+        return text or target if target else f"{'the page ' * (match[1] == 'doc')}*{text.rsplit('/', 1)[-1]}*"
 
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
