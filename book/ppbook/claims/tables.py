@@ -1,6 +1,7 @@
 """Judgements as tables: every row, a line per claim, and the margin under every assumption."""
 
 import pandas as pd
+from ruamel.yaml import YAML
 
 from ppbook.claims.executed_quantities import EXECUTED
 from ppbook.claims.file import load_figures
@@ -8,15 +9,13 @@ from ppbook.claims.rows import EXACT
 from ppbook.claims.stp_quantities import ANCHOR
 from ppbook.claims.verdicts import VERDICTS
 from ppbook.pages.report import TEMPLATES
+from ppmodel.clusters.specs import DATA
 
 MARKS = {"holds": "✓", "depends": "◐", "does not hold": "✗", "no case": "", "no number": "○"}
 """A sign for each verdict."""
 
-AXES = {
-    "semantics": "transfers (all-reduce)", "concat": "Chimera's concatenation", "waves": "Hanayo's waves",
-    "memory": "memory", "backward": "length of a backward", "setting": "setting", "costs": "costs",
-    "transfers": "transfers",
-}  # fmt: skip
+_WORDS = YAML(typ="safe").load(DATA / "assumptions.yaml")
+AXES = _WORDS["axes"]
 """What assumptions vary, and how it is printed."""
 
 _SHORT = {"semantics": "transfers", "concat": "concatenation", "backward": "backward"}
@@ -165,32 +164,9 @@ def turned_by(judgement):
     return "; ".join(_spelled(_nearest(of_kind), judgement.anchor) for of_kind in judgement.turned.values())
 
 
-_SPELLED = {
-    "p2p": {
-        "latency": "transfers that occupy nothing", "overlapped": "transfers beside the computation",
-        "blocking_send": "transfers that block the sender",
-        "blocking_recv": "transfers that block the receiver", "blocking": "transfers that block both ranks",
-    },
-    "allreduce": {
-        "excluded": "no all-reduce", "overlapped": "an all-reduce beside the computation",
-        "blocking": "an all-reduce for which ranks wait",
-    },
-    "concat": {
-        "direct": "Chimera's units end to end", "overlapping": "overlapping units of Chimera",
-        "forward-doubling": "doubled forwards of Chimera", "backward-halving": "halved backwards of Chimera",
-        "merged": "merged orders of Chimera",
-    },
-    "waves": {1: "one wave", 2: "two waves", 4: "four waves"},
-    "memory_bandwidth_bytes_per_s": {34e12: "memory of 34 TB/s", 3.4e12: "memory of 3.4 TB/s"},
-    "memory_follows": {True: "memory as fast as compute", False: "one memory for all systems"},
-    "backward": {0.0: "the model's own backward", 2.5: "a backward of 2.5 forwards", 3.0: "a backward of 3 forwards"},
-}  # fmt: skip
-"""What a page calls the values of a setting."""
-
-
 def _spelled(assumption, anchor):
     """An assumption as a page says it, seen from the setting that is judged."""
-    words = " and ".join(_SPELLED[name][value] for name, value in assumption.changes)
+    words = " and ".join(_WORDS["values"][name][value] for name, value in assumption.changes)
     if assumption.anchor == anchor:
         return words
     return f"setting {assumption.anchor}" + f" with {words}" * bool(words)
