@@ -354,7 +354,7 @@ def test_what_reverses_an_answer_is_listed(bench, holds, semantics):
     grid = [each for each in assumptions(bench) if (each.anchor, each.axis) == ("default", "semantics")]
     outcomes = {each: 1.0 if holds(each.setting.p2p, each.setting.allreduce) else -1.0 for each in grid}
     here = outcomes[next(each for each in grid if each.setting == bench.setting)]
-    judgement = claims.Judgement(ROWS[0], 0.0, here, "depends", "default", outcomes)
+    judgement = claims.verdicts.Judgement(ROWS[0], 0.0, here, "depends", "default", outcomes)
     assert judgement.reversed_by() == {"semantics": semantics}
 
 

@@ -17,8 +17,8 @@ from ppmodel.clusters.costs.layers import layers_of
 from ppmodel.clusters.costs.pairs import operation_units
 from ppmodel.clusters.costs.units import Unit, cell_duration, cell_streams, ready_shares
 from ppmodel.clusters.specs import ExpertSpec, LayoutSpec, load_model, load_system
-from ppmodel.metrics import computing_s, operations_s
-from ppmodel.metrics.bubbles import busy_s
+from ppmodel.metrics import computing_s
+from ppmodel.metrics.bubbles import busy_s, operations_s
 from ppmodel.ops import OpKind
 from ppmodel.simulation import OpCosts, compile_graph, makespans, run_events, run_graph
 from ppmodel.studies.points import PARTS

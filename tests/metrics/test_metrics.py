@@ -11,16 +11,8 @@ from ppmodel import OpKind, build
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import load_model, load_system
-from ppmodel.metrics import (
-    bubble_ratios,
-    computing_s,
-    idle_ratio,
-    messages_sent,
-    operations_s,
-    peak_activations,
-    table_bubble_ratio,
-)
-from ppmodel.metrics.bubbles import busy_s
+from ppmodel.metrics import bubble_ratios, computing_s, idle_ratio, messages_sent, peak_activations, table_bubble_ratio
+from ppmodel.metrics.bubbles import busy_s, operations_s
 from ppmodel.simulation import OpCosts, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import parse_table
 

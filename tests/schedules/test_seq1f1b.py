@@ -9,7 +9,8 @@ from refusals import refused
 
 from ppmodel import build, formulas
 from ppmodel.errors import SizeError, TableError
-from ppmodel.metrics import operations_s, peak_activations, table_slots
+from ppmodel.metrics import peak_activations, table_slots
+from ppmodel.metrics.bubbles import operations_s
 from ppmodel.simulation import Units, compile_graph, makespans, run_graph, uniform_costs
 from ppmodel.simulation.graph import P2P
 from ppmodel.tables import Schedule

@@ -11,15 +11,4 @@ from ppbook.claims.quantities import measure
 from ppbook.claims.rows import Expected, rows_of
 from ppbook.claims.settings_search import TARGETS, holding, search
 from ppbook.claims.tables import MARKS, claims_table, commands, counted, headline_table, nearest, signed, verdict_page
-from ppbook.claims.verdicts import (
-    ANCHORS,
-    UNKNOWNS,
-    VERDICTS,
-    Judgement,
-    assumptions,
-    disagreements,
-    judge,
-    judge_executed,
-    judge_stp,
-    turns,
-)
+from ppbook.claims.verdicts import ANCHORS, UNKNOWNS, VERDICTS, disagreements, judge, judge_executed, judge_stp, turns

@@ -13,7 +13,7 @@ import numpy as np
 
 from ppmodel.errors import PPModelError, refusing, shown
 from ppmodel.given import is_number, to_builtin
-from ppmodel.metrics import operations_s
+from ppmodel.metrics.bubbles import operations_s
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case, as_cases
 from ppmodel.simulation import OpCosts, graph_of, run_graph

@@ -19,7 +19,7 @@ import numpy as np
 
 from ppmodel.errors import PPModelError
 from ppmodel.loops.compiled import prepare
-from ppmodel.metrics import operations_s
+from ppmodel.metrics.bubbles import operations_s
 from ppmodel.ops import OpKind
 from ppmodel.simulation import Iterations, run_graph
 
