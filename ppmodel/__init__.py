@@ -9,27 +9,7 @@
 from importlib import import_module
 from threading import RLock
 
-TYPE_CHECKING = False  # type checkers know this name; importing it from typing takes 8 ms
-if TYPE_CHECKING:
-    from ppmodel.clusters.specs import load_model, load_system
-    from ppmodel.errors import PPModelError
-    from ppmodel.execution.comparison import execute
-    from ppmodel.ops import Op, OpKind
-    from ppmodel.schedules import names
-    from ppmodel.schedules.cases import build
-    from ppmodel.studies.measured.replay import replay
-    from ppmodel.studies.planning import plan
-    from ppmodel.studies.points.change import Change
-    from ppmodel.studies.points.comparison import compare, simulate
-    from ppmodel.studies.points.run import Run
-    from ppmodel.tables import Schedule, read_table
-
 __version__ = "0.2.0"
-__all__ = [
-    "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "execute",
-    "load_model", "load_system", "names", "plan", "read_table", "replay", "simulate",
-]  # fmt: skip
-
 _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C before NumPy is imported
     "Change": "ppmodel.studies.points.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops",
     "PPModelError": "ppmodel.errors",
@@ -39,7 +19,9 @@ _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C be
     "plan": "ppmodel.studies.planning", "read_table": "ppmodel.tables", "replay": "ppmodel.studies.measured.replay",
     "simulate": "ppmodel.studies.points.comparison",
 }  # fmt: skip
+"""The module of each name; `__init__.pyi` says so to type checkers."""
 
+__all__ = ["__version__", *_LATER]
 _loading = RLock()
 
 

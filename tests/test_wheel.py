@@ -53,7 +53,7 @@ def test_the_wheel_has_the_library_alone(wheel):
         names = {Path(name) for name in archive.namelist()}
     modules = {path.relative_to(ROOT) for path in (ROOT / "ppmodel").rglob("*.py")}
     packed = {name for name in names if name.parts[0] == "ppmodel" and name.parts[1] != "data"}
-    assert packed == modules | {Path("ppmodel/py.typed")}
+    assert packed == modules | {Path("ppmodel/py.typed"), Path("ppmodel/__init__.pyi")}
     rooms = {name.parts[2] for name in names if name.parts[:2] == ("ppmodel", "data")}
     specifications = {"frameworks", "launchers", "layouts", "models", "systems", "templates"}
     assert rooms == {"aliases.yaml", "available.yaml", "columns.csv", "recipes.csv", "words.yaml"} | specifications
