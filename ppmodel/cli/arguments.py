@@ -18,7 +18,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.files import write_whole
 from ppmodel.schedules.cases import as_case, cases_of_file
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.studies.points import SECONDS
+from ppmodel.studies.points import COLUMNS, SECONDS
 
 
 class Value(click.ParamType):
@@ -219,25 +219,15 @@ workers = combined(
 
 _P2P = f"What a transfer occupies: {', '.join(P2P)} (default: the framework's; with a slow link, as it sends)."
 _p2p = _in_semantics("p2p", "WORD", _P2P, choice(P2P))
-_SECONDS = {
-    "forward": "Forward of one microbatch on 1/S of the model.",
-    "backward": "Its backward; input and weight gradients take half of it each.",
-    "input_grad": "Input-gradient time; with --weight-grad, replaces --backward.",
-    "weight_grad": "Weight-gradient time; with --input-grad, replaces --backward.",
-    "pair": "A forward and a backward in one cell, F&B (default: their sum).",
-    "comm": "One transfer (default: 0); not divided among chunks.",
-    "latency": "What a transfer takes beyond the time it occupies its link.",
-    "reduction": "Gradient all-reduce of 1/S of the model.", "optimizer": "Optimizer step of 1/S of the model.",
-    "gather": "Gather of the weights of 1/S of the model, with --fsdp.",
-}  # fmt: skip
 _ABOVE_0 = "forward", "backward", "input_grad", "pair"
 
 transfers = combined(_p2p, _in_semantics("comm", None, "One transfer (default: what gaps show).", seconds()), links)
 """Decorator: what transfers occupy and take, where operations are measured."""
 
 run = combined(
-    *(_in_costs(name.replace("_", "-"), None, help, seconds("above 0" if name in _ABOVE_0 else "0 or more"))
-      for name, help in _SECONDS.items()),
+    *(_in_costs(column.name.replace("_", "-"), None, f"{column.doc[0].upper()}{column.doc[1:]}.",
+                seconds("above 0" if column.name in _ABOVE_0 else "0 or more"))
+      for column in COLUMNS if column.group == "seconds"),
     in_cluster("model", "NAME|FILE", "The model, or its config.json; with --system, instead of seconds."),
     in_cluster("system", "NAME|FILE", "The cluster; with --model, instead of seconds."),
     framework, links, _p2p,

@@ -91,7 +91,7 @@ def read_document(path, file_type, form=None, release=""):
     places = _read_places(path, form)
     document = places[()][1]
     if path.suffix == ".json":
-        document = read_config(document, path)
+        document = _read_places(DATA / "templates" / "config.yaml")[()][1] | read_config(document, path)
         places = {(): (1, document)} | {(key, *end): (1, document[key]) for key in document for end in ((), ("value",))}
     if "like" in file_type.model_fields and (name := document.get("like")) is not None:
         if name not in (names := packaged("systems")):

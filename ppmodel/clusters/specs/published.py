@@ -6,14 +6,6 @@ _KEYS = {
     "blocks": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
     "mlp_hidden": "intermediate_size", "vocabulary": "vocab_size",
 }  # fmt: skip
-_LEFT_OPEN = {
-    "attention": ("fused", "usual since FlashAttention (Dao et al., 2022)"),
-    "recompute": ("none", "fused attention keeps no scores"),
-    "global_batch": (1024, "left open by the file; --global-batch replaces it"),
-    "element_bytes": (2, "mixed precision with Adam"),
-    "gradient_bytes": (4, "mixed precision with Adam"),
-    "optimizer_bytes": (12, "mixed precision with Adam"),
-}
 _USUAL_SEQUENCE = 4096
 _REMEDY = "take the config.json of a transformer, or copy data/templates/model.yaml"
 
@@ -102,6 +94,6 @@ def entries_of_config(config, path):
     def stated(values):
         return {name: {"value": value, "kind": "stated", "source": path.name} for name, value in values.items()}
 
-    chosen = _LEFT_OPEN | {"sequence": (sequence, "the usual length, or the model's longest; --sequence replaces it")}
-    entries = {name: {"value": value, "kind": "our choice", "source": why} for name, (value, why) in chosen.items()}
-    return {"title": path.stem} | stated(values) | entries | {name: stated(block) for name, block in blocks.items()}
+    why = "the usual length, or the model's longest; --sequence replaces it"
+    open_values = {"sequence": {"value": sequence, "kind": "our choice", "source": why}}
+    return {"title": path.stem} | stated(values) | open_values | {name: stated(block) for name, block in blocks.items()}
