@@ -15,7 +15,7 @@
   // ---- tasks -----------------------------------------------------------------------------------------
 
   // Tasks are numbered: cells; behind them the first task of each operation's message, then the second, and so on; then
-  // gathers of weights; last, what has no name: ends of transfers that are posted. Each starts when those that it waits
+  // gathers of weights; last, what takes no time: barriers, and ends of transfers that are posted. Each starts when those that it waits
   // for have ended: the one before it in each of its queues (a rank, its gathers, a link, a stream), and its inputs.
   function compile(table, p2p, lags) {
     const key = `${p2p} ${lags}`;
@@ -25,6 +25,11 @@
     const part = (number, op) => cells + number * size + op, arrival = (op) => part(parts.length - 1, op);
     const named = part(parts.length, gathers.length), waiting = [], awaited = [], last = new Map();
     const need = (task, other) => { waiting.push(task); awaited.push(other); };
+    const barriers = new Map();
+    const barrier = (ops) => {
+      if (!barriers.has(ops)) for (const op of barriers.set(ops, named + barriers.size) && ops) need(barriers.get(ops), cell[op]);
+      return barriers.get(ops);
+    };
     const hold = (queue, task) => {
       if (last.has(queue)) need(task, last.get(queue));
       last.set(queue, task);
@@ -32,7 +37,7 @@
     for (let op = 0; op < size; op++) {
       if (remote[op]) need(cell[op], arrival(source[op]));
       else if (source[op] !== NONE) need(cell[op], cell[source[op]]);
-      for (const other of further.get(op) || []) need(cell[op], cell[other]);
+      if (further.has(op)) need(cell[op], barrier(further.get(op)));
       if (taker[op] !== NONE) parts.forEach((_, number) => need(part(number, op), number ? part(number - 1, op) : cell[op]));
     }
     gathers.forEach((gather, number) => {
@@ -40,9 +45,9 @@
       if (gather.before !== NONE) need(part(parts.length, number), gather.before);
       if (gather.taker !== NONE) need(cell[gather.taker], part(parts.length, number));
     });
-    const tools = { p2p, lags, part, arrival, need, hold, last, named };
+    const tools = { p2p, lags, part, arrival, need, hold, last, unnamed: named + barriers.size };
     const programs_ = p2p === "rendezvous" ? meet(table, tools) : null;
-    const count = p2p === "streams" ? issue(table, tools) : named;
+    const count = p2p === "streams" ? issue(table, tools) : tools.unnamed;
     if (p2p !== "streams" && !programs_) buffer(table, tools);
     const first = new Int32Array(count + 1), missing = new Int32Array(count), next = new Int32Array(waiting.length);
     for (const other of awaited) first[other + 1]++;
@@ -59,6 +64,16 @@
       for (let to = first[order[i]]; to < first[order[i] + 1]; to++) if (!--left[next[to]]) order.push(next[to]);
     }
     const graph = { queued, parts, part, gathers: part(parts.length, 0), named, count, first, next, missing, order, begins, deadlock: programs_ && stuck(table, programs_, left) };
+    if (queued) {
+      graph.keys = new Float64Array(count); // of what is no cell nor message, the place among others at a time makes no difference
+      graph.places = new Int32Array(count).fill(NONE);
+      for (let op = 0; op < size; op++) {
+        const at = 2 * (table.level[cell[op]] * size + op);
+        if (op === cellStart[cell[op]]) graph.keys[cell[op]] = at;
+        [2 ** 50 + at, 2 ** 50 + at + 1, 2 ** 51 + at].forEach((own, number) => { graph.keys[part(number, op)] = own; });
+        if (taker[op] !== NONE) [graph.places[part(0, op)], graph.places[part(1, op)]] = [rank[op], ranks + rank[taker[op]]];
+      }
+    }
     table.graphs.set(key, graph);
     return graph;
   }
@@ -120,9 +135,9 @@
   // Transfers are kernels, behind one queue for each rank; see `issued`. Each end of one is posted once all that was issued
   // before it on its rank has started, the last operation has ended, and the stream of the two ranks is free; the sender's
   // end on a delayed link, that much later. The transfer starts when both are. Returns the number of tasks.
-  function issue(table, { lags, part, arrival, need, hold, last, named }) {
+  function issue(table, { lags, part, arrival, need, hold, last, unnamed }) {
     const { ranks, rank, taker, cellStart } = table;
-    let count = named;
+    let count = unnamed;
     for (const [, , isCell, number] of issued(table)) {
       if (isCell) {
         hold(rank[cellStart[number]], number);
@@ -217,26 +232,17 @@
   // in which they are ready; what leaves one NIC passes through the other meanwhile, or once that is free. A link's delay
   // comes after both. Which message is first depends on times. Of events at the same time, cells come first, then NICs
   // that become free, then arrivals; and of one kind, that whose cell has the lowest level or, if these are equal, number.
-  function inTime(table, { begins, part, gathers, order, first, next, missing }, seconds, begin, end, cause) {
-    const { ranks, rank, size, cells, cell, level, taker } = table, lacking = missing.slice(), due = [];
+  function inTime({ ranks, cells }, { begins, part, keys, places, named, order, first, next, missing }, seconds, begin, end, cause) {
+    const lacking = missing.slice(), due = [];
     const waiting = Array.from({ length: 2 * ranks }, () => []), serves = new Int32Array(2 * ranks).fill(NONE);
-    const numberOf = (task) => (task < cells ? NONE : Math.floor((task - cells) / size)), opOf = (task) => (task - cells) % size;
-    const key = (task) => {
-      const number = numberOf(task), op = number === NONE ? table.cellStart[task] : opOf(task);
-      if (task < gathers) return (number === NONE ? 0 : number < 2 ? 1 : 2) * 2 ** 50 + 2 * (level[cell[op]] * size + op) + (number === 1);
-      const { before, place, next: op_ } = table.gathers[task - gathers];
-      return 2 * ((before === NONE ? place : level[before] + 1 + place) * size + op_);
-    };
-    const placeOf = (task) => (task < cells || task >= part(2, 0) ? NONE : task < part(1, 0) ? rank[opOf(task)] : ranks + rank[taker[opOf(task)]]);
-    const tell = (task, other, time, because) => {
-      if (time >= begin[other]) [begin[other], cause[other]] = [time, because];
-      if (--lacking[other]) return;
-      const place = placeOf(other);
-      if (place === NONE) start(other);
-      else if (waiting[place].push(other)) serve(place, time, NONE);
-    };
-    const tellAll = (task, time, because) => {
-      for (let to = first[task]; to < first[task + 1]; to++) tell(task, next[to], time, because);
+    const tell = (task, time, because) => {
+      for (let to = first[task]; to < first[task + 1]; to++) {
+        const other = next[to], place = places[other];
+        if (time >= begin[other]) [begin[other], cause[other]] = [time, because];
+        if (--lacking[other]) continue;
+        if (place === NONE) start(other);
+        else if (waiting[place].push(other)) serve(place, time, NONE);
+      }
     };
     const serve = (place, now, because) => {
       if (serves[place] !== NONE || !waiting[place].length) return;
@@ -247,19 +253,20 @@
     const leaves = (task) => task >= cells && task < part(1, 0);
     const start = (task) => {
       end[task] = begin[task] + seconds[task];
-      due.push([end[task], key(task), task]);
-      if (leaves(task)) tellAll(task, begin[task], cause[task]);
+      due.push(task);
+      if (leaves(task)) tell(task, begin[task], cause[task]);
     };
     for (let i = 0; i < begins; i++) start(order[i]);
     while (due.length) {
       let soonest = 0;
       for (let i = 1; i < due.length; i++) {
-        if (due[i][0] < due[soonest][0] || (due[i][0] === due[soonest][0] && due[i][1] < due[soonest][1])) soonest = i;
+        const sooner = end[due[i]] - end[due[soonest]] || keys[due[i]] - keys[due[soonest]];
+        if (sooner < 0) soonest = i;
       }
-      const [now, , task] = due[soonest], place = placeOf(task), tail = due.pop();
+      const task = due[soonest], now = end[task], place = places[task], tail = due.pop();
       if (soonest < due.length) due[soonest] = tail;
       if (place !== NONE) serves[place] = NONE;
-      if (!leaves(task)) tellAll(task, now, task);
+      if (!leaves(task)) tell(task, now, task < named ? task : cause[task]);
       if (place !== NONE) serve(place, now, task);
     }
   }

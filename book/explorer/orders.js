@@ -159,15 +159,15 @@
 
   // ---- dependencies ------------------------------------------------------------------------------
 
-  // Which operation's result each one needs, whether from another rank, the link on which each result leaves, what else is
-  // waited for (`further`, at barriers of all ranks), which cells hold a forward and a backward, the level of each cell as
+  // Which operation's result each one needs, whether from another rank, the link on which each result leaves, the
+  // barrier of all ranks at which it waits (`further`: what that needs), which cells hold a forward and a backward, the level of each cell as
   // in ppmodel's graphs, and the order by levels, in which every cell comes after all that it needs.
   function connect(table) {
     const { size, stages, replicas, ranks, kind, stage, microbatch, replica, rank, placement } = table;
     const count = table.microbatches * table.parts, at = new Int32Array(R * replicas * stages * count).fill(NONE);
     const place = (k, r, s, m) => ((k * replicas + r) * stages + s) * count + m;
     for (let op = 0; op < size; op++) at[place(kind[op], replica[op], stage[op], microbatch[op])] = op;
-    const source = (table.source = new Int32Array(size).fill(NONE)), further = (table.further = new Map());
+    const source = (table.source = new Int32Array(size).fill(NONE)), further = (table.further = new Map()), barriers = new Map();
     const shards = kind.includes(S) ? [...Array(ranks).keys()] : [], last = placement[0].indexOf(placement[0][stages - 1]);
     for (let op = 0; op < size; op++) {
       const r = replica[op], s = stage[op], m = microbatch[op], k = kind[op], needed = (one) => at[place(one, r, s, m)];
@@ -177,9 +177,10 @@
       else if (k === T) source[op] = needed(S);
       else if (s < stages - 1) source[op] = Math.max(at[place(B, r, s + 1, m)], at[place(I, r, s + 1, m)]);
       else source[op] = shards.length ? at[place(at[place(T, 0, last, m)] < op ? T : S, 0, last, m)] : needed(F);
-      if (shards.length && (k === T || ((k === B || k === I) && s === stages - 1))) {
-        further.set(op, shards.map((shard) => at[place(kind[source[op]], 0, shard, m)]).filter((one) => one !== source[op]));
-      }
+      if (!shards.length || !(k === T || ((k === B || k === I) && s === stages - 1))) continue;
+      const barrier = place(kind[source[op]], 0, 0, m);
+      if (!barriers.has(barrier)) barriers.set(barrier, shards.map((shard) => at[barrier + shard * count]));
+      further.set(op, barriers.get(barrier));
     }
     const links = new Map(), ofShard = (op) => kind[op] === S || kind[op] === T;
     table.remote = new Uint8Array(size);
@@ -220,17 +221,14 @@
   function levels(table) {
     const { ranks, cells, cell, cellStart, source, further } = table, { first, last } = programs(table), next = first.slice();
     const level = (table.level = new Int32Array(cells).fill(NONE)), aside = new Int32Array(cells + 1);
-    for (const one of table.asides) {
-      const own = one.next < table.size && one.rank === table.rank[one.next];
-      one.place = own ? aside[cell[one.next]]++ : 0;
-    }
+    for (const { next: op, rank } of table.asides) if (table.rank[op] === rank) aside[cell[op]]++;
     const ready = (at, own) => {
       let found = aside[at] + (at > first[own] ? level[at - 1] + 1 : 0);
       for (let op = cellStart[at]; op < cellStart[at + 1]; op++) {
-        for (const needed of [source[op], ...(further.get(op) || [])]) {
-          if (needed === NONE) continue;
+        const barrier = further.get(op) || [];
+        for (const needed of source[op] === NONE ? barrier : [source[op], ...barrier]) {
           if (level[cell[needed]] === NONE) return NONE;
-          found = Math.max(found, level[cell[needed]] + 1);
+          found = Math.max(found, level[cell[needed]] + (barrier.length ? 2 : 1)); // a barrier has a level of its own
         }
       }
       return found;

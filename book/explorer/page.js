@@ -521,7 +521,7 @@
       restore(location.hash);
       document.querySelector(".ex-presets").scrollIntoView({ block: "nearest" });
     });
-    new MutationObserver(() => { showStage(); drawCurve(curve ? curve.crossings : []); }).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
+    new MutationObserver(() => { if (!shown.length) return; showStage(); drawCurve(curve ? curve.crossings : []); }).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
     new ResizeObserver(() => { stage.resize($("stage").clientWidth); drawCurve(curve ? curve.crossings : []); }).observe($("stage"));
   }
 
