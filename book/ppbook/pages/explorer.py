@@ -4,7 +4,9 @@ from numbers import Real
 from urllib.parse import quote
 
 import numpy as np
+from ruamel.yaml import YAML
 
+from ppmodel.clusters.specs import DATA
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case
@@ -19,20 +21,7 @@ MULTIPLES = 1, 2, 3, 4, 6, 8, 16, 24, 32, 64, 128
 
 MOST_MICROBATCHES, MOST_CELLS = 256, 2048
 
-VARIANTS = {
-    "1f1b": ("fsdp=keep", "fsdp=drop"),
-    "asymmetric-chimera": ("concat=forward-doubling",),
-    "chimera": ("concat=overlapping", "concat=forward-doubling", "concat=backward-halving", "concat=merged"),
-    "combined-1f1b": ("chunks=4",),
-    "hanayo": ("waves=2", "waves=4"),
-    "interleaved-1f1b": ("chunks=3", "chunks=4", "fsdp=keep", "fsdp=drop", "fsdp=drop,lookahead=1"),
-    "interleaved-zb": ("chunks=4",),
-    "looped-bfs": ("chunks=4",),
-    "stp": ("warm-up=memory-saving",),
-    "vocab-1f1b": ("barriers=2", "ratio=1", "barriers=2,ratio=1"),
-    "zb-1p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
-    "zb-2p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
-}
+VARIANTS = YAML(typ="safe").load(DATA / "variants.yaml")
 """Options with which the explorer offers a schedule, beside its defaults; a new schedule comes with its own at once."""
 
 _EVEN = 1e-9
