@@ -36,6 +36,11 @@ def shown(text, most=_LONGEST_VALUE):
         text = f"a number of {text.bit_length()} bits" if isinstance(text, int) else f"of type {type(text).__name__}"
     if len(text) > most:
         text = f"{text[: most - most // 4 - 5]} ... {text[len(text) - most // 4 :]}"
+    return printable(text)
+
+
+def printable(text):
+    """A text whose characters that cannot be printed are escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

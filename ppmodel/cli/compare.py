@@ -28,7 +28,6 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     """
     from ppmodel.cli.ranked import ranked, ranked_lines, reordered
     from ppmodel.clusters.specs import load_model, load_system
-    from ppmodel.export import write_rows
     from ppmodel.studies.points import compared, resolve, rows_of
 
     costs = arguments.asked_costs(given)
@@ -50,8 +49,6 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         if any(point.table.slices > 1 for point in defined):
             deciding += _decides("slicing", "with --slicing work", reordered(rows, rows_of(points)))
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
-    if csv_file is not None:
-        write_rows(csv_file, columns, rows, "--csv")
     if plot is not None and any(row["refused"] is None for row in rows):
         from ppmodel.plot import plot_times
 
@@ -59,11 +56,9 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     if "model" in costs and "tp" not in columns:  # a microbatch is the model's share of its global batch
         sequences = load_model(costs["model"]).global_batch // rows[0]["microbatches"]
         remark = f"; microbatches of {counted(sequences, 'sequence')}"
-    if as_json:
-        text.say_json(rows)
-    else:
-        peaks = text.peaks_text(load_system(costs["system"])) if "system" in costs else ""
-        text.say([*ranked_lines(pairs, remark, deciding), *[f"peaks: {peaks}"] * bool(peaks)])
+    peaks = text.peaks_text(load_system(costs["system"])) if "system" in costs else ""
+    lines = [*ranked_lines(pairs, remark, deciding), *[f"peaks: {peaks}"] * bool(peaks)]
+    text.answer(rows, lines, as_json, csv_file, columns)
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 

@@ -8,7 +8,7 @@ import click
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
 from ppmodel.cli.replay import CAUSES
-from ppmodel.cli.text import aligned, plain, say, say_json
+from ppmodel.cli.text import aligned, answer, plain, refused_lines, say
 from ppmodel.clusters.specs.units import parse_quantity
 from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
 
@@ -79,8 +79,6 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
         return 0
     done.sort(key=lambda result: result[0]["measured_s"] or float("inf"))
     rows, ran = [row for row, _ in done], [(row, timeline) for row, timeline in done if timeline]
-    if csv_file is not None:
-        write_rows(csv_file, COLUMNS, rows, "--csv")
     for row, timeline in ran if out else ():
         label = "".join(char if char.isalnum() else "-" for char in row["label"].lower())
         path = Path(out) if len(ran) == 1 else Path(out).with_stem(f"{Path(out).stem}-{label}")
@@ -91,7 +89,7 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
         write_trace(trace, ran[0][1])
     if plot and ran:
         _draw(plot, ran)
-    say_json(rows) if as_json else say(_lines(rows))
+    answer(rows, _lines(rows), as_json, csv_file, COLUMNS)
     return 0 if ran else EXIT_ALL_REFUSED
 
 
@@ -139,5 +137,4 @@ def _lines(rows):
                 f"{row['peak_activations']:.4g}", f"{row['table_peak_activations']:.4g}", equal,
             ])  # fmt: skip
         yield from aligned([head, *cells], right=range(1, len(head)))
-    if refused := [row for row in rows if row["refused"] is not None]:
-        yield from ("refused:", *(f"  {plain(row['label'])}: {plain(row['refused'])}" for row in refused))
+    yield from refused_lines(rows)

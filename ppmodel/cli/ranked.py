@@ -109,8 +109,7 @@ def ranked_lines(pairs, remark="", deciding=()):
         if has_layout and (not_run := _not_run([row for _, row in defined])):
             yield f"{first['framework'] or 'public code'} does not run, as modelled here (behind it, what has it):"
             yield from (f"  {label}: {frameworks}" for label, frameworks in not_run.items())
-    if len(defined) < len(pairs):
-        yield from ("refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :]))
+    yield from text.refused_lines([row for _, row in pairs])
 
 
 def _parts(rows, fastest_s):

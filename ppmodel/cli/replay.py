@@ -4,7 +4,7 @@ import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import aligned, plain, say, say_json, size_and_transfers
+from ppmodel.cli.text import aligned, answer, plain, refused_lines, size_and_transfers
 from ppmodel.errors import PPModelError
 
 CAUSES = {f"{word.replace(' ', '_')}_s": word for word in ("bubble", "slower ranks", "transfers", "head of line")}
@@ -33,7 +33,6 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
     ranks add, below 0 if they shorten the run; transfers, what late arrivals add; head of line, what transfers add by
     what they occupy (--p2p). Other schedules are simulated with the mean times of the same operations.
     """
-    from ppmodel.export import write_rows
     from ppmodel.schedules.cases import cases_of_text
     from ppmodel.studies.measured.replay import replayed
 
@@ -45,13 +44,11 @@ def replay_command(files, schedule, pp, microbatches, against, iteration, csv_fi
         rule, remedy = "defines several schedules", "pass a file with the one that ran"
         raise PPModelError("--schedule", schedule, rule, remedy)
     rows = replayed(list(files), case, pp, microbatches, rivals, iteration, transfers)
-    if csv_file is not None:
-        write_rows(csv_file, list(rows[0]), rows, "--csv")
     if plot is not None:
         from ppmodel.plot import plot_times
 
         arguments.write_figure(plot_times(rows, CAUSES), plot)
-    say_json(rows) if as_json else say(_lines(rows, transfers["comm"]))
+    answer(rows, _lines(rows, transfers["comm"]), as_json, csv_file)
 
 
 def _lines(rows, comm):
@@ -76,5 +73,4 @@ def _lines(rows, comm):
             for row in [ran, *sorted(defined, key=lambda row: row["makespan_s"])]
         ]  # fmt: skip
         yield from aligned([head, *cells], right=range(1, len(head)))
-    if refused := [row for row in rows if row["refused"] is not None]:
-        yield from ("refused:", *(f"  {plain(row['label'])}: {plain(row['refused'])}" for row in refused))
+    yield from refused_lines(rows)

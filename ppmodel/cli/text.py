@@ -32,6 +32,21 @@ def say_json(value):
     say(json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None)))
 
 
+def answer(rows, lines, as_json, csv_file=None, columns=None):
+    """Print rows as JSON, or else their lines, and write them as CSV if a file is named."""
+    if csv_file is not None:
+        from ppmodel.export import write_rows
+
+        write_rows(csv_file, columns or list(rows[0]), rows, "--csv")
+    say_json(rows) if as_json else say(lines)
+
+
+def refused_lines(rows):
+    """The rows that are refused, and why; nothing if there are none."""
+    refused = [f"  {plain(row['label'])}: {plain(row['refused'])}" for row in rows if row["refused"] is not None]
+    return ["refused:", *refused] if refused else []
+
+
 def by_rank(values):
     """One number per rank, to four digits; if there are many, only the largest, the smallest and the first few.
 

@@ -264,12 +264,6 @@ def rows_with_files(files, runs=()):
     return rows + [(row, name, name) for name, row in runs]
 
 
-def equal_weights(files):
-    """Weights of rows such that all files weigh the same: the root of the largest row count over the file's own."""
-    counts = Counter(files)
-    return np.sqrt([max(counts.values()) / counts[name] for name in files])
-
-
 class Data:
     """Rows of several files that weigh the same, with their times or their memory, to be fitted.
 
@@ -288,7 +282,8 @@ class Data:
         column, unit = ("iteration_s", 1.0) if what == "time" else ("memory_gb", GB)
         self.evaluate = batch.seconds if what == "time" else batch.bytes
         self.what, self.rows, self.files, self.system = what, rows, np.array(files), system
-        self.weights, self.configurations = equal_weights(files), [configuration(row) for row in rows]
+        self.configurations, counts = [configuration(row) for row in rows], Counter(files)
+        self.weights = np.sqrt([max(counts.values()) / counts[name] for name in files])  # all files weigh the same
         self.num_configurations = len(set(self.configurations))
         self.measured = unit * np.array([float(row.get(column) or "nan") for row in rows])
         self.has_number = np.isfinite(self.measured)

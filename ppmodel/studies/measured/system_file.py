@@ -5,6 +5,7 @@ from statistics import fmean
 from textwrap import wrap
 
 from ppmodel.clusters.specs import Provenance, to_unit
+from ppmodel.errors import printable
 from ppmodel.studies.measured.constants import DIGITS, MEMORY, value_of
 
 _DIGITS, _WIDTH, _MOST = 4, 116, 0.99
@@ -52,8 +53,8 @@ def entries_text(entries, title, command, notes=()):
     -------
     str
     """
-    title = _quoted(_printable(title))
-    lines = [f"# Made by: ppmodel {_printable(command)}", *(f"# {line}" for line in notes), f"title: {title}"]
+    title = _quoted(printable(title))
+    lines = [f"# Made by: ppmodel {printable(command)}", *(f"# {line}" for line in notes), f"title: {title}"]
     block = ""
     for entry in entries:
         inside, _, key = entry.field.rpartition(".")
@@ -69,11 +70,7 @@ def entries_text(entries, title, command, notes=()):
 
 def _quoted(text):
     """A text in quotes, on one line, as YAML reads it back."""
-    return _printable(json.dumps(text.encode(errors="backslashreplace").decode(), ensure_ascii=False))
-
-
-def _printable(text):
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return printable(json.dumps(text.encode(errors="backslashreplace").decode(), ensure_ascii=False))
 
 
 def _as_fitted(entry, calibration, date):
