@@ -28,7 +28,7 @@ KINDS = {
     OpKind.B: Kind("backward", "#de8f05", "rail_idle"),
     OpKind.I: Kind("input gradient", "#ece133", "startup"),
     OpKind.W: Kind("weight gradient", "#cc78bc", "rail_load"),
-    OpKind.S: Kind("output layer", "#4D9DCC", "rail_animation"),
+    OpKind.S: Kind("output layer", "#8de5a1", "rail_animation"),
     OpKind.T: Kind("its gradients", "#d55e00", "bad"),
     OpKind.R: Kind("gradient all-reduce", "#949494", "generic_work"),
     OpKind.O: Kind("optimizer step", "#029e73", "good"),
