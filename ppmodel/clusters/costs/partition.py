@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from heapq import heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -327,7 +328,7 @@ def rank_loads(schedule):
     return loads / loads.sum(axis=0)
 
 
-@lru_cache(2**12)
+@lru_cache(2**14)
 def _balanced(loads, even, times):
     """Blocks of each stage such that the slowest rank is as fast as possible; an even split if that gains little.
 
@@ -352,15 +353,23 @@ def _filled(loads, num_blocks, times):
     if num_stages > 1 and times.head >= times.block:
         blocks[-1] = 0  # the head alone is a stage
     stages = _stage_times(blocks, times._replace(dense_blocks=0))
-    ranks, added, place = loads @ stages, loads * times.block, np.arange(num_stages)
-    off = np.where(loads > 0, 0.0, -np.inf)
-    ties = np.where((loads > 0).sum(axis=0) > 1, place % 2 * 2 * num_stages - place, place)
+    homes = [[(int(rank), float(loads[rank, stage] * times.block)) for rank in np.flatnonzero(loads[:, stage] > 0)]
+             for stage in range(num_stages)]  # fmt: skip
+    ranks, stages, place = (loads @ stages).tolist(), stages.tolist(), np.arange(num_stages)
+    ties = np.where((loads > 0).sum(axis=0) > 1, place % 2 * 2 * num_stages - place, place).tolist()
+
+    def key(stage):
+        return max([ranks[rank] + added for rank, added in homes[stage]]), stages[stage], ties[stage], stage
+
+    first = sorted(map(key, range(num_stages)))  # a heap
     for _ in range(num_blocks - int(blocks.sum())):
-        ends = (ranks[:, None] + added + off).max(axis=0)
-        stage = np.lexsort((ties, stages, ends))[0]
+        while (now := key(first[0][-1])) != first[0]:  # what has changed since is later
+            heapreplace(first, now)
+        stage = now[-1]
         blocks[stage] += 1
         stages[stage] += times.block
-        ranks += added[:, stage]
+        for rank, added in homes[stage]:
+            ranks[rank] += added
     return blocks
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
-from itertools import chain, islice, pairwise
+from itertools import chain, count, islice, pairwise, repeat
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.studies.planning.bounds import alone_in, bound_of, busy_bounds, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
-from ppmodel.studies.planning.columns import Columns, Rows
+from ppmodel.studies.planning.columns import Columns, Ways
 from ppmodel.studies.planning.question import SEARCHED
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
@@ -32,8 +33,8 @@ from ppmodel.studies.workers.runners import require_installed, require_runner, r
 from ppmodel.studies.workers.store import open_store
 from ppmodel.studies.workers.versions import versions
 
-_FEW, _MOST = 64, 2048
-"""Entries of each of the first three chunks, so that a good time is known early; and of the others, to share tables."""
+_FEW, _SPREAD, _MOST = 64, 256, 2**14
+"""Entries of the first chunk, of the second, so that good times are known early, and of the others, to share tables."""
 
 _FIRST = 16
 """Candidates that are simulated first; then twice as many, and so on."""
@@ -91,8 +92,8 @@ def entries_of(question, columns=None):
     Returns
     -------
     list of SearchEntry
-        First those of the simplest schedule, so that a good time is known early. Among them, and among the others, the
-        least bound first; ties in the order of sizes and schedules.
+        First some of the simplest schedule, then some of each schedule on each number of ranks, the likely best of each
+        first, so that good times are known early; then the others by their numbers of ranks, which share tables.
 
     Raises
     ------
@@ -107,15 +108,20 @@ def entries_of(question, columns=None):
     seconds = mean_bounds(whole, split, question.system) * microbatches[:, 1] + columns.least_step_s(split)
     seconds /= microbatches[:, 0]
     kept_bytes = np.array(columns.least_bytes(split))
+    whole_bytes = split.activation_bytes[:, 0]
+    again = 1 + np.clip((kept_bytes + whole_bytes - capacity) / whole_bytes, 0, 1) / 3  # what does not fit, recomputed
+    likely = again * (1 + (np.array([sizes.pp for sizes in every_size]) - 1) / microbatches[:, 1])
+    each = kept_bytes.tolist(), seconds.T.tolist(), likely.tolist()
     share_of = cache(lambda case: float(least_share(question, small(case.name).slices)))
     runs = cache(lambda case, *more: case.user_defined or runs_as_modelled(case.name, framework, *more))
-    for sizes, at_least_bytes, at_least_s in zip(every_size, kept_bytes.tolist(), seconds.T.tolist(), strict=True):
+    for sizes, at_least_bytes, at_least_s, factor in zip(every_size, *each, strict=True):
         if at_least_bytes <= capacity:
             alone = sizes.ep > 1 and sizes.stage_gpus == 1
             for case in cases[sizes.pp]:
                 bound = bound_of(case)
                 least_s = 0.0 if bound is None else at_least_s[bound] * share_of(case)
-                entries.append(SearchEntry(case, sizes, runs(case, alone, sizes.pp), least_s))
+                likely_s = factor * at_least_s[bound or 0]
+                entries.append(SearchEntry(case, sizes, runs(case, alone, sizes.pp), least_s, likely_s))
     if not any(cases.values()):
         rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
@@ -128,7 +134,15 @@ def entries_of(question, columns=None):
         remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
         raise NothingFitsError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
-    return sorted(entries, key=lambda entry: (entry.case.name != first, entry.at_least_s))
+    entries.sort(key=lambda entry: (entry.case.name != first, entry.likely_s))
+    turns = defaultdict(count)
+
+    def turn(entry):
+        group = dict(entry.case.options).get("chunks", 2) > 2, entry.case.name, entry.sizes.pp
+        return group[0], next(turns[group])
+
+    others = sorted(entries[_FEW:], key=turn)
+    return [*entries[:_FEW], *others[:_SPREAD], *sorted(others[_SPREAD:], key=lambda entry: entry.sizes.pp)]
 
 
 def simulated(question, columns, entries, limits):
@@ -188,15 +202,15 @@ def fitting_of(question, columns, entries, limits):
         for number, (zero, layers) in enumerate(columns.divisions(entry.sizes) if table else ()):
             shape = columns.shape(table, zero)
             if columns.divides(shape[0], layers):
-                groups.setdefault(shape, []).append(((place, number), entry, (entry.sizes, zero, layers), table))
+                groups.setdefault(shape, []).append(((place, number), entry, zero, layers, table))
     for shape, rows in groups.items():
-        for row, number, recompute, blocks, at_least_s, peak in _Fitting(columns, shape, rows, limits).candidates():
-            place, (case, sizes, is_run, _), (_, zero, layers), _ = rows[row]
+        for row, number, recompute, at_least_s, peak, blocks in Rows(columns, shape, rows, limits).candidates():
+            place, (case, sizes, is_run, *_), zero, layers, _ = rows[row]
             is_run = is_run and (zero <= usual or "zero" in question.fixed)
             cut = place[0], zero, recompute, blocks.tobytes()
             for order in orders(question, sizes, zero) if cut not in cuts else ():
                 candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf)
-                if is_timed(columns, case, sizes):
+                if order != ORDERS[0] and is_timed(columns, case, sizes):
                     candidate = candidate._replace(peak_bytes=timed_bytes(question, candidate))
                 if candidate.peak_bytes <= capacity:
                     yield at_least_s, (*place, number, order), candidate
@@ -216,113 +230,138 @@ def timed_bytes(question, candidate):
     return float(memory_of(point_of(question, candidate)).total.max())
 
 
-class _Fitting(Rows):
-    """Candidates with the same stages on the same ranks, to find those that fit and may be fast enough."""
+class Rows:
+    """Candidates with the same stages on the same ranks, to find those that fit and may be fast enough.
+
+    Parameters
+    ----------
+    columns : Columns
+    shape : (Schedule, bool, int)
+        From `Columns.shape`.
+    rows : list of (tuple, SearchEntry, int, str, Schedule)
+        Place, entry, ZeRO stage, division of layers, and table of each.
+    limits : Limits
+    """
 
     def __init__(self, columns, shape, rows, limits):
-        _, self.entries, ways, tables = zip(*rows, strict=True)
-        super().__init__(columns, shape, ways)
-        self.question, self.ways, self.comfortable_bytes = columns.question, ways, limits.comfortable_bytes
+        self.columns, self.question, (self.table, self.hides, self.zero) = columns, columns.question, shape
+        _, self.entries, self.zeros, self.words, tables = zip(*rows, strict=True)
+        numbers, self.comfortable_bytes = {}, limits.comfortable_bytes
+        ways = ((entry.sizes, *words) for entry, *words in zip(self.entries, self.zeros, self.words, strict=True))
+        self.way = np.array([numbers.setdefault(way, len(numbers)) for way in ways])  # many schedules have the same
+        self.ways = Ways(columns, shape, [*numbers])
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
         self.most_s = np.array([most_s[entry.is_run] for entry in self.entries])
         traits = {table: (table.microbatch_parts / table.num_replicas, table.slices, (table.kind == OpKind.W).any(),
                           *alone_in(table)) for table in set(tables)}  # fmt: skip
-        columns = map(np.array, zip(*(traits[table] for table in tables), strict=True))
-        parts, self.slices, self.is_split, self.alone, self.ends = columns
+        traits = map(np.array, zip(*(traits[table] for table in tables), strict=True))
+        parts, self.slices, self.is_split, self.alone, self.ends = traits
         parts = parts * self.slices * least_share(self.question, self.slices)
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
         self.is_alike = (self.slices == 1) & (self.question.fixed.get("lengths", "equal") == "equal")
+
+    def stages(self, rows, recompute):
+        """The `Stages` of some rows, all recomputed in a way, or so many layers of each; and their other bytes."""
+        words = isinstance(recompute, str)
+        distinct, places = np.unique(self.way[rows] << 32 | (0 if words else recompute), return_inverse=True)
+        of_stages, others = self.ways.stages(distinct >> 32, recompute if words else distinct & 2**32 - 1)
+        return of_stages[places], others[places]
 
     def bounds(self, rows, of_stages):
         """Lower bounds on the seconds of rows."""
         each = self.microbatches[rows], self.is_alike[rows], self.is_split[rows], self.alone[rows], self.ends[rows]
         return busy_bounds(self.table.placement, of_stages, *each, self.question.system)
 
-    def least_bytes(self, rows, of_stages):
+    def least_bytes(self, rows, of_stages, others):
         """Lower bounds on the bytes of the most loaded GPUs of rows that take at most the time that is looked for.
 
         By Little's law: a stage holds a microbatch's activations at least while it passes all later stages.
         """
         parts_s = of_stages.parts_s[..., :2, :]
         passing_s = (parts_s[..., 0] + self.alone[rows, :, :2] * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
-        per_s = self.microbatches / self.most_s
-        share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * per_s[rows, None]
-        return self.bytes(rows, of_stages, on_ranks(self.table.placement, share * of_stages.activation_bytes))
+        share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * (self.microbatches / self.most_s)[rows, None]
+        return (on_ranks(self.table.placement, share * of_stages.activation_bytes) + others).max(axis=-1)
 
-    def peaks(self, rows, of_stages, recompute):
+    def peaks(self, rows, of_stages, others, recompute):
         """Bytes of their most loaded GPUs; infinite if they cannot fit or are not defined at their size."""
         peaks, (kept, held) = np.full(len(rows), np.inf), activation_bytes(of_stages)
-        may_fit = np.flatnonzero(self.least_bytes(rows, of_stages) <= self.question.system.memory_capacity_bytes)
+        may_fit = self.least_bytes(rows, of_stages, others) <= self.question.system.memory_capacity_bytes
+        may_fit, again = np.flatnonzero(may_fit), np.broadcast_to(recompute, len(rows)).tolist()
         entries = [self.entries[row] for row in rows[may_fit]]
         for (case, size), some in places_of((entry.case, self.question.size(entry.sizes)) for entry in entries).items():
             places = may_fit[some]
             if is_timed(self.columns, case, entries[some[0]].sizes):
-                again = np.broadcast_to(recompute, len(rows))[places].tolist()
-                for place, row, way in zip(places, rows[places], again, strict=True):
-                    sizes, zero, layers = self.ways[row]
-                    named = Candidate(case, sizes, True, zero, way, layers, ORDERS[0], np.inf, np.inf)
+                for place, row in zip(places, rows[places], strict=True):
+                    way = self.zeros[row], again[place], self.words[row], ORDERS[0]
                     with refusing():  # of layouts of one size, each on its own
+                        named = Candidate(case, self.entries[row].sizes, True, *way, np.inf, np.inf)
                         peaks[place] = timed_bytes(self.question, named)
             else:
+                alike = places_of((kept[place].tobytes(), held[place].tobytes()) for place in places)
+                first = places[[same[0] for same in alike.values()]]
                 with refusing():
-                    activations = peak_activations(built(case, *size), kept[places], held[places])
-                    peaks[places] = self.bytes(rows[places], of_stages[places], activations)
+                    activations = peak_activations(built(case, *size), kept[first], held[first])
+                    for of_ranks, same in zip(activations, alike.values(), strict=True):
+                        peaks[places[same]] = (of_ranks + others[places[same]]).max(axis=-1)
         return peaks
 
-    def candidates(self):
-        """Yield what fits and may be fast enough: row, place of its way, the way, its blocks, seconds and bytes."""
-        least, *others = self.question.tried("recompute", recomputed(self.question.model))
-        capacity, rows = self.question.system.memory_capacity_bytes, np.arange(len(self.ways))
-        of_stages = self.stages(rows, least)
-        seconds = self.bounds(rows, of_stages)
-        fast = seconds <= self.most_s
-        rows, of_stages, seconds = rows[fast], of_stages[fast], seconds[fast]
-        if not len(rows):
-            return
-        peaks, number = self.peaks(rows, of_stages, least), 0
-        for most_bytes in dict.fromkeys((capacity, self.comfortable_bytes)):
-            fits = peaks <= most_bytes
-            for place in np.flatnonzero(fits):
-                yield rows[place], number, least, of_stages.blocks[place], seconds[place], peaks[place]
-            left = rows[~fits]
-            if others and len(left):  # those that may fit if they recompute everything
-                left = left[self.least_bytes(left, self.stages(left, "full")) <= most_bytes]
-            for way in others if len(left) else ():
-                number += 1
-                for found in self.fewest(left, most_bytes) if way == 1 else self.fitting(left, way):
-                    if found[-1] <= most_bytes:
-                        yield found[0], number, *found[1:]
-
     def fitting(self, rows, recompute):
-        """Yield those of some rows that recompute in a way, or in so many layers each, and may be fast enough."""
-        if not len(rows):
-            return
-        of_stages = self.stages(rows, recompute)
+        """Those of some rows that may be fast enough: rows, least seconds, bytes, and blocks of their stages."""
+        of_stages, others = self.stages(rows, recompute)
         seconds = self.bounds(rows, of_stages)
-        fast = np.flatnonzero(seconds <= self.most_s[rows])
-        ways = np.broadcast_to(recompute, len(rows))[fast]
-        peaks = self.peaks(rows[fast], of_stages[fast], ways if ways.dtype == int else recompute)
-        yield from zip(rows[fast], ways.tolist(), of_stages.blocks[fast], seconds[fast], peaks, strict=True)
+        fast = seconds <= self.most_s[rows]
+        peaks = self.peaks(rows[fast], of_stages[fast], others[fast], recompute)
+        return rows[fast], seconds[fast], peaks, of_stages.blocks[fast]
 
-    def fewest(self, rows, most_bytes):
-        """As `fitting`, for the fewest layers that are enough for rows to fit into some bytes."""
-        rows = rows[self.bounds(rows, self.stages(rows, 1)) <= self.most_s[rows]]
-        if not len(rows):
+    def candidates(self):
+        """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes and blocks."""
+        least, *more = self.question.tried("recompute", recomputed(self.question.model))
+        capacity, comfortable = self.question.system.memory_capacity_bytes, self.comfortable_bytes
+        rows, *found = self.fitting(np.arange(len(self.way)), least)
+        fits, is_tight = found[1] <= capacity, found[1] > comfortable
+        yield from zip(rows[fits], repeat(0), repeat(least), *(column[fits] for column in found), strict=False)
+        most = np.where(fits, comfortable, capacity)[is_tight]
+        rows = rows[is_tight]
+        if not (more and len(rows)):
             return
-        of_stages = self.stages(rows, "full")
-        fits = self.peaks(rows, of_stages, "full") <= most_bytes
-        rows, most = rows[fits], of_stages.blocks[fits].max(axis=-1, initial=1)
+        whole = self.stages(rows, "full")
+        may_fit = self.least_bytes(rows, *whole) <= most  # if they recompute everything
+        rows, most, *whole = (each[may_fit] for each in (rows, most, *whole))
+        for number, way in enumerate(more if len(rows) else (), 1):
+            if way == 1:
+                tight = np.flatnonzero(most > comfortable)
+                twice = np.append(np.arange(len(rows)), tight)
+                most_bytes = np.append(most, np.full(len(tight), comfortable))
+                yield from self.fewest(rows[twice], most_bytes, number, *(each[twice] for each in whole))
+            else:
+                some, *found = self.fitting(rows, way)
+                fits = found[1] <= most[np.searchsorted(rows, some)]
+                yield from zip(some[fits], repeat(number), repeat(way), *(each[fits] for each in found), strict=False)
+
+    def fewest(self, rows, most_bytes, number, of_stages, others):
+        """As `candidates`, for the fewest layers that are enough for rows to fit into some bytes each."""
+        peaks = self.peaks(rows, of_stages, others, "full")
+        fits = peaks <= most_bytes
+        rows, most_bytes, of_stages = rows[fits], most_bytes[fits], of_stages[fits]
+        found = self.bounds(rows, of_stages), peaks[fits], of_stages.blocks.copy()
+        most, most_s = of_stages.blocks.max(axis=-1, initial=1), self.most_s[rows]
         low, high = np.ones_like(most), most.copy()
         while (places := np.flatnonzero(low < high)).size:
             middle, open_rows = (low + high)[places] // 2, rows[places]
-            of_stages = self.stages(open_rows, middle)
-            enough = self.peaks(open_rows, of_stages, middle) <= most_bytes
-            is_slow = ~enough & (self.bounds(open_rows, of_stages) > self.most_s[open_rows])  # more takes longer
+            of_stages, others = self.stages(open_rows, middle)
+            seconds, peaks = self.bounds(open_rows, of_stages), self.peaks(open_rows, of_stages, others, middle)
+            enough = peaks <= most_bytes[places]
+            for column, values in zip(found, (seconds, peaks, of_stages.blocks), strict=True):
+                column[places[enough]] = values[enough]
             high[places[enough]], low[places[~enough]] = middle[enough], middle[~enough] + 1
-            low[places[is_slow]] = high[places[is_slow]] = -1
-        yield from self.fitting(rows[low >= most], "full")
-        some = (low < most) & (low > 0)
-        yield from self.fitting(rows[some], low[some])
+            is_slow = places[~enough & (seconds > most_s[places])]  # more takes longer
+            low[is_slow] = high[is_slow] = -1
+            found[0][is_slow] = np.inf
+        fast = np.flatnonzero(found[0] <= most_s)
+        for place in fast:
+            way = int(low[place]) if low[place] < most[place] else "full"
+            tight = number + (most_bytes[place] == self.comfortable_bytes)
+            yield rows[place], tight, way, *(column[place] for column in found)
 
 
 class _Search:
@@ -331,8 +370,8 @@ class _Search:
     def __init__(self, question):
         self.question, self.limits, self.columns = question, Limits(question), Columns(question, all_sizes(question))
         self.entries = entries_of(question, self.columns)
-        ends = *range(0, min(3 * _FEW, len(self.entries)), _FEW), *range(3 * _FEW, len(self.entries), _MOST)
-        self.chunks = list(pairwise([*ends, len(self.entries)]))
+        ends = 0, _FEW, *range(_FEW + _SPREAD, len(self.entries), _MOST)
+        self.chunks = list(pairwise([*(end for end in ends if end < len(self.entries)), len(self.entries)]))
 
     def wanted(self, first, last):
         """Those of some entries that may be fast enough, by their lower bounds."""

@@ -207,8 +207,8 @@ class Columns:
         return Stages(cut and cut.blocks, counts, parts_s, *halves_s, *held, dense + experts, experts, *step_s, cut)
 
 
-class Rows:
-    """Candidates with the same stages on the same ranks.
+class Ways:
+    """Layouts with the same stages on the same ranks.
 
     Parameters
     ----------
@@ -225,33 +225,31 @@ class Rows:
         self.places, self.sharing = np.array([columns.place[each] for each in sizes]), columns.shared(sizes, zeros)
         self.buffers = np.array([[columns.buffer_bytes(each, self.table)] for each in sizes])
 
-    def stages(self, rows, recompute):
-        """The `Stages` of some rows.
+    def stages(self, ways, recompute):
+        """The `Stages` of some ways, and the bytes of their ranks without activations.
 
         Parameters
         ----------
-        rows : ndarray of int, shape (n,)
-        recompute : str, int or ndarray of int, shape (n,)
+        ways : ndarray of int, shape (n,)
+        recompute : str or ndarray of int, shape (n,)
             The way to recompute of all, or the number of layers of each.
 
         Returns
         -------
-        Stages
+        of_stages : Stages
             Columns of shape (n, num_stages); as in `Columns.priced`.
+        others : ndarray of float, shape (n, num_ranks)
         """
-        is_word, places = isinstance(recompute, str), self.places[rows]
+        is_word, places = isinstance(recompute, str), self.places[ways]
         layers = self.columns.layers(recompute if is_word else 1, self.hides, self.zero, self.table.slices)
-        index, divided = layers.of(places), zip(rows.tolist(), places.tolist(), strict=True)
-        cuts = [self.columns.cut(self.table, self.words[row], layers.times[place]) for row, place in divided]
+        index, divided = layers.of(places), zip(ways.tolist(), places.tolist(), strict=True)
+        cuts = [self.columns.cut(self.table, self.words[way], layers.times[place]) for way, place in divided]
         cut = cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
-        recompute = recompute if is_word else np.broadcast_to(recompute, len(rows))[:, None]
-        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, recompute)
-        sharing = Sharing(*(column[rows] for column in self.sharing))
-        return self.columns.priced(layers, counts, index, sharing, cut, self.table.chunks_per_rank)
-
-    def bytes(self, rows, of_stages, activations):
-        """Bytes of the most loaded GPUs of some rows, from the activations that their ranks hold."""
+        again = recompute if is_word else recompute[:, None]
+        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again)
+        sharing = Sharing(*(column[ways] for column in self.sharing))
+        of_stages = self.columns.priced(layers, counts, index, sharing, cut, self.table.chunks_per_rank)
         parameters = of_stages.parameters - of_stages.expert_parameters, of_stages.expert_parameters
-        kept = sharded_bytes(parameters, Sharing(*(column[rows] for column in self.sharing)))
-        others = self.buffers[rows], self.columns.system.reserve_bytes
-        return held_on_ranks(self.table.placement, of_stages, activations, kept, *others).total.max(axis=-1)
+        others = sharded_bytes(parameters, sharing), self.buffers[ways], self.columns.system.reserve_bytes
+        nothing = np.zeros((len(ways), self.table.num_ranks))
+        return of_stages, held_on_ranks(self.table.placement, of_stages, nothing, *others).total

@@ -11,7 +11,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning import Candidate, asked
-from ppmodel.studies.planning.candidate_search import Limits, _Fitting, entries_of, is_timed, point_of
+from ppmodel.studies.planning.candidate_search import Limits, Rows, entries_of, is_timed, point_of
 from ppmodel.studies.planning.candidates import all_sizes, divisions
 from ppmodel.studies.planning.columns import Columns
 from ppmodel.studies.points.iteration import memory_of, step_graph
@@ -42,9 +42,9 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, fixed):
                 costs = point.costs_of(whole)
             except PPModelError:
                 continue
-            rows = [((0, 0), entry, (entry.sizes, zero, layers), table)] * 2
-            fitting, both = _Fitting(columns, columns.shape(table, zero), rows, limits), np.arange(2)
-            of_stages = fitting.stages(both, recompute)
+            rows = [((0, 0), entry, zero, layers, table)] * 2
+            fitting, both = Rows(columns, columns.shape(table, zero), rows, limits), np.arange(2)
+            of_stages, others = fitting.stages(both, recompute)
             assert of_stages.blocks[1].tolist() == costs.stages.blocks.tolist()
             for name in COLUMNS:
                 np.testing.assert_allclose(getattr(of_stages, name)[1], getattr(costs.stages, name), rtol=1e-12)
@@ -54,8 +54,8 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, fixed):
             if is_timed(columns, *entry[:2]):
                 continue
             peak_bytes = memory_of(point).total.max()
-            assert fitting.peaks(both, of_stages, recompute) == pytest.approx(peak_bytes, rel=1e-12)
+            assert fitting.peaks(both, of_stages, others, recompute) == pytest.approx(peak_bytes, rel=1e-12)
             fitting.most_s = np.full(2, seconds)
-            assert fitting.least_bytes(both, of_stages)[1] <= peak_bytes * (1 + 1e-12)
+            assert fitting.least_bytes(both, of_stages, others)[1] <= peak_bytes * (1 + 1e-12)
             simulated += 1
     assert simulated > 4

@@ -359,12 +359,12 @@ def test_an_interrupted_plan_goes_on_where_it_was(tmp_path, monkeypatch):
     given = SMALL | {"schedules": SOME, "within": 0.2}
     expected = pp.plan(**given).to_csv()
     monkeypatch.setattr(_Search, "chunk", stopped)
-    stop_after = 2
-    with pytest.raises(KeyboardInterrupt, match=r"2 of at most \d+ parts searched; the same command goes on"):
+    stop_after = 1
+    with pytest.raises(KeyboardInterrupt, match=r"1 of at most \d+ parts searched; the same command goes on"):
         pp.plan(**given, resume=folder)
     stop_after = None
     assert pp.plan(**given, resume=folder).to_csv() == expected
-    assert len(chunks) == len(set(chunks)) > 2
+    assert len(chunks) == len(set(chunks)) > 1
     stop_after = len(chunks)
     assert pp.plan(**given, resume=folder).to_csv() == expected
     with refused(field="--resume", rule="another specification"):
