@@ -54,10 +54,8 @@ def section(name, note=""):
         with suppress(PPModelError):
             large = schedules.build(name, *size)
             break
-    link = None
-    with suppress(PPModelError):  # the explorer may lack it
-        page = f"../{explorer.PAGE}"
-        link = explorer.link(name, table.num_ranks, table.num_microbatches, page=page, comm=_TIMES["comm"])
+    shown = {"page": f"../{explorer.PAGE}", "comm": _TIMES["comm"]}
+    link = explorer.link(name, table.num_ranks, table.num_microbatches, **shown)
     note = re.sub("<!-- drawing ([a-z0-9:=-]+) ([0-9]+) ([0-9]+) -->", _drawn, note)
     run, base = simulate(table, **_TIMES), _base_of(table)
     point = _POINT.format(entry.label, _bubble(table), run.idle_ratio)
