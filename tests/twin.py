@@ -4,7 +4,10 @@ Each rank walks its row. A cell runs when everything that its operations need is
 next goes, until all rows are done. Only cells, letters, the semantics and shared nics are known here.
 """
 
+import numpy as np
+
 from ppmodel.ops import OpKind
+from ppmodel.simulation.inputs import COLLECTIVE
 
 F, B, I, W, S, T, R, O, G, D = OpKind  # noqa: E741 - the field's letter
 
@@ -44,6 +47,13 @@ def named(schedule):
     return [op._replace(microbatch=index) if op.kind in (G, D) else op for index, op in enumerate(ops)]
 
 
+def order_of(graph):
+    """The operations and collectives of a graph in the order by which ties are broken."""
+    ops, index = named(graph.schedule), graph.index.tolist()
+    rows = [0] * len(index) if graph.row is None else graph.row.tolist()
+    return [passed(ops[at]) if row == COLLECTIVE else ops[at] for at, row in zip(index, rows, strict=True)]
+
+
 def named_rows(schedule):
     """The rows of a table with these names."""
     names = iter(named(schedule))
@@ -67,13 +77,43 @@ def barriers(rows, last):
     return waits
 
 
+def passed(op):
+    """The name of the collective that passes the results of shards on to all ranks, by that of the last shard."""
+    return op._replace(replica=-1)
+
+
+class Ends(dict):
+    """When operations end, and the collectives of barriers behind those that they wait for."""
+
+    def __init__(self, waits, home, costs=None):
+        self.late = costs.occupancy_s + costs.latency_s if costs else np.zeros((len(OpKind), 1))
+        self.those = {one: [] for those in waits.values() for one in those if one.replica < 0}
+        for op in home:
+            for one in self.those:
+                is_alike = (op.kind, op.microbatch) == (one.kind, one.microbatch)
+                if is_alike and (op.kind != F or op.stage == one.stage):
+                    self.those[one].append(op)
+
+    def passes(self, op):
+        """The collectives that begin as an operation ends, and the seconds that they take."""
+        for one, those in self.those.items():
+            if op in those and all(other in self for other in those):
+                yield one, self.late[one.kind, ..., one.stage if self.late.shape[-1] > 1 else 0].item()
+
+    def __setitem__(self, op, now):
+        super().__setitem__(op, now)
+        for one, late in self.passes(op):
+            super().__setitem__(one, max(self[other] for other in self.those[one]) + late)
+
+
 def gathers(schedule):
     """What each gather comes after on its rank; and what an operation waits for, that is not a message.
 
     The first operation behind a gather waits for it. Barriers of an output layer that is divided among the ranks are
-    such waits, too.
+    such waits, too, of what a collective has `passed` on.
     """
     after, waits = {}, barriers(schedule.rows(), schedule.num_stages - 1)
+    waits = {op: [passed(max(those, key=lambda one: one.stage))] for op, those in waits.items()}
     for row in named_rows(schedule):
         before, gathered = None, {}
         for op in (op for cell in row for op in cell):
@@ -127,7 +167,7 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
     factors = factors or {}
     rows, home, source, receiver = in_plain_words(schedule)
     rows, waits, ranks = with_reductions(schedule, rows, source, allreduce), gathers(schedule)[1], len(rows)
-    clock, link_free, there, end = [0.0] * len(rows), {}, {}, {}
+    clock, link_free, there, end = [0.0] * len(rows), {}, {}, Ends(waits, home, costs)
     occupied = {op: costs.occupancy_s[op.kind, op.stage] for op in home}
     late = {op: costs.latency_s[op.kind, op.stage] for op in home}
 
@@ -209,7 +249,7 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
             steps += [("meet", messages) for messages in peers.values()] + [("run", cell)] * bool(cell)
             before = cell
         lists.append(steps)
-    clock, end, sent, there = [0.0] * len(rows), {}, {}, {}
+    clock, end, sent, there = [0.0] * len(rows), Ends(waits, home, costs), {}, {}
     place, went, free = [0] * len(rows), True, [0.0] * len(rows)
 
     def posts(rank):
@@ -258,7 +298,8 @@ def rendezvous_times(schedule, costs, allreduce="excluded"):
                 clock[rank] = max([clock[rank], *(end[one] for op in what for one in waits.get(op, ()))])
                 duration = sum(costs.compute_s[op.kind, op.stage] for op in what)
                 clock[rank] += duration * shorter(what, costs)
-                end |= dict.fromkeys(what, clock[rank])
+                for op in what:
+                    end[op] = clock[rank]
             place[rank], went = place[rank] + 1, True
     if len(home.keys() - end.keys()):
         return None
@@ -269,7 +310,7 @@ def plan(schedule, allreduce):
     """When the plan by which ranks issue has each operation begin and end, in thousandths of a forward; sums take 0."""
     rows, home, source, _ = in_plain_words(schedule)
     rows, waits = with_reductions(schedule, rows, source, allreduce), gathers(schedule)[1]
-    clock, begin, end = [0] * len(rows), {}, {}
+    clock, begin, end = [0] * len(rows), {}, Ends(waits, home)
     while any(rows):
         for rank, row in enumerate(rows):
             if not row:
@@ -326,7 +367,7 @@ def streams_times(schedule, costs, delays, allreduce="excluded"):
                 items[place - 1 : place + 1] = items[place - 1 : place + 1][::-1]
         lists.append([what for what, _ in items])
     busy, head, last = [0.0] * len(lists), [0.0] * len(lists), {}
-    posted, sent, there, end = {}, {}, {}, {}
+    posted, sent, there, end = {}, {}, {}, Ends(waits, home, costs)
     shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
     compute, occupied, late = (table.reshape(shape) for table in costs.by_class(schedule.num_replicas))
 
@@ -419,7 +460,7 @@ def queue_times(schedule, costs, order, allreduce="excluded"):
     compute, occupied, late = (table.reshape(shape) for table in costs.by_class(schedule.num_replicas))
     links = sorted({(home[op], taker) for op, taker in receiver.items()})
     position = {op: place for place, op in enumerate(order)}
-    busy, coming, sent, there, end = [None] * len(rows), [], {}, {}, {}
+    busy, coming, sent, there, end = [None] * len(rows), [], {}, {}, Ends(waits, home, costs)
     queue, served, asked, ready = {}, {}, set(), {}
 
     def of(table, op):
@@ -501,6 +542,8 @@ def queue_times(schedule, costs, order, allreduce="excluded"):
         now = event[0]
         if what == "end":
             end |= dict.fromkeys(ops, now)
+            for one, seconds in (each for op in ops for each in end.passes(op)):
+                comes(now + seconds, "end", (one,))
             for rank, cell in enumerate(busy):
                 busy[rank] = None if cell is not None and cell[0] in ops else cell
             places = held(ops) if ops[0].kind == R else []

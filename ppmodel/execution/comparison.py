@@ -189,7 +189,11 @@ class _Task:
             first = _timeline(graph, result["first"])
             for each in set(table.cost_class[is_timed].tolist()):
                 compute_s.flat[each] = np.median((first.end_s - first.start_s)[table.cost_class == each])
-        costs = replace(self.costs, compute_s=compute_s, occupancy_s=self.costs.occupancy_s + transfer_s)
+        occupancy_s = self.costs.occupancy_s + transfer_s
+        if table.has_shards:  # results that Gloo broadcasts along a tree
+            for results in (occupancy_s[OpKind.S : OpKind.R], occupancy_s[OpKind.F, ..., -1]):
+                results *= math.ceil(math.log2(table.num_ranks))
+        costs = replace(self.costs, compute_s=compute_s, occupancy_s=occupancy_s)
         ones = replace(costs, compute_s=np.where(np.arange(len(OpKind)) < OpKind.R, 1.0, compute_s.T).T)
         replayed = idle_by_cause(table, graph.p2p, ones, np.where(is_timed, measured_s, 1.0))
         simulated_s, replayed_s = run_graph(graph, costs).makespan_s, replayed["makespan_s"]

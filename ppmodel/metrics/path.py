@@ -59,5 +59,5 @@ def _waited_for(timeline, op):
         causes.append(((timeline.arrived_s if remote else timeline.end_s)[needed], 1 + remote, needed))
     if dependencies.further is not None:
         makers = direct(op, dependencies.further, schedule.num_operations)
-        causes += [(timeline.end_s[maker], 1, maker) for maker in makers]
+        causes += [(timeline.end_s[maker] + timeline.collective_s[kind[maker]], 1, maker) for maker in makers]
     return int(max(causes)[2]) if causes else None

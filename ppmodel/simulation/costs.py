@@ -48,7 +48,8 @@ class OpCosts:
         Duration by `OpKind` and stage; without a replica axis, replicas are alike.
     occupancy_s, latency_s : ndarray of float, shape (10, num_stages) or (10, num_replicas, num_stages)
         Transfer of an operation's result: how long it occupies its link or rank, and how much later
-        it arrives. Replicas differ if their stages are on different nodes.
+        it arrives. Replicas differ if their stages are on different nodes. Of S and T, and of the last stage's forward
+        if there are such passes, their sum is what the collective takes that passes the result on to all ranks.
     nics : tuple of int, length num_ranks, optional
         The NIC of each rank, if ranks share NICs: messages between ranks with different NICs queue at the sender's and,
         as they leave it, at the receiver's, first come, first served; a NIC's two directions are independent. Transfers
@@ -340,4 +341,5 @@ def comm_over_forward(costs, num_ranks):
     0.5
     """
     forward_s = float(costs.compute_s[OpKind.F].sum()) / num_ranks
-    return float((costs.occupancy_s + costs.latency_s).max()) / forward_s if forward_s else float("nan")
+    sent_s = (costs.occupancy_s + costs.latency_s)[: OpKind.S]  # collectives of shards follow
+    return float(sent_s.max()) / forward_s if forward_s else float("nan")

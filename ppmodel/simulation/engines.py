@@ -5,7 +5,8 @@ import numpy as np
 from ppmodel.loops.events import events
 from ppmodel.loops.longest_path import longest_path
 from ppmodel.simulation.cost_tables import with_pairs
-from ppmodel.simulation.numbering import classes_of, with_timeless
+from ppmodel.simulation.inputs import COLLECTIVE
+from ppmodel.simulation.numbering import classes_of, with_further_rows
 
 
 def durations(graph, costs, factors=None):
@@ -21,7 +22,7 @@ def durations(graph, costs, factors=None):
         with np.errstate(over="ignore"):  # overflow is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]
     if graph.row is not None:
-        compute = compute * graph.is_operation
+        compute = np.where(graph.row == COLLECTIVE, occupancy + latency, compute * graph.is_operation)
     return compute if graph.copy_s is None else compute + graph.copy_s, occupancy, latency
 
 
@@ -55,7 +56,7 @@ def along_path(tasks, costs, factors):
         tables = *tables, delay_s
         if costs.pairs:
             tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[tasks.index]
-        classes, tables = classes_of(tasks, cost_class, len(tables[0])), with_timeless(tasks, *tables)
+        classes, tables = classes_of(tasks, cost_class, len(tables[0])), with_further_rows(tasks, *tables)
     in_order = None
     if factors is not None:
         in_order = np.where(tasks.is_operation, np.asarray(factors, dtype=float)[tasks.index], 1.0)

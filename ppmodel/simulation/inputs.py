@@ -1,16 +1,17 @@
 """Operations with several inputs, and what else needs further rows of a graph's arrays.
 
 Each row of `numbering.Arrays` has one input. So an operation's further inputs are rows that take no time, start and end
-with it, and carry no message: a barrier holds up all ranks, and its collectives run beside them.
+with it, and carry no message. A barrier holds up all ranks until its collective, which runs beside them, has passed on
+the results that it waits for.
 """
 
 import numpy as np
 
 from ppmodel.tables import NO_OPERATION, by_keys
 
-OPERATION, INPUT, MEETING, COPY = range(4)
-"""What a row is: an operation, one of its further inputs, a transfer that waits for both ends, or a copy to the host or
-back."""
+OPERATION, INPUT, MEETING, COPY, COLLECTIVE = range(5)
+"""What a row is: an operation, one of its further inputs, a transfer that waits for both ends, a copy to the host or
+back, or the collective of a barrier, with the class of the last result that it waits for."""
 
 
 def with_inputs(arrays, takers, makers, num_ranks):
@@ -42,7 +43,10 @@ def with_inputs(arrays, takers, makers, num_ranks):
     stream = np.where(number > 0, 4 * num_ranks - 1 + number, arrays.stream[op])
     source = np.append(arrays.source, np.where(waits > 0, last[waits], makers))
     row = np.repeat((OPERATION, INPUT), (count, len(barrier)))
-    return in_order(arrays, order, begins, op, source, stream=stream, row=row)
+    row[last[1:]] = COLLECTIVE
+    result = np.where(row == COLLECTIVE, source, op)
+    columns = {name: getattr(arrays, name)[result] for name in ("index", "cost_class")}
+    return in_order(arrays, order, begins, op, source, stream=stream, row=row, **columns)
 
 
 def in_order(arrays, order, begins, op, source, **columns):

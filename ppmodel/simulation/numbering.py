@@ -7,7 +7,7 @@ import numpy as np
 from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.loops.tables import renumbered
 from ppmodel.ops import OpKind
-from ppmodel.simulation.inputs import INPUT, with_inputs
+from ppmodel.simulation.inputs import COLLECTIVE, INPUT, with_inputs
 from ppmodel.tables import NO_OPERATION, by_keys
 
 ON_RANKS, BESIDE_RANKS = 1, 2
@@ -156,7 +156,9 @@ def overlaps_of(graph):
         return np.zeros(len(graph.group_start) - 1, dtype=bool)
     first = graph.group_start[:-1]
     overlaps = graph.schedule.overlaps[graph.index[first]]
-    return overlaps if graph.row is None else overlaps & (graph.row[first] <= INPUT)
+    if graph.row is None:
+        return overlaps
+    return overlaps & (graph.row[first] <= INPUT) & (graph.stream[first] < graph.schedule.num_ranks)
 
 
 def columns_of(graph):
@@ -166,17 +168,18 @@ def columns_of(graph):
 
 
 def classes_of(graph, of_operations, num_classes):
-    """The class of each row in tables that `with_timeless` lengthens."""
+    """The class of each row in tables that `with_further_rows` lengthens."""
     if graph.row is None:
         return of_operations
-    return of_operations + num_classes * (graph.row == INPUT).astype(np.int32)
+    return of_operations + num_classes * ((graph.row == INPUT) + 2 * (graph.row == COLLECTIVE)).astype(np.int32)
 
 
-def with_timeless(graph, compute, *others):
-    """Tables of classes, and behind them those of rows of `inputs`, which take no time."""
+def with_further_rows(graph, compute, *others):
+    """Tables of classes, and behind them those of the rows of `inputs`: no time, and the time of a collective."""
     if graph.row is None:
         return compute, *others
-    return np.append(compute, 0 * compute, axis=0), *(np.append(table, table, axis=0) for table in others)
+    compute = np.concatenate((compute, 0 * compute, others[0] + others[1]))
+    return compute, *(np.concatenate((table, table, table)) for table in others)
 
 
 def instructions_of(graph):

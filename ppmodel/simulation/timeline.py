@@ -6,8 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
+from ppmodel.ops import OpKind
 from ppmodel.simulation.copies import Copies
 from ppmodel.simulation.graph import ExecutionGraph
+from ppmodel.simulation.inputs import COLLECTIVE
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.steps import step_times
 
@@ -63,6 +65,14 @@ class Timeline:
     def arrived_s(self):
         """When each result arrives at the other rank, in seconds; NaN if it stays."""
         return self._in_order_of_the_schedule(self._transfers_s[1], sent=True)
+
+    @cached_property
+    def collective_s(self):
+        """How long barriers' collectives take that pass on results, by `OpKind`, in seconds."""
+        tasks, seconds = self.tasks or self.graph, np.zeros(len(OpKind))
+        rows = np.flatnonzero(tasks.row == COLLECTIVE)
+        seconds[self.graph.schedule.kind[tasks.index[rows]]] = np.diff(self.times_s[:2, rows], axis=0)
+        return seconds
 
     @cached_property
     def copied_s(self):

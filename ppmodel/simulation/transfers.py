@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.ops import OpKind
+from ppmodel.tables.further import OF_SHARDS
 
 _NUM_KINDS = len(OpKind)
 
@@ -56,12 +57,18 @@ def link_values(links, senders, receivers):
 
 
 def transfer_costs(schedule, links):
-    """Occupancy and latency of every transfer on `Links`; with nodes, 0 where nothing is sent."""
+    """Occupancy and latency of every transfer on `Links`; with nodes, 0 where nothing is sent.
+
+    Collectives of shards take no time here; see `costs.stage_costs`.
+    """
     if links.nodes is not None:
         occupancy, latency = over_links(*link_kinds(schedule, links.nodes), links.between, links.inside)
     else:
         shape = (_NUM_KINDS, schedule.num_stages) if links.delay_s is None else links.delay_s.shape
         occupancy, latency = (np.full(shape, seconds) for seconds in links.between)
+    if schedule.has_shards:  # of collectives
+        for table in (occupancy, latency):
+            table[OF_SHARDS] = table[OpKind.F, ..., -1] = 0.0
     return occupancy, latency if links.delay_s is None else latency + links.delay_s
 
 

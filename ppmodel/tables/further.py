@@ -26,9 +26,10 @@ def waits_for_gathers(schedule, source):
 def barriers(schedule, source, index, gradient):
     """Fill in the sources of what an output layer that is divided among the ranks holds up; return further inputs.
 
-    Barriers are numbered behind the operations: each waits for a result of every rank, and others wait for it alone.
-    Each shard's S needs the last stage's forward; its T needs S of all shards. The last stage's backward, `gradient`,
-    needs T of all shards if its own rank runs T first, as with two barriers; else S, which has computed the gradient.
+    Barriers are numbered behind the operations: each waits for a result of every rank, or for the last stage's forward,
+    and others wait for it alone. Each shard's S needs that forward; its T needs S of all shards. The last stage's
+    backward, `gradient`, needs T of all shards if its own rank runs T first, as with two barriers; else S, which has
+    computed the gradient.
     """
     first, grad = (index[kind, : schedule.num_ranks] for kind in OF_SHARDS)
     shard = int(np.flatnonzero(schedule.placement[0, : schedule.num_ranks] == schedule.placement[0, -1])[0])
@@ -36,10 +37,14 @@ def barriers(schedule, source, index, gradient):
     source[first] = index[OpKind.F, -1]
     source[grad], source[gradient] = first, given[shard]
     number, later = np.arange(first.shape[1]), np.flatnonzero(given[shard] != first[shard])
-    of_shards = len(source) + number
+    passed = len(source) + number
+    of_shards = passed + len(number)
     of_last = of_shards.copy()
-    of_last[later] = len(source) + len(number) + np.arange(len(later))
-    pairs = (of_shards, first), (grad, of_shards), (gradient, of_last), (of_last[later], grad[:, later])
+    of_last[later] = len(source) + 2 * len(number) + np.arange(len(later))
+    pairs = (
+        (passed, index[OpKind.F, -1]), (first, passed), (of_shards, first), (grad, of_shards), (gradient, of_last),
+        (of_last[later], grad[:, later]),
+    )  # fmt: skip
     return np.concatenate([np.stack(np.broadcast_arrays(*pair)).reshape(2, -1) for pair in pairs], axis=1)
 
 

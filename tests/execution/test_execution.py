@@ -212,7 +212,7 @@ def test_blocks_of_a_model_have_right_gradients(tmp_path, gated, norm, bias):
 
 @pytest.mark.parametrize("name", ["vocab-1f1b", "vocab-1f1b:barriers=2", "interlaced"])
 def test_barriers_take_what_is_simulated(name):
-    """With shards that sleep, and collectives beside the ranks, which the simulation leaves out."""
+    """With shards that sleep, and collectives beside the ranks, of which these costs know nothing."""
     table = pp.build(name, 4, 8)
     graph, costs = graph_of(table, "latency"), uniform_costs(table, 0.02, 0.04)
     compute_s = costs.compute_s.copy()
@@ -220,6 +220,13 @@ def test_barriers_take_what_is_simulated(name):
     costs = replace(costs, compute_s=compute_s)
     (result,) = launch(job_of([program_of(graph, costs, 3)]))
     assert run_graph(graph, costs).makespan_s == pytest.approx(result["steps"][0], rel=0.15)
+
+
+def test_barriers_are_predicted_from_the_links_of_a_run():
+    """Results of shards are broadcast, in as many steps as a tree of the ranks is deep."""
+    names = ["vocab-1f1b", "vocab-1f1b:barriers=2", "interlaced"]
+    frame = pp.execute(names, 4, 8, forward=0.02, backward=0.04, repetitions=3, check=False)
+    assert frame.simulated_s.tolist() == pytest.approx(frame.fastest_s.tolist(), rel=0.1)
 
 
 def test_one_slow_link_turns_the_order_round():

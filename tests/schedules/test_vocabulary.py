@@ -17,6 +17,7 @@ from ppmodel.simulation import OpCosts, compile_graph, run_graph
 from ppmodel.tables import Schedule, parse_table, write_table
 
 DEEPSEEK = load_model("deepseek_v3")
+NAMES = "vocab-1f1b", "vocab-1f1b:barriers=2", "interlaced"
 SIZES = list(product((1, 2, 3, 4, 5, 7, 8, 12), (1, 2, 3, 4, 6, 8, 9, 13, 20)))
 
 
@@ -122,14 +123,14 @@ def test_ranks_hold_what_the_paper_says():
         assert peak_activations(build("interlaced", p, 40)).max() == 3 * p / 2
 
 
-@pytest.mark.parametrize("name", ["vocab-1f1b:barriers=1", "vocab-1f1b:barriers=2", "interlaced"])
+@pytest.mark.parametrize("name", NAMES)
 def test_barriers_hold_up_all_ranks(name):
     """No T before S of all ranks, no backward of the last stage before S or T of all, whatever passes take."""
     table, random = build(name, 4, 9), np.random.default_rng(3)
     costs = OpCosts(random.uniform(0.1, 1, (len(OpKind), 4)), *np.zeros((2, len(OpKind), 4)))
     run = run_graph(compile_graph(table), costs)
     start, end = ({table.op(op): times[op] for op in range(table.num_operations)} for times in (run.start_s, run.end_s))
-    waits_for = OpKind.S if name.endswith("1") else OpKind.T
+    waits_for = OpKind.S if name == NAMES[0] else OpKind.T
     for op, when in start.items():
         of_shards = (OpKind.S, OpKind.T)
         ends = {kind: max(end[op._replace(kind=kind, stage=rank)] for rank in range(4)) for kind in of_shards}
@@ -180,6 +181,23 @@ def test_shards_take_what_the_head_takes_and_the_last_stage_is_as_long_as_others
     parameters = [run.costs.stages.parameters.sum() for run in runs]
     np.testing.assert_allclose(parameters, parameters[0], rtol=1e-12)
     assert runs[1].to_dict()["iteration_s"] < 0.95 * runs[0].to_dict()["iteration_s"]
+
+
+@pytest.mark.parametrize(("name", "least", "most"), [(NAMES[0], 0, 0.05), (NAMES[1], 0, 0.05), (NAMES[2], 0.6, 1.1)])
+def test_collectives_of_shards_are_hidden_but_where_all_ranks_stop_for_them(name, least, most):
+    """The hidden state is passed on in a ring of all ranks, logits are summed, and a gradient, for each microbatch."""
+    run = simulate(name, 8, 64, model="llama3_8b", system="a100", tp=1)
+    model, nodes, attained = run.point.model, run.point.system.nodes, run.point.system.collectives
+    late_s = run.costs.latency_s
+    passed_s, summed_s, last_s = late_s[OpKind.F, ..., -1].item(), late_s[OpKind.S].min(), late_s[OpKind.T].max()
+    sent_s = model.sequence * model.hidden * 2 / 8 / (nodes.node_bandwidth_bytes_per_s * attained.node_efficiency)
+    assert passed_s == last_s == pytest.approx(7 * (sent_s + attained.node_latency_s), rel=1e-9)
+    assert (summed_s > passed_s) == (name == NAMES[0])
+    none_s = late_s.copy()
+    none_s[[OpKind.S, OpKind.T]] = none_s[OpKind.F, ..., -1] = 0
+    without = run_graph(compile_graph(run.table), replace(run.costs, latency_s=none_s)).makespan_s
+    lost = run_graph(compile_graph(run.table), run.costs).makespan_s - without
+    assert least <= lost / (64 * (passed_s + summed_s + (name != NAMES[0]) * last_s)) <= most
 
 
 @pytest.mark.parametrize("p", [2, 4])

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
-from twin import end_times, named, queue_times, rendezvous_times, streams_times
+from twin import end_times, named, order_of, queue_times, rendezvous_times, streams_times
 
 from ppmodel import build
 from ppmodel.clusters.specs import Link
@@ -175,12 +175,6 @@ def test_a_deadlock_beside_reductions_is_shown():
     assert "rank 0 receives 1F0 from rank 2, rank 2 sends 0F1@1 to rank 0" in caught.value.why
 
 
-def order_of(timeline):
-    """The operations in the order by which ties are broken."""
-    ops = named(timeline.graph.schedule)
-    return [ops[index] for index in timeline.graph.index.tolist()]
-
-
 @st.composite
 def queueing_cases(draw):
     """A case on links or on NICs that ranks share, most often with costs of half seconds, which make ties."""
@@ -206,7 +200,7 @@ def test_ties_at_links_and_nics_are_broken_by_the_written_rule(case, allreduce, 
     schedule, costs, p2p = case
     with using(compiled):
         timeline = run_events(compile_graph(schedule, p2p, allreduce), costs)
-    times = queue_times(schedule, costs, order_of(timeline), allreduce)
+    times = queue_times(schedule, costs, order_of(timeline.graph), allreduce)
     for column, times_s in zip(("end_s", "sent_s", "arrived_s"), times, strict=True):
         expected = [times_s.get(op, np.nan) for op in named(schedule)]
         np.testing.assert_allclose(getattr(timeline, column), expected, rtol=0, atol=1e-9, equal_nan=True)
@@ -214,7 +208,7 @@ def test_ties_at_links_and_nics_are_broken_by_the_written_rule(case, allreduce, 
 
 def assert_like_twin(schedule, costs, p2p, allreduce="excluded"):
     timeline = run_graph(compile_graph(schedule, p2p, allreduce), costs)
-    holds, order = (p2p, allreduce) == ("overlapped", "overlapped_links"), order_of(timeline)
+    holds, order = (p2p, allreduce) == ("overlapped", "overlapped_links"), order_of(timeline.graph)
     ends = (
         queue_times(schedule, costs, order, allreduce)[0] if holds else end_times(schedule, costs, p2p, None, allreduce)
     )

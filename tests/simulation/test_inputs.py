@@ -10,6 +10,7 @@ from strategies import cases
 from ppmodel import build
 from ppmodel.errors import TableError
 from ppmodel.loops.compiled import using
+from ppmodel.ops import OpKind
 from ppmodel.simulation import BUFFERED, P2P, compile_graph, makespans, run_events, run_graph, uniform_costs
 from ppmodel.tables.dependencies import Dependencies, in_levels
 from ppmodel.tables.further import direct
@@ -45,8 +46,11 @@ def test_an_operation_waits_for_the_end_of_further_results():
         assert [start[index[op]] for op in ("2F0", "0F1", "1F1", "2F1", "2B0", "2B1")] == [3, 4, 5.5, 7, 8, 10]
 
 
-def end_times(schedule, further, costs, p2p):
-    """When each operation ends, each rank doing one after the other; receives and sends in the order of the graph."""
+def end_times(schedule, further, costs, p2p, late):
+    """When each operation ends, each rank doing one after the other; receives and sends in the order of the graph.
+
+    Some results reach some operations later than they end, in seconds, by both.
+    """
     rank = schedule.rank
     needed = {op: [maker] if maker >= 0 else [] for op, maker in enumerate(schedule.dependencies.source)}
     pairs = list(zip(*further, strict=True))
@@ -64,7 +68,8 @@ def end_times(schedule, further, costs, p2p):
                 now = max(now, end[maker])
             elif there.get((maker, here)) is not None:
                 now = max(now, there.pop((maker, here))) + (whole[maker] if p2p in ("blocking_recv", "blocking") else 0)
-        clock[here] = end[op] = max([now, *(end[maker] for maker in awaited[op])]) + compute[op]
+        there_s = [end[maker] + late.get((op, maker), 0.0) for maker in awaited[op]]
+        clock[here] = end[op] = max([now, *there_s]) + compute[op]
         takers = sorted((taker for taker in needed if op in needed[taker]), key=place.get)
         for other in dict.fromkeys(rank[taker] for taker in takers if rank[taker] != here):
             leaves = end[op]
@@ -101,4 +106,9 @@ def test_operations_wait_for_all_that_they_need(case, p2p, data):
         assert makespans(graph, [costs, costs]).tolist() == [times[0][0].max()] * 2
     if p2p in BUFFERED:
         inputs = [(op, maker) for op in order for maker in direct(op, table.dependencies.further, len(order))]
-        np.testing.assert_allclose(times[0][0], end_times(table, zip(*inputs, strict=True), costs, p2p), rtol=1e-12)
+        at_once, taken_s = {*zip(*table.dependencies.further, strict=True)}, costs.occupancy_s + costs.latency_s
+        passed = {(op, maker): schedule.op(maker) for op, maker in inputs if (op, maker) not in at_once}
+        last = {OpKind.F: schedule.num_stages - 1, OpKind.S: schedule.num_ranks - 1, OpKind.T: schedule.num_ranks - 1}
+        late = {pair: taken_s[op.kind, last[op.kind]] for pair, op in passed.items()}
+        ends = end_times(table, zip(*inputs, strict=True), costs, p2p, late)
+        np.testing.assert_allclose(times[0][0], ends, rtol=1e-12)

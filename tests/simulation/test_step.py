@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases, schedules, tables
-from twin import queue_times
+from twin import order_of, queue_times
 
 import ppmodel as pp
 from ppmodel import OpKind, build
@@ -166,8 +166,7 @@ def test_reductions_that_hold_links_end_when_the_twin_says(case):
     """The event queue, plain and compiled, and a simulator that knows only rows and places."""
     schedule, costs = case
     graph = compile_graph(schedule, "overlapped", "overlapped_links")
-    order = [schedule.op(index) for index in graph.index.tolist()]
-    ends = queue_times(schedule, costs, order, "overlapped_links")[0]
+    ends = queue_times(schedule, costs, order_of(graph), "overlapped_links")[0]
     expected = [ends[schedule.op(index)] for index in range(schedule.num_operations)]
     for compiled in (False, True):
         with using(compiled):

@@ -28,8 +28,9 @@ class Collective(NamedTuple):
     Parameters
     ----------
     kind : {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ring"}
-        A ring passes blocks around, as context parallelism does with keys and values.
-    group : {"tensor", "context", "expert", "expert-tensor", "data", "expert-data"}
+        A ring passes blocks around, as context parallelism does with keys and values; also a broadcast, or a reduction
+        to one GPU.
+    group : {"tensor", "context", "expert", "expert-tensor", "data", "expert-data", "pipeline"}
         The participating GPUs; the data group includes context parallelism, GPUs that share each expert form the
         expert-tensor group, and those with the same part of the same experts the expert-data group.
     bytes : float
@@ -104,6 +105,7 @@ def group_of(group, layout, system):
         "expert-tensor": (layout.expert_tp, 1),
         "data": (layout.data_gpus, layout.tp),
         "expert-data": (layout.expert_replicas, layout.expert_tp * layout.ep),
+        "pipeline": (layout.pp or 1, layout.stage_gpus if layout.replicas_apart else layout.rank_gpus),
     }[group]
     gpus_per_node = system.nodes.devices_per_node if system.nodes else 1
     gpus, copies = (layout.pp or 1) * layout.rank_gpus, 1

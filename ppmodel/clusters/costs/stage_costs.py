@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.attention import units_of
+from ppmodel.clusters.costs.collectives import Collective, collective_s
 from ppmodel.clusters.costs.data_parallel import Sharing, as_stages_compute, gather_s, optimizer_s, reduction_s
 from ppmodel.clusters.costs.layers import BUSY, layers_of
 from ppmodel.clusters.costs.pairs import pair_costs
 from ppmodel.clusters.costs.partition import StageLayers, microbatch_sequences, stage_layers
-from ppmodel.clusters.costs.transfers import hockney_s, pipeline_links, ring_s
+from ppmodel.clusters.costs.transfers import hockney_s, message_bytes, pipeline_links, ring_s
 from ppmodel.clusters.costs.work import PARTS, recompute_of
+from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.clusters.specs.layers import format_layers
 from ppmodel.ops import OpKind
 from ppmodel.simulation.costs import OpCosts
@@ -362,11 +364,20 @@ def compute_seconds(halves_s, step_s):
     return np.array([forward, *backward, *[nothing] * 2, reduction, gather + optimizer, *[nothing] * 2])
 
 
-def _divide_head(schedule, layers, of_layers, compute):
+def _divide_head(schedule, model, layers, of_layers, compute, latency):
     """Give S and T what shards of the loss head take, which their stages' operations then leave out.
 
-    The shards' collectives run beside the ranks, and are left out.
+    Their collectives pass results on: the last stage's to all ranks, then maxima and sums of the logits and the label's
+    logit as under tensor parallelism (see `head_operations`), and the gradient of the layer's input. Ranks compute
+    meanwhile if their next operation does not wait; in ``interlaced`` it does. All ranks look up the same tokens, so a
+    divided input layer would have no barrier; here it is whole, on the first stage.
     """
+    layout = layers.work.layout
+    layout = layout if layout.pp else unchecked(layout, pp=schedule.num_ranks)
+    tokens = microbatch_sequences(schedule, model, layout) * model.sequence / layout.cp
+    hidden = Collective("ring", "pipeline", message_bytes(schedule, model, layout))
+    passes = hidden, Collective("all-reduce", "pipeline", 4 * tokens)
+    passed_s, summed_s = (collective_s(each, layout, layers.system) for each in passes)
     heads = [part in ("loss", "head") for part, _ in layers.work.layers]
     forward, input_grad, weight_grad = (of_layers[:, heads] @ layers.seconds[heads].sum(axis=2)).T
     compute[: OpKind.S] -= forward, input_grad + weight_grad, input_grad, weight_grad
@@ -374,6 +385,8 @@ def _divide_head(schedule, layers, of_layers, compute):
     in_first = schedule.kind[schedule.dependencies.source[last][0]] == OpKind.S  # S has computed the gradient
     compute[OpKind.S] = forward + in_first * input_grad
     compute[OpKind.T] = weight_grad + (1 - in_first) * input_grad
+    latency[OpKind.F, ..., -1] = latency[OpKind.T] = passed_s
+    latency[OpKind.S] = 3 * summed_s + in_first * passed_s
 
 
 def model_costs(schedule, model, system, layout=None):
@@ -418,15 +431,15 @@ def model_costs(schedule, model, system, layout=None):
     links, layout = pipeline_links(schedule, model, system, layout), as_stages_compute(layout, schedule)
     halves_s = of_stages.forward_s, of_stages.input_grad_s, of_stages.weight_grad_s
     compute = compute_seconds(halves_s, (of_stages.reduction_s, of_stages.gather_s, of_stages.optimizer_s))
+    transfers = transfer_costs(schedule, links)
     if schedule.has_shards:
         layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
-        _divide_head(schedule, layers, of_stages.layers, compute)
+        _divide_head(schedule, model, layers, of_stages.layers, compute, transfers[1])
     if schedule.gathers:
         compute[OpKind.O], compute[OpKind.G] = of_stages.optimizer_s, of_stages.gather_s
     if others := schedule.num_replicas - 1:
         volumes = 2 * others / schedule.num_replicas * of_stages.parameters * model.gradient_bytes
         compute[OpKind.R] += ring_s(volumes, schedule, system, links.nodes)
-    transfers = transfer_costs(schedule, links)
     units = pairs = ready = offload = None
     if schedule.slices > 1 or (layout is not None and layout.lengths != "equal"):
         layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
