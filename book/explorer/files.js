@@ -44,7 +44,9 @@
       events.push({ ph: "M", name: "process_name", pid: ranks, args: { name: label } });
       events.push({ ph: "M", name: "process_name", pid: held, args: { name: `${label}: activations` } });
       for (let rank = 0; rank < table.ranks; rank++) {
-        events.push({ ph: "M", name: "thread_name", pid: ranks, tid: rank, args: { name: `rank ${rank}` } });
+        for (const [tid, what] of [[rank, ""], [table.ranks + rank, ", gathers"]].slice(0, table.gathers.length ? 2 : 1)) {
+          events.push({ ph: "M", name: "thread_name", pid: ranks, tid, args: { name: `rank ${rank}${what}` } });
+        }
       }
       for (let cell = 0; cell < table.cells; cell++) {
         const rank = table.rank[table.cellStart[cell]], begin = us(run.start[cell]), end = us(run.end[cell]);
@@ -55,9 +57,8 @@
         events.push({ ...counter, ts: end, args: { microbatches: Number(after[cell].toFixed(9)) } });
       }
       table.gathers.forEach((gather, place) => {
-        const [ts, end] = E.span(run, run.graph.gathers + place).map(us), tid = table.ranks + gather.rank;
-        events.push({ ph: "M", name: "thread_name", pid: ranks, tid, args: { name: `rank ${gather.rank}, gathers` } });
-        events.push({ ph: "X", name: E.asideName(gather), pid: ranks, tid, ts, dur: Number((end - ts).toFixed(3)) });
+        const [ts, end] = E.span(run, run.graph.gathers + place).map(us);
+        events.push({ ph: "X", name: E.asideName(gather), pid: ranks, tid: table.ranks + gather.rank, ts, dur: Number((end - ts).toFixed(3)) });
       });
       for (let op = 0; op < table.size; op++) {
         if (table.taker[op] === NONE) continue;

@@ -721,15 +721,27 @@ def test_what_is_waited_for_at_barriers_and_gathers_is_said(page):
 
 def test_picture_and_trace_are_sound(explorer):
     """The SVG is one, with a box for each operation; the trace has a slice for each cell, and none overlap."""
+    sound(explorer, 4 * 8 * 2 * 5)
+
+
+def test_gathers_are_in_the_picture_and_in_the_trace(page):
+    """A bar and a slice for each, on tracks of their own."""
+    tables = [generated(as_case(key), 4, 8) for key in ("interlaced", "1f1b:fsdp=drop")]
+    count = sum(int((table.computes | (table.kind == OpKind.G)).sum()) for table in tables)
+    sound(opened(page, link("interlaced", 4, 8, against="1f1b:fsdp=drop", output=0.4, gather=0.3)[len(PAGE) :]), count)
+
+
+def sound(explorer, count):
+    """Check a picture and a trace of so many operations."""
     with explorer.expect_download() as saved:
         explorer.locator("#ex-svg").click()
     root = ElementTree.fromstring(saved.value.path().read_text())
-    assert len([one for one in root.iter() if one.tag.endswith("rect")]) > 4 * 8 * 2 * 5
+    assert len([one for one in root.iter() if one.tag.endswith("rect")]) > count
     with explorer.expect_download() as saved:
         explorer.locator("#ex-trace").click()
     events = json.loads(saved.value.path().read_text())["traceEvents"]
     slices = [event for event in events if event["ph"] == "X"]
-    assert len(slices) == 4 * 8 * 2 * 5
+    assert len(slices) == count
     ends = {}
     for event in slices:
         track = event["pid"], event["tid"]
