@@ -1,6 +1,7 @@
 """What a layout costs: where groups lie, collectives and kernels by their formulas, data parallelism, memory."""
 
 from dataclasses import replace
+from math import comb
 
 import numpy as np
 import pytest
@@ -138,6 +139,8 @@ def test_without_nodes_every_gpu_hangs_on_the_network():
 # ---- collectives ---------------------------------------------------------------------------------
 
 GB = 1e9
+DEEPEP, UNDRAWN = {"dispatcher": "deepep"}, comb(224, 8) / comb(256, 8)
+FOUR = 4 / 8 * (1 - comb(96, 8) / comb(128, 8))
 BY_HAND = [
     # inside a node of 100 GB/s, 1 us: n = 8
     ({"tp": 8}, "all-reduce", "tensor", 2 * 7 / 8 / 100 + 14e-6),
@@ -154,13 +157,14 @@ BY_HAND = [
     ({"dp": 16}, "all-reduce", "data", 2 * (7 / 8 / 100 + 1 / 2 / 8 / 10 + 7e-6 + 10e-6)),
     ({"cp": 16}, "ring", "context", 15 / 16 / 10 + 150e-6),
     ({"dp": 16, "ep": 16}, "all-to-all", "expert", 8 / 16 / 10 + 10e-6),
-    # eight nodes: a token with eight experts crosses to 3.6 of four nodes, 7/8 of which are others
-    ({"dp": 64, "ep": 64, "expert_nodes": 4}, "all-to-all", "expert", 4 * (1 - 0.75**8) / 8 * 7 / 8 / 10 + 15e-6),
-    ({"dp": 64, "ep": 64, "expert_nodes": 1}, "all-to-all", "expert", 7 / 8 / 8 / 10 + 15e-6),
-    ({"dp": 8, "ep": 8, "expert_nodes": 4}, "all-to-all", "expert", 7 / 8 / 100 + 5e-6),
-    # a dispatcher: once to 5.25 of eight nodes; in a node, its eight experts are on 5.25 of eight GPUs
-    ({"dp": 64, "ep": 64, "dispatcher": "deepep"}, "all-to-all", "expert", (1 - (7 / 8) ** 8) * 7 / 8 / 8.2 + 15e-6),
-    ({"dp": 8, "ep": 8, "dispatcher": "hybridep"}, "all-to-all", "expert", (1 - (7 / 8) ** 8) * 7 / 8 / 100 + 5e-6),
+    # eight nodes: every copy by itself, wherever experts are
+    ({"dp": 64, "ep": 64, "expert_nodes": 4}, "all-to-all", "expert", 7 / 8 / 10 + 10e-6),
+    # a dispatcher: once to 5.3 of eight nodes; in a node, eight of 256 experts are on 5.3 of eight GPUs
+    ({"dp": 64, "ep": 64} | DEEPEP, "all-to-all", "expert", (1 - UNDRAWN) * 7 / 8 / 8.2 + 15e-6),
+    ({"dp": 8, "ep": 8, "dispatcher": "hybridep"}, "all-to-all", "expert", (1 - UNDRAWN) * 7 / 8 / 100 + 5e-6),
+    # its experts are 128 of four nodes, one of which has none of them with C(96, 8) / C(128, 8); or 32 of one
+    ({"dp": 64, "ep": 64, "expert_nodes": 4} | DEEPEP, "all-to-all", "expert", FOUR * 7 / 8 / 8.2 + 15e-6),
+    ({"dp": 64, "ep": 64, "expert_nodes": 1} | DEEPEP, "all-to-all", "expert", 7 / 8 / 8 / 8.2 + 15e-6),
     # four nodes with two each
     ({"tp": 4, "dp": 8}, "reduce-scatter", "data", 1 / 2 / 100 + 3 / 4 / 2 / 10 + 1e-6 + 30e-6),
     ({}, "all-reduce", "tensor", 0.0),
@@ -171,13 +175,13 @@ BY_HAND = [
 def test_collectives_take_the_time_derived_by_hand(system, sizes, what, group, expected):
     """Of 1 GB, on links of 100 GB/s and 1 us inside nodes of eight, and of 10 GB/s and 10 us between."""
     layout = LayoutSpec(**{"pp": 1} | sizes)
-    assert collective_s(Collective(what, group, GB, 8), layout, system) == pytest.approx(expected, rel=1e-12)
+    assert collective_s(Collective(what, group, GB, (8, 256)), layout, system) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(("sizes", "what", "group", "_"), BY_HAND)
 def test_efficiencies_latencies_and_a_shared_nic_reach_the_links(system, sizes, what, group, _):
     """Half the efficiency is half the bandwidth; a NIC that eight GPUs share is an eighth of one for each."""
-    layout, one = LayoutSpec(**{"pp": 1} | sizes), Collective(what, group, GB, 8)
+    layout, one = LayoutSpec(**{"pp": 1} | sizes), Collective(what, group, GB, (8, 256))
     slower = replace(system, collectives=CollectiveSpec(0.5, 0.5, node_latency_s=2e-6, network_latency_s=20e-6))
     assert collective_s(one, layout, slower) == pytest.approx(2 * collective_s(one, layout, system))
     shared = replace(system, nodes=replace(system.nodes, shared_nic=True))

@@ -78,7 +78,8 @@ def exchanges(model, systems, sizes, dispatchers):
     """
     spec, rows = load_model(model), []
     volume = spec.element_bytes * spec.sequence * spec.experts.experts_per_token * spec.hidden
-    exchange = Collective("all-to-all", "expert", volume, spec.experts.experts_per_token)
+    drawn = spec.experts.experts_per_token, spec.experts.number
+    exchange = Collective("all-to-all", "expert", volume, drawn)
     for name in systems:
         system = load_system(name)
         for ep in sizes:

@@ -6,7 +6,7 @@ of the pipeline are inside replicas, and all groups of a kind run at the same ti
 """
 
 from functools import lru_cache
-from math import lcm, prod
+from math import comb, lcm, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -36,14 +36,14 @@ class Collective(NamedTuple):
     bytes : float
         Size of the whole tensor: what every GPU reduces, what each holds after an all-gather or a full ring, or before
         a reduce-scatter, what each sends and keeps in an all-to-all.
-    copies : int
-        Copies of each token in an all-to-all, for layouts whose copies cross the network once per node.
+    drawn : tuple of int
+        In an exchange of experts, how many of them each token has, and of how many.
     """
 
     kind: str
     group: str
     bytes: float
-    copies: int = 1
+    drawn: tuple = (1, 1)
 
 
 DATA_GROUPS = "data", "expert-data"
@@ -157,10 +157,11 @@ def collective_s(collective, layout, system):
     On N nodes with m GPUs each, the first two are hierarchical (Cho et al., BlueConnect, 2019): reduce-scatter within
     nodes on V, then between nodes on V/m through each GPU's NIC; an all-gather in the opposite order.
 
-    If a layout limits the nodes of a token's experts, or its dispatcher knows nodes, an exchange of experts sends a
-    token once to each of them, and its copies from there within the node (DeepSeek-AI, 2024, section 3.2.2): of k
-    copies on at most M nodes, M (1 - (1 - 1/M)^k) messages, (N-1)/N of which leave the node, while (m-1)/m of the
-    copies cross links within nodes; such a dispatcher has one for all experts on a GPU, n (1 - (1 - 1/n)^k).
+    If its dispatcher knows nodes, an exchange of experts sends a token once to each node with any of its experts, and
+    from there once to each GPU (DeepSeek-AI, 2024, section 3.2.2). Of p places, k different experts of E are on
+    p (1 - C(E - E/p, k) / C(E, k)) in the mean: with the N nodes as places that many messages, (N-1)/N of which leave
+    the node, and with the n GPUs that many copies, (m-1)/m of which cross links within nodes. If a layout limits the
+    nodes of a token's experts to M, both are M/N of all, and so are the experts.
 
     With overlapped phases, the slower of both kinds of links decides, and both latencies add up.
 
@@ -173,11 +174,11 @@ def collective_s(collective, layout, system):
     >>> round(1e6 * collective_s(Collective("all-reduce", "tensor", 450e6), layout, system))
     1778
     """
-    fixed, slope = collective_line(collective.kind, collective.group, layout, system, collective.copies)
+    fixed, slope = collective_line(collective.kind, collective.group, layout, system, collective.drawn)
     return fixed + collective.bytes * slope
 
 
-def collective_line(kind, group, layout, system, copies=1):
+def collective_line(kind, group, layout, system, drawn=(1, 1)):
     """Compute the seconds of a collective as a function of its bytes; see `collective_s`.
 
     Parameters
@@ -186,7 +187,7 @@ def collective_line(kind, group, layout, system, copies=1):
         As in `Collective`.
     layout : LayoutSpec
     system : SystemSpec
-    copies : int
+    drawn : tuple of int
         As in `Collective`.
 
     Returns
@@ -204,15 +205,16 @@ def collective_line(kind, group, layout, system, copies=1):
     if kind == "all-to-all":
         near, far = 1 - 1 / per_node, size - per_node
         fixed = _POSTED_STEPS * inside.fixed_s * bool(near), between.fixed_s * bool(far)
-        knows_nodes = layout.dispatcher in DISPATCHERS[1:]
-        if group != "expert" or not (layout.expert_nodes or knows_nodes):
+        if group != "expert" or layout.dispatcher not in DISPATCHERS[1:]:
             slopes = (per_node - 1) * inside.s_per_byte, far * between.s_per_byte
             return Line(max(fixed), max(slopes) / size)
-        most_nodes = min(layout.expert_nodes or where.nodes, where.nodes)
-        messages, copied = (places * (1 - (1 - 1 / places) ** copies) / copies for places in (most_nodes, size))
-        if knows_nodes:
-            near, messages = near * copied, messages / _DISPATCHED
-        slopes = near * inside.s_per_byte, messages * (1 - per_node / size) * between.s_per_byte
+        nodes = min(layout.expert_nodes or where.nodes, where.nodes)
+        chosen, experts = drawn[0], max(drawn[0], drawn[1] * nodes // where.nodes)
+        messages, copies = (
+            places * (1 - comb(experts - experts // places, chosen) / comb(experts, chosen)) / chosen
+            for places in (nodes, size * nodes // where.nodes)
+        )
+        slopes = near * copies * inside.s_per_byte, messages / _DISPATCHED * (1 - per_node / size) * between.s_per_byte
         return Line(sum(fixed), max(slopes))  # copies cross the network once per node, and then the links within
     nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them
     fixed = (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s

@@ -54,14 +54,14 @@ class Sharing(NamedTuple):
 
 
 def sharing_of(model, layout, lines):
-    """The `Sharing` of a run; its collectives are added to the lines, which are numbered by kind, group and copies."""
+    """The `Sharing` of a run; its collectives are added to the lines, which are numbered by kind, group and experts."""
     groups = "data", "expert-data" if model.experts else "data"
     kinds = "reduce-scatter" if layout.zero else "all-reduce", "all-gather"
     return Sharing(
         layout.zero, layout.data_gpus, layout.expert_replicas, bool(layout.overlap_gradients),
         bool(layout.overlap_parameters), model.element_bytes, model.gradient_bytes, model.optimizer_bytes,
         (kept := FORMATS[layout.precision or "bf16"].kept_bytes or 0.0) and model.element_bytes + 2 * kept,
-        *np.array([[lines.setdefault((kind, group, 1), len(lines)) for group in groups] for kind in kinds]),
+        *np.array([[lines.setdefault((kind, group, (1, 1)), len(lines)) for group in groups] for kind in kinds]),
     )  # fmt: skip
 
 

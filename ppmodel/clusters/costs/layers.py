@@ -110,7 +110,7 @@ class LayerWork(NamedTuple):
     units : list of int
         The units in which halves begin, forward and backward of each layer in turn, and the number of units.
     lines : list of (str, str, int, LayoutSpec)
-        Kinds, groups and copies of collectives that occur, and whose.
+        Kinds, groups and experts of collectives that occur, and whose.
     sizes : LayerColumns
     sharing : Sharing or None
         None without a layout; numbers, or arrays by layer.
@@ -257,13 +257,13 @@ def _items(listed, lines, layout):
                     launches = operation.count * (kernel == Kernel.CAST)
                     kernels.append((0.0, moved, kernel, np.inf, np.inf, launches, *of_unit))
                 continue
-            kind, group, num_bytes, copies = operation.collectives[phase]
+            kind, group, num_bytes, drawn = operation.collectives[phase]
             user = _user(operations, index, phase, numbers)
             hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
             beside = numbers.get((phase, user), NOTHING) if hides else NOTHING
             is_gathered = phase == Phase.WEIGHT_GRAD
             gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
-            line = lines.setdefault((kind, group, copies), len(lines))
+            line = lines.setdefault((kind, group, drawn), len(lines))
             slot = slot * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
             exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))
     *columns, volume = zip(*exchanges, strict=True) if exchanges else [()] * len(Exchanges._fields)

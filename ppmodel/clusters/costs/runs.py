@@ -107,10 +107,10 @@ def _joined_layers(works, system):
     lines, kernels, exchanges, sharing = {}, [], [], []
     for work, kernel, layer in zip(works, num_kernels, num_layers, strict=False):
         line = []  # equal collectives in groups placed alike share one
-        for kind, group, copies, layout in work.lines:
-            nodes = (copies, layout.expert_nodes, layout.dispatcher) if group == "expert" else None
+        for kind, group, drawn, layout in work.lines:
+            nodes = (drawn, layout.expert_nodes, layout.dispatcher) if group == "expert" else None
             key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp, nodes
-            line.append(lines.setdefault(key, (len(lines), (kind, group, copies, layout)))[0])
+            line.append(lines.setdefault(key, (len(lines), (kind, group, drawn, layout)))[0])
         line = np.array(line)
         kernels.append(work.kernels._replace(slot=work.kernels.slot + layer * len(Phase)))
         columns = work.exchanges

@@ -4,7 +4,7 @@ import numpy as np
 
 from ppmodel.clusters.costs.partition import microbatch_sequences
 from ppmodel.clusters.specs import CollectiveSpec
-from ppmodel.clusters.specs.layout import MULTIPLIED, product_text
+from ppmodel.clusters.specs.layout import DISPATCHERS, MULTIPLIED, product_text
 from ppmodel.errors import CostError
 from ppmodel.simulation.transfers import Links, link_values, receivers
 
@@ -144,7 +144,7 @@ def message_bytes(schedule, model, layout=None):
 
 
 def buffer_bytes(schedule, model, layout):
-    """Compute the bytes of communication buffers on a GPU: a message in each direction, and a gathered sequence.
+    """Compute the bytes of communication buffers on a GPU: messages in both directions, sequences, what experts get.
 
     Parameters
     ----------
@@ -156,6 +156,7 @@ def buffer_bytes(schedule, model, layout):
     float
         In bytes: a pipeline with several ranks receives one message forward and one backward; sequence parallelism
         gathers the input of a product, b s h / cp, in one buffer that all layers use (Megatron-LM's global buffer).
+        HybridEP has room for the tokens of all GPUs that share experts (deepseek-ai/DeepEP, 94a9f8f, intranode.cu).
 
     Examples
     --------
@@ -167,7 +168,8 @@ def buffer_bytes(schedule, model, layout):
     """
     message = message_bytes(schedule, model, layout)
     messages = 2 * message if schedule.num_ranks > 1 else 0.0
-    return messages + (message * layout.tp if layout.sequence_parallel and layout.tp > 1 else 0.0)
+    received = message * layout.ep if model.experts and layout.dispatcher == DISPATCHERS[2] and layout.ep > 1 else 0.0
+    return messages + received + (message * layout.tp if layout.sequence_parallel and layout.tp > 1 else 0.0)
 
 
 def ring_s(volumes, schedule, system, nodes):

@@ -11,10 +11,10 @@ from ppmodel.clusters.specs.layout import DISPATCHERS
 from ppmodel.clusters.specs.recompute import Module
 
 _CAUSAL_HALF = 0.5
-_UNFUSED = (28, 16), (40, 28)
-"""Bytes a number, forward and backward, that experts with biases move beside fused kernels: the second bias, times a
-weight in single precision, is added expert by expert, and the activation's input is clamped, in kernels of PyTorch, by
-our count (Megatron-LM, core_v0.16.0, _apply_bias in moe/experts.py, weighted_bias_quick_geglu_impl in fusions)."""
+_UNFUSED = (16, 28), (28, 40)
+"""Bytes a number, forward and backward, that experts with biases move beside fused kernels: the activation's input is
+clamped, and the second bias, times a weight in single precision, is added expert by expert, in kernels of PyTorch, by
+our count (Megatron-LM, core_v0.16.0, weighted_bias_quick_geglu_impl in fusions, _apply_bias in moe/experts.py)."""
 _ROUTING = 40
 """Small kernels of a router of Megatron-LM in 2025, by our count: scores, best experts, masks, counts, loss."""
 
@@ -316,7 +316,7 @@ def _latent_projections(gpu, heads):
     if rank:
         queries = [
             gpu.linear("query down", stream, hidden, rank),
-            gpu.norm("query norm", rank),
+            gpu.norm("query norm", rank)._replace(module=Module.LATENT),
             *gpu.gather("queries", rank, [gpu.linear("query up", tokens, rank, outputs, **options)]),
         ]
     else:  # directly from the stream, as in DeepSeek-V2-Lite
@@ -327,7 +327,7 @@ def _latent_projections(gpu, heads):
     widths = hidden, latent.key_value_rank + latent.rope_head_size
     keys = [
         gpu.linear("key-value down", stream, *widths, shares_input=rank > 0),  # with the queries
-        gpu.norm("key-value norm", latent.key_value_rank),
+        gpu.norm("key-value norm", latent.key_value_rank)._replace(module=Module.LATENT),
         *gpu.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size),
     ]
     return [*queries, *keys] if rank else [*keys, *queries]  # what keeps an input stands first
@@ -464,9 +464,12 @@ def expert_operations(gpu):
     copies = rows * (layout.expert_tp if gathers else 1) * per_token * layout.expert_imbalance
     inside = _products(gpu, copies, experts.hidden / layout.expert_tp, "experts", {}, count=here, experts=True)
     if model.bias:
-        plain, clamped = copies * hidden, copies * experts.hidden / layout.expert_tp
-        works = (Work(0.0, added * plain + bounded * clamped) for added, bounded in _UNFUSED)
-        inside.append(BlockOperation("biases and bounds of experts", *works, kernel=Kernel.STREAM, count=3 * here))
+        wide = copies * experts.hidden / layout.expert_tp
+        bounds, biases = ([Work(0.0, moved * size) for moved in passes]
+                          for passes, size in zip(_UNFUSED, (wide, copies * hidden), strict=True))  # fmt: skip
+        kept = {"module": Module.EXPERT_ACTIVATION, "saved_bytes": 2 * width * wide}
+        inside.insert(1, BlockOperation("bounds of experts", *bounds, kernel=Kernel.EAGER, count=3, **kept))
+        inside.append(BlockOperation("biases of experts", *biases, kernel=Kernel.EAGER, count=3 * here))
     if layout.ep > 1 and here > 1:
         moved = Work(0.0, 2.0 * width * copies * hidden)
         to, back = (BlockOperation(f"sort copies by {key}", moved, moved) for key in ("expert", "sender"))
@@ -477,7 +480,7 @@ def expert_operations(gpu):
     if layout.ep > 1:
         elements = rows * per_token * layout.expert_imbalance * hidden
         widths = FORMATS[layout.dispatch_precision].kept_bytes or width, width
-        sent, returned = (Collective("all-to-all", "expert", size * elements, per_token) for size in widths)
+        sent, returned = (Collective("all-to-all", "expert", size * elements, (per_token, number)) for size in widths)
         to = exchange("all-to-all to experts", sent, returned)
         inside = [to, *inside, exchange("all-to-all from experts", returned, sent)]
     if layout.ep == 1 or layout.dispatcher not in DISPATCHERS[1:]:  # which read and write tokens where they are

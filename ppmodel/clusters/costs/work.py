@@ -65,6 +65,7 @@ class Kernel(IntEnum):
     UNQUANTISED_WEIGHT = 12
     CAST = 13  # into a number format
     TRANSPOSE = 14  # of numbers in it
+    EAGER = 15  # one of PyTorch's passes where others have fused kernels
 
 
 _SIZES = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters", "count"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DEFAULT = "megatron"
 """The framework of a run that names none, unless its system was fitted together with one."""
 
+_NODE_GPUS = 8
 _PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
 _OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
@@ -42,6 +43,8 @@ class FrameworkSpec(Checked):
         Of matrix multiplications.
     dispatcher : {"all-to-all", "deepep", "hybridep"}
         How tokens reach experts, as in `LayoutSpec`, where a layout leaves it open.
+    wide_dispatcher : str, optional
+        The same where more than eight GPUs share an NVLink domain.
     cuda_graphs : {"none", "modules", "full"}
         As in `LayoutSpec`; where a layout leaves it open.
     dropout : bool
@@ -102,6 +105,7 @@ class FrameworkSpec(Checked):
     batched: entries.Name = ""
     precision: Annotated[str, Entry(str, words=tuple(FORMATS))] = "bf16"
     dispatcher: Annotated[str, Entry(str, words=DISPATCHERS)] = DISPATCHERS[0]
+    wide_dispatcher: Annotated[str | None, Entry(str, words=DISPATCHERS)] = None
     cuda_graphs: Annotated[str, Entry(str, words=GRAPHS)] = "none"
     dropout: entries.Switch = False
     overlap_tensor: entries.Switch = False
@@ -208,6 +212,8 @@ class FrameworkSpec(Checked):
         >>> load_framework("fsdp").system(load_system("h100")).framework.name
         'fsdp'
         """
+        if self.wide_dispatcher and system.nodes and system.nodes.devices_per_node > _NODE_GPUS:
+            return replace(self, dispatcher=self.wide_dispatcher, wide_dispatcher=None).system(system)
         kernels, memory, links = system.kernels, system.memory, system.collectives
         if kernels is not None:
             host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in HOST}

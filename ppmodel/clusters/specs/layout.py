@@ -248,8 +248,7 @@ class LayoutSpec(Groups, Checked):
     expert_imbalance : float
         Tokens on the most loaded GPU with experts over their mean; its work, its activations and the exchange grow.
     expert_nodes : int, optional
-        Nodes on which a token's experts are at most; it is then sent once to each of them, and copied there
-        (DeepSeek-V3: 4). Without it, every copy travels by itself.
+        Nodes on which a token's experts are at most (DeepSeek-V3: 4), for dispatchers that send it once to each.
     dispatcher : {"all-to-all", "deepep", "hybridep"}, optional
         How tokens reach experts. All-to-all sends every copy by itself, and sorts copies before it sends them. DeepEP
         and HybridEP send a token once to each node (or NVLink domain) that has any of its experts, and from there once
@@ -365,7 +364,8 @@ class LayoutSpec(Groups, Checked):
     expert_imbalance: float = _experts(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep")
     expert_nodes: int | None = _experts(
         None, int, "Most nodes that hold a token's experts; the token is sent once to each.",
-        needs=lambda run: run.layout.ep > 1 and _on_nodes(run) % (run.layout.ep * run.layout.expert_tp) > 0,
+        needs=lambda run: run.layout.dispatcher in DISPATCHERS[1:] and run.layout.ep > 1
+        and _on_nodes(run) % (run.layout.ep * run.layout.expert_tp) > 0,
     )  # fmt: skip
     dispatcher: str | None = _experts(
         None, str, "How tokens reach experts: each copy alone, or once per node and GPU.", words=DISPATCHERS,

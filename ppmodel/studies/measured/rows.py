@@ -67,7 +67,7 @@ share each expert (empty means tp).
 NEW_NAMES = {"flushes": "pipeline_runs"}
 """Columns that had other names, which are read as well."""
 
-_OF_RECIPE = *_SWITCHED, "recompute", "division"
+_OF_RECIPE = *_SWITCHED, "recompute", "attention", "division"
 _ALSO_READ = ("model", "number_format", *OPTIONAL, *MEASURED, *NEW_NAMES, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
@@ -283,7 +283,7 @@ def run_of(row, framework=None):
     texts = {name: row.get(name, "").strip() for name in (*COLUMNS, *OPTIONAL) if name != "framework"}
     formats = [row.get(name, "").strip().lower() for name in ("number_format", "precision")]
     texts["precision"] = next((name for name in formats if name in specs.FORMATS), formats[1])
-    named = None if any(texts[name] for name in _OF_MODEL if name != "sequence") else model_named(row)
+    named = None if any(texts[name] for name in _OF_MODEL[:-2]) else model_named(row)
     case = Case(schedules.get(texts.pop("schedule")).name)  # as in `case_of_data`, with options in other columns
     needed = () if named else COLUMNS
     values = {name: stated_value(name, text) for name, text in texts.items() if text or name in needed}
@@ -308,7 +308,7 @@ def run_of(row, framework=None):
         if cut and (cut != "even" or named.blocks % stages == 0):
             of_layout["layers"] = cut
         model = framework.model(named)
-        model = replace(model, sequence=values.get("sequence", model.sequence))
+        model = replace(model, **{name: values.get(name, getattr(model, name)) for name in _OF_MODEL[-2:]})
         if "division" in recipe:  # with a layer of multi-token prediction, m, if the model has one
             stages = recipe["division"].replace("m", "m" * model.mtp_layers)
             counts = [stage.blocks for stage in parse_layers(stages)]

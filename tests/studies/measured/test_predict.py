@@ -101,7 +101,7 @@ def test_every_measured_file_is_understood(path):
 
 
 def test_modules_that_run_again_save_and_cost_as_measured():
-    """Moonlight on eight H100s: all signs. Of memory to 30 %, but for norms, which saved nothing there."""
+    """Moonlight on eight H100s: all signs. Of memory to a third, but for norms, which saved nothing there."""
     with open(DATA / "reference" / "measured" / "recompute_modules_h100.csv", encoding="utf-8", newline="") as lines:
         rows = {row["experiment"].removeprefix("recompute "): row for row in csv.DictReader(lines)}
     runs = {
@@ -121,7 +121,7 @@ def test_modules_that_run_again_save_and_cost_as_measured():
         if way not in ("none", "core_attn"):
             assert less[0] < 0 > less[1]
         if way not in ("layernorm+moe_act", "none"):
-            assert less[1] / 1e9 == pytest.approx(less[0], rel=0.3, abs=0.02)
+            assert less[1] / 1e9 == pytest.approx(less[0], rel=1 / 3, abs=0.02)
 
 
 def test_runs_of_the_pipeline_follow_one_another():

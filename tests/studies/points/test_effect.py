@@ -23,7 +23,10 @@ BASES = {
     "sharded": ("gpipe", LLAMA | {"tp": 2, "dp": 4, "zero": 3}),
     "pairs": ("stp", LLAMA | {"tp": 4}),
     "experts": ("dualpipe", {"model": "deepseek_v3", "system": "dgx_h100_nodes", "ep": 8, "dp": 8}),
-    "far experts": ("1f1b", {"model": "deepseek_v3", "system": "dgx_h100_nodes", "ep": 16, "dp": 32}),
+    "far experts": (
+        "1f1b",
+        {"model": "deepseek_v3", "system": "dgx_h100_nodes", "ep": 16, "dp": 32, "dispatcher": "hybridep"},
+    ),
     "offloading": ("interleaved-1f1b", LLAMA | {"tp": 2, "offload": 0.5}),
     "replicas": ("chimera", LARGE | {"tp": 4, "dp": 2}),
     "slices": ("seq1f1b", LLAMA | {"layout": {}}),
