@@ -59,8 +59,8 @@ def slots(
         *rows, num_ranks = with_barriers(group, schedule.rank, num_ranks, op.max() + 1)
         length = np.append(length, np.zeros(rows[0].max() + 1 - len(length), dtype=length.dtype))
         rows = [column[op] for column in rows[::-1]]
-    columns, times = (source, 0 * source, *rows, order), np.zeros((2, len(length)), dtype=np.int64)
-    columns = [frozen(column.astype(np.int32)) for column in columns]
+    columns = [frozen(column.astype(np.int32)) for column in (source, 0 * source, *rows, order)]
+    times = np.zeros((2, len(length)), dtype=np.int64)
     group_slots.run(len(order), length, *columns, num_ranks, times)
     start, end = times[:, group]
     start[schedule.steps], end[schedule.steps] = step_times(schedule, end.max(), [optimizer] * len(schedule.steps))

@@ -108,10 +108,6 @@ def _kind(type_, rule, example, files="", check=None):
     return Kind(TypeAdapter(type_), f"must be {rule}", example, files)
 
 
-def _choice(words):
-    return _kind(Literal[tuple(words)], f"one of {', '.join(words)}", words[0])
-
-
 def _number(rule, example, **limits):
     return _kind(Annotated[float, Field(allow_inf_nan=False, **limits)], rule, example)
 
@@ -175,7 +171,7 @@ KINDS = {
         str, "a size with its unit, or empty", "80 GiB", check=lambda size: size.strip() and specs.parse_size(size)
     ),
     "folder": _kind(Annotated[str, Predicate(_is_below)], "a folder below the current one", "results"),
-    "p2p": _choice(P2P),
+    "p2p": _kind(Literal[P2P], f"one of {', '.join(P2P)}", P2P[0]),
     "zero": _whole("a ZeRO stage, 0 to 3", "1", 0, 3),
     "switch": _kind(bool, "true or false", "true"),
 }  # fmt: skip

@@ -55,19 +55,18 @@ def start_under(system, framework=None, rows=()):
         raise PPModelError("framework", name, f"is a row's, not {label}", "leave out --framework, or what rows name")
     entries = {entry.field: entry for entry in system.provenance if not entry.field.startswith("framework.")}
     stated = {entry.field: entry for entry in framework.provenance}
-    changed = []
     for block in ("kernels", "collectives", "memory"):
         before, after = getattr(system, block), getattr(under, block)
         for field in fields(after) if after is not None else ():
-            value = getattr(after, field.name)
-            if value is not None and value != (getattr(before, field.name) if before is not None else field.default):
-                changed.append(f"{block}.{field.name.removesuffix('_s')}")
-    for name in changed:
-        entry = entries.get(name) or Provenance(name, None, _UNITS.get(name.rpartition(".")[2], ""), "digest", "")
-        entries[name] = entry._replace(
-            value=to_unit(value_of(under, name), entry.unit), kind="digest",
-            source=f"as in the system {system.name} under the framework {label}",
-        )  # fmt: skip
+            value, usual = getattr(after, field.name), getattr(before, field.name, field.default)
+            if value is None or value == usual:
+                continue
+            name = f"{block}.{field.name.removesuffix('_s')}"
+            entry = entries.get(name) or Provenance(name, None, _UNITS.get(name.rpartition(".")[2], ""), "digest", "")
+            entries[name] = entry._replace(
+                value=to_unit(value_of(under, name), entry.unit), kind="digest",
+                source=f"as in the system {system.name} under the framework {label}",
+            )  # fmt: skip
     for name, value in values.items():
         entry = stated.get(name)
         if entry or value != getattr(FrameworkSpec, name) or name == "p2p":

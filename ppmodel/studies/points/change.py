@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ppmodel.clusters.specs import SystemSpec
 from ppmodel.clusters.specs.system import scaled
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.given import as_list, is_number, to_builtin
 from ppmodel.ops import OpKind
-
-if TYPE_CHECKING:
-    from ppmodel.simulation import OpCosts
-    from ppmodel.tables import Schedule
+from ppmodel.simulation import OpCosts
+from ppmodel.tables import Schedule
 
 _REFERENCE_FLOPS = 1e15
 _RULES = {

@@ -5,23 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from numbers import Real
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ppmodel.clusters.costs import check_layout, model_costs
+from ppmodel.clusters.specs import LayoutSpec, ModelSpec, SystemSpec
 from ppmodel.clusters.specs.framework import DEFAULT, load_framework
 from ppmodel.errors import CostError
 from ppmodel.given import as_list
 from ppmodel.schedules.cases import Case, built
 from ppmodel.schedules.options import option_text
-from ppmodel.simulation import graph_of, run_graph, uniform_costs
+from ppmodel.simulation import OpCosts, graph_of, run_graph, uniform_costs
 from ppmodel.studies.points.change import UNCHANGED, Change
 from ppmodel.studies.points.order import ordered_case
-
-if TYPE_CHECKING:
-    from ppmodel.clusters.specs import LayoutSpec, ModelSpec, SystemSpec
-    from ppmodel.simulation import OpCosts
-    from ppmodel.tables import Schedule
+from ppmodel.tables import Schedule
 
 _HALVES = {"input_grad", "weight_grad"}
 _changed = lru_cache(2**10)(Change.system)
