@@ -202,10 +202,10 @@ class Paper:
         """
         ids = {judgement.row.id for judgement in judgements}
         of_figure = next(each.rows for each in load_figures() if each.figure == figure)
-        claims = [f"claim {claim.number}" for claim in load_claims() if ids & {row.id for row in claim.rows}]
+        claims = [str(claim.number) for claim in load_claims() if ids & {row.id for row in claim.rows}]
         return (
-            f"The verdicts judge these rows under {' and '.join(claims)}, and count {len(ids.intersection(of_figure))} "
-            f"of {len(ids)} under {figure}. A gain is the share of time saved; negative, it is time lost."
+            f"The verdicts judge these rows under claim{'s' * (len(claims) > 1)} {', '.join(claims)}, and count "
+            f"{len(ids & {*of_figure})} of {len(ids)} under {figure}. A gain is the share of time saved; below 0, lost."
         )
 
 
