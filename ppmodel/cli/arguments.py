@@ -69,7 +69,7 @@ class Several(click.ParamType):
     kind : click.ParamType
         Of each.
     by_name : bool
-        Whether names may stand before them, as in ``h100=256,b200=96``: then a dict.
+        Whether names may stand before them, as in ``h100=256,b200=96``: then a dict of lists.
     """
 
     def __init__(self, kind, by_name=False):
@@ -78,8 +78,10 @@ class Several(click.ParamType):
     def convert(self, value, param, ctx):
         texts = str(value).split(",")
         if self.by_name and "=" in texts[0]:
-            named = (text.rpartition("=") for text in texts)
-            return {name.strip(): self.kind.convert(number.strip(), param, ctx) for name, _, number in named}
+            named = {}
+            for name, _, number in (text.rpartition("=") for text in texts):
+                named.setdefault(name.strip(), []).append(self.kind.convert(number.strip(), param, ctx))
+            return named
         texts = [str(value)] if any(re.match(r"0\d", text) for text in texts[1:]) else texts  # thousands behind a comma
         values = tuple(self.kind.convert(text.strip(), param, ctx) for text in texts)
         return values if len(values) > 1 else values[0]

@@ -115,7 +115,10 @@ SHARDING = (
         "fully sharded weights, gathered a stage at a time: keep them between microbatches, or drop them",
         FSDP.__contains__, FSDP,
     ),
-    Option.count("lookahead", LOOKAHEAD, "N", "stages of a rank that are gathered at a time, with --fsdp"),
+    Option.count(
+        "lookahead", LOOKAHEAD, "N",
+        f"stages of a rank that are gathered at a time, with --fsdp (default: {LOOKAHEAD})",
+    ),
 )  # fmt: skip
 """The options of every schedule; see `tables.gathers`."""
 

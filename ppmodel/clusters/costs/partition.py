@@ -66,7 +66,7 @@ def check_layout(layout, model, system, schedule):
         raise SpecificationError("offload", value, rule, remedy)
     if schedule.gathers and layout.zero < SHARED_WEIGHTS and layout.data_gpus > 1:
         rule = "must be 3: the schedule gathers weights"
-        raise SpecificationError("zero", layout.zero, rule, "set it to 3, or leave out fsdp")
+        raise SpecificationError("zero", layout.zero, rule, "set it to 3, or take a table without gathers")
     hides = hides_backward(layout, system.framework, schedule)
     return _checked(layout, hides, model, schedule.num_ranks, schedule.table_microbatches // schedule.slices)
 

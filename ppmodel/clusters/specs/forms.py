@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, StrictBool, ValidationError, WrapVa
 
 from ppmodel.clusters.specs import document
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
+from ppmodel.clusters.specs.recompute import MODULES
 from ppmodel.clusters.specs.units import UNITS
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
@@ -14,10 +15,9 @@ from ppmodel.given import to_builtin
 
 
 def _each(text, check):
-    """The text, if each of its words joined by ``+`` is legal."""
-    for word in text.split("+") if isinstance(text, str) else [text]:
-        check(word)
-    return text
+    """The text, if it is a legal word, or different modules joined by ``+``."""
+    words = text.split("+") if isinstance(text, str) else [text]
+    return text if len(words) > 1 and len({*words} & MODULES.keys()) == len(words) else check(text)
 
 
 def _type_of(entry):

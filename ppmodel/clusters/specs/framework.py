@@ -263,13 +263,13 @@ def load_framework(name: str | os.PathLike[str] | FrameworkSpec) -> FrameworkSpe
     >>> load_framework("nemo").overlap_gradients
     True
     """
-    release = ""
+    release = None
     if isinstance(name, str):
         before, _, after = name.rpartition("@")
-        name, release = (before, after) if before in packaged("frameworks") else (name, "")
+        name, release = (before, after) if before in packaged("frameworks") else (name, None)
         name = RENAMED_FRAMEWORKS.get(name, name)
-    framework = load_specification(name, "frameworks", FrameworkSpec, release)
-    if release and not (release[:1].isdecimal() and framework.release):
+    framework = load_specification(name, "frameworks", FrameworkSpec, release or "")
+    if release is not None and not (release[:1].isdecimal() and framework.release):
         rule = "must be a release's number" if framework.release else f"is no release: {name} has none here"
         raise SpecificationError("framework", f"{name}@{release}", rule, f"write {framework.packaged}, or nemo@26.02")
     return framework

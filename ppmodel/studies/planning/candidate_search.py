@@ -199,7 +199,8 @@ def fitting_of(question, columns, entries, limits):
     groups, cuts = {}, set()
     for place, entry in enumerate(entries):
         table = columns.table(*entry[:2])
-        for number, (zero, layers) in enumerate(columns.divisions(entry.sizes) if table else ()):
+        ways = columns.divisions(entry.sizes, bool(table.gathers)) if table else ()
+        for number, (zero, layers) in enumerate(ways):
             shape = columns.shape(table, zero)
             if columns.divides(shape[0], layers):
                 groups.setdefault(shape, []).append(((place, number), entry, zero, layers, table))
@@ -467,7 +468,8 @@ def _refuse(question, entries):
     refusals, is_defined = [], False
     *_, recompute = question.tried("recompute", recomputed(question.model))  # what needs the least memory
     capacity_bytes = question.system.memory_capacity_bytes
-    for entry, (zero, layers) in ((tried, way) for tried in entries for way in divisions(question, tried.sizes)):
+    ways = ((entry, way) for entry in entries for way in divisions(question, entry.sizes, bool(entry.case.sharding)))
+    for entry, (zero, layers) in ways:
         try:
             point = question.point(*entry[:2], zero=zero, layers=layers, recompute=recompute)
             if memory_of(point).total.max() <= capacity_bytes:

@@ -155,17 +155,17 @@ def cases_at(question, num_ranks):
     return cases
 
 
-def divisions(question, sizes):
+def divisions(question, sizes, gathers=False):
     """The ways to shard state and to divide layers that are tried at some sizes: pairs of ``zero`` and ``layers``.
 
-    Those that need the least memory come first.
-
-    Pipelines shard as much as the framework does.
+    Those that need the least memory come first. Pipelines shard as much as the framework does; tables that gather
+    weights, as `gathers` says, shard these.
     """
     profile = question.system.framework.packaged
-    most = 0 if sizes.data_gpus == 1 else 3 if sizes.pp == 1 else highest_zero(profile, sizes.pp)
+    most = 0 if sizes.data_gpus == 1 else 3 if sizes.pp == 1 or gathers else highest_zero(profile, sizes.pp)
     layers = ("even", "balanced") if sizes.pp > 1 else ("even",)
-    return list(product(question.tried("zero", range(most, -1, -1)), question.tried("layers", layers)))
+    zeros = range(most, most - 1 if gathers else -1, -1)
+    return list(product(question.tried("zero", zeros), question.tried("layers", layers)))
 
 
 def orders(question, sizes, zero):

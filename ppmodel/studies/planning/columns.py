@@ -109,6 +109,11 @@ class Columns:
         for method in ("shape", "divides", "cut", "layout", "sharing", "buffer_bytes"):
             setattr(self, method, cache(getattr(self, method)))
 
+    def highest_zero(self, sizes):
+        """The highest ZeRO stage that any schedule tries at some sizes."""
+        may_gather = any(case.sharding or case.user_defined for case in self.question.cases)
+        return self.divisions(sizes, may_gather)[0][0]
+
     def layout(self, sizes, zero, recompute="none"):
         """The layout of candidates; those that differ in their sizes alone are checked once."""
         key = sizes.tp > 1, sizes.ep, sizes.pp == 1, zero, recompute
@@ -139,7 +144,7 @@ class Columns:
     def least_bytes(self, whole):
         """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
         parameters = whole.parameters - whole.expert_parameters, whole.expert_parameters
-        zeros = [self.divisions(sizes)[0][0] for sizes in self.sizes]
+        zeros = [self.highest_zero(sizes) for sizes in self.sizes]
         kept = sharded_bytes(parameters, self.shared(self.sizes, zeros))
         pp = np.array([sizes.pp for sizes in self.sizes])
         return sum(part[:, 0] for part in kept) / pp + self.system.reserve_bytes
@@ -147,7 +152,7 @@ class Columns:
     def least_step_s(self, whole):
         """Lower bounds on the seconds of a whole model's reduction, gathering and optimizer step, in all sizes."""
         reduced_s = np.minimum(self.whole(False, 0).reduction_s, whole.reduction_s + whole.gather_s)[:, 0]
-        is_once = [self.divisions(sizes)[0][0] < 2 for sizes in self.sizes]  # not with every microbatch
+        is_once = [self.highest_zero(sizes) < 2 for sizes in self.sizes]  # not with every microbatch
         return reduced_s * is_once + whole.optimizer_s[:, 0]
 
     def table(self, case, sizes):

@@ -134,7 +134,7 @@ def _round_numbers(training, model, system):
 
 
 def plan(
-    model: ModelLike, system: OneOrMore[SystemLike], gpus: OneOrMore[int] | Mapping[str, int] | None,
+    model: ModelLike, system: OneOrMore[SystemLike], gpus: OneOrMore[int] | Mapping[str, OneOrMore[int]] | None,
     global_batch: OneOrMore[int], *,
     sequence: OneOrMore[int] | None = None, framework: OneOrMore[FrameworkLike | None] = None,
     links: LinksLike | None = None, memory_limit: str | float | None = None,

@@ -203,8 +203,9 @@ def _prices(price):
     parts = [part.rpartition("=") for part in price.split(",")] if isinstance(price, str) else []
     named = price if isinstance(price, Mapping) else {} if price is None else {"": price}
     named = {name.strip(): value for name, _, value in parts} if parts else named
-    example = "2.5, or h100=2.5,b200=4" if len(named) >= len(parts) else "h100=2.5,b200=4"
-    PPModelError.require([("price", price, len(named) >= len(parts), "must name the systems", f"write {example}")])
+    is_legal = len(named) >= len(parts) and all(name for name, sign, _ in parts if sign)
+    example = "2.5, or h100=2.5,b200=4" if is_legal else "h100=2.5,b200=4"
+    PPModelError.require([("price", price, is_legal, "must name the systems", f"write {example}")])
     return {name: _quantity("price", value, {"": 1.0}, example) for name, value in named.items()}
 
 

@@ -289,6 +289,14 @@ def test_pipelines_shard_as_much_as_the_framework_does(framework, most):
         assert pp.plan("llama3_70b", "b200", 16, 16, **given).zero[0] == 3
 
 
+def test_schedules_that_gather_weights_shard_them():
+    """ZeRO 3 is tried for them alone, whatever the framework has beside pipelines."""
+    given = SMALL | {"schedules": ["1f1b", "interleaved-1f1b:chunks=2,fsdp=keep"], "fix": {"pp": 2, "tp": 1, "cp": 1}}
+    frame = pp.plan(**given, within=1)
+    assert frame[~frame.is_run].zero.tolist() == [3] * (~frame.is_run).sum() != []
+    assert frame[frame.is_run].zero.max() == 1
+
+
 def test_a_tight_answer_that_is_faster_has_its_row():
     """Where what fits comes first though it is slower, it hides nothing faster in the same groups of GPUs."""
     given = {"schedules": ["combined-1f1b", "interleaved-zb"], "fix": {"pp": 2, "tp": 4}, "within": 0.2}
