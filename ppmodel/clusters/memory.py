@@ -122,7 +122,8 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None, uni
     timeline : Timeline, optional
         A run; needed if activations are offloaded, because their peak depends on it.
     units : Units, optional
-        How units of work differ in size; not regarded where activations are offloaded.
+        How units of work differ in size; not regarded where activations are offloaded, nor are shards of the output
+        layer.
 
     Returns
     -------
@@ -149,7 +150,10 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None, uni
     """
     is_copied, of_stages = timeline is not None and timeline.copies, activation_bytes(stages)
     tokens = None if units is None else units.tokens
-    peak = offloaded_peaks(timeline, *of_stages) if is_copied else peak_activations(schedule, *of_stages, tokens)
+    if is_copied:
+        peak = offloaded_peaks(timeline, *of_stages)
+    else:
+        peak = peak_activations(schedule, *of_stages, tokens, stages.shard_bytes)
     if layout is None:
         parameters = on_ranks(schedule.placement, stages.parameters)
         widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes

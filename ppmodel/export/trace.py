@@ -114,10 +114,10 @@ def trace_events(timeline, stages=None, streams=None):
     >>> [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X"]
     [('0F0', 0.0, 1000000.0), ('0B0', 1000000.0, 2000000.0)]
     """
-    schedule = timeline.graph.schedule
+    graph, schedule, is_run = timeline.graph, timeline.graph.schedule, timeline.graph.is_operation
     begin, end = spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
     stream = schedule.rank.astype(np.int64)
-    stream[timeline.graph.index] = timeline.graph.stream  # the ranks, then collectives that overlap their computing
+    stream[graph.index[is_run]] = graph.stream[is_run]  # the ranks, then collectives that overlap their computing
     ranks, events = [f"rank {rank}" for rank in range(schedule.num_ranks)], _Events()
     beside = "collectives" if schedule.gathers else "all-reduce"
     tracks = np.array([*ranks, *(f"{rank}, {beside}" for rank in ranks)])[stream].tolist()
@@ -139,7 +139,7 @@ def trace_events(timeline, stages=None, streams=None):
     counters = {"holds": ("microbatches", 1, _levels(schedule, *spans, activations_in_use(schedule)))}
     if stages is not None:
         kept = activation_bytes(stages)
-        levels = _levels(schedule, *spans, activations_in_use(schedule, *kept))
+        levels = _levels(schedule, *spans, activations_in_use(schedule, *kept, None, stages.shard_bytes))
         if timeline.copies:
             levels = ((_nanoseconds(times), np.maximum(held, 0)) for times, held in offloaded_levels(timeline, *kept))
         counters["memory"] = "GiB", 2**30, levels

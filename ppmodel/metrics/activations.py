@@ -7,7 +7,9 @@ from ppmodel.loops.tables import peaks
 from ppmodel.ops import OpKind
 
 
-def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, unit_weights=None):
+def peak_activations(
+    schedule, stage_weights=None, held_for_weight_grad=None, unit_weights=None, shard_weights=None
+):  # fmt: skip
     """Peak activations of each rank, which depend only on the order of its operations.
 
     A forward allocates its stage's activations, and the backward frees them. If the backward is split, the input
@@ -27,6 +29,8 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, un
         searched for another value.
     unit_weights : ndarray of float, shape (n,), optional
         Size of each unit of work relative to their mean, as `Units.tokens`; all are alike without it.
+    shard_weights : ndarray of float, shape (num_stages,), optional
+        What each shard of a divided output layer holds from S to T, in the unit of `stage_weights`.
 
     Returns
     -------
@@ -40,7 +44,7 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, un
     [4.0, 3.0, 2.0, 1.0]
     """
     if unit_weights is None and (fast := peaks.compiled(schedule.num_operations // VECTORISED)):
-        changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
+        changes, unit = _changes(schedule, stage_weights, held_for_weight_grad, shard_weights)
         many = changes.reshape(len(OpKind), -1, schedule.num_stages)
         of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, many)
         if of_ranks.size:
@@ -49,16 +53,18 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None, un
         runs = zip(*np.broadcast_arrays(stage_weights, held_for_weight_grad), strict=True)
         return np.array([peak_activations(schedule, *run) for run in runs])
     first_cell = schedule.cell[schedule.rank_start[:-1]]
-    in_use = activations_in_use(schedule, stage_weights, held_for_weight_grad, unit_weights)
+    in_use = activations_in_use(schedule, stage_weights, held_for_weight_grad, unit_weights, shard_weights)
     return np.maximum.reduceat(in_use[0], first_cell)
 
 
-def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None, unit_weights=None):
+def activations_in_use(
+    schedule, stage_weights=None, held_for_weight_grad=None, unit_weights=None, shard_weights=None
+):  # fmt: skip
     """Activations that a rank holds during and after each of its cells.
 
     Parameters
     ----------
-    schedule, stage_weights, held_for_weight_grad, unit_weights
+    schedule, stage_weights, held_for_weight_grad, unit_weights, shard_weights
         As in `peak_activations`.
 
     Returns
@@ -73,7 +79,7 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None, 
     >>> during.tolist(), after.tolist()
     ([1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
     """
-    changes, unit = _changes(schedule, stage_weights, held_for_weight_grad)
+    changes, unit = _changes(schedule, stage_weights, held_for_weight_grad, shard_weights)
     change, cell = changes[schedule.kind, schedule.stage], schedule.cell
     if unit_weights is not None:
         change = change * unit_weights[schedule.microbatch % len(unit_weights)]
@@ -85,7 +91,7 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None, 
     return (before + taken) / unit, (before + taken + given) / unit
 
 
-def _changes(schedule, stage_weights, held_for_weight_grad):
+def _changes(schedule, stage_weights, held_for_weight_grad, shard_weights):
     """Change that an operation makes, by kind and stage: allocated, or freed if negative; and a divisor of sums.
 
     Whole stages are summed before dividing, so that units stay exact.
@@ -96,6 +102,8 @@ def _changes(schedule, stage_weights, held_for_weight_grad):
     changes = np.zeros((len(OpKind), *weights.shape))
     changes[OpKind.F], changes[OpKind.B] = weights, -weights
     changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights
+    changes[OpKind.S] = 0.0 if shard_weights is None else shard_weights
+    changes[OpKind.T] = -changes[OpKind.S]
     return changes, schedule.pieces_per_unit if is_in_units else 1.0
 
 

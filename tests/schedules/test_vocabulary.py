@@ -8,6 +8,7 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, replay, simulate
+from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import load_model
 from ppmodel.errors import ScheduleError, TableError
 from ppmodel.metrics import peak_activations
@@ -166,16 +167,20 @@ def test_tables_say_what_is_wrong():
 
 
 def test_shards_take_what_the_head_takes_and_the_last_stage_is_as_long_as_others():
-    """S and T of all ranks take as long together as the head on one rank, whichever of them has the gradient."""
+    """S and T of all ranks take as long together as the head on one rank, whichever of them has the gradient.
+
+    Their forwards and backwards take as long as the blocks and a share of the embedding.
+    """
     given = {"model": "llama3_8b", "system": "h100", "tp": 1}
     names = "vocab-1f1b", "vocab-1f1b:barriers=2"
     assert as_case(names[1]).label == "vocab 1F1B barriers = 2"
     runs = [simulate("1f1b", 8, 64, layers="even", **given), *(simulate(name, 8, 64, **given) for name in names)]
     whole, one, two = (run.costs.compute_s for run in runs)
-    head_s = whole[[OpKind.F, OpKind.B], -1] - one[[OpKind.F, OpKind.B], -1]
+    share_s = (whole[: OpKind.S, 0] - whole[: OpKind.S, 1]) / 8
+    head_s = (whole[: OpKind.S, -1] - one[: OpKind.S, -1] + share_s)[[OpKind.F, OpKind.B]]
     for seconds in (one, two):
         np.testing.assert_allclose(seconds[[OpKind.S, OpKind.T]].sum(), head_s.sum(), rtol=1e-9)
-        np.testing.assert_allclose(seconds[: OpKind.S, 1:-1].T, np.tile(whole[: OpKind.S, 1], (6, 1)), rtol=1e-9)
+        np.testing.assert_allclose(seconds[: OpKind.S], np.tile(whole[: OpKind.S, 1] + share_s, (8, 1)).T, rtol=1e-9)
     np.testing.assert_allclose(two[OpKind.S].sum(), head_s[0], rtol=1e-9)
     assert (one[OpKind.S] > two[OpKind.S]).all()
     parameters = [run.costs.stages.parameters.sum() for run in runs]
@@ -200,16 +205,38 @@ def test_collectives_of_shards_are_hidden_but_where_all_ranks_stop_for_them(name
     assert least <= lost / (64 * (passed_s + summed_s + (name != NAMES[0]) * last_s)) <= most
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_shards_hold_their_softmax_from_s_to_t_alone(name):
+    """What the output layer keeps is not held as long as activations of blocks; tied layers are stored once."""
+    run = simulate(name, 4, 16, model="llama3_8b", system="h100", tp=1)
+    table, stages = run.table, run.costs.stages
+    held = memory(table, run.point.model, stages).activations
+    change = {OpKind.F: stages.activation_bytes, OpKind.B: -stages.activation_bytes}
+    change |= {OpKind.S: stages.shard_bytes, OpKind.T: -stages.shard_bytes}
+    for rank, row in enumerate(table.rows()):
+        levels = np.cumsum([change[op.kind][op.stage] for (op,) in row])
+        assert levels[-1] == pytest.approx(0, abs=1)
+        assert held[rank] == pytest.approx(levels.max(), rel=1e-12)
+    tied = simulate(name, 4, 16, model=replace(run.point.model, tied_embeddings=True), system="h100", tp=1)
+    fewer = stages.parameters - tied.costs.stages.parameters
+    np.testing.assert_allclose(fewer, run.point.model.vocabulary * run.point.model.hidden / 4, rtol=1e-9)
+
+
 @pytest.mark.parametrize("p", [2, 4])
 def test_both_losses_of_multi_token_prediction_use_one_head(p):
-    """The shards of one projection are stored once; S and T take twice what the shards of a single loss take."""
+    """The shards of one projection are stored once; S and T take twice what the shards of a single loss take.
+
+    The embedding, which is divided, has no copy where it is used again.
+    """
     names, given = ("1f1b", "vocab-1f1b"), {"system": "h100", "tp": 1, "dp": 1, "microbatches": 4}
     both, one = (
         [simulate(name, p, model=model, **given).costs for name in names]
         for model in (DEEPSEEK, replace(DEEPSEEK, mtp_layers=0))
     )
     for whole, divided in (both, one):
-        np.testing.assert_allclose(divided.stages.parameters.sum(), whole.stages.parameters.sum(), rtol=1e-12)
+        copies = (whole.stages.cut.embeddings.sum() - 1) * DEEPSEEK.vocabulary * DEEPSEEK.hidden
+        stored = divided.stages.parameters.sum() + copies
+        np.testing.assert_allclose(stored, whole.stages.parameters.sum(), rtol=1e-12)
     twice, once = (divided.compute_s[[OpKind.S, OpKind.T]] for _, divided in (both, one))
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-2)
 

@@ -57,6 +57,8 @@ class Stages:
         a layout.
     cut : StageLayers, optional
         How layers are divided among all stages; not of a single one.
+    shard_bytes : ndarray of float, shape (num_stages,), optional
+        Bytes kept from S to T, which `activation_bytes` leaves out, if the output layer is divided among the ranks.
     """
 
     blocks: np.ndarray
@@ -75,6 +77,7 @@ class Stages:
     gather_s: np.ndarray
     optimizer_s: np.ndarray
     cut: StageLayers | None = None
+    shard_bytes: np.ndarray | None = None
 
     @cached_property
     def text(self):
@@ -87,7 +90,7 @@ class Stages:
         return [tuple(layers) for layers in self.layers.astype(int).tolist()]
 
     def __getitem__(self, index):
-        return Stages(*(getattr(self, column.name)[index] for column in fields(Stages) if column.name != "cut"))
+        return Stages(*(getattr(self, column.name)[index] for column in fields(Stages)[:-2]))
 
 
 def stages(schedule, model, system, layout=None):
@@ -124,21 +127,27 @@ def stages(schedule, model, system, layout=None):
     """
     layout = as_stages_compute(layout, schedule)
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
-    balanced = layers.times._replace(head=0.0) if schedule.has_shards else layers.times
+    balanced = layers.times._replace(embedding=0.0, head=0.0) if schedule.has_shards else layers.times
     cut = stage_layers(schedule, model, layout, balanced)
     if schedule.has_shards:
-        is_shard = np.arange(schedule.num_stages) < schedule.num_ranks
-        cut = cut._replace(losses=is_shard * cut.losses.sum() / schedule.num_ranks)
+        shares = (np.arange(schedule.num_stages) < schedule.num_ranks) / schedule.num_ranks
+        is_stored = schedule.num_ranks == 1 or not model.tied_embeddings  # else with the output layer
+        cut = cut._replace(losses=shares * cut.losses.sum(), embeddings=shares * is_stored)
     needs_nodes = layout is not None and model.tied_embeddings
     nodes = pipeline_links(schedule, model, system, layout).nodes if needs_nodes else None
     work = stage_work(layers.work, schedule, model, layout, cut, nodes)
-    key = tuple(np.asarray(column).tobytes() for column in (*cut, *work[:-1]))
+    key = tuple(np.asarray(column).tobytes() for column in (*cut, *work[:-1], schedule.has_shards))
     if key in layers.stages:  # many schedules have the same
         return layers.stages[key]
     parts_s, step_s = work.seconds(layers)
     dense, experts = work.parameters(layers.work.sizes.parameters)
-    of_parts = *parts_s.sum(axis=2).T, *work.bytes(layers.bytes)
-    layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, dense + experts, experts, *step_s, cut)
+    kept, of_shards = work.bytes(layers.bytes), None
+    if schedule.has_shards:
+        heads = _are_heads(layers.work)
+        of_heads = work.counts[:, heads] @ layers.bytes[heads, :2]
+        kept[:2], of_shards = kept[:2] - of_heads.T, of_heads[:, 0]
+    of_parts = *parts_s.sum(axis=2).T, *kept, dense + experts, experts, *step_s
+    layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, cut, of_shards)
     return layers.stages[key]
 
 
@@ -235,7 +244,7 @@ def stage_work(layers, schedule, model, layout, cut, nodes):
     shards = schedule.num_ranks if schedule.has_shards else 1
     counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout), shards)
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
-    if layout is not None and model.tied_embeddings and model.vocabulary:
+    if layout is not None and model.tied_embeddings and model.vocabulary and shards == 1:
         ends = [cut.embedding, cut.head]
         first, last = schedule.placement[0, ends]
         if first != last:
@@ -364,13 +373,20 @@ def compute_seconds(halves_s, step_s):
     return np.array([forward, *backward, *[nothing] * 2, reduction, gather + optimizer, *[nothing] * 2])
 
 
+def _are_heads(work):
+    """Mask of the layers of a `LayerWork` that are loss heads."""
+    return [part in ("loss", "head") for part, _ in work.layers]
+
+
 def _divide_head(schedule, model, layers, of_layers, compute, latency):
     """Give S and T what shards of the loss head take, which their stages' operations then leave out.
 
     Their collectives pass results on: the last stage's to all ranks, then maxima and sums of the logits and the label's
     logit as under tensor parallelism (see `head_operations`), and the gradient of the layer's input. Ranks compute
-    meanwhile if their next operation does not wait; in ``interlaced`` it does. All ranks look up the same tokens, so a
-    divided input layer would have no barrier; here it is whole, on the first stage.
+    meanwhile if their next operation does not wait; in ``interlaced`` it does.
+
+    The input layer is divided, too, as in the authors' code: each rank's forwards and backwards look up its words, for
+    later microbatches, so that no barrier follows. Collectives for that are hidden.
     """
     layout = layers.work.layout
     layout = layout if layout.pp else unchecked(layout, pp=schedule.num_ranks)
@@ -378,7 +394,7 @@ def _divide_head(schedule, model, layers, of_layers, compute, latency):
     hidden = Collective("ring", "pipeline", message_bytes(schedule, model, layout))
     passes = hidden, Collective("all-reduce", "pipeline", 4 * tokens)
     passed_s, summed_s = (collective_s(each, layout, layers.system) for each in passes)
-    heads = [part in ("loss", "head") for part, _ in layers.work.layers]
+    heads = _are_heads(layers.work)
     forward, input_grad, weight_grad = (of_layers[:, heads] @ layers.seconds[heads].sum(axis=2)).T
     compute[: OpKind.S] -= forward, input_grad + weight_grad, input_grad, weight_grad
     last = np.isin(schedule.kind, (OpKind.B, OpKind.I)) & (schedule.stage == schedule.num_stages - 1)
