@@ -257,7 +257,10 @@ def test_without_collectives_there_is_nothing_to_win(llama):
 @pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
 @pytest.mark.parametrize("name", ["tensor", "sequence parallel", "experts", "everything"])
 def test_units_hold_all_seconds_of_a_stage(llama, name, recompute):
-    """The units of a pair sum to both operations: with contention 2, in which nothing is won, to the last digits."""
+    """The units of a pair sum to both operations: with contention 2, in which nothing is won, to the last digits.
+
+    What a kernel hides within one operation slows that one down, too.
+    """
     mixture = replace(llama, experts=ExpertSpec(number=8, experts_per_token=2, shared=1, hidden=14336, dense_layers=3))
     model, layout = {
         "tensor": (llama, LayoutSpec(tp=8)),
@@ -272,7 +275,7 @@ def test_units_hold_all_seconds_of_a_stage(llama, name, recompute):
     plain = model_costs(table, model, system, layout=layout)
     slow = replace(system, collectives=replace(system.collectives, contention=2.0))
     nothing = model_costs(table, model, slow, layout=layout)
-    np.testing.assert_array_equal(plain.compute_s, nothing.compute_s)
+    assert (plain.compute_s == nothing.compute_s).all() or name == "everything"
     for key, factor in plain.pairs.items():
         assert factor < nothing.pairs[key] <= 1 + 1e-9
 

@@ -59,7 +59,7 @@ def attention_shares(layers, counts, compute_s):
     >>> model, system, layout = load_model("llama3_70b"), load_system("h100"), LayoutSpec().at(4, 8)
     >>> costs = model_costs(build("1f1b", 4, 8), model, system, layout)
     >>> attention_shares(layers_of(model, 1, system, layout), costs.stages.layers, costs.compute_s)[:2, 1].round(2)
-    array([0.09, 0.12])
+    array([0.08, 0.12])
     """
     work = layers.work
     seconds = np.where(np.isin(work.kernels.kernel, _KERNELS), layers.kernel_s, 0.0)

@@ -156,8 +156,17 @@ def gathered_bytes(parameters, sharing):
     return shared * (weights + np.where(sharing.zero >= SHARED_GRADIENTS, sharing.gradient_bytes, 0.0))
 
 
-def microbatch_data_s(parameters, busy_s, sharing, lines):
-    """Exposed seconds of ZeRO 2 and 3 traffic per microbatch, in the forward and both halves of the backward.
+def beside_s(exchange_s, busy_s, contention):
+    """Seconds that a collective adds to a computation: what is exposed, and what both are slower while they share.
+
+    >>> float(beside_s(3.0, 2.0, 1.1)), float(beside_s(1.0, 2.0, 1.0))
+    (1.2000000000000002, 0.0)
+    """
+    return np.maximum(exchange_s - busy_s, 0.0) + (contention - 1) * np.minimum(exchange_s, busy_s)
+
+
+def microbatch_data_s(parameters, busy_s, sharing, lines, contention=1.0):
+    """Seconds that ZeRO 2 and 3 traffic adds per microbatch, to the forward and both halves of the backward.
 
     Parameters
     ----------
@@ -167,6 +176,8 @@ def microbatch_data_s(parameters, busy_s, sharing, lines):
         the layout says so.
     sharing : Sharing
     lines : ndarray of float, shape (num_lines, 2)
+    contention : float
+        Factor by which kernels and collectives slow each other down.
 
     Returns
     -------
@@ -174,16 +185,15 @@ def microbatch_data_s(parameters, busy_s, sharing, lines):
         By F, I, W.
     """
     gather = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes) * (sharing.zero >= SHARED_WEIGHTS)
-    forward, backward = np.maximum(gather - busy_s[:2] * sharing.overlap_parameters, 0.0)
+    hides = busy_s[:2] * sharing.overlap_parameters
     scatter = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
-    hidden = gather - np.array([forward, backward])
-    left = np.maximum(busy_s[:2] - hidden, 0.0).sum(axis=0) + busy_s[2]  # of the next microbatch, forward included
-    exposed = np.maximum(scatter - left * sharing.overlap_gradients, 0.0) * (sharing.zero >= SHARED_GRADIENTS)
-    return np.array([forward, backward, exposed])
+    left = np.maximum(busy_s[:2] - np.minimum(gather, hides), 0.0).sum(axis=0) + busy_s[2]  # of the next microbatch
+    added = beside_s(scatter, left * sharing.overlap_gradients, contention) * (sharing.zero >= SHARED_GRADIENTS)
+    return np.array([*beside_s(gather, hides, contention), added])
 
 
-def reduction_s(parameters, backward_s, sharing, lines):
-    """Seconds of a stage's gradient reduction, minus those that its last backward hides if allowed.
+def reduction_s(parameters, backward_s, sharing, lines, contention=1.0):
+    """Seconds that a stage's gradient reduction adds to its last backward, which hides it if allowed.
 
     Parameters
     ----------
@@ -191,25 +201,25 @@ def reduction_s(parameters, backward_s, sharing, lines):
     backward_s : ndarray of float, shape (num_stages,)
         Duration of the operation that produces a rank's last gradients, a backward or its weight-gradient half:
         finished gradients are reduced while it computes the rest.
-    sharing : Sharing
-    lines : ndarray of float, shape (num_lines, 2)
+    sharing, lines, contention
+        As in `microbatch_data_s`.
 
     Returns
     -------
     ndarray of float, shape (num_stages,)
     """
     summed = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
-    return np.maximum(summed - sharing.overlap_gradients * backward_s, 0.0) * (sharing.zero < SHARED_GRADIENTS)
+    return beside_s(summed, sharing.overlap_gradients * backward_s, contention) * (sharing.zero < SHARED_GRADIENTS)
 
 
-def gather_s(parameters, forward_s, sharing, lines):
-    """Seconds of gathering a stage's updated parameters, minus those that its first forward hides if allowed.
+def gather_s(parameters, forward_s, sharing, lines, contention=1.0):
+    """Seconds that gathering a stage's updated parameters adds to its first forward, which hides it if allowed.
 
     Parameters and result are as in `reduction_s`, with the duration of one forward.
     """
     gathered = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes)
     once = (sharing.zero >= SHARED_OPTIMIZER) & (sharing.zero < SHARED_WEIGHTS)
-    return np.maximum(gathered - sharing.overlap_parameters * forward_s, 0.0) * once
+    return beside_s(gathered, sharing.overlap_parameters * forward_s, contention) * once
 
 
 def optimizer_s(parameters, sharing, system):

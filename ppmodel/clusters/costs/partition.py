@@ -57,9 +57,10 @@ def check_layout(layout, model, system, schedule):
     if system.peak_flops(layout.precision) is None:
         name = f"fp{FORMATS[layout.precision].bits}"
         rule = f"needs a system with a peak in {name}, and {system.name} gives none"
-        raise SpecificationError(
-            "precision", layout.precision, rule, f"add {name}_peak_compute to its file, or choose bf16"
-        )
+        remedy = f"add {name}_peak_compute to its file, or choose bf16"
+        if layout.precision == "mxfp8":
+            rule, remedy = f"needs a GPU that has it, as from Blackwell on, and {system.name} has none", "choose fp8"
+        raise SpecificationError("precision", layout.precision, rule, remedy)
     if layout.offloads and system.host_bandwidth_bytes_per_s is None:
         rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"

@@ -120,7 +120,8 @@ def kernels_s(kernels, system, precision="bf16"):
             remedy = f"add fp{FORMATS[precision].bits}_peak_compute to the system, or choose bf16"
             raise CostError("precision", precision, f"is not supported by {system.name}", remedy)
         products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
-        flops[products] = peak_in_format * (spec.fp8_efficiency or system.compute_efficiency)
+        efficiency = (spec.fp4_efficiency if FORMATS[precision].bits == 4 else None) or spec.fp8_efficiency
+        flops[products] = peak_in_format * FORMATS[precision].speed * (efficiency or system.compute_efficiency)
         rows[products] = spec.product_half_rows if spec.fp8_half_rows is None else spec.fp8_half_rows
         width[products] = spec.product_half_width if spec.fp8_half_width is None else spec.fp8_half_width
     flops[[Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED_WEIGHT]] *= spec.weight_grad_efficiency

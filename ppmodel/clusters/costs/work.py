@@ -166,14 +166,16 @@ def exchange(name, forward=None, input_grad=None, weight_grad=None, **options):
     return BlockOperation(name, kernel=None, **comm, **options)
 
 
-def gathering(name, group, volume):
-    """A tensor that a group gathers in the forward; its gradient is reduced and scattered."""
-    return exchange(name, Collective("all-gather", group, volume), Collective("reduce-scatter", group, volume))
+def gathering(name, group, volume, moved=None):
+    """A tensor that a group gathers in the forward, of `moved` bytes; its gradient is reduced and scattered."""
+    moved = volume if moved is None else moved
+    return exchange(name, Collective("all-gather", group, moved), Collective("reduce-scatter", group, volume))
 
 
-def scattering(name, group, volume):
-    """A tensor that a group reduces and scatters in the forward; its gradient is gathered."""
-    return exchange(name, Collective("reduce-scatter", group, volume), Collective("all-gather", group, volume))
+def scattering(name, group, volume, moved=None):
+    """A tensor that a group reduces and scatters in the forward; its gradient, of `moved` bytes, is gathered."""
+    moved = volume if moved is None else moved
+    return exchange(name, Collective("reduce-scatter", group, volume), Collective("all-gather", group, moved))
 
 
 class GpuWork(NamedTuple):
@@ -224,6 +226,11 @@ class GpuWork(NamedTuple):
     def kept_width(self, precision=None):
         """Bytes of a number that is kept, in the layout's precision for that or else in one of computing."""
         return FORMATS[self.layout.kept_precision or precision or "bf16"].kept_bytes or self.model.element_bytes
+
+    @property
+    def gathered_width(self):
+        """Bytes of a number that a tensor group gathers for a product: converted before (Transformer Engine)."""
+        return FORMATS[self.layout.precision or "bf16"].kept_bytes or self.model.element_bytes
 
     def linear(
         self, name, rows, inputs, outputs, *, kernel=Kernel.PRODUCT, kept_rows=None, kept_width=None,
@@ -308,9 +315,10 @@ class GpuWork(NamedTuple):
         volume = self.model.element_bytes * self.tokens * (size + beside)
         if not self.splits_stream:
             return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
-        again = Collective("all-gather", "tensor", self.model.element_bytes * self.tokens * size)
+        width = self.gathered_width if users and users[0].kernel == Kernel.PRODUCT else self.model.element_bytes
+        again = Collective("all-gather", "tensor", width * self.tokens * size)
         for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
-        gathered = gathering(f"enter {place}", "tensor", volume)
+        gathered = gathering(f"enter {place}", "tensor", volume, width * self.tokens * (size + beside))
         return [gathered._replace(module=users[0].module), *users, for_weights]
 
     def reduce(self, place):
@@ -323,7 +331,8 @@ class GpuWork(NamedTuple):
         volume = self.model.element_bytes * self.tokens * self.model.hidden
         if not self.splits_stream:
             return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
-        return [scattering(f"leave {place}", "tensor", volume)]
+        gathered = self.gathered_width * self.tokens * self.model.hidden
+        return [scattering(f"leave {place}", "tensor", volume, volume if place == "embedding" else gathered)]
 
 
 def recompute_of(model, layout=None):

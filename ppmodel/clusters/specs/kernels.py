@@ -21,6 +21,8 @@ class KernelSpec(Checked):
         peak, where w is the smaller of n and k: half of e_c if m, or w, equals its constant.
     fp8_efficiency, fp8_half_rows, fp8_half_width : float, optional
         The same three in fp8, of the fp8 peak; those of bf16 if not given.
+    fp4_efficiency : float, optional
+        The first in 4 bits, of the fp4 peak; that of fp8 if not given.
     sustained_clock : float
         The clock that a device under a long load holds, as a fraction of the clock at which its kernels were timed:
         a factor on all that is bound by arithmetic.
@@ -76,6 +78,7 @@ class KernelSpec(Checked):
     fp8_efficiency: entries.Number | None = None
     fp8_half_rows: entries.NumberOrZero | None = None
     fp8_half_width: entries.NumberOrZero | None = None
+    fp4_efficiency: entries.Number | None = None
     sustained_clock: entries.Number = 1.0
     node_spread: entries.PartialShare = 0.0
     cast_efficiency: entries.Number | None = None

@@ -232,9 +232,13 @@ class SystemSpec(Checked):
     def peak_flops(self, precision: str | None) -> float | None:
         """Peak FLOP/s of matrix products in a number format; None if the system gives none.
 
-        >>> load_system("h100").peak_flops("fp8"), load_system("h100").peak_flops("nvfp4")
-        (1979000000000000.0, None)
+        GPUs that multiply in 4 bits, and no others, multiply in MXFP8.
+
+        >>> [load_system("h100").peak_flops(name) for name in ("fp8", "mxfp8", "nvfp4")]
+        [1979000000000000.0, None, None]
         """
+        if precision == "mxfp8" and self.fp4_peak_compute_flops is None:
+            return None
         peaks = {16: self.peak_compute_flops, 8: self.fp8_peak_compute_flops, 4: self.fp4_peak_compute_flops}
         return peaks[FORMATS[precision or "bf16"].bits]
 

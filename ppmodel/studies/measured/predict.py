@@ -1,5 +1,7 @@
 """Predictions of the model for rows of training runs."""
 
+from dataclasses import replace
+
 from ppmodel.errors import PPModelError
 from ppmodel.export import write_rows
 from ppmodel.studies.measured.rows import read_rows, recipe_of, run_of, system_of
@@ -47,8 +49,11 @@ def predicted(row, system, framework=None):
 
 
 def point_of(run, system):
-    """The `Point` of a `MeasuredRun` on a system from `rows.system_of`."""
-    return Point(run.case, (run.layout.pp, run.num_microbatches), model=run.model, system=system, layout=run.layout)
+    """The `Point` of a `MeasuredRun` on a system from `rows.system_of`; without MXFP8, it computes in fp8."""
+    layout = run.layout
+    if layout.precision == "mxfp8" and system.peak_flops("mxfp8") is None:
+        layout = replace(layout, precision="fp8")
+    return Point(run.case, (layout.pp, run.num_microbatches), model=run.model, system=system, layout=layout)
 
 
 def predictions(run, points):

@@ -33,7 +33,7 @@ _SOURCES = {
 }  # fmt: skip
 _TRUNCATED = re.compile(r"_l(?P<layers>\d+)$")
 _OF_ALL = re.compile(r"(?P<layers>\d+) of \d+ layers")
-_RELEASE = re.compile(r"(?:NeMo|Megatron-Bridge|dgxc-benchmarking) v?(\d\d\.\d\d(?:\.\d\d?)?)\b")
+_RELEASE = re.compile(r"(?:NeMo|Megatron-Bridge|dgxc-benchmarking|MLPerf Training) v?(\d\d?\.\d\d?(?:\.\d\d?)?)\b")
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}
 _OPTIONS = dict(specs.layout_options())

@@ -210,10 +210,10 @@ def plan(
     >>> import ppmodel as pp
     >>> frame = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b")
     >>> frame[["label", "tp", "pp", "zero"]].values.tolist()[0]
-    ['1F1B', 1, 1, 1]
+    ['1F1B', 2, 1, 1]
     >>> frame = pp.plan("llama3_8b", "h100", [8, 16], 64, schedules="1f1b", tokens="1T", price=2.5)
     >>> frame[["gpus", "tp", "days", "money"]].round().values.tolist()
-    [[8.0, 1.0, 167.0, 80310.0], [16.0, 1.0, 84.0, 80187.0]]
+    [[8.0, 2.0, 163.0, 78002.0], [16.0, 1.0, 81.0, 77631.0]]
     >>> seen = []
     >>> best = pp.plan("llama3_8b", "h100", 8, 64, schedules="1f1b", on_progress=seen.append)
     >>> seen[-1]["label"], seen[-1]["tp"]

@@ -23,7 +23,10 @@ _FACTOR = "must be finite and above 0", math.nextafter(0, 1), math.inf
 _BANDWIDTHS = "network_bandwidth_bytes_per_s", "node_bandwidth_bytes_per_s", "bandwidth_bytes_per_s"
 _LATENCIES = "network_latency_s", "node_latency_s", "delay_s"
 _PEAKS = "peak_compute_flops", "fp8_peak_compute_flops", "fp4_peak_compute_flops"
-_EFFICIENCIES = "compute_efficiency", "attention_efficiency", "attention_backward_efficiency", "batched_efficiency"
+_EFFICIENCIES = (
+    "compute_efficiency", "fp8_efficiency", "fp4_efficiency", "attention_efficiency", "attention_backward_efficiency",
+    "batched_efficiency",
+)  # fmt: skip
 _OF_SYSTEM = ("bandwidth", "latency", "compute", "memory", "memory_follows", "efficiency")
 
 

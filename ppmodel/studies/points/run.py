@@ -58,7 +58,7 @@ class Run:
     >>> round(run.makespan_s, 1), run.messages
     (26.8, 96)
     >>> pp.simulate("zb-v", 4, 8, model="llama3_8b", system="h100", tp=8)
-    <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.5014 s, MFU 23.9 %>
+    <Run ZB-V: pp=4, microbatches=8, 32 GPUs: iteration 0.4929 s, MFU 24.3 %>
     """
 
     def __init__(self, point: Point, timeline: Timeline) -> None:
