@@ -209,11 +209,9 @@ def collective_line(kind, group, layout, system, drawn=(1, 1)):
             slopes = (per_node - 1) * inside.s_per_byte, far * between.s_per_byte
             return Line(max(fixed), max(slopes) / size)
         nodes = min(layout.expert_nodes or where.nodes, where.nodes)
-        chosen, experts = drawn[0], max(drawn[0], drawn[1] * nodes // where.nodes)
-        messages, copies = (
-            places * (1 - comb(experts - experts // places, chosen) / comb(experts, chosen)) / chosen
-            for places in (nodes, size * nodes // where.nodes)
-        )
+        k, experts = drawn[0], max(drawn[0], drawn[1] * nodes // where.nodes)
+        places = nodes, size * nodes // where.nodes
+        messages, copies = (p * (1 - comb(experts - experts // p, k) / comb(experts, k)) / k for p in places)
         slopes = near * copies * inside.s_per_byte, messages / _DISPATCHED * (1 - per_node / size) * between.s_per_byte
         return Line(sum(fixed), max(slopes))  # copies cross the network once per node, and then the links within
     nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them

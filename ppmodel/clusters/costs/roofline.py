@@ -9,7 +9,7 @@ Without kernel constants, a system attains e = e_c in all kernels, and has no fp
   (Megatron-LM, NeMo), and inputs and gradients are converted by passes over memory; see `specs.formats`.
 - Fused attention attains its fraction times s / (s + s_half) for s keys.
 - All arithmetic runs at the sustained clock, a fraction of the one at which kernels were timed.
-- Passes that a framework leaves to PyTorch attain what streams do, but at most a rate that is the same on all GPUs.
+- Passes that a framework leaves to PyTorch attain at most a rate that is the same on all GPUs.
 - A product for a weight gradient attains that times a factor; attention, fused or not, its own fraction of the peak;
   norms and residual sums, the softmax of unfused attention, and the loss, fractions of the memory bandwidth.
 """
@@ -134,7 +134,6 @@ def kernels_s(kernels, system, precision="bf16"):
         Kernel.STREAM: spec.stream_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
         Kernel.SOFTMAX: softmax, Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or softmax,
         Kernel.LOSS: spec.loss_efficiency, Kernel.CAST: spec.cast_efficiency, Kernel.TRANSPOSE: spec.cast_efficiency,
-        Kernel.EAGER: spec.stream_efficiency,
     }  # fmt: skip
     for rates, most, efficiencies in ((flops, peak, by_arithmetic), (moved, bandwidth, by_memory)):
         for kernel, efficiency in efficiencies.items():

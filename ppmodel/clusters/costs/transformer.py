@@ -106,9 +106,7 @@ def block_operations(model, sequences, layout=None, *, dense=False):
     """
     gpu = GpuWork.of(model, sequences, layout)
     share = 0.0 if dense or model.experts is None else 1 / model.experts.every
-    branches = []
-    if share:
-        branches += [operation.times(share) for operation in expert_operations(gpu)]
+    branches = [operation.times(share) for operation in (expert_operations(gpu) if share else [])]
     if share < 1:
         branches += [operation.times(1 - share) for operation in mlp_operations(gpu, model.mlp_hidden)]
     return [
@@ -176,12 +174,9 @@ def mtp_operations(model, sequences, layout=None):
     gpu, width = GpuWork.of(model, sequences, layout), 2 * model.hidden
     product = gpu.linear("MTP projection", gpu.tokens, width, model.hidden / gpu.tp, kept_rows=gpu.stream)
     volume = model.element_bytes * gpu.tokens * model.hidden
-    return [
-        *(gpu.norm(f"MTP norm {number}") for number in (1, 2)),
-        *gpu.gather("MTP", width, [product]),
-        *([gathering("leave MTP", "tensor", volume)] if gpu.tp > 1 else []),
-        *block_operations(model, sequences, layout),
-    ]
+    norms = [gpu.norm(f"MTP norm {number}") for number in (1, 2)]
+    left = [gathering("leave MTP", "tensor", volume)] if gpu.tp > 1 else []
+    return [*norms, *gpu.gather("MTP", width, [product]), *left, *block_operations(model, sequences, layout)]
 
 
 def head_operations(model, sequences, layout=None, *, again=False):
@@ -309,27 +304,23 @@ def _latent_projections(gpu, heads):
 
     As in Megatron-LM, every GPU of a tensor group has the complete down-projections and applies them to its part of the
     stream; the latents are gathered, and the up-projections are split by heads. All heads share one rotary key.
+    Norms of latents run again with the up-projections, of which they are a part in Transformer Engine.
     """
     latent, hidden, tokens, stream = gpu.model.latent_attention, gpu.model.hidden, gpu.tokens, gpu.stream
     options, rank = {"kept_rows": stream, "module": Module.LATENT}, latent.query_rank
     outputs = heads.queries * heads.size
     if rank:
-        queries = [
-            gpu.linear("query down", stream, hidden, rank),
-            gpu.norm("query norm", rank)._replace(module=Module.LATENT),
-            *gpu.gather("queries", rank, [gpu.linear("query up", tokens, rank, outputs, **options)]),
-        ]
+        down, norm = gpu.linear("query down", stream, hidden, rank), gpu.norm("query norm", rank, Module.LATENT)
+        queries = [down, norm, *gpu.gather("queries", rank, [gpu.linear("query up", tokens, rank, outputs, **options)])]
     else:  # directly from the stream, as in DeepSeek-V2-Lite
         query = gpu.linear("query", tokens, hidden, outputs, shares_input=True, **options)
         queries = gpu.gather("queries", hidden, [query])
     outputs = heads.keys * (latent.nope_head_size + latent.value_head_size)
     up = gpu.linear("key-value up", tokens, latent.key_value_rank, outputs, **options)
     widths = hidden, latent.key_value_rank + latent.rope_head_size
-    keys = [
-        gpu.linear("key-value down", stream, *widths, shares_input=rank > 0),  # with the queries
-        gpu.norm("key-value norm", latent.key_value_rank)._replace(module=Module.LATENT),
-        *gpu.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size),
-    ]
+    down = gpu.linear("key-value down", stream, *widths, shares_input=rank > 0)  # with the queries
+    norm = gpu.norm("key-value norm", latent.key_value_rank, Module.LATENT)
+    keys = [down, norm, *gpu.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size)]
     return [*queries, *keys] if rank else [*keys, *queries]  # what keeps an input stands first
 
 
@@ -453,10 +444,8 @@ def expert_operations(gpu):
     # complete on every GPU: a product for the scores of all experts, without a bias, then softmax and the best of them
     scores = _SINGLE * rows * number
     best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
-    operations = [
-        gpu.linear("router", rows, hidden, number, kernel=Kernel.UNQUANTISED, parameters=hidden * number),
-        BlockOperation("top experts", *best, saved_bytes=scores, count=_ROUTING),
-    ]
+    router = gpu.linear("router", rows, hidden, number, kernel=Kernel.UNQUANTISED, parameters=hidden * number)
+    operations = [router, BlockOperation("top experts", *best, saved_bytes=scores, count=_ROUTING)]
     if shared := experts.shared * experts.hidden:
         operations += mlp_operations(gpu, shared, "shared experts", shares_input=True)
     # the experts of one GPU, on the copies of its expert-tensor group
@@ -484,9 +473,8 @@ def expert_operations(gpu):
         to = exchange("all-to-all to experts", sent, returned)
         inside = [to, *inside, exchange("all-to-all from experts", returned, sent)]
     if layout.ep == 1 or layout.dispatcher not in DISPATCHERS[1:]:  # which read and write tokens where they are
-        copies = rows * per_token
-        moved = width * (rows + copies) * hidden
-        copied, summed = Work(0.0, moved), Work(copies * hidden, moved)
+        moved = width * rows * (1 + per_token) * hidden
+        copied, summed = Work(0.0, moved), Work(rows * per_token * hidden, moved)
         inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
     if gpu.repeats_stream:
         inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]

@@ -288,7 +288,7 @@ class GpuWork(NamedTuple):
         name = f"residual and dropout {number}" if dropout else f"residual {number}"
         return BlockOperation(name, forward, backward, saved_bytes=mask, kernel=Kernel.STREAM)
 
-    def norm(self, name, size=None):
+    def norm(self, name, size=None, module=Module.NORM):
         """Layer or RMS normalisation: a reduction over each row; its input is kept."""
         size = size or self.model.hidden
         elements = self.stream * size
@@ -297,7 +297,7 @@ class GpuWork(NamedTuple):
         weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
         return BlockOperation(
             name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=vectors * size,
-            module=Module.NORM, kernel=Kernel.STREAM,
+            module=module, kernel=Kernel.STREAM,
         )  # fmt: skip
 
     def gather(self, place, size, users, *, beside=0):

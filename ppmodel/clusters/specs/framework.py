@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 DEFAULT = "megatron"
 """The framework of a run that names none, unless its system was fitted together with one."""
 
-_NODE_GPUS = 8
 _PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
 _OF_MODEL = "gradient_bytes", "optimizer_bytes"
 
@@ -212,7 +211,7 @@ class FrameworkSpec(Checked):
         >>> load_framework("fsdp").system(load_system("h100")).framework.name
         'fsdp'
         """
-        if self.wide_dispatcher and system.nodes and system.nodes.devices_per_node > _NODE_GPUS:
+        if self.wide_dispatcher and system.nodes and system.nodes.devices_per_node > 8:
             return replace(self, dispatcher=self.wide_dispatcher, wide_dispatcher=None).system(system)
         kernels, memory, links = system.kernels, system.memory, system.collectives
         if kernels is not None:
