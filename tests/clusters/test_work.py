@@ -446,3 +446,13 @@ def test_the_templates_blocks_are_legal_and_explained(tmp_path, block):
     assert getattr(model, block) is not None
     explained = re.findall(r"^  # .+\n(?:  # .+\n)*  (\w+):", lines, re.MULTILINE)
     assert [f"{block}.{key}" for key in explained] == [e.field for e in model.provenance if "." in e.field]
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_norms_of_queries_and_keys_see_the_heads_of_a_gpu(tp):
+    """As wide as these are, of all tokens; each GPU has the two weights of a head."""
+    model = load_model("qwen3_30b_a3b")
+    layout = LayoutSpec(tp=tp, sequence_parallel=tp > 1)
+    (norm,) = (one for one in block_operations(model, 1, layout) if one.name == "query and key norms")
+    assert norm.saved_bytes == 2 * model.sequence * (32 + 4) * 128 / tp
+    assert norm.parameters == 2 * 128

@@ -210,15 +210,11 @@ def head_operations(model, sequences, layout=None, *, again=False):
     gpu = GpuWork.of(model, sequences, layout)
     vocabulary = model.vocabulary / gpu.tp
     is_stored = not again and (gpu.layout.pp != 1 or not model.tied_embeddings)
-    output = gpu.linear(
-        "output projection", gpu.tokens, model.hidden, vocabulary, kept_rows=gpu.stream, kernel=Kernel.UNQUANTISED,
-        parameters=model.hidden * vocabulary if is_stored else 0.0,
-    )  # fmt: skip
+    options = {"kernel": Kernel.UNQUANTISED, "parameters": model.hidden * vocabulary if is_stored else 0.0}
+    output = gpu.linear("output projection", gpu.tokens, model.hidden, vocabulary, kept_rows=gpu.stream, **options)
     logits, width = gpu.tokens * vocabulary, model.element_bytes + _SINGLE
-    loss = BlockOperation(
-        "softmax and loss", Work(5.0 * logits, width * logits), Work(2.0 * logits, width * logits),
-        saved_bytes=_SINGLE * logits, kernel=Kernel.LOSS,
-    )  # fmt: skip
+    works = (Work(flops * logits, width * logits) for flops in (5.0, 2.0))
+    loss = BlockOperation("softmax and loss", *works, saved_bytes=_SINGLE * logits, kernel=Kernel.LOSS)
     operations = [gpu.norm("last norm"), *gpu.gather("head", model.hidden, [output])]
     if gpu.tp == 1:
         return [*operations, loss]
@@ -283,6 +279,9 @@ def attention_operations(gpu):
         outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
         product = gpu.linear("query-key-value", gpu.tokens, model.hidden, outputs, kept_rows=gpu.stream)
         projections = gpu.gather("attention", model.hidden, [product])
+    if model.qk_norm:
+        widths = gpu.tokens / gpu.stream * (heads.queries + heads.keys) * heads.size
+        projections = [*projections, gpu.norm("query and key norms", widths, None)._replace(parameters=2 * heads.size)]
     core = _core(gpu, heads)
     if np.all(gpu.layout.cp > 1):
         volume = model.element_bytes * gpu.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)

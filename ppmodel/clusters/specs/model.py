@@ -124,6 +124,8 @@ class ModelSpec(Checked):
         How many tokens a query attends to in blocks with a window (sliding-window attention); 0 if it attends to all.
     global_every : int
         With a window, every so many blocks have none; 0 if all have it.
+    qk_norm : bool
+        Whether queries and keys are normalised, head by head.
     provenance : tuple of Provenance
         One entry for each value of the file.
 
@@ -160,6 +162,7 @@ class ModelSpec(Checked):
     mtp_layers: entries.WholeOrZero = 0
     window: entries.WholeOrZero = 0
     global_every: entries.WholeOrZero = 0
+    qk_norm: entries.Switch = False
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def rules(self) -> Rules:

@@ -70,6 +70,7 @@ def entries_of_config(config, path):
         "learned_positions": not any(key.startswith(("rope", "rotary")) for key in config),
         "tied_embeddings": bool(first("tie_word_embeddings")),
         "mtp_layers": first("num_nextn_predict_layers"),
+        "qk_norm": first("model_type", otherwise="").startswith("qwen3"),
     }  # fmt: skip
     types = first("layer_types", otherwise=["sliding_attention"])
     if (window := first("sliding_window")) and first("use_sliding_window", otherwise=True):
