@@ -275,6 +275,8 @@ def test_schedules_measured(recorded):
         assert (errors.loc[schedule, p2p] < 0.05).all()
     assert (errors.loc["ZB", ["latency", "overlapped", "blocking_recv"]] > 0.1).all(axis=None)
     assert recorded("measured_vocabulary.json")["worst"] < 0.016
+    facts = recorded("measured_vocabulary_table.json")
+    assert (facts["worst_memory"] < 0.075, facts["failed"]) == (True, facts["fit"])
     facts = recorded("measured_pairs.json")
     assert facts["right"] >= 0.95 * facts["judged"] > 60
     assert facts["mean_off"] < 4
