@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.ops import OpKind
-from ppmodel.simulation.inputs import COPY, INPUT, OPERATION, in_order
+from ppmodel.simulation.inputs import COPY, INPUT, OPERATION, in_order, timeless
 from ppmodel.tables import by_keys
 
 _BACKWARDS = (OpKind.B, OpKind.I)
@@ -35,8 +35,10 @@ class Copies(NamedTuple):
         The forwards whose activations are copied, and the backwards that need them, in their order on each rank.
     after : ndarray of int, shape (num_copies,)
         The last operation before the cell with which the copy back may start.
-    seconds, share : ndarray of float, shape (num_copies,)
-        Time of the copy in either direction, and the fraction of the activations that is copied.
+    share : ndarray of float, shape (num_copies,)
+        The fraction of the activations that is copied.
+    cost_class : ndarray of int, shape (num_copies,)
+        The index of its time in `Offload.seconds`, flattened.
     rows : ndarray of int, shape (2, num_copies)
         The rows of copies out and back in the graph that has them.
     """
@@ -44,8 +46,8 @@ class Copies(NamedTuple):
     forward: np.ndarray
     backward: np.ndarray
     after: np.ndarray
-    seconds: np.ndarray
     share: np.ndarray
+    cost_class: np.ndarray
     rows: np.ndarray | None = None
 
 
@@ -64,13 +66,13 @@ def plan_copies(graph, costs, lengths):
     -------
     Copies
     """
-    planned, lengths = [], lengths[graph.group].tolist()
+    planned, lengths, seconds = [], lengths[graph.group].tolist(), costs.offload.seconds.ravel().tolist()
     for before, cells in _cells(graph):
         begins = list(accumulate((lengths[cell[0]] for cell in cells), initial=0.0))[:-1]  # if no cell waits
         trips = _round_trips(graph, costs, cells)
         latest, first_cells = np.inf, []  # each copy back starts as late as possible, but in the order of need
-        for *_, seconds, _, begun, needed in reversed(trips):
-            latest = min(latest, begins[needed]) - seconds
+        for *_, kind, begun, needed in reversed(trips):
+            latest = min(latest, begins[needed]) - seconds[kind]
             first_cells.append(min(max(bisect_right(begins, latest) - 1, begun + 1), needed))
         for (forward, backward, *trip, _, _), cell in zip(trips, accumulate(reversed(first_cells), max), strict=True):
             planned.append((forward, backward, before[cell], *trip))
@@ -95,18 +97,20 @@ def with_copies(tasks, copies):
     # a copy back has two inputs: its copy out, and the end of the cell before; its backward has one input more
     op = np.concatenate((np.arange(count), forward, forward, forward, backward))
     out, back, *_ = new = np.arange(count, len(op)).reshape(4, -1)
-    stream, source, row, anchor, seconds = tasks.stream[op], np.zeros_like(op), np.zeros_like(op), group[op], 0.0 * op
+    stream, source, row, anchor = tasks.stream[op], np.zeros_like(op), np.zeros_like(op), group[op]
+    cost_class = tasks.cost_class[op]
     stream[out] += 2 * num_ranks
     stream[new[1:3]] += 3 * num_ranks
     source[:count], source[new] = tasks.source, (forward, out, after, back)
     row[:count], row[new[:3]], row[new[3]] = OPERATION if tasks.row is None else tasks.row, COPY, INPUT
-    seconds[new[:2]], anchor[new[1:3]] = copies.seconds, group[after]
+    anchor[new[1:3]], nothing = group[after], timeless(tasks.schedule)
+    cost_class[new[:2]], cost_class[new[2:]] = 2 * (nothing + 1) + copies.cost_class, nothing
     phase, turn = np.repeat((0, 1, 2, 2, 0), (count, *[len(forward)] * 4)), op.copy()
     turn[new[1:3]] = np.arange(len(forward))
     order = by_keys(anchor, phase, turn, row == OPERATION)
     apart = (np.diff(anchor[order], prepend=-1) != 0) | (np.diff(phase[order], prepend=0) != 0)
     apart |= (phase[order] > 0) & (np.diff(turn[order], prepend=-1) != 0)
-    arrays = in_order(tasks.arrays, order, apart, op, source, stream=stream, row=row, copy_s=seconds)
+    arrays = in_order(tasks.arrays, order, apart, op, source, stream=stream, row=row, cost_class=cost_class)
     return tasks.with_arrays(arrays), copies._replace(rows=np.argsort(order)[new[:2]])
 
 
@@ -124,11 +128,11 @@ def _cells(graph):
 
 
 def _round_trips(graph, costs, cells):
-    """The copies of a rank, in the order of the backwards: both operations, seconds, share, and the cells of both."""
+    """The copies of a rank, in the order of the backwards: both operations, share, class, and the cells of both."""
     schedule, index = graph.schedule, graph.index[[op for cell in cells for op in cell]]
     columns = schedule.kind, schedule.replica, schedule.stage, schedule.microbatch
     rows = iter(zip(*(column[index].tolist() for column in columns), strict=True))
-    shares, seconds = (column.tolist() for column in costs.offload)
+    shares, homes = costs.offload.share.tolist(), costs.offload.share[0].size
     forwards, when, trips = {}, WARM_UP, []
     for number, cell in enumerate(cells):
         operations = [(op, *next(rows)) for op in cell]
@@ -141,5 +145,6 @@ def _round_trips(graph, costs, cells):
                 forward, begun, early = forwards[replica, stage, microbatch]
                 share = shares[early][replica][stage]
                 if share > 0 and number > begun + 1:
-                    trips.append((forward, op, seconds[early][replica][stage], share, begun, number))
+                    cost_class = early * homes + replica * schedule.num_stages + stage
+                    trips.append((forward, op, share, cost_class, begun, number))
     return trips

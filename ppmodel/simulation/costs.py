@@ -106,6 +106,7 @@ class OpCosts:
                 illegal = table[~((table <= _MOST_S) & (table >= 0))][0]
                 remedy = "check the durations, rates and sizes from which it is computed"
                 raise CostError(name, illegal, f"must be from 0 to {_MOST_S:g} seconds", remedy)
+            table[OpKind.D] = 0.0  # drops take no time, and so stand for all that takes none
             table.setflags(write=False)
             object.__setattr__(self, name, table)
         if not 0 < self.overlap_factor < np.inf:

@@ -1,29 +1,49 @@
 """The two engines: times of all tasks of a graph, by the longest path or by events."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from ppmodel.loops.events import events
 from ppmodel.loops.longest_path import longest_path
 from ppmodel.simulation.cost_tables import with_pairs
-from ppmodel.simulation.inputs import COLLECTIVE
-from ppmodel.simulation.numbering import classes_of, with_further_rows
+from ppmodel.simulation.inputs import COLLECTIVE, with_collectives
+
+
+@lru_cache(maxsize=1)  # noisy runs of the same costs share it
+def priced(graph, costs):
+    """Durations, occupancies, latencies and delays by class, behind them further ones, and the class of each row."""
+    table, tables, classes = graph.schedule, costs.by_class(graph.schedule.num_replicas), graph.cost_class
+    delay_s = np.zeros_like(tables[0]) if costs.delay_s is None or graph.p2p != "streams" else costs.delay_s.ravel()
+    tables = *tables, delay_s
+    if costs.pairs:
+        tables, classes = with_pairs(tables, table, [costs]), graph.pair_class
+    if graph.row is not None:
+        tables = with_collectives(table, *tables)
+    if costs.offload:
+        seconds = costs.offload.seconds.ravel()
+        tables = [np.append(table, seconds if place == 0 else 0 * seconds) for place, table in enumerate(tables)]
+    if costs.units:  # a class for each row
+        tables, classes = [table.take(classes) for table in tables], np.arange(len(classes))
+        longer, larger = costs.unit_factors(table)
+        tables[0][graph.is_operation] *= longer[graph.index[graph.is_operation]]
+        tables[1] *= larger[graph.index]
+        if graph.row is not None:
+            tables[0] = np.where(graph.row == COLLECTIVE, tables[1] + tables[2], tables[0])
+    return tables, classes
+
+
+def factors_of(graph, factors):
+    """Factors on the durations of rows, from those of operations; None if there are none."""
+    return None if factors is None else np.where(graph.is_operation, np.asarray(factors, dtype=float)[graph.index], 1.0)
 
 
 def durations(graph, costs, factors=None):
     """Duration, occupancy and latency of every row of a graph, in its order."""
-    tables, of_class = costs.by_class(graph.schedule.num_replicas), graph.cost_class
-    compute, occupancy, latency = (table.take(of_class) for table in tables)  # an index takes twice as long
-    if costs.pairs:
-        compute = compute * costs.pair_shares(graph.schedule)[graph.index]
-    if costs.units:
-        longer, larger = costs.unit_factors(graph.schedule)
-        compute, occupancy = compute * longer[graph.index], occupancy * larger[graph.index]
-    if factors is not None:
-        with np.errstate(over="ignore"):  # overflow is refused with the makespan
-            compute = compute * np.asarray(factors)[graph.index]
-    if graph.row is not None:
-        compute = np.where(graph.row == COLLECTIVE, occupancy + latency, compute * graph.is_operation)
-    return compute if graph.copy_s is None else compute + graph.copy_s, occupancy, latency
+    tables, classes = priced(graph, costs)
+    compute, *transfers = (table.take(classes) for table in tables[:3])  # an index takes twice as long
+    with np.errstate(over="ignore"):  # overflow is refused with the makespan
+        return compute if factors is None else compute * factors_of(graph, factors), *transfers
 
 
 def shares_of(graph, costs):
@@ -46,26 +66,13 @@ def group_lengths(graph, costs, compute):
 
 def along_path(tasks, costs, factors):
     """Start, end, departure and arrival of all tasks, by the longest path."""
-    table = tasks.schedule
-    tables, cost_class = costs.by_class(table.num_replicas), tasks.cost_class
-    delay_s = np.zeros_like(tables[0]) if costs.delay_s is None or tasks.p2p != "streams" else costs.delay_s.ravel()
-    if costs.units or tasks.copy_s is not None:  # a class for each row
-        tables = *durations(tasks, costs), delay_s[cost_class]
-        classes = np.arange(tasks.num_operations)
-    else:
-        tables = *tables, delay_s
-        if costs.pairs:
-            tables, cost_class = with_pairs(tables, table, [costs]), table.pairs.cost_class[tasks.index]
-        classes, tables = classes_of(tasks, cost_class, len(tables[0])), with_further_rows(tasks, *tables)
-    in_order = None
-    if factors is not None:
-        in_order = np.where(tasks.is_operation, np.asarray(factors, dtype=float)[tasks.index], 1.0)
+    (*tables, delay_s), classes = priced(tasks, costs)
     num_groups = len(tasks.group_start) - 1
     starts = tasks.columns[2] if num_groups < len(classes) else None
     sizes = tasks.num_streams, tasks.num_links, num_groups
-    meetings = None if tasks.meets is None else (tasks.meets, tables[3], tasks.p2p == "rendezvous")
-    how = float(costs.overlap_factor), in_order, shares_of(tasks, costs), tasks.occupied, meetings
-    arrays = tasks.columns, tasks.overlaps, starts, tasks.link, classes.astype(np.uint32), sizes, tables[:3]
+    meetings = None if tasks.meets is None else (tasks.meets, delay_s, tasks.p2p == "rendezvous")
+    how = float(costs.overlap_factor), factors_of(tasks, factors), shares_of(tasks, costs), tasks.occupied, meetings
+    arrays = tasks.columns, tasks.overlaps, starts, tasks.link, classes.astype(np.uint32), sizes, tuple(tables)
     times = np.empty((4, len(classes)))  # the loop itself writes NaN where nothing is sent
     longest_path.run(len(classes), *arrays, *how, times)
     return times

@@ -79,13 +79,14 @@ class ExecutionGraph:
         """The `numbering.Arrays` of all operations."""
         return numbering.arrays_of(self.schedule, self.reductions)
 
-    index, cost_class, stream, source, remote, link, group_start, num_links, row, meets, copy_s = (
+    index, cost_class, stream, source, remote, link, group_start, num_links, row, meets = (
         property(attrgetter(f"arrays.{name}")) for name in numbering.Arrays._fields
     )
     programs, receivers = cached_property(numbering.programs_of), cached_property(numbering.receivers_of)
     routes, gates = cached_property(numbering.routes_of), cached_property(numbering.gates_of)
     ends, instructions = cached_property(numbering.ends_of), cached_property(numbering.instructions_of)
     columns, overlaps = cached_property(numbering.columns_of), cached_property(numbering.overlaps_of)
+    pair_class = cached_property(numbering.pair_class_of)
     instructions_by_pair = cached_property(numbering.instructions_by_pair_of)
     exchanges, issued = cached_property(exchanges_of), cached_property(issue_order)
 

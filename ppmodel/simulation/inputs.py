@@ -7,6 +7,7 @@ the results that it waits for.
 
 import numpy as np
 
+from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION, by_keys
 
 OPERATION, INPUT, MEETING, COPY, COLLECTIVE = range(5)
@@ -14,7 +15,7 @@ OPERATION, INPUT, MEETING, COPY, COLLECTIVE = range(5)
 back, or the collective of a barrier, with the class of the last result that it waits for."""
 
 
-def with_inputs(arrays, takers, makers, num_ranks):
+def with_inputs(arrays, takers, makers, schedule):
     """Add the rows of further inputs to arrays.
 
     Parameters
@@ -23,7 +24,7 @@ def with_inputs(arrays, takers, makers, num_ranks):
         With one input for each operation, in an order that suits all.
     takers, makers : ndarray of int
         Operations, as numbered there, and a further result that each needs; behind all operations, barriers.
-    num_ranks : int
+    schedule : Schedule
 
     Returns
     -------
@@ -40,13 +41,26 @@ def with_inputs(arrays, takers, makers, num_ranks):
     op = np.append(np.arange(count), np.where(barrier > 0, arrays.group_start[before[barrier]], takers))
     order = by_keys(2 * op + (number == 0), number)  # an operation receives its message before it waits
     begins = (np.diff(group[op][order], prepend=-1) != 0) | (np.diff(number[order], prepend=0) != 0)
-    stream = np.where(number > 0, 4 * num_ranks - 1 + number, arrays.stream[op])
+    stream = np.where(number > 0, 4 * schedule.num_ranks - 1 + number, arrays.stream[op])
     source = np.append(arrays.source, np.where(waits > 0, last[waits], makers))
     row = np.repeat((OPERATION, INPUT), (count, len(barrier)))
     row[last[1:]] = COLLECTIVE
-    result = np.where(row == COLLECTIVE, source, op)
-    columns = {name: getattr(arrays, name)[result] for name in ("index", "cost_class")}
+    result, nothing = np.where(row == COLLECTIVE, source, op), timeless(schedule)
+    of_result = arrays.cost_class[result] + (nothing + 1) * (row == COLLECTIVE)
+    columns = {"index": arrays.index[result], "cost_class": np.where(row == INPUT, nothing, of_result)}
     return in_order(arrays, order, begins, op, source, stream=stream, row=row, **columns)
+
+
+def timeless(schedule):
+    """A class of costs that take no time: that of a drop of weights, the last of all operations."""
+    return len(OpKind) * schedule.placement.size - 1
+
+
+def with_collectives(schedule, compute, *others):
+    """Tables of classes, and behind them those of the collectives of barriers, by the class of their last result."""
+    count = timeless(schedule) + 1
+    compute = np.append(compute, others[0][:count] + others[1][:count], axis=0)
+    return compute, *(np.append(table, table[:count], axis=0) for table in others)
 
 
 def in_order(arrays, order, begins, op, source, **columns):

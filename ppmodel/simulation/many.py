@@ -9,7 +9,7 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import checks
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
 from ppmodel.simulation.costs import OpCosts, are_seconds, with_all_kinds
-from ppmodel.simulation.numbering import with_further_rows
+from ppmodel.simulation.inputs import with_collectives
 from ppmodel.simulation.run import run_graph
 from ppmodel.tables.steps import step_times
 
@@ -148,7 +148,9 @@ def _side_by_side(graph, compiled, costs, spans):
                 tables, instructions = with_pairs(tables, schedule, some), tasks.instructions_by_pair
         if len(tables) == 3:  # delays are read only where a transfer waits for both ends
             tables = *tables, np.zeros_like(tables[0]) if tasks.needs_handshake else tables[0]
-        times = compiled(*instructions, with_further_rows(tasks, *tables), factors, occupied, ends)
+        if tasks.row is not None:
+            tables = with_collectives(schedule, *tables)
+        times = compiled(*instructions, tuple(tables), factors, occupied, ends)
         parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):
             lengths[:, here] = tables[0][schedule.cost_class[steps]]

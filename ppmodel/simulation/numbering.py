@@ -7,7 +7,7 @@ import numpy as np
 from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
 from ppmodel.loops.tables import renumbered
 from ppmodel.ops import OpKind
-from ppmodel.simulation.inputs import COLLECTIVE, INPUT, with_inputs
+from ppmodel.simulation.inputs import INPUT, with_inputs
 from ppmodel.tables import NO_OPERATION, by_keys
 
 ON_RANKS, BESIDE_RANKS = 1, 2
@@ -40,8 +40,6 @@ class Arrays(NamedTuple):
     meets : ndarray of int, shape (num_operations,), or None
         For a transfer that waits for both ends, 4 times its receiver's stream plus the ends that open a batch with it,
         see `tasks`; ``NO_OPERATION`` for all others. None if there are none.
-    copy_s : ndarray of float, shape (num_operations,), or None
-        Seconds of copies to the host and back, 0 for all others; None if there are none.
     """
 
     index: np.ndarray
@@ -54,7 +52,6 @@ class Arrays(NamedTuple):
     num_links: int
     row: np.ndarray | None = None
     meets: np.ndarray | None = None
-    copy_s: np.ndarray | None = None
 
 
 def arrays_of(schedule, reductions):
@@ -65,7 +62,7 @@ def arrays_of(schedule, reductions):
     count, place = len(arrays.index), np.arange(max(schedule.num_operations, further.max() + 1))
     place += count - schedule.num_operations  # barriers
     place[arrays.index] = np.arange(count)
-    return with_inputs(arrays, *place[further], schedule.num_ranks)
+    return with_inputs(arrays, *place[further], schedule)
 
 
 def _of_first_inputs(schedule, reductions):
@@ -167,19 +164,11 @@ def columns_of(graph):
     return stream, graph.source, group_start, graph.remote, graph.reduces
 
 
-def classes_of(graph, of_operations, num_classes):
-    """The class of each row in tables that `with_further_rows` lengthens."""
-    if graph.row is None:
-        return of_operations
-    return of_operations + num_classes * ((graph.row == INPUT) + 2 * (graph.row == COLLECTIVE)).astype(np.int32)
-
-
-def with_further_rows(graph, compute, *others):
-    """Tables of classes, and behind them those of the rows of `inputs`: no time, and the time of a collective."""
-    if graph.row is None:
-        return compute, *others
-    compute = np.concatenate((compute, 0 * compute, others[0] + others[1]))
-    return compute, *(np.concatenate((table, table, table)) for table in others)
+def pair_class_of(graph):
+    """The class of each row if classes of `Schedule.pairs` are put before those of copies."""
+    pairs, num_classes = graph.schedule.pairs, len(OpKind) * graph.schedule.placement.size
+    further = graph.cost_class + len(pairs.base) * (graph.cost_class >= num_classes)
+    return np.where(graph.is_operation, pairs.cost_class[graph.index], further)
 
 
 def instructions_of(graph):
@@ -187,9 +176,8 @@ def instructions_of(graph):
     rows = np.empty((graph.num_operations, len(COLUMNS)), np.uint32)  # NumPy asks for large pages
     columns = graph.stream, graph.source, graph.remote, graph.link, graph.group_start, graph.overlaps, graph.reduces
     meets = np.zeros(0, dtype=np.int32) if graph.meets is None else graph.meets
-    classes = classes_of(graph, graph.cost_class, len(OpKind) * graph.schedule.placement.size)
     how = graph.num_links, graph.reductions == BESIDE_RANKS or graph.schedule.dependencies.further is not None
-    num_registers = fill_instructions.dispatcher(rows, classes, *columns, meets, *how)
+    num_registers = fill_instructions.dispatcher(rows, graph.cost_class, *columns, meets, *how)
     return rows, (num_registers, graph.num_streams, graph.num_links)
 
 
@@ -197,6 +185,5 @@ def instructions_by_pair_of(graph):
     """Give `instructions_of` the cost classes of `Schedule.pairs`."""
     rows, sizes = graph.instructions
     rows = rows.copy()
-    pairs, num_classes = graph.schedule.pairs, len(OpKind) * graph.schedule.placement.size
-    rows[:, CLASS] = classes_of(graph, pairs.cost_class[graph.index], num_classes + len(pairs.base))
+    rows[:, CLASS] = graph.pair_class
     return rows, sizes
