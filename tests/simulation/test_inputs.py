@@ -12,7 +12,7 @@ from ppmodel.errors import TableError
 from ppmodel.loops.compiled import using
 from ppmodel.ops import OpKind
 from ppmodel.simulation import BUFFERED, P2P, compile_graph, makespans, run_events, run_graph, uniform_costs
-from ppmodel.tables.dependencies import Dependencies, in_levels
+from ppmodel.tables.dependencies import Dependencies, frozen, in_levels
 from ppmodel.tables.further import direct
 
 
@@ -24,7 +24,7 @@ def with_further(schedule, takers, makers):
     level, order = in_levels(before.source, before.group, schedule.rank, schedule.num_ranks, further)
     assert level.min() >= 0
     table = replace(schedule)
-    table.__dict__["dependencies"] = Dependencies(*before[:3], order.astype(np.int32), further)
+    table.__dict__["dependencies"] = frozen(Dependencies(*before[:3], order.astype(np.int32), further))
     return table
 
 
