@@ -64,6 +64,8 @@ def _pipeline(result, run):
     yield f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})"
     peaks = text.by_rank(result["peak_activations_by_rank"])
     yield f"peak activations    {peaks}  (microbatches on 1/S of the model, by rank{all_ranks})"
+    if table.has_shards and run.model is None:
+        yield "output layer        S, T and their collectives take no time: give a model and a system"
     if run.ordered_for is not None:
         yield f"ordered for         {run.ordered_for}  (forward, halves of the backward, transfer; --times, --held)"
 

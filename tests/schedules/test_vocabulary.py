@@ -8,6 +8,7 @@ import pytest
 from refusals import refused
 
 from ppmodel import build, replay, simulate
+from ppmodel.cli import main
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs import load_model
 from ppmodel.errors import ScheduleError, TableError
@@ -239,6 +240,16 @@ def test_both_losses_of_multi_token_prediction_use_one_head(p):
         np.testing.assert_allclose(stored, whole.stages.parameters.sum(), rtol=1e-12)
     twice, once = (divided.compute_s[[OpKind.S, OpKind.T]] for _, divided in (both, one))
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-2)
+
+
+def test_without_a_model_a_line_says_that_the_output_layer_takes_no_time(capsys):
+    """Seconds of forward and backward leave it open; other schedules, and models, have no such line."""
+    size = ["--pp", "2", "--microbatches", "4"]
+    plain, modelled = ["--forward", "1", "--backward", "2"], ["--model", "llama3_8b", "--system", "h100"]
+    for name, costs in product(("interlaced", "1f1b"), (plain, modelled)):
+        assert main(["simulate", name, *size, *costs]) == 0
+        is_said = "\noutput layer        S, T and their collectives take no time" in capsys.readouterr().out
+        assert is_said == (name == "interlaced" and costs is plain)
 
 
 def test_measured_operations_say_nothing_of_such_passes():

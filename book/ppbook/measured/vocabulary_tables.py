@@ -2,7 +2,7 @@
 
 Models are like GPT-3, with fused attention; without dropout and recomputation, of which the source says nothing, their
 memory comes out. The authors count 320 TFLOP/s for a GPU: so the MFU of runs gives the iterations that their artefact
-prints. Redis gives blocks of the last rank to those right before it, as its stage times say. Nothing is fitted to times.
+prints. Redis gives blocks of the last rank to those right before it, as its stage times say. No time is fitted.
 """
 
 from dataclasses import replace
