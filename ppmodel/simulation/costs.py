@@ -47,8 +47,9 @@ class OpCosts:
     compute_s : ndarray of float, shape (10, num_stages) or (10, num_replicas, num_stages)
         Duration by `OpKind` and stage; without a replica axis, replicas are alike.
     occupancy_s, latency_s : ndarray of float, shape (10, num_stages) or (10, num_replicas, num_stages)
-        Transfer of an operation's result: how long it occupies its link or rank, and how much later
-        it arrives. Replicas differ if their stages are on different nodes. Of S and T, and of the last stage's forward
+        Transfer of an operation's result: how long it occupies its link, and how much later it arrives. Under
+        ``rendezvous`` and the blocking semantics, ranks are occupied for both; under ``streams``, streams of ranks.
+        Replicas differ if their stages are on different nodes. Of S and T, and of the last stage's forward
         if there are such passes, their sum is what the collective takes that passes the result on to all ranks.
     nics : tuple of int, length num_ranks, optional
         The NIC of each rank, if ranks share NICs: messages between ranks with different NICs queue at the sender's and,
@@ -226,7 +227,8 @@ def uniform_costs(
         Seconds for which one transfer occupies its resources. A transfer carries one microbatch whatever
         the stage's size, so only schedules that split microbatches divide it.
     latency : float
-        Seconds between the end of a transfer's occupancy and its arrival.
+        Seconds between the end of a transfer's occupancy and its arrival. They occupy no link, but the ranks that a
+        transfer occupies; see `OpCosts`.
     input_grad, weight_grad : float, optional
         Seconds of the halves of the backward; by default, half of `backward` each.
     pair : float, optional

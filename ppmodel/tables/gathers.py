@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +34,8 @@ def with_gathers(schedule: Schedule, fsdp: str = KEEP, lookahead: int = LOOKAHEA
 
     Before each cell, a rank drops all weights but those of the next `lookahead` stages that it computes, and gathers
     those of them that it lacks, in the order of need. At the end it drops them all. Each stage's gradients are reduced
-    right after its last backward, unless the table has reductions of its own.
+    right after its last backward, unless the table has reductions of its own. If replicas would so wait for each other,
+    all are reduced at the end, on every rank in the order of the stages.
 
     Parameters
     ----------
@@ -65,6 +67,17 @@ def with_gathers(schedule: Schedule, fsdp: str = KEEP, lookahead: int = LOOKAHEA
     """
     if schedule.gathers:
         raise TableError("fsdp", fsdp, f"has no effect: {schedule.name} has gathers", "leave it out")
+    table = _with_operations(schedule, fsdp, lookahead, reduces_late=False)
+    if schedule.num_replicas > 1:
+        try:
+            _ = table.dependencies
+        except TableError:
+            return _with_operations(schedule, fsdp, lookahead, reduces_late=True)
+    return table
+
+
+def _with_operations(schedule: Schedule, fsdp: str, lookahead: int, reduces_late: bool) -> Schedule:
+    """`with_gathers`, with reductions right after the last backward of a stage, or at the end."""
     ops = list(zip(*(getattr(schedule, name).tolist() for name in _COLUMNS), strict=True))
     last = set() if schedule.reduces else set(last_gradients(schedule).ravel().tolist())
     made, starts = [], [0]
@@ -83,16 +96,20 @@ def with_gathers(schedule: Schedule, fsdp: str = KEEP, lookahead: int = LOOKAHEA
             furthest = max((at for at, _ in upcoming[:lookahead]), default=place)
             needs.append([home for at, home in upcoming if at <= furthest])
         gathered: set[tuple[int, int]] = set()
+        late = []
         for cell, wanted in zip(cells, reversed(needs), strict=True):
             add(OpKind.D, sorted(gathered - set(wanted)))
             add(OpKind.G, [home for home in wanted if home not in gathered])
             gathered = set(wanted)
             made += [ops[op] for op in cell]
-            add(OpKind.R, [(ops[op][3], ops[op][1]) for op in cell if op in last])
+            finished = [(ops[op][3], ops[op][1]) for op in cell if op in last]
+            late += finished
+            add(OpKind.R, [] if reduces_late else finished)
             if fsdp == DROP:
                 done = {(ops[op][3], ops[op][1]) for op in cell} & gathered
                 add(OpKind.D, sorted(done))
                 gathered -= done
+        add(OpKind.R, sorted(late, key=itemgetter(1)) if reduces_late else [])
         add(OpKind.D, sorted(gathered))
         starts.append(len(made))
     columns = dict(zip(_COLUMNS, np.array(made, np.int32).T, strict=True))

@@ -139,3 +139,15 @@ def test_plan_chooses_between_keeping_weights_and_gathering_them_by_layer():
     assert best.label == "1F1B FSDP keep"
     assert best.fits
     assert (one.iteration_s, one.peak_memory_bytes) == pytest.approx((best.iteration_s, best.peak_memory_bytes))
+
+
+def test_replicas_reduce_in_one_order():
+    """Two ranks that finish two stages in opposite orders do not wait for each other's reductions."""
+    forwards, backwards = ([[pp.Op(kind, s, r, r) for s in (0, 1)] for r in (0, 1)] for kind in (OpKind.F, OpKind.B))
+    rows = [
+        [forwards[0][0], forwards[1][1], backwards[0][0], backwards[1][1]],
+        [forwards[1][0], forwards[0][1], backwards[0][1], backwards[1][0]],
+    ]
+    table = pp.Schedule.from_rows("crossed", rows).with_gathers()
+    assert [[op.stage for (op,) in row if op.kind == OpKind.R] for row in table.rows()] == [[0, 1], [0, 1]]
+    assert run_graph(compile_graph(table, allreduce="blocking"), uniform_costs(table, 1, 2, reduction=1)).makespan_s > 0
