@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.loops.paths import longest_paths
-from ppmodel.ops import OpKind
 from ppmodel.simulation import checks
 from ppmodel.simulation.cost_tables import side_by_side, with_pairs
 from ppmodel.simulation.costs import OpCosts, are_seconds, with_all_kinds
@@ -13,7 +12,7 @@ from ppmodel.simulation.inputs import with_collectives
 from ppmodel.simulation.run import run_graph
 from ppmodel.tables.steps import step_times
 
-_SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
+_SIDE_BY_SIDE, _FEWER, _MANY_STAGES = 64, 32, 160
 """Systems that the compiled loop takes at once; fewer if their costs would not fit in the cache."""
 
 
@@ -130,7 +129,7 @@ def _side_by_side(graph, compiled, costs, spans):
     ends = np.zeros(tasks.num_operations if spans else 0, dtype=np.uint8)
     for flag, operations in enumerate(tasks.ends if spans else (), 1):  # a first operation, a last one; the only one: 3
         ends[operations] += np.uint8(flag)
-    at_once = _SIDE_BY_SIDE if len(OpKind) * schedule.placement.size < _MANY_CLASSES else _FEWER
+    at_once = _SIDE_BY_SIDE if schedule.placement.size < _MANY_STAGES else _FEWER
     steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
     for first in range(0, len(costs), at_once):
         here, some = slice(first, first + at_once), costs[first : first + at_once]
