@@ -95,9 +95,10 @@ def execute(
         the median iteration, with ``fastest_s`` and ``slowest_s``; ``simulated_s`` is what the simulation predicts with
         ``operation_cost_s`` and ``transfer_s`` from a run of its own (a broadcast of shards takes as many transfers as
         a tree of the ranks is deep; blocks of a model take the median of their kind and stage in the iteration that is
-        not timed), and ``replayed_s`` the same with the measured time of each operation; ``error`` and ``replay_error`` are each over measured, less 1. The idle time of the
-        replay is divided by cause as in `ppmodel.replay`. ``peak_activations`` were stored, in microbatches on 1/S of
-        the model, and ``gradients_equal`` compares all gradients and updated weights with those of one process.
+        not timed), and ``replayed_s`` the same with the measured time of each operation; ``error`` and ``replay_error``
+        are each over measured, less 1. The idle time of the replay is divided by cause as in `ppmodel.replay`.
+        ``peak_activations`` were stored, in microbatches on 1/S of the model, and ``gradients_equal`` compares all
+        gradients and updated weights with those of one process.
 
     Raises
     ------
