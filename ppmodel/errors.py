@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ppmodel.tables.marked import MarkedTable
 
-PARTS = "field", "value", "rule", "remedy", "where", "why", "grid"
-"""What an error consists of: the arguments of `PPModelError`, and its attributes."""
-
 Rules = Iterable[tuple[str, object, object, str, str]]
 """Field, value, whether the rule holds, rule and remedy, for each of some rules; see `PPModelError.require`."""
 

@@ -86,8 +86,6 @@ HEADINGS = {column.name: column.heading for column in COLUMNS}
 PARTS = {name: HEADINGS[name] for name in column_names("iteration") if name.endswith("_s") and name not in ENDS}
 """The parts of an iteration's time on its most loaded rank, with their headings; they sum to ``iteration_s``."""
 
-MEMORY_PARTS = (
-    "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "working_bytes", "logits_bytes",
-    "buffers_bytes", "reserve_bytes",
-)  # fmt: skip
+_BYTES = [name for name in column_names("iteration") if name.endswith("_bytes")]
+MEMORY_PARTS = (*_BYTES[:3], "activations_bytes", *_BYTES[3:])
 """The parts of a GPU's memory on the most loaded rank; they sum to ``peak_memory_bytes``."""
