@@ -126,7 +126,9 @@ def _rows(graph):
 
 def _phases(graph):
     """What each rank exchanges before each of its cells, and at its end."""
-    phase_start, first_batch, batch_start, message, _ = graph.exchanges
-    batches = [["exchange", sorted(batch.tolist())] for batch in np.split(graph.index[message], batch_start[1:-1])]
-    phases = [batches[first:last] for first, last in pairwise(first_batch)]
-    return [iter(phases[first:last]) for first, last in pairwise(phase_start[: graph.schedule.num_ranks + 1])]
+    message, _, phase, batch, _ = graph.exchanges
+    start = graph.programs[1][: graph.schedule.num_ranks + 1] + np.arange(graph.schedule.num_ranks + 1)
+    phases, first = [[] for _ in range(start[-1])], np.flatnonzero(np.diff(batch, prepend=-1))
+    for number, some in zip(phase[first], np.split(graph.index[message], first[1:]), strict=False):
+        phases[number].append(["exchange", sorted(some.tolist())])
+    return [iter(phases[first:last]) for first, last in pairwise(start)]

@@ -67,23 +67,20 @@ def with_meetings(graph):
 
 def _exchanged(graph):
     """Groups and transfers under ``rendezvous``, as `issue.issue_order` has them, and which batches each opens."""
-    phase_start, first_batch, batch_start, message, taken_in = graph.exchanges
+    message, end_of, phase, batch, sends = graph.exchanges
     num_ranks, count, num_groups = graph.schedule.num_ranks, graph.num_operations, len(graph.group_start) - 1
-    batch = np.repeat(np.arange(len(batch_start) - 1), np.diff(batch_start))
-    phase = np.searchsorted(first_batch, batch, "right") - 1
-    end_of = np.searchsorted(phase_start, phase, "right") - 1
     # what each stream comes to, in order: messages taken in or sent, then operations
     streams = np.append(graph.stream, end_of)
     phases = np.append(graph.programs[2] + graph.stream, phase)
     order = by_keys(phases, np.append(np.ones(count, dtype=int), np.zeros(len(message), dtype=int)))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    begins = place[count + batch_start[:-1]]  # of each batch
+    begins = place[count + np.flatnonzero(np.diff(batch, prepend=-1))]  # of each batch
     before = np.where((begins > 0) & (streams[order[begins - 1]] == streams[order[begins]]), begins - 1, NO_OPERATION)
-    sends = graph.stream[message] == end_of
-    makers, batches = message[sends], np.stack((batch[sends], taken_in[message[sends]]), axis=1)
+    makers, (taken_in, transfer) = message[sends], np.full((2, count), NO_OPERATION)
+    taken_in[message[~sends]] = batch[~sends]
+    batches = np.stack((batch[sends], taken_in[makers]), axis=1)
     # a transfer follows what both ends do before, and each end of a batch the transfers in it
-    transfer = np.full(count, NO_OPERATION)
     transfer[makers] = len(order) + 1 + 2 * np.arange(len(makers))
     source = np.where(graph.remote | (graph.source == NO_OPERATION), NO_OPERATION, place[graph.source])
     source = np.append(np.append(source, transfer[message])[order], before[batches])
