@@ -107,7 +107,7 @@ def with_copies(tasks, copies):
     cost_class[new[:2]], cost_class[new[2:]] = 2 * (nothing + 1) + copies.cost_class, nothing
     phase, turn = np.repeat((0, 1, 2, 2, 0), (count, *[len(forward)] * 4)), op.copy()
     turn[new[1:3]] = np.arange(len(forward))
-    order = by_keys(anchor, phase, turn, row == OPERATION)
+    order = by_keys(anchor, phase, turn)  # a backward receives its message before it waits
     apart = (np.diff(anchor[order], prepend=-1) != 0) | (np.diff(phase[order], prepend=0) != 0)
     apart |= (phase[order] > 0) & (np.diff(turn[order], prepend=-1) != 0)
     arrays = in_order(tasks.arrays, order, apart, op, source, stream=stream, row=row, cost_class=cost_class)
