@@ -29,7 +29,7 @@ class Units(NamedTuple):
     compute : ndarray of float, shape (10, num_stages, n)
         On the duration of an operation, by `OpKind`, stage and unit.
     tokens : ndarray of float, shape (n,)
-        On the size of what a unit stores and sends.
+        On the size of what a unit stores and sends. Copies to the host take the same for all units.
     """
 
     compute: np.ndarray
@@ -49,8 +49,8 @@ class OpCosts:
     occupancy_s, latency_s : ndarray of float, shape (10, num_stages) or (10, num_replicas, num_stages)
         Transfer of an operation's result: how long it occupies its link, and how much later it arrives. Under
         ``rendezvous`` and the blocking semantics, ranks are occupied for both; under ``streams``, streams of ranks.
-        Replicas differ if their stages are on different nodes. Of S and T, and of the last stage's forward
-        if there are such passes, their sum is what the collective takes that passes the result on to all ranks.
+        Replicas differ if their stages are on different nodes. Of the last stage's S, T and forward, if
+        there are such passes, their sum is what the collective takes that passes the results of all ranks on to each.
     nics : tuple of int, length num_ranks, optional
         The NIC of each rank, if ranks share NICs: messages between ranks with different NICs queue at the sender's and,
         as they leave it, at the receiver's, first come, first served; a NIC's two directions are independent. Transfers

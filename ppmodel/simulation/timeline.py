@@ -48,7 +48,7 @@ class Timeline:
 
     @cached_property
     def start_s(self):
-        """Start of each operation in seconds; NaN for reductions that the graph excludes."""
+        """Start of each operation in seconds; NaN for drops, and for reductions that the graph excludes."""
         return self._with_steps(0)
 
     @cached_property

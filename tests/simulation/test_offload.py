@@ -139,6 +139,15 @@ def offload_of(schedule, share, seconds):
     return Offload(np.full(shape, share), np.full(shape, seconds))
 
 
+def test_a_gradient_is_received_while_activations_come_back():
+    schedule = Schedule.from_rows("two", [["0F0", "0F1", "0B1", "0B0"], ["1F0", "1F1", "1B1", "1B0"]])
+    costs = uniform_costs(schedule, 1, 2, comm=1)
+    costs = replace(costs, offload=Offload(np.ones((2, 1, 2)), np.array([[[8.0, 0]]] * 2)))
+    times = run_graph(compile_graph(schedule, "blocking_recv"), costs)
+    assert times.copied_s[:, 0].tolist() == [1, 9, 9, 17]  # 0B1 ends at 10, 1B0 at 9
+    assert (times.sent_s[7], times.arrived_s[7], times.start_s[3]) == (10, 11, 17)
+
+
 @given(cases(), st.sampled_from(["overlapped", "blocking"]))
 def test_at_once_costs_no_time_and_the_peak_falls_with_the_share(case, p2p):
     """Without time for copies every operation keeps its times; nothing offloaded changes nothing."""
