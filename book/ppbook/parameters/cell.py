@@ -191,7 +191,8 @@ def check(given, parameters):
         if several and not (isinstance(value, list) and (value or not default)):
             what = "must not be empty" if value == [] else "must be a list"
             rule = f"{what}, with each entry {kind.rule.removeprefix('must be ')}"
-            raise PPModelError(name, shown(value), rule, f"write, for example, [{shown(value) if value else kind.example}]")
+            example = shown(value) if value else kind.example
+            raise PPModelError(name, shown(value), rule, f"write, for example, [{example}]")
         for entry in value if several else [value]:
             if several or not value == default == "":
                 kind.check(name, entry)
