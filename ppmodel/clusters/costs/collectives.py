@@ -178,6 +178,23 @@ def collective_s(collective, layout, system):
     return fixed + collective.bytes * slope
 
 
+def slowing(s_per_byte, system):
+    """By how much of the shared time a collective and the kernels beside it delay each other.
+
+    The whole of a system's contention if the collective is as fast as links within a node, and less as it takes less of
+    a GPU's memory bandwidth.
+
+    >>> from ppmodel.clusters.specs import load_system
+    >>> slowing(np.array([1 / 310e9, 1 / 31e9]), load_system("h100")).round(3).tolist()
+    [0.17, 0.017]
+    """
+    links, nodes = system.collectives, system.nodes
+    if links is None:
+        return np.zeros_like(s_per_byte)
+    near = 1 / (nodes.node_bandwidth_bytes_per_s * links.node_efficiency) if nodes else np.inf
+    return (links.contention - 1) * np.minimum(near / np.maximum(s_per_byte, np.finfo(float).tiny), 1.0)
+
+
 def collective_line(kind, group, layout, system, drawn=(1, 1)):
     """Compute the seconds of a collective as a function of its bytes; see `collective_s`.
 

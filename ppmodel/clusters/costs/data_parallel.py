@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.clusters.costs.collectives import slowing
 from ppmodel.clusters.specs.formats import FORMATS
 
 SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
@@ -156,16 +157,13 @@ def gathered_bytes(parameters, sharing):
     return shared * (weights + np.where(sharing.zero >= SHARED_GRADIENTS, sharing.gradient_bytes, 0.0))
 
 
-def beside_s(exchange_s, busy_s, contention):
-    """Seconds that a collective adds to a computation: what is exposed, and what both are slower while they share.
-
-    >>> float(beside_s(3.0, 2.0, 1.1)), float(beside_s(1.0, 2.0, 1.0))
-    (1.2000000000000002, 0.0)
-    """
-    return np.maximum(exchange_s - busy_s, 0.0) + (contention - 1) * np.minimum(exchange_s, busy_s)
+def _beside_s(exchange_s, busy_s, lines, system):
+    """Seconds that a collective adds to a computation: what is exposed, and what both are slower while they share."""
+    slower = slowing(lines[..., 0, 1], system)
+    return np.maximum(exchange_s - busy_s, 0.0) + slower * np.minimum(exchange_s, busy_s)
 
 
-def microbatch_data_s(parameters, busy_s, sharing, lines, contention=1.0):
+def microbatch_data_s(parameters, busy_s, sharing, lines, system):
     """Seconds that ZeRO 2 and 3 traffic adds per microbatch, to the forward and both halves of the backward.
 
     Parameters
@@ -176,8 +174,8 @@ def microbatch_data_s(parameters, busy_s, sharing, lines, contention=1.0):
         the layout says so.
     sharing : Sharing
     lines : ndarray of float, shape (num_lines, 2)
-    contention : float
-        Factor by which kernels and collectives slow each other down.
+    system : SystemSpec
+        Says how much kernels and collectives slow each other down.
 
     Returns
     -------
@@ -188,11 +186,13 @@ def microbatch_data_s(parameters, busy_s, sharing, lines, contention=1.0):
     hides = busy_s[:2] * sharing.overlap_parameters
     scatter = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
     left = np.maximum(busy_s[:2] - np.minimum(gather, hides), 0.0).sum(axis=0) + busy_s[2]  # of the next microbatch
-    added = beside_s(scatter, left * sharing.overlap_gradients, contention) * (sharing.zero >= SHARED_GRADIENTS)
-    return np.array([*beside_s(gather, hides, contention), added])
+    added = _beside_s(scatter, left * sharing.overlap_gradients, lines[sharing.reduction], system)
+    return np.array([
+        *_beside_s(gather, hides, lines[sharing.gathering], system), added * (sharing.zero >= SHARED_GRADIENTS)
+    ])  # fmt: skip
 
 
-def reduction_s(parameters, backward_s, sharing, lines, contention=1.0):
+def reduction_s(parameters, backward_s, sharing, lines, system):
     """Seconds that a stage's gradient reduction adds to its last backward, which hides it if allowed.
 
     Parameters
@@ -201,25 +201,27 @@ def reduction_s(parameters, backward_s, sharing, lines, contention=1.0):
     backward_s : ndarray of float, shape (num_stages,)
         Duration of the operation that produces a rank's last gradients, a backward or its weight-gradient half:
         finished gradients are reduced while it computes the rest.
-    sharing, lines, contention
+    sharing, lines, system
         As in `microbatch_data_s`.
 
     Returns
     -------
     ndarray of float, shape (num_stages,)
     """
-    summed = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
-    return beside_s(summed, sharing.overlap_gradients * backward_s, contention) * (sharing.zero < SHARED_GRADIENTS)
+    lines = lines[sharing.reduction]
+    summed = exchanged_s(parameters, lines, sharing.gradient_bytes)
+    return _beside_s(summed, sharing.overlap_gradients * backward_s, lines, system) * (sharing.zero < SHARED_GRADIENTS)
 
 
-def gather_s(parameters, forward_s, sharing, lines, contention=1.0):
+def gather_s(parameters, forward_s, sharing, lines, system):
     """Seconds that gathering a stage's updated parameters adds to its first forward, which hides it if allowed.
 
     Parameters and result are as in `reduction_s`, with the duration of one forward.
     """
-    gathered = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes)
+    lines = lines[sharing.gathering]
+    gathered = exchanged_s(parameters, lines, sharing.weight_bytes)
     once = (sharing.zero >= SHARED_OPTIMIZER) & (sharing.zero < SHARED_WEIGHTS)
-    return beside_s(gathered, sharing.overlap_parameters * forward_s, contention) * once
+    return _beside_s(gathered, sharing.overlap_parameters * forward_s, lines, system) * once
 
 
 def optimizer_s(parameters, sharing, system):

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs import transformer
-from ppmodel.clusters.costs.collectives import collective_line
+from ppmodel.clusters.costs.collectives import collective_line, slowing
 from ppmodel.clusters.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of
-from ppmodel.clusters.costs.pairs import PairTimes, contention, hidden_in_backward_s
+from ppmodel.clusters.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.clusters.costs.partition import LayerTimes
 from ppmodel.clusters.costs.roofline import Kernels, by_run, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
@@ -389,7 +389,7 @@ class LayerCosts:
         alone_s = self.lines[exchanges.line, 0] + self.lines[exchanges.line, 1] * exchanges.volume
         beside_s = np.append(self.kernel_s, 0.0)[exchanges.beside]  # NOTHING is the last
         self.exposed_s = np.maximum(alone_s - beside_s, 0.0)
-        slowed_s = (contention(system) - 1) * np.minimum(alone_s, beside_s)
+        slowed_s = slowing(self.lines[exchanges.line, 1], system) * np.minimum(alone_s, beside_s)
         np.add.at(self.kernel_s, exchanges.beside, slowed_s)  # 0 beside NOTHING
         by_phase = np.bincount(exchanges.slot, self.exposed_s, np.prod(shape)).reshape(shape).astype(float)
         by_phase[..., 0] += np.bincount(work.kernels.slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
@@ -401,7 +401,7 @@ class LayerCosts:
         seconds[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
         if work.sharing is not None and np.max(work.sharing.zero) > 1:
             busy_s, parameters = seconds[..., BUSY].sum(axis=2).T, work.sizes.parameters.T
-            data_s = microbatch_data_s(parameters, busy_s, work.sharing, self.lines, contention(system))
+            data_s = microbatch_data_s(parameters, busy_s, work.sharing, self.lines, system)
             seconds[..., PARTS.index("data")] += data_s.T
         if not seconds.max(initial=0.0) <= LONGEST_S:  # also true of NaN, which cannot be balanced
             rule = f"make a layer take more than {LONGEST_S:g} seconds"

@@ -11,7 +11,7 @@ from ppmodel.clusters.costs.attention import units_of
 from ppmodel.clusters.costs.collectives import Collective, collective_s
 from ppmodel.clusters.costs.data_parallel import Sharing, as_stages_compute, gather_s, optimizer_s, reduction_s
 from ppmodel.clusters.costs.layers import BUSY, layers_of
-from ppmodel.clusters.costs.pairs import contention, pair_costs
+from ppmodel.clusters.costs.pairs import pair_costs
 from ppmodel.clusters.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.clusters.costs.transfers import hockney_s, message_bytes, pipeline_links, ring_s
 from ppmodel.clusters.costs.work import PARTS, recompute_of
@@ -230,7 +230,7 @@ class StageWork(NamedTuple):
         if self.sharing is None:
             return parts_s, np.zeros((3, len(parts_s)))
         busy_s, parameters = parts_s[..., BUSY].sum(axis=2), self.parameters(layers.work.sizes.parameters)
-        how, last_s = (self.sharing, layers.lines, contention(system)), (self.last_halves * busy_s[:, 1:]).sum(axis=1)
+        how, last_s = (self.sharing, layers.lines, system), (self.last_halves * busy_s[:, 1:]).sum(axis=1)
         reduced = reduction_s(parameters, last_s, *how)
         if self.tied_bytes.any():
             links = (hockney_s(self.tied_bytes, system, inside) for inside in (False, True))

@@ -11,7 +11,6 @@ from ppmodel.clusters.costs import buffer_bytes
 from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharded_bytes, sharing_of
 from ppmodel.clusters.costs.layers import BUSY, LayerCosts, layer_works
-from ppmodel.clusters.costs.pairs import contention
 from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
 from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts
 from ppmodel.clusters.costs.transformer import layer_numbers
@@ -207,7 +206,7 @@ class Columns:
         parts_s, (dense, experts) = work.parts_s(layers.seconds, self.system), work.parameters(layers.parameters)
         halves_s, held = np.moveaxis(parts_s.sum(axis=-1), -1, 0), work.bytes(layers.bytes)
         busy_s = parts_s[..., 0, BUSY].sum(axis=-1)
-        how = sharing, lines, contention(self.system)
+        how = sharing, lines, self.system
         reduced_s = reduction_s((dense, experts), _HIDES_ALL_S, *how)
         gathered_s = gather_s((dense, experts), busy_s, *how)
         step_s = reduced_s, gathered_s, work.optimizer_s((dense, experts), self.system)
