@@ -139,8 +139,9 @@ def _sizes(row):
 
 
 def schedule_text(row):
-    """An answer's schedule, if it has a pipeline."""
-    return text.plain(row.label) if row.pp > 1 else "no pipeline"
+    """An answer's schedule, if it has a pipeline, and whether pairs hide what experts exchange."""
+    alone = "no pipeline, in pairs" if row.schedule == "combined-1f1b" else "no pipeline"
+    return text.plain(row.label) if row.pp > 1 else alone
 
 
 def _over(share):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ppmodel import formulas
+from ppmodel.errors import ScheduleError
 from ppmodel.formulas.interleaved import group_size
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import CHUNKS, looped, require_chunks
@@ -18,7 +19,7 @@ from ppmodel.schedules.registry import Option, schedule
 @schedule(
     "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B, with forwards and backwards in pairs",
     legal="B >= 1; groups of S if S divides B",
-    options=[Option.count("chunks", 2, CHUNKS.form, CHUNKS.help, (2, 3, 4), least=2, tried=CHUNKS.tried)],
+    options=[Option.count("chunks", 2, CHUNKS.form, CHUNKS.help, (2, 3, 4), tried=CHUNKS.tried)],
     bubble_ratio=formulas.bubble_ratio_interleaved, published=False,
     when="Collectives of experts or tensor parallelism take much of a layer; otherwise it is interleaved 1F1B that "
     "holds one more chunk.",
@@ -29,7 +30,7 @@ def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
 
     Placement and groups are those of interleaved 1F1B. The warm-up is one forward longer, 2(S-1-d) + (v-1)N + 1 on rank
     d; then the next forward and the next backward share a cell, and the remaining backwards run alone. Megatron-LM
-    requires at least two chunks, and at least S microbatches; with fewer, `group_size` decides.
+    requires at least two chunks on several ranks, and at least S microbatches; with fewer, `group_size` decides.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     num_microbatches : int
         Microbatches per iteration, B.
     chunks : int
-        Stages per rank, v; at least 2.
+        Stages per rank, v; at least 2 on several ranks.
 
     Returns
     -------
@@ -58,6 +59,8 @@ def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     1F0 1F1 3F0 3F1&3B0 1F2&3B1 1F3&1B0 3F2&1B1 3F3&3B2 3B3 1B2 1B3
     """
     require_chunks(num_ranks, num_microbatches, chunks)
+    rule = "must be at least 2 on several ranks"
+    ScheduleError.require([("chunks", chunks, chunks > 1 or num_ranks == 1, rule, "write, for example, 2")])
     group = group_size(num_ranks, num_microbatches)
     warm_up = 2 * np.arange(num_ranks)[::-1] + (chunks - 1) * group + 1
     kinds, first = (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up)

@@ -11,7 +11,7 @@ from ppmodel.metrics import exposed_passes, peak_activations, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
 
-SIZES = list(product(range(1, 7), range(1, 20), (2, 3, 4)))
+SIZES = [*product(range(1, 7), range(1, 20), (2, 3, 4)), *product([1], range(1, 20), [1])]
 TIMES = ((1, 2, 3), (1, 2, 2), (1, 2, 2.5), (1, 1, 1), (2, 1, 2), (3, 1, 3.5))
 
 
@@ -65,7 +65,7 @@ def test_the_warm_up_alone_exposes_its_collectives():
     assert exposed_passes(build("combined-1f1b", 4, 13, chunks=3)).tolist() == [6 + 14 + 1, 4 + 14 + 1, 2 + 14 + 1, 15]
 
 
-def test_one_chunk_is_refused():
-    """Megatron-LM has no pipeline of this kind without chunks."""
+def test_one_chunk_is_refused_beside_a_pipeline():
+    """Megatron-LM has no pipeline of this kind without chunks; one rank needs none."""
     with refused(ScheduleError, "chunks", "at least 2"):
         build("combined-1f1b", 4, 8, chunks=1)

@@ -12,7 +12,7 @@ from ppmodel.clusters.specs.layout import DISPATCHERS, ORDERS, RECOMPUTE, STAGE_
 from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
-from ppmodel.studies.planning.candidates import Candidate, orders
+from ppmodel.studies.planning.candidates import Candidate, cases_at, orders
 from ppmodel.studies.planning.money import UNPRICED, Training
 from ppmodel.studies.planning.question import Question, asked
 from ppmodel.studies.planning.risk import chances, disturbed_s
@@ -201,7 +201,11 @@ class Plan:
             for factor in (0.5, 2):
                 value = getattr(answer.sizes, name) * factor
                 if value >= 1 and (sizes := self._resized(answer.sizes, name, int(value))):
-                    steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes)
+                    case = answer.case
+                    if 1 in (sizes.pp, answer.sizes.pp):  # pairs have chunks in pipelines alone
+                        alike = [each for each in cases_at(self.question, sizes.pp) if each.name == case.name]
+                        case = case if case in alike or not alike else alike[0]
+                    steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes, case=case)
         steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in range(4) if abs(zero - answer.zero) == 1}
         ways = [way for way in (*recomputed(self.question.model), "full") if way not in (1, answer.recompute)]
         steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}

@@ -124,7 +124,9 @@ def _stages(question):
 
 
 def cases_at(question, num_ranks):
-    """The schedules to try on some ranks, with their options; without a pipeline, 1F1B alone if it is asked for.
+    """The schedules to try on some ranks, with their options.
+
+    Without a pipeline, 1F1B alone if it is asked for, and combined 1F1B for what experts exchange.
 
     Of what is fixed of a layout, ``chunks`` alone is an option of schedules; others may only have the same name. A
     schedule is left out that does not take that number, or has no such option and the number is not 1.
@@ -141,7 +143,10 @@ def cases_at(question, num_ranks):
     cases, fixed = [], {name: value for name, value in question.fixed.items() if name == "chunks"}
     has_chunks = fixed.get("chunks", 1) > 1
     if num_ranks == 1:
-        return [] if has_chunks else [case for case in question.cases if case.name == "1f1b"] or [question.cases[0]]
+        pairs = [case.with_options({"chunks": 1}) for case in question.cases if case.name == "combined-1f1b"
+                 and question.model.experts and "chunks" not in dict(case.options)]  # fmt: skip
+        usual = [case for case in question.cases if case.name == "1f1b"] or question.cases[: not pairs]
+        return [] if has_chunks else [*usual, *pairs]
     for case in question.cases:
         known = case.known_options
         tried = {name: as_list(fixed.get(name, option.tried)) for name, option in known.items()}
