@@ -17,6 +17,7 @@ MICROBATCH_SIZES = range(1, 9)
 """Sequences of a microbatch that are tried."""
 
 _FEWEST_TOKENS = 512  # of a sequence on a GPU
+_IN_PAIRS = "combined-1f1b"  # needs chunks in pipelines
 
 
 class SearchEntry(NamedTuple):
@@ -143,7 +144,7 @@ def cases_at(question, num_ranks):
     cases, fixed = [], {name: value for name, value in question.fixed.items() if name == "chunks"}
     has_chunks = fixed.get("chunks", 1) > 1
     if num_ranks == 1:
-        pairs = [case.with_options({"chunks": 1}) for case in question.cases if case.name == "combined-1f1b"
+        pairs = [case.with_options({"chunks": 1}) for case in question.cases if case.name == _IN_PAIRS
                  and question.model.experts and "chunks" not in dict(case.options)]  # fmt: skip
         usual = [case for case in question.cases if case.name == "1f1b"] or question.cases[: not pairs]
         return [] if has_chunks else [*usual, *pairs]
@@ -155,7 +156,8 @@ def cases_at(question, num_ranks):
             continue
         for values in product(*tried.values()):
             options = dict(zip(tried, values, strict=True))
-            if num_ranks * options.get("chunks", 1) <= question.model.blocks + 2:
+            fits = num_ranks * options.get("chunks", 1) <= question.model.blocks + 2
+            if fits and (case.name, options.get("chunks")) != (_IN_PAIRS, 1):
                 cases.append(case.with_options(options))
     return cases
 

@@ -249,7 +249,8 @@ class Ways:
         is_word, places = isinstance(recompute, str), self.places[ways]
         layers = self.columns.layers(recompute if is_word else 1, self.hides, self.zero, self.table.slices)
         index, divided = layers.of(places), zip(ways.tolist(), places.tolist(), strict=True)
-        cuts = [self.columns.cut(self.table, self.words[way], layers.times[place]) for way, place in divided]
+        cuts = [self.columns.cut(self.table, word, layers.times[place] if word == "balanced" else None)
+                for word, place in ((self.words[way], place) for way, place in divided)]  # fmt: skip
         cut = cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
         again = recompute if is_word else recompute[:, None]
         counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again)
