@@ -144,10 +144,11 @@ def cases_at(question, num_ranks):
     cases, fixed = [], {name: value for name, value in question.fixed.items() if name == "chunks"}
     has_chunks = fixed.get("chunks", 1) > 1
     if num_ranks == 1:
+        usual = [case for case in question.cases if case.name == "1f1b"]
         pairs = [case.with_options({"chunks": 1}) for case in question.cases if case.name == _IN_PAIRS
-                 and question.model.experts and "chunks" not in dict(case.options)]  # fmt: skip
-        usual = [case for case in question.cases if case.name == "1f1b"] or question.cases[: not pairs]
-        return [] if has_chunks else [*usual, *pairs]
+                 and "chunks" not in dict(case.options) and (question.model.experts or not usual)]  # fmt: skip
+        others = [case for case in question.cases[:1] if case.name != _IN_PAIRS]
+        return [] if has_chunks else [*usual, *pairs] or others
     for case in question.cases:
         known = case.known_options
         tried = {name: as_list(fixed.get(name, option.tried)) for name, option in known.items()}
