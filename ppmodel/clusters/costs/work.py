@@ -290,7 +290,7 @@ class GpuWork(NamedTuple):
 
     def norm(self, name, size=None, module=Module.NORM):
         """Layer or RMS normalisation: a reduction over each row; its input is kept."""
-        size = size or self.model.hidden
+        size = self.model.hidden if size is None else size
         elements = self.stream * size
         width, vectors = self.model.element_bytes, 2 if self.model.norm == "layernorm" else 1
         forward, input_grad = Work(5.0 * elements, 2.0 * width * elements), Work(8.0 * elements, 3.0 * width * elements)

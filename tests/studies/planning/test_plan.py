@@ -154,7 +154,7 @@ def test_ties_are_counted_and_the_simplest_is_named(capsys):
     ties = frame[frame.is_run & (frame.over_best <= error_of_differences())]
     assert frame.is_tie.sum() == len(ties) < frame.is_run.sum()
     assert why.startswith(f"why     {len(ties)} of {frame.is_run.sum()} answers")
-    assert frame[frame.is_run].over_best.min() < 0
+    assert -0.01 < frame[frame.is_run].over_best.min() <= 0
     assert any(line.startswith("order: row 1 is the simplest within 1% of the fastest") for line in lines)
     first, steadiest, *_ = plan.tried
     assert frame.fit[0] == "fits"
