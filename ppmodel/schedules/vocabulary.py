@@ -29,8 +29,8 @@ def vocab_1f1b(num_ranks, num_microbatches, barriers=1, ratio=2.0):
     there; T its gradients, once S has ended on all ranks. With one barrier (the paper's algorithm 2), S has computed
     the gradient of the layer's input, too, and the last stage's backward needs S of all ranks; with two (algorithm 1)
     it needs T. A rank runs S and T as far ahead of its backward as ranks are below it: B T S F, or B F T S where S
-    would come too early. The last stage's T of one microbatch runs right before its S of the next. The input layer, which
-    is divided as well, has no passes of its own: forwards and backwards of all ranks do their shares.
+    would come too early. The last stage's T of one microbatch runs right before its S of the next. The input layer,
+    which is divided as well, has no passes of its own: forwards and backwards of all ranks do their shares.
 
     Parameters
     ----------
