@@ -149,6 +149,8 @@ def _separated(fix, words, schedules, options):
         name, sign, value = word.partition("=")
         if not sign and word in fix:
             raise PPModelError("fix", word, "must be a name and its value", "write, for example, tp=8")
+        if word.replace(",", "").isdigit():
+            raise PPModelError("schedule", word, "is a number", "join several with commas, as in --gpus 32,64")
         if not sign or ":" in name:
             named.append(word)
             continue

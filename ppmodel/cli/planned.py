@@ -154,7 +154,7 @@ def _table(frame, most_rows, plan=None):
     missing, risk, frame = len(frame) - len(shown), plan and plan.risk, frame.iloc[shown]
     ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
     headings = ["disturbed", "chance"] if risk is not None else ["schedule in"]
-    cells = [["", "iteration (s)", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *headings]]
+    cells = [["", "seconds", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *headings]]
     ends = [[text.plain(names)] for names in frame.frameworks]
     if risk is not None:
         percent = risk.chance.map("{:.0%}".format).replace("nan%", "")
@@ -166,8 +166,7 @@ def _table(frame, most_rows, plan=None):
             *_sizes(row).values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              text.gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
-    right = [column for column, heading in enumerate(cells[0]) if heading not in _TEXTS]
-    return text.aligned(cells, right=right) + [f"not listed: {missing} more; see --rows"] * (missing > 0)
+    return text.table(cells, _TEXTS) + [f"not listed: {missing} more; see --rows"] * (missing > 0)
 
 
 def _explained(plan, row, place):

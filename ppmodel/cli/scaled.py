@@ -17,17 +17,19 @@ def scaled_lines(frame, tokens):
     numbers = {name: column for name, column in _NUMBERS.items() if name in frame}
     rows = [row for _, row in frame[frame.refused.isna()].iterrows()]
     answers = [row for row in rows if row.get("is_answer")]
+    layouts = [layout_text(row).split(", ") for row in rows]
+    shared = [part for part in layouts[0] if all(part in layout for layout in layouts)] if len(rows) > 1 else []
     heads = [*(_ASKED[name] for name in differ), *(heading for heading, _ in numbers.values()), "nine of ten", "layout"]
     cells = [
         [*(str(row[name]) for name in differ),
          *(write(row[name]) if row[name] == row[name] else "" for name, (_, write) in numbers.items()),  # NaN: no price
-         ends_text(row), layout_text(row)]
-        for row in rows
+         ends_text(row), ", ".join(part for part in layout if part not in shared)]
+        for row, layout in zip(rows, layouts, strict=True)
     ]  # fmt: skip
     alike = (f"{_ASKED[name]} {frame[name].iloc[0]}" for name in _ASKED if name not in differ)
     trained = [f"trained on {text.in_words(tokens)} tokens"] if tokens else []
-    yield ", ".join([f"{frame.model.iloc[0]}: the first answer to each question", *alike, *trained])
-    yield from ("", *text.aligned([heads, *cells], right=[0, *range(len(differ), len(heads) - 1)]))
+    yield ", ".join([f"{frame.model.iloc[0]}: the first answer to each question", *alike, *shared, *trained])
+    yield from ("", *text.table([heads, *cells], ("system", "framework", "fits", "layout")))
     yield "scaling: tokens/s of a GPU over those of the first row; ask with one number of GPUs for other layouts"
     for row in answers:
         yield f"answer  {row.gpus} GPUs of {row.system}: {run_text(row)}"

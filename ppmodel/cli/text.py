@@ -2,6 +2,9 @@
 
 import json
 import re
+import sys
+from shutil import get_terminal_size
+from textwrap import fill
 
 import click
 
@@ -22,9 +25,23 @@ def plain(text, keep=""):
 MANY, _FIRST = 16, 8
 
 
+_PROSE = re.compile(r"( +|\S+ {2,})?\S+( \S+)*")
+"""A line without columns, but for a word before a sentence."""
+
+
+def _room():
+    """The columns of the terminal; what goes elsewhere has all that it needs."""
+    return get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else sys.maxsize
+
+
 def say(lines):
-    """Print a text, or lines of text, of which none is printed unless all can be computed."""
-    click.echo(plain(lines if isinstance(lines, str) else "\n".join(lines), keep="\n"))
+    """Print a text, or lines of text, of which none is printed unless all can be computed; a terminal wraps prose."""
+    click.echo(plain(lines if isinstance(lines, str) else "\n".join(map(_wrapped, lines)), keep="\n"))
+
+
+def _wrapped(line):
+    prose = len(line) > _room() and _PROSE.fullmatch(line)
+    return fill(line, _room(), subsequent_indent=" " * len(prose[1] or "")) if prose else line
 
 
 def say_json(value):
@@ -90,7 +107,22 @@ def aligned(rows, right=()):
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.rjust if place in right else str.ljust for place in range(len(widths))]
-    return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+    gap = "  " if sum(widths) + 2 * len(widths) - 2 <= _room() else " "
+    return [gap.join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+
+
+def table(cells, texts):
+    """Lines of a table whose first row has headings; what all rows say alike is said once, above; texts align left.
+
+    >>> table([["schedule", "tp", "s"], ["GPipe", "8", "33"], ["1F1B", "8", "9"]], ["schedule"])
+    ['all rows: tp 8', 'schedule   s', 'GPipe     33', '1F1B       9']
+    """
+    columns = [*zip(*cells, strict=True)]
+    alike = [column for column in columns if len(set(column[1:])) == 1 < len(cells) - 1]
+    said = ", ".join(head if head == cell else f"{head} {cell}" for head, cell, *_ in alike if cell)
+    differ = [column for column in columns if column not in alike]
+    right = [place for place, (head, *_) in enumerate(differ) if head not in texts]
+    return [f"all rows: {said}"] * bool(said) + aligned([*zip(*differ, strict=True)], right)
 
 
 def size_and_transfers(rows):

@@ -64,6 +64,21 @@ def test_it_answers_at_once_and_says_the_command_for_the_rest(path, page):
     assert (page.thrown, page.elsewhere) == ([], [])
 
 
+def test_one_far_point_does_not_squeeze_the_picture(tmp_path, monkeypatch, page):
+    """It is at the edge with its name and number, and the others keep their room."""
+    row = {"over": 0, "fastest_s": None, "slowest_s": None, "rate": 1, "mfu": 0.4, "fit": "fits", "name": "first"}
+    rows = [row | {"seconds": 10, "gib": 50}, row | {"seconds": 11, "gib": 70}]
+    far = [row | {"seconds": 100, "gib": 60, "name": "zero 2"}]
+    answer = {"more": "", "advice": "", "capacity": 80, "rows": rows, "steps": far}
+    monkeypatch.setattr(planner, "_answer", lambda *_: answer)
+    planner.write_planner(tmp_path / planner.PAGE, SMALL)
+    page.goto((tmp_path / planner.PAGE).as_uri())
+    first, second, last = (float(page.get_attribute(f"#point-{place}", "cy")) for place in range(3))
+    assert first - second > 100
+    assert second > last
+    assert page.get_by_text("zero 2: 100 s", exact=True).count() == 1
+
+
 def test_the_keyboard_reaches_every_layout(path, page):
     """Arrow keys go through answers and steps, in the picture as in the tables, and around."""
     page.goto(path.as_uri())

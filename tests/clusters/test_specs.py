@@ -170,7 +170,9 @@ def test_files_are_named_after_what_they_hold(path):
     for key, value in document.items():
         if isinstance(value, dict):
             entries |= {key} if "value" in value else {f"{key}.{one}" for one in value}
-    assert {entry.field for entry in spec.provenance} == entries
+    differ = {entry.field for entry in spec.provenance} ^ entries
+    remedy = f"only files of users are like {document['like']}: copy these" if "like" in document else "add these"
+    assert not differ, f"{path.name}: {remedy}, with kind and source: {', '.join(sorted(differ))}"
     assert all(entry.kind and entry.source for entry in spec.provenance)
 
 

@@ -1,6 +1,7 @@
 """ppmodel run, notebooks, smoke, reproduce, pdf: one notebook with your own parameters, one figure, the whole book."""
 
 import json
+from textwrap import fill
 
 import click
 
@@ -46,7 +47,8 @@ class _Run(BookCommand):
             rows = []
             for name, each in parameters_of(ctx.obj).items():
                 about = f"{each.about}; {'each ' * each.several}{each.kind.rule.removeprefix('must be ')}"
-                rows.append((f"{name} = {shown(each.value)}", about.lstrip("; ")))
+                value = fill(f"{name} = {shown(each.value)}", formatter.width - 6, subsequent_indent=" " * 6)
+                rows.append((value, about.lstrip("; ")))
             formatter.write_dl(rows)
 
 

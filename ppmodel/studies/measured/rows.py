@@ -131,7 +131,8 @@ def read_rows(path):
             raise PPModelError("column", repr(name), rule, remedy, where=f"{path}:1")
     if missing := [name for name in COLUMNS if name not in columns]:
         rule = f"must have the columns {', '.join(COLUMNS)}"
-        raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=f"{path}:1")
+        remedy = "add these to the header; a model's own may be empty where a column model names a packaged one"
+        raise PPModelError("columns", f"without {missing[0]}", rule, remedy, where=f"{path}:1")
     rows = []
     for values, where in lines:
         if len(values) != len(columns):
