@@ -13,22 +13,11 @@ from filelock import FileLock
 
 import ppmodel as pp
 from ppbook import claims
-from ppbook.claims import (
-    NINE,
-    Bench,
-    assumptions,
-    disagreements,
-    judge,
-    load_claims,
-    measure,
-    quantities,
-    rows_of,
-    turns,
-)
+from ppbook.claims import NINE, Bench, disagreements, judge, load_claims, measure, quantities, rows_of, turns
 from ppbook.claims.executed_quantities import EXECUTED_QUANTITIES, runs_of
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
-from ppbook.claims.verdicts import ANCHORS
+from ppbook.claims.verdicts import ANCHORS, assumptions
 from ppbook.measured import megatron, pipemorph, schedules_measured, zero_bubble
 from ppbook.measured.against import ordered_wrongly
 from ppbook.parameters import load_setting
