@@ -21,10 +21,12 @@ any. Register 0 stands for none and holds nothing.
 
 
 @loop
-def fill_instructions(
-    rows, cost_class, stream, source, remote, link, group_start, overlaps, reduces, meets, num_links, beside
-):  # fmt: skip
-    """Fill in a row of `COLUMNS` for each task, and count registers; `overlaps` is by group, `meets` may be empty."""
+def fill_instructions(rows, columns, cost_class, link, overlaps, meets, num_links, beside):
+    """Fill in a row of `COLUMNS` for each task, and count registers.
+
+    `columns` are those of an `ExecutionGraph`; `overlaps` is by group, `meets` may be empty.
+    """
+    stream, source, group_start, remote, reduces = columns
     count, num_groups = len(cost_class), len(group_start) - 1
     keep = np.zeros(count if beside else 0, np.uint32)  # how many tasks of other streams still read it
     for op in range(len(keep)):

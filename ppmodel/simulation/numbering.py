@@ -174,10 +174,11 @@ def pair_class_of(graph):
 def instructions_of(graph):
     """Fill in the rows of `loops.paths` for many systems at once; also the numbers of registers, streams and links."""
     rows = np.empty((graph.num_operations, len(COLUMNS)), np.uint32)  # NumPy asks for large pages
-    columns = graph.stream, graph.source, graph.remote, graph.link, graph.group_start, graph.overlaps, graph.reduces
     meets = np.zeros(0, dtype=np.int32) if graph.meets is None else graph.meets
     how = graph.num_links, graph.reductions == BESIDE_RANKS or graph.schedule.dependencies.further is not None
-    num_registers = fill_instructions.dispatcher(rows, graph.cost_class, *columns, meets, *how)
+    num_registers = fill_instructions.dispatcher(
+        rows, graph.columns, graph.cost_class, graph.link, graph.overlaps, meets, *how
+    )
     return rows, (num_registers, graph.num_streams, graph.num_links)
 
 
