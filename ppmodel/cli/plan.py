@@ -151,9 +151,8 @@ def _separated(fix, words, schedules, options):
             raise PPModelError("fix", word, "must be a name and its value", "write, for example, tp=8")
         if word.replace(",", "").isdigit():
             raise PPModelError("schedule", word, "is a number", "join several with commas, as in --gpus 32,64")
-        if not sign or ":" in name:
+        if sign and ":" not in name:
+            fixed[name.replace("-", "_")] = arguments.written(value)
+        else:
             named.append(word)
-            continue
-        name = name.replace("-", "_")
-        fixed[name] = arguments.written(value)
     return fixed | options, [name for name in named if name]

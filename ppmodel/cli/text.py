@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from shutil import get_terminal_size
-from textwrap import fill
 
 import click
 
@@ -41,7 +40,7 @@ def say(lines):
 
 def _wrapped(line):
     prose = len(line) > _room() and _PROSE.fullmatch(line)
-    return fill(line, _room(), subsequent_indent=" " * len(prose[1] or "")) if prose else line
+    return click.wrap_text(line, _room(), "", " " * len(prose[1] or "")) if prose else line
 
 
 def say_json(value):

@@ -1,7 +1,6 @@
 """ppmodel run, notebooks, smoke, reproduce, pdf: one notebook with your own parameters, one figure, the whole book."""
 
 import json
-from textwrap import fill
 
 import click
 
@@ -46,9 +45,8 @@ class _Run(BookCommand):
         with formatter.section(f"Parameters of {ctx.obj}, with their defaults"):
             rows = []
             for name, each in parameters_of(ctx.obj).items():
-                about = f"{each.about}; {'each ' * each.several}{each.kind.rule.removeprefix('must be ')}"
-                value = fill(f"{name} = {shown(each.value)}", formatter.width - 6, subsequent_indent=" " * 6)
-                rows.append((value, about.lstrip("; ")))
+                about = f"{each.about}; {'each ' * each.several}{each.kind.rule.removeprefix('must be ')}".lstrip("; ")
+                rows.append((click.wrap_text(f"{name} = {shown(each.value)}", formatter.width - 6, "", " " * 6), about))
             formatter.write_dl(rows)
 
 
