@@ -244,6 +244,13 @@ def csv_lines(path, most):
         raise PPModelError("text", "a row", rule, "put its texts in quotes", where=where) from None
 
 
+def data_rows(name):
+    """The rows of a table that comes with the package, each by the names of its columns."""
+    lines = csv_lines(DATA / name, LARGEST_BYTES)
+    columns, _ = next(lines)
+    return [dict(zip(columns, values, strict=True)) for values, _ in lines]
+
+
 def parse_json(text):
     """Parse JSON from an untrusted source.
 

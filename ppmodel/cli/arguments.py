@@ -13,7 +13,7 @@ import click
 
 from ppmodel import schedules
 from ppmodel.clusters import specs
-from ppmodel.clusters.specs.layout import LARGEST, layout_options
+from ppmodel.clusters.specs.layout import LARGEST, LAYOUT_OPTIONS
 from ppmodel.errors import PPModelError
 from ppmodel.files import write_whole
 from ppmodel.schedules.cases import as_case, cases_of_file
@@ -239,7 +239,7 @@ run = combined(
     ),
     option("layout", "NAME|FILE", "How the run is spread over GPUs; the options below override its values.",
            section="Layout"),
-    *(layout_option(name, declared, declared.described) for name, declared in layout_options(of_schedule=False)),
+    *(layout_option(name, LAYOUT_OPTIONS[name], LAYOUT_OPTIONS[name].described) for name in specs.LAYOUT_KEYWORDS),
 )  # fmt: skip
 """Decorator: costs, in seconds or from a model and a system; communication semantics; and how the run is spread."""
 
@@ -292,7 +292,7 @@ def require_unit(links):
 def asked_costs(arguments):
     """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
     require_unit(arguments.get("model") and arguments.get("links"))
-    names = (*SECONDS, "model", "system", "framework", "links", "layout", *specs.layout_keywords())
+    names = (*SECONDS, "model", "system", "framework", "links", "layout", *specs.LAYOUT_KEYWORDS)
     return given({name: arguments.pop(name) for name in names if name in arguments})
 
 

@@ -4,12 +4,12 @@ import click
 
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
-from ppmodel.clusters.specs.layout import SEARCHED_FOR, STAGE_GROUPS, layout_options
+from ppmodel.clusters.specs.layout import LAYOUT_OPTIONS, SEARCHED_FOR, STAGE_GROUPS
 from ppmodel.errors import PPModelError
 from ppmodel.files import write_whole
 
 _LIMITED = "pp", *STAGE_GROUPS, "ep", "dp"
-_FIXED = {name: declared for name, declared in layout_options() if name not in SEARCHED_FOR}
+_FIXED = {name: declared for name, declared in LAYOUT_OPTIONS.items() if name not in SEARCHED_FOR}
 _in_run, _in_search = arguments.sectioned("Run"), arguments.sectioned("Search")
 _in_training = arguments.sectioned("Days, money and failures")
 _TRAINING = {

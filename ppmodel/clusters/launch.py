@@ -8,7 +8,7 @@ from string import Template
 from typing import NamedTuple
 
 from ppmodel.clusters.costs.work import recompute_of
-from ppmodel.clusters.specs.layout import LayoutSpec, layout_options
+from ppmodel.clusters.specs.layout import LAYOUT_OPTIONS, LayoutSpec
 from ppmodel.clusters.specs.model import LatentAttentionSpec, ModelSpec
 from ppmodel.clusters.specs.recompute import MODULES, again_of
 from ppmodel.errors import CostError, SpecificationError
@@ -66,7 +66,7 @@ def launch(point, launcher):
         remedy = "give values of one, such as {tp} and {dp}"
         raise CostError("launch", launcher.title, "needs a layout", remedy, names_fields=True)
     values, arguments, without = launch_values(point), [], {}
-    usual = {name: getattr(LayoutSpec, name) for name, _ in layout_options()} | {"p2p": point.usual_p2p}
+    usual = {name: getattr(LayoutSpec, name) for name in LAYOUT_OPTIONS} | {"p2p": point.usual_p2p}
     for field, rules in launcher.fields.items():
         for name in (field, *(name for rule in rules for name in rule.when)):
             if name not in values:
@@ -153,7 +153,7 @@ def launch_values(point):
         "shared_hidden": experts and shared * hidden, "dense_layers": dense, "every": every,
         "sparse_layers": experts and model.blocks - dense,
     } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)} | {
-        name: getattr(layout, name) for name, _ in layout_options()
+        name: getattr(layout, name) for name in LAYOUT_OPTIONS
     } | {
         "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],

@@ -16,7 +16,7 @@ from ppmodel import schedules
 from ppmodel.cli import main
 from ppmodel.cli.launched import started
 from ppmodel.clusters.launch import launch, launch_values
-from ppmodel.clusters.specs import LayoutSpec, layout_options, load_model, packaged, parse_layers
+from ppmodel.clusters.specs import LAYOUT_OPTIONS, LayoutSpec, load_model, packaged, parse_layers
 from ppmodel.clusters.specs.launcher import load_launcher
 from ppmodel.clusters.specs.layout import RECOMPUTE
 from ppmodel.errors import CostError, SpecificationError
@@ -100,7 +100,7 @@ def test_single_modules_are_written_by_their_names():
 def test_every_field_is_written_or_listed(launcher):
     """A switch or a word that differs from the default is not dropped: if no rule is about it, it is listed."""
     spec = load_launcher(launcher)
-    for name, option in layout_options(of_schedule=False):
+    for name, option in LAYOUT_OPTIONS.items():
         default = getattr(LayoutSpec, name)
         if name in spec.fields or option.type not in (bool, str) or default is None:
             continue

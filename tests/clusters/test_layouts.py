@@ -18,7 +18,7 @@ from ppmodel.clusters.costs import check_layout, slowest_over_mean, stage_blocks
 from ppmodel.clusters.costs.partition import LayerTimes, stage_layers
 from ppmodel.clusters.specs import DATA, LayoutSpec, load_layout, load_model, load_system, packaged, parse_layers
 from ppmodel.clusters.specs.layers import format_layers
-from ppmodel.clusters.specs.layout import layout_keywords
+from ppmodel.clusters.specs.layout import LAYOUT_KEYWORDS
 from ppmodel.clusters.specs.layouts import as_layouts
 from ppmodel.errors import CostError, PPModelError, SpecificationError
 from ppmodel.studies.points import compared
@@ -127,7 +127,7 @@ def test_the_template_is_a_layout_with_every_key():
 def test_every_field_of_a_layout_is_a_keyword():
     """But what the schedule says itself, and the names."""
     own = {field.name for field in fields(LayoutSpec)}
-    assert set(layout_keywords()) == own - {"name", "title", "pp", "chunks", "provenance"}
+    assert set(LAYOUT_KEYWORDS) == own - {"name", "title", "pp", "chunks", "provenance"}
 
 
 @pytest.mark.parametrize("name", packaged("layouts"))

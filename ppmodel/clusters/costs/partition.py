@@ -10,7 +10,7 @@ import numpy as np
 from ppmodel.clusters.costs.data_parallel import SHARED_WEIGHTS
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import StageText, parse_layers
-from ppmodel.clusters.specs.layout import LAYER_WORDS, STAGE_GROUPS, layout_bounds, product_text
+from ppmodel.clusters.specs.layout import LAYER_WORDS, LAYOUT_BOUNDS, STAGE_GROUPS, product_text
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
 from ppmodel.ops import OpKind
 
@@ -131,7 +131,7 @@ def _rules(layout, model):
         value = getattr(layout, name)
         yield name, value, value == neutral or experts, rule, "leave it out, or choose a model with experts"
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
-    for name, size in layout_bounds().items():
+    for name, size in LAYOUT_BOUNDS.items():
         value, most = layout.sizes((name, size))
         yield name, value, (value or 0) <= most, f"must be at most {size} ({most})", "choose a smaller one"
     same = not layout.replicas_apart or layout.ep * layout.expert_tp == layout.stage_gpus or not experts

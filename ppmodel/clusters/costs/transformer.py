@@ -291,7 +291,8 @@ def attention_operations(gpu):
         else:
             again = exchange("gather keys and values again", input_grad=Collective("all-gather", "context", volume))
             core = [gathering("gather keys and values", "context", volume), *core, again]
-    attended, kept_width = heads.queries * heads.value_size, gpu.kept_width()  # attention's backward needs it in full
+    attended = heads.queries * heads.value_size
+    kept_width = gpu.width(gpu.layout.kept_precision)  # attention's backward needs it in full
     projection = gpu.linear(
         "projection", gpu.tokens, attended, model.hidden, kept_width=kept_width, gradient_rows=gpu.stream
     )
@@ -411,13 +412,13 @@ def _products(gpu, rows, size, place, of_first, of_last=None, **options):
 
     `of_first` are options of the first product, `of_last` the gradient's rows of the last.
     """
-    model, wide = gpu.model, rows * size
+    model, wide, kept_width = gpu.model, rows * size, gpu.width(gpu.layout.kept_precision)
     projections = 2 if model.gated_mlp else 1
     read, flops = projections * model.element_bytes * wide, (8.0 + projections) * wide
     moved = read + model.element_bytes * wide  # the backward also reads what was saved
     activation = BlockOperation(
         "activation" if place == "MLP" else f"{place} activation", Work(flops, moved), Work(flops, moved + read),
-        saved_bytes=projections * gpu.kept_width() * wide, module=_ACTIVATIONS[place], kernel=Kernel.ACTIVATION,
+        saved_bytes=projections * kept_width * wide, module=_ACTIVATIONS[place], kernel=Kernel.ACTIVATION,
     )  # fmt: skip
     up = gpu.linear(f"{place} up", rows, model.hidden, projections * size, **of_first, **options)
     return [up, activation, gpu.linear(f"{place} down", rows, size, model.hidden, gradient_rows=of_last, **options)]
@@ -448,7 +449,8 @@ def expert_operations(gpu):
     if shared := experts.shared * experts.hidden:
         operations += mlp_operations(gpu, shared, "shared experts", shares_input=True)
     # the experts of one GPU, on the copies of its expert-tensor group
-    gathers, here = layout.expert_tp > 1 and not gpu.repeats_stream, number / layout.ep
+    repeats, here = gpu.tp > 1 and not gpu.splits_stream, number / layout.ep  # the stream, on every GPU of a group
+    gathers = layout.expert_tp > 1 and not repeats
     copies = rows * (layout.expert_tp if gathers else 1) * per_token * layout.expert_imbalance
     inside = _products(gpu, copies, experts.hidden / layout.expert_tp, "experts", {}, count=here, experts=True)
     if model.bias:
@@ -475,6 +477,6 @@ def expert_operations(gpu):
         moved = width * rows * (1 + per_token) * hidden
         copied, summed = Work(0.0, moved), Work(rows * per_token * hidden, moved)
         inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
-    if gpu.repeats_stream:
+    if repeats:
         inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]
     return _marked([*operations, *inside], Module.EXPERTS)

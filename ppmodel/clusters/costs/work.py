@@ -70,7 +70,6 @@ class Kernel(IntEnum):
 
 _SIZES = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters", "count"
 _WORKS = "forward", "input_grad", "weight_grad"
-_COMMS = tuple(f"{name}_comm" for name in _WORKS)
 _PRODUCTS = Kernel.PRODUCT, Kernel.UNQUANTISED, Kernel.BATCHED
 
 
@@ -136,12 +135,11 @@ class BlockOperation(NamedTuple):
         if share == 1:
             return self
         sizes = {name: share * getattr(self, name) for name in _SIZES}
-        for name, work in zip(_WORKS, self.works, strict=False):
+        for name, work, comm in zip(_WORKS, self.works, self.collectives, strict=False):
             if work is not NO_WORK:
                 sizes[name] = Work(share * work.flops, share * work.bytes)
-        for name, comm in zip(_COMMS, self.collectives, strict=False):
             if comm:
-                sizes[name] = comm._replace(bytes=share * comm.bytes)
+                sizes[f"{name}_comm"] = comm._replace(bytes=share * comm.bytes)
         return self._replace(**sizes)
 
     @property
@@ -218,19 +216,9 @@ class GpuWork(NamedTuple):
         """True if `stream` is only a part of `tokens`."""
         return self.layout.sequence_parallel and self.layout.tp > 1
 
-    @property
-    def repeats_stream(self):
-        """True if every GPU of a tensor group has the whole `stream`."""
-        return self.layout.tp > 1 and not self.layout.sequence_parallel
-
-    def kept_width(self, precision=None):
-        """Bytes of a number that is kept, in the layout's precision for that or else in one of computing."""
-        return FORMATS[self.layout.kept_precision or precision or "bf16"].kept_bytes or self.model.element_bytes
-
-    @property
-    def gathered_width(self):
-        """Bytes of a number that a tensor group gathers for a product: converted before (Transformer Engine)."""
-        return FORMATS[self.layout.precision or "bf16"].kept_bytes or self.model.element_bytes
+    def width(self, precision):
+        """Bytes of a number in a precision; None and bf16 stand for the model's."""
+        return FORMATS[precision or "bf16"].kept_bytes or self.model.element_bytes
 
     def linear(
         self, name, rows, inputs, outputs, *, kernel=Kernel.PRODUCT, kept_rows=None, kept_width=None,
@@ -246,18 +234,18 @@ class GpuWork(NamedTuple):
 
         Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
         """
-        width, count = self.model.element_bytes, others.get("count", 1)
+        width, count, quantises = self.model.element_bytes, others.get("count", 1), kernel == Kernel.PRODUCT
         kept_rows = rows if kept_rows is None else kept_rows
         if kept_width is None:
-            kept_width = self.kept_width(self.layout.precision) if kernel == Kernel.PRODUCT else width
+            kept_width = self.width(self.layout.kept_precision or self.layout.precision) if quantises else width
         flops, weights = 2.0 * rows * inputs * outputs, count * (inputs * outputs)
-        read = (kernel == Kernel.PRODUCT and FORMATS[self.layout.precision or "bf16"].kept_bytes) or width
+        read = self.width(self.layout.precision) if quantises else width
         forward = Work(flops, read * (rows * inputs + weights) + width * rows * outputs)
         gradient = Work(flops, read * (rows * outputs + weights) + width * rows * inputs)
         added = Work(flops, read * rows * (inputs + outputs) + 2 * self.model.gradient_bytes * weights)
         saved, kept = kept_width * kept_rows * inputs, kept_width * (kept_rows * inputs + rows * outputs)
         saved, kept = (0.0, kept - saved) if shares_input else (saved, kept)
-        if kernel == Kernel.PRODUCT and self.layout.precision not in (None, "bf16"):
+        if quantises and self.layout.precision not in (None, "bf16"):
             of_input = self._cast(rows, kept_rows, inputs)
             of_gradient = self._cast(rows, rows if gradient_rows is None else gradient_rows, outputs)
             others["casts"] = {Phase.FORWARD: of_input, Phase.RECOMPUTE: of_input, Phase.INPUT_GRAD: of_gradient}
@@ -315,7 +303,8 @@ class GpuWork(NamedTuple):
         volume = self.model.element_bytes * self.tokens * (size + beside)
         if not self.splits_stream:
             return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
-        width = self.gathered_width if users and users[0].kernel == Kernel.PRODUCT else self.model.element_bytes
+        converts = users and users[0].kernel == Kernel.PRODUCT  # before it gathers (Transformer Engine)
+        width = self.width(self.layout.precision if converts else None)
         again = Collective("all-gather", "tensor", width * self.tokens * size)
         for_weights = exchange(f"enter {place} for the weights", weight_grad=again)
         gathered = gathering(f"enter {place}", "tensor", volume, width * self.tokens * (size + beside))
@@ -331,8 +320,9 @@ class GpuWork(NamedTuple):
         volume = self.model.element_bytes * self.tokens * self.model.hidden
         if not self.splits_stream:
             return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
-        gathered = self.gathered_width * self.tokens * self.model.hidden
-        return [scattering(f"leave {place}", "tensor", volume, volume if place == "embedding" else gathered)]
+        width = self.width(None if place == "embedding" else self.layout.precision)
+        gathered = width * self.tokens * self.model.hidden
+        return [scattering(f"leave {place}", "tensor", volume, gathered)]
 
 
 def recompute_of(model, layout=None):

@@ -6,7 +6,7 @@ from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.framework import FrameworkSpec, load_framework, with_framework
 from ppmodel.clusters.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.clusters.specs.layers import parse_layers
-from ppmodel.clusters.specs.layout import DIMENSIONS, ORDERS, LayoutSpec, layout_keywords, layout_options
+from ppmodel.clusters.specs.layout import DIMENSIONS, LAYOUT_KEYWORDS, LAYOUT_OPTIONS, ORDERS, LayoutSpec
 from ppmodel.clusters.specs.layouts import as_layout, as_layouts, load_layout
 from ppmodel.clusters.specs.links import Link, as_links
 from ppmodel.clusters.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
@@ -15,9 +15,9 @@ from ppmodel.clusters.specs.units import parse_size
 from ppmodel.files import DATA
 
 __all__ = [
-    "DATA", "DIMENSIONS", "FORMATS", "ORDERS", "PLACEMENTS", "CollectiveSpec", "ErrorSpec", "ExpertSpec",
-    "FrameworkSpec", "KernelSpec", "Kind", "LatentAttentionSpec", "LayoutSpec", "Link", "MemorySpec", "ModelSpec",
-    "NodeSpec", "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links",
-    "layout_keywords", "layout_options", "load_framework", "load_layout", "load_model", "load_system",
-    "packaged", "parse_layers", "parse_size", "template_path", "to_unit", "with_framework",
+    "DATA", "DIMENSIONS", "FORMATS", "LAYOUT_KEYWORDS", "LAYOUT_OPTIONS", "ORDERS", "PLACEMENTS", "CollectiveSpec",
+    "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "Kind", "LatentAttentionSpec", "LayoutSpec", "Link",
+    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "as_layout", "as_layouts", "as_links",
+    "load_framework", "load_layout", "load_model", "load_system", "packaged", "parse_layers", "parse_size",
+    "template_path", "to_unit", "with_framework",
 ]  # fmt: skip

@@ -1,13 +1,13 @@
 """A run layout: how a training run is spread over GPUs. Its fields are declared here, and nowhere else.
 
 The form of its file, its checks, the command line's options, the columns of frames and the types of a sweep follow from
-the declaration.
+the declaration. Help, sections and what else is text are in ``data/options.csv``.
 """
 
 from __future__ import annotations  # help() shows a field's type by its name
 
-from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.clusters.specs.recompute import MODES, MODULES, Module, again_of
 from ppmodel.errors import SpecificationError
+from ppmodel.files import data_rows
 from ppmodel.given import to_builtin
 from ppmodel.simulation.units import ARRANGEMENTS, SLICINGS, lengths_of
 
@@ -66,20 +67,12 @@ class Declared(NamedTuple):
     ----------
     type : type
         ``int``, ``float``, ``bool`` or ``str``.
-    help : str
-        For the command line.
     low, high : int
         Range of a number.
     words : tuple of str
         The legal words, if the value is a word; with the type ``int``, also a number is legal.
     joined : bool
         Whether several of the words joined by ``+`` are legal, too.
-    column : bool
-        Whether frames have a column for it.
-    of_schedule : bool
-        Whether the schedule has it, as an argument or an option: it is then no keyword and no option of a run.
-    of_runs : bool
-        Whether rows of measured runs state it.
     most : str
         The size that it must not exceed, if any; candidates of `plan` with a smaller one have as much as that.
     usual : str
@@ -88,22 +81,30 @@ class Declared(NamedTuple):
         Whether a value other than the default has an effect, from a run's ``layout``, ``model``, ``system`` and
         ``table``; without it, always. Where it is false, no number of the run depends on the value.
     section : str
-        The section of the command line's help in which it stands.
+        The section of the command line's help in which it stands; this and what follows is in ``data/options.csv``.
+    column : bool
+        Whether frames have a column for it.
+    of_schedule : bool
+        Whether the schedule has it, as an argument or an option: it is then no keyword and no option of a run.
+    of_runs : bool
+        Whether rows of measured runs state it.
+    help : str
+        For the command line.
     """
 
     type: type
-    help: str
     low: int = 1
     high: int = LARGEST
     words: tuple = ()
     joined: bool = False
-    column: bool = False
-    of_schedule: bool = False
-    of_runs: bool = False
     most: str = ""
     usual: str = ""
     needs: Callable[[Any], Any] | None = None
-    section: str = "Layout"
+    section: str = ""
+    column: bool = False
+    of_schedule: bool = False
+    of_runs: bool = False
+    help: str = ""
 
     @property
     def described(self):
@@ -137,19 +138,20 @@ class Declared(NamedTuple):
         )
 
 
-def declared(default, type, help, *arguments, **keywords):
+def declared(default, type, *arguments, **keywords):
     """A field; for `needs`, the name of a size stands for more than one GPU."""
     if default is not None and type is not bool:
-        keywords.setdefault("usual", str(default) if isinstance(default, str) else f"{default:g}")
+        keywords["usual"] = str(default) if isinstance(default, str) else f"{default:g}"
     if isinstance(size := keywords.get("needs"), str):
         keywords["needs"] = lambda run: getattr(run.layout, size) > 1
-    return field(default=default, metadata={"option": Declared(type, help, *arguments, **keywords)})
+    return field(default=default, metadata={"option": Declared(type, *arguments, **keywords)})
 
 
-_stated = partial(declared, column=True, of_runs=True)
-_memory, _experts, _transfers = (
-    partial(declared, section=f"Layout: {part}") for part in ("computing and memory", "experts", "communication")
-)
+def worded(*words, needs):
+    """A field that is one of some words, by default the first."""
+    return declared(words[0], str, words=words, needs=needs)
+
+
 _PRECISIONS = "bf16", "fp8"
 
 
@@ -168,6 +170,27 @@ def _on_nodes(run):
     """GPUs per node of a run on several nodes; 0 if it has only one."""
     per_node = run.system.nodes.devices_per_node if run.system.nodes else 1
     return per_node if run.layout.gpus > per_node else 0
+
+
+def _has_orders(run):
+    """Whether replicas and ranks share nodes, so that their order counts."""
+    return min(run.layout.dp, run.layout.pp) > 1 and run.layout.stage_gpus % (_on_nodes(run) or 1) > 0
+
+
+def _sends_pairs(run):
+    """Whether ranks send results of two operations in a cell."""
+    return run.table.num_ranks > 1 and run.table.pairs.keys
+
+
+def _offloads_chunks(run):
+    """Whether ranks offload, and have several chunks."""
+    return run.layout.offloads and run.table.num_stages > run.table.num_ranks
+
+
+def _limits_nodes(run):
+    """Whether a token is sent once to each node, and experts are on several."""
+    layout, gpus = run.layout, run.layout.ep * run.layout.expert_tp
+    return layout.dispatcher in DISPATCHERS[1:] and layout.ep > 1 and _on_nodes(run) % gpus > 0
 
 
 def _recomputes(run):
@@ -334,104 +357,48 @@ class LayoutSpec(Groups, Checked):
 
     name: str = ""
     title: str = ""
-    pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True, of_runs=True)
-    chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
-    tp: int = _stated(1, int, "Tensor parallelism: GPUs that share each GEMM.")
-    cp: int = _stated(1, int, "Context parallelism: GPUs that share each sequence.")
-    ep: int = _experts(1, int, "Expert parallelism, over the GPUs of tp, cp and dp.", column=True, of_runs=True)
-    etp: int | None = _experts(None, int, "GPUs that share each expert.", column=True, usual="tp")
-    dp: int = _stated(1, int, "Data parallelism: replicas that train side by side.")
-    gpus: int | None = declared(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
-    microbatch_size: int = _stated(1, int, "Sequences per microbatch.")
-    global_batch: int | None = _stated(None, int, "Sequences per iteration: dp x microbatch size x B.")
-    sequence: int | None = declared(None, int, "Tokens of a sequence.", column=True, usual="the model's")
-    sequence_parallel: bool = _stated(False, bool, "Also split norms and dropout over tp.", needs="tp")
-    zero: int = _stated(
-        0, int, "What replicas shard: 1 optimizer state, 2 also gradients, 3 also weights.", 0, 3, needs=_shares
-    )
-    recompute: str | int | None = _memory(
-        None, int, f"What the backward recomputes: {_RECOMPUTED}, modules of Megatron-LM joined by +, or that many "
-        "layers of each stage in full.", low=0, words=RECOMPUTE, joined=True, column=True, of_runs=True,
-        usual="the model's", needs=_recomputes,
-    )  # fmt: skip
-    precision: str | None = _memory(
-        None, str, "Number format of GEMMs.", words=tuple(FORMATS), column=True, usual="the framework's"
-    )
-    cuda_graphs: str | None = _memory(
-        None, str, "What CUDA graphs capture: nothing, modules of layers, or an iteration.", words=GRAPHS,
-        usual="the framework's", needs=lambda run: run.system.kernels,
-    )  # fmt: skip
-    expert_imbalance: float = _experts(1.0, float, "Tokens of the most loaded GPU's experts over the mean.", most="ep")
-    expert_nodes: int | None = _experts(
-        None, int, "Most nodes that hold a token's experts; the token is sent once to each.",
-        needs=lambda run: run.layout.dispatcher in DISPATCHERS[1:] and run.layout.ep > 1
-        and _on_nodes(run) % (run.layout.ep * run.layout.expert_tp) > 0,
-    )  # fmt: skip
-    dispatcher: str | None = _experts(
-        None, str, "How tokens reach experts: each copy alone, or once per node and GPU.", words=DISPATCHERS,
-        usual="the framework's", needs="ep",
-    )  # fmt: skip
-    dispatch_precision: str = _experts(
-        "bf16", str, "Precision of tokens sent to experts.", words=_PRECISIONS, needs="ep"
-    )
-    kept_precision: str | None = _memory(
-        None, str, "Precision of inputs kept for weight gradients.", words=_PRECISIONS, usual="that of GEMMs",
+    pp: int | None = declared(None, int)
+    chunks: int | None = declared(None, int)
+    tp: int = declared(1, int)
+    cp: int = declared(1, int)
+    ep: int = declared(1, int)
+    etp: int | None = declared(None, int)
+    dp: int = declared(1, int)
+    gpus: int | None = declared(None, int)
+    microbatch_size: int = declared(1, int)
+    global_batch: int | None = declared(None, int)
+    sequence: int | None = declared(None, int)
+    sequence_parallel: bool = declared(False, bool, needs="tp")
+    zero: int = declared(0, int, 0, 3, needs=_shares)
+    recompute: str | int | None = declared(None, int, 0, words=RECOMPUTE, joined=True, needs=_recomputes)
+    precision: str | None = declared(None, str, words=tuple(FORMATS))
+    cuda_graphs: str | None = declared(None, str, words=GRAPHS, needs=lambda run: run.system.kernels)
+    expert_imbalance: float = declared(1.0, float, most="ep")
+    expert_nodes: int | None = declared(None, int, needs=_limits_nodes)
+    dispatcher: str | None = declared(None, str, words=DISPATCHERS, needs="ep")
+    dispatch_precision: str = declared("bf16", str, words=_PRECISIONS, needs="ep")
+    kept_precision: str | None = declared(
+        None, str, words=_PRECISIONS,
         needs=lambda run: {"bf16"} != {run.layout.kept_precision or "bf16", run.layout.precision},
     )  # fmt: skip
-    causal: bool = _memory(
-        True, bool, "Skip the masked half of the scores in fused attention.", usual="yes",
-        needs=lambda run: run.model.attention == "fused",
-    )  # fmt: skip
-    context_exchange: str = _transfers(
-        "ring", str, "How cp exchanges keys and values.", words=("ring", "all-gather"), needs="cp"
+    causal: bool = declared(True, bool, needs=lambda run: run.model.attention == "fused")
+    context_exchange: str = worded("ring", "all-gather", needs="cp")
+    overlap_tensor: bool | None = declared(None, bool, needs="tp")
+    overlap_backward: bool | None = declared(None, bool, needs="tp")
+    overlap_gradients: bool | None = declared(None, bool, needs=_reduces)
+    overlap_parameters: bool | None = declared(None, bool, needs=lambda run: run.layout.zero and _shares(run))
+    pairing: str = worded("alternating", "best", needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys)
+    send_results: str = worded("at_end", "when_ready", needs=_sends_pairs)
+    offload: float = declared(0.0, float, 0, 1)
+    offload_warm_up: float | None = declared(
+        None, float, 0, 1, needs=lambda run: run.layout.offload_warm_up != run.layout.offload
     )
-    overlap_tensor: bool | None = _transfers(None, bool, "Hide tensor-parallel collectives under GEMMs.", needs="tp")
-    overlap_backward: bool | None = _transfers(
-        None, bool, "Hide tensor-parallel collectives of input gradients under weight gradients.", needs="tp"
-    )
-    overlap_gradients: bool | None = _transfers(
-        None, bool, "Hide gradient reduction under the backward.", needs=_reduces
-    )
-    overlap_parameters: bool | None = _transfers(
-        None, bool, "Hide gathering of parameters under the forward.",
-        needs=lambda run: run.layout.zero and _shares(run),
-    )  # fmt: skip
-    pairing: str = _transfers(
-        "alternating", str, "Order of the units of two operations in a cell.", words=("alternating", "best"),
-        needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys,
-    )  # fmt: skip
-    send_results: str = _transfers(
-        "at_end", str, "When two operations in a cell send their results.", words=("at_end", "when_ready"),
-        needs=lambda run: run.table.num_ranks > 1 and run.table.pairs.keys,
-    )  # fmt: skip
-    offload: float = _memory(0.0, float, "Fraction of activations to copy to host memory and back.", 0, 1, column=True)
-    offload_warm_up: float | None = _memory(
-        None, float, "The same before a rank's first backward.", 0, 1, usual="as --offload",
-        needs=lambda run: run.layout.offload_warm_up != run.layout.offload,
-    )  # fmt: skip
-    offload_chunks: str = _memory(
-        "first", str, "Chunks to copy: each rank's first, its first half, those that wait long enough, or all.",
-        words=("first", "half", "fitting", "all"),
-        needs=lambda run: run.layout.offloads and run.table.num_stages > run.table.num_ranks,
-    )  # fmt: skip
-    slicing: str = _memory(
-        SLICINGS[0], str, "What slices of a sequence have in common: tokens, or work (cut unevenly, for long ones).",
-        words=SLICINGS, needs=lambda run: run.table.slices > 1,
-    )  # fmt: skip
-    lengths: str = _memory(
-        "equal", str, "Lengths of sequences, of which --sequence is the mean: N,N,... or lognormal:SIGMA:SEED."
-    )
-    arrangement: str = _memory(
-        ARRANGEMENTS[0], str, "Order of sequences of unequal length.", words=ARRANGEMENTS,
-        needs=lambda run: run.layout.lengths != "equal",
-    )  # fmt: skip
-    layers: str | tuple[int, ...] = declared(
-        "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L'."
-    )
-    order: str = declared(
-        ORDERS[0], str, "Order of the dimensions over the GPUs, innermost first.", words=ORDERS,
-        needs=lambda run: min(run.layout.dp, run.layout.pp) > 1 and run.layout.stage_gpus % (_on_nodes(run) or 1) > 0,
-    )  # fmt: skip
+    offload_chunks: str = worded("first", "half", "fitting", "all", needs=_offloads_chunks)
+    slicing: str = worded(*SLICINGS, needs=lambda run: run.table.slices > 1)
+    lengths: str = declared("equal", str)
+    arrangement: str = worded(*ARRANGEMENTS, needs=lambda run: run.layout.lengths != "equal")
+    layers: str | tuple[int, ...] = declared("balanced", tuple)
+    order: str = worded(*ORDERS, needs=_has_orders)
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
@@ -449,14 +416,12 @@ class LayoutSpec(Groups, Checked):
                 rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
                 self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
             self.__dict__["layers"] = counts
-        if self.lengths != "equal":
-            try:
-                fits = min(lengths_of(self.lengths, 1000)) > 0
-            except (ValueError, IndexError):
-                fits = False
-            if not fits:
-                rule = "must be the word equal, numbers above 0, or lognormal:SIGMA:SEED"
-                self._refuse("lengths", rule, "write, for example, 4096,8192")
+        fits = self.lengths == "equal"
+        with suppress(ValueError, IndexError):
+            fits = fits or min(lengths_of(self.lengths, 1000)) > 0
+        if not fits:
+            rule = "must be the word equal, numbers above 0, or lognormal:SIGMA:SEED"
+            self._refuse("lengths", rule, "write, for example, 4096,8192")
         gpus = self.replica_gpus * self.dp
         is_read = self.name and self.provenance  # without pp the schedule decides; a file's gpus must suit some pp
         if self.gpus is not None and (self.gpus != gpus if self.pp else is_read and self.gpus % gpus):
@@ -484,8 +449,7 @@ class LayoutSpec(Groups, Checked):
 
     def _refuse(self, name, rule, remedy):
         value = getattr(self, name)
-        shown = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
-        raise SpecificationError(name, shown, rule, remedy)
+        raise SpecificationError(name, list(value) if isinstance(value, tuple) else value, rule, remedy)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -494,7 +458,7 @@ class LayoutSpec(Groups, Checked):
         >>> [LayoutSpec(tp=8, recompute=2).columns[name] for name in ("tp", "recompute")]
         [8, '2']
         """
-        columns = {name: getattr(self, name) for name, _ in layout_options(column=True)}
+        columns = {name: getattr(self, name) for name, option in LAYOUT_OPTIONS.items() if option.column}
         return {"layout": self.name} | columns | {"recompute": None if self.recompute is None else str(self.recompute)}
 
     @property
@@ -592,48 +556,19 @@ class LayoutSpec(Groups, Checked):
         return replace(self.under(), pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
 
 
-@cache
-def layout_options(column: bool | None = None, of_schedule: bool | None = None) -> tuple[tuple[str, Declared], ...]:
-    """The declared values of a layout, in order.
-
-    Parameters
-    ----------
-    column, of_schedule : bool, optional
-        Only those with this value of `Declared`.
-
-    Returns
-    -------
-    tuple of (str, Declared)
-
-    Examples
-    --------
-    >>> [name for name, _ in layout_options(of_schedule=True)]
-    ['pp', 'chunks']
-    """
-    options = [(entry.name, entry.metadata["option"]) for entry in fields(LayoutSpec) if "option" in entry.metadata]
-    return tuple(
-        (name, option) for name, option in options
-        if column in (None, option.column) and of_schedule in (None, option.of_schedule)
-    )  # fmt: skip
+def _with_texts(row):
+    """The declaration of a value, from its field and its row of ``data/options.csv``."""
+    option = LayoutSpec.__dataclass_fields__[row.pop("name")].metadata["option"]
+    help, usual = row.pop("help").format(recomputed=_RECOMPUTED), row.pop("usual") or option.usual
+    flags = {name: bool(row[name]) for name in ("column", "of_schedule", "of_runs")}
+    return option._replace(**row | flags, help=help, usual=usual)
 
 
-def layout_bounds():
-    """The values that must not exceed a size, each with the name of that size.
+LAYOUT_OPTIONS = {row["name"]: _with_texts(row) for row in data_rows("options.csv")}
+"""The declared values of a layout, in order."""
 
-    Examples
-    --------
-    >>> layout_bounds()
-    {'expert_imbalance': 'ep'}
-    """
-    return {name: option.most for name, option in layout_options() if option.most}
+LAYOUT_KEYWORDS = tuple(name for name, option in LAYOUT_OPTIONS.items() if not option.of_schedule)
+"""The names of the values that may be given as keywords: all but those of the schedule and the model."""
 
-
-def layout_keywords() -> tuple[str, ...]:
-    """The names of the values that may be given as keywords: all but those of the schedule and the model.
-
-    Examples
-    --------
-    >>> layout_keywords()[:4]
-    ('tp', 'cp', 'ep', 'etp')
-    """
-    return tuple(name for name, _ in layout_options(of_schedule=False))
+LAYOUT_BOUNDS = {name: option.most for name, option in LAYOUT_OPTIONS.items() if option.most}
+"""The values that must not exceed a size, each with the name of that size."""

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from ppmodel.clusters.specs.entries import RENAMED, load_specification
-from ppmodel.clusters.specs.layout import MULTIPLIED, LayoutSpec, layout_keywords, layout_options
+from ppmodel.clusters.specs.layout import LAYOUT_KEYWORDS, LAYOUT_OPTIONS, MULTIPLIED, LayoutSpec
 from ppmodel.clusters.specs.suggest import suggest_key
 from ppmodel.errors import SpecificationError
 from ppmodel.given import as_list, to_builtin
@@ -24,7 +24,7 @@ def as_layouts(
     layout : str, Path, LayoutSpec, dict or list of them, optional
         A name that comes with the package, a YAML file, a specification, or values by name.
     keywords : dict, optional
-        Values of `layout_keywords`, which override those of each layout. A list gives one layout per value, except that
+        Values of `LAYOUT_KEYWORDS`, which override those of each layout. A list gives one layout per value, except that
         a list of whole numbers is a single value of `layers`; None is ignored.
     pp : int or list of int, optional
         Ranks of the schedules, which override those that a layout states, and vary fastest; other layouts stay open.
@@ -53,7 +53,7 @@ def as_layouts(
         values, value = as_list(value), to_builtin(value)
         if not values:
             raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
-        _require_known(name, value, layout_keywords())
+        _require_known(name, value, LAYOUT_KEYWORDS)
         is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
         given[name] = [values] if is_division else values
     if layout is None and not given:
@@ -100,7 +100,7 @@ def as_layout(
     layout = LayoutSpec() if layout is None else load_layout(layout)
     keywords = {RENAMED.get(name, name): to_builtin(value) for name, value in (keywords or {}).items()}
     for name, value in keywords.items():
-        _require_known(name, value, ("name", "title", *(option for option, _ in layout_options())))
+        _require_known(name, value, ("name", "title", *LAYOUT_OPTIONS))
     changed = [name for name, value in keywords.items() if value != getattr(layout, name)]
     if layout.name and changed and "name" not in keywords:
         keywords |= {"name": "", "title": ""}  # it is a different layout now

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
 from typing import NamedTuple
 
 from ppmodel import schedules
@@ -14,7 +13,7 @@ from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS
 from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.errors import PPModelError, shown
 from ppmodel.export import text_of_cell
-from ppmodel.files import csv_lines
+from ppmodel.files import csv_lines, data_rows
 from ppmodel.schedules.cases import Case
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
@@ -36,7 +35,7 @@ _OF_ALL = re.compile(r"(?P<layers>\d+) of \d+ layers")
 _RELEASE = re.compile(r"(?:NeMo|Megatron-Bridge|dgxc-benchmarking|MLPerf Training) v?(\d\d?\.\d\d?(?:\.\d\d?)?)\b")
 _GRADIENT_BYTES, _OPTIMIZER_BYTES = 4.0, 12.0
 _SWITCH = {"true": True, "false": False}
-_OPTIONS = dict(specs.layout_options())
+_OPTIONS = specs.LAYOUT_OPTIONS
 _OF_LAYOUT = tuple(name for name, option in _OPTIONS.items() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in _OPTIONS.items()}
 _OF_MODEL = "hidden", "heads", "kv_heads", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention"
@@ -67,6 +66,7 @@ share each expert (empty means tp).
 NEW_NAMES = {"flushes": "pipeline_runs"}
 """Columns that had other names, which are read as well."""
 
+_RECIPES = data_rows("recipes.csv")
 _OF_RECIPE = *_SWITCHED, "recompute", "attention", "division"
 _ALSO_READ = ("model", "number_format", *OPTIONAL, *MEASURED, *NEW_NAMES, "status", "id", "source")
 _ALIKE = 0.8
@@ -332,13 +332,6 @@ def run_of(row, framework=None):
     return MeasuredRun(case, model, layout, layout.microbatches, runs)
 
 
-@cache
-def _recipes():
-    lines = csv_lines(specs.DATA / "recipes.csv", _LARGEST_BYTES)
-    names, _ = next(lines)
-    return [dict(zip(names, values, strict=True)) for values, _ in lines]
-
-
 def recipe_of(row):
     """The columns that a row leaves empty, as NVIDIA's published recipe has them; ``data/recipes.csv`` lists recipes.
 
@@ -351,7 +344,7 @@ def recipe_of(row):
     """
     release, key = _RELEASE.search(row.get("source", "")), ("model", "device")
     known = release and [
-        recipe for recipe in _recipes() if all(recipe[name] == row.get(name, "") for name in key)
+        recipe for recipe in _RECIPES if all(recipe[name] == row.get(name, "") for name in key)
         and recipe["number_format"] in ("", row.get("number_format", ""))
         and release_number(recipe["release"]) <= release_number(release[1])
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from math import ceil, prod
 
 from ppmodel.clusters import specs
 from ppmodel.clusters.specs.entries import RENAMED
-from ppmodel.clusters.specs.layout import DIMENSIONS, MULTIPLIED, SEARCHED_FOR, Groups, layout_bounds, layout_options
+from ppmodel.clusters.specs.layout import DIMENSIONS, LAYOUT_BOUNDS, LAYOUT_OPTIONS, MULTIPLIED, SEARCHED_FOR, Groups
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.given import is_number, to_builtin
 from ppmodel.schedules import names, small
@@ -61,7 +61,7 @@ class Question:
         fixed = {name: value for name, value in self.fixed.items() if name not in (*SEARCHED, "chunks")}
         values = {"sequence_parallel": sizes.tp > 1} | fixed | sizes._asdict() | ways
         values["etp"] = None if sizes.etp == sizes.tp else sizes.etp
-        values |= {name: min(values[name], values[size]) for name, size in layout_bounds().items() if name in values}
+        values |= {name: min(values[name], values[size]) for name, size in LAYOUT_BOUNDS.items() if name in values}
         return specs.LayoutSpec(**values).under(self.system.framework)
 
     def filled(self, sizes):
@@ -144,7 +144,7 @@ def asked(
 
 def _fixed(fix):
     """The fixed values, each checked on its own."""
-    known = [name for name, _ in layout_options() if name not in SEARCHED_FOR]
+    known = [name for name in LAYOUT_OPTIONS if name not in SEARCHED_FOR]
     fix = {RENAMED.get(name, name): value for name, value in fix.items()}
     for name in fix:
         if name not in known:
@@ -182,7 +182,7 @@ def _rules(question):
     yield "fix ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
     for field, size in (("fix ep", ep), ("max_ep", most.get("ep", 1))):
         yield field, size, size == 1 or experts, f"has no effect: {model.name} has no experts", "leave it out"
-    for name, size in layout_bounds().items():
+    for name, size in LAYOUT_BOUNDS.items():
         largest = fix.get(size, max(1, experts) if size == "ep" else gpus)
         rule = f"is more than {largest}, the most of {size} for {model.name}"
         yield f"fix {name}", fix.get(name), fix.get(name, 0) <= largest, rule, "choose a smaller one"

@@ -3,11 +3,10 @@
 It is ``data/columns.csv``; the values of a layout are declared in `specs.layout`.
 """
 
-import csv
 from typing import NamedTuple
 
-from ppmodel.clusters.specs import DATA
-from ppmodel.clusters.specs.layout import layout_options
+from ppmodel.clusters.specs.layout import LAYOUT_OPTIONS
+from ppmodel.files import data_rows
 
 
 class Column(NamedTuple):
@@ -40,10 +39,10 @@ class Column(NamedTuple):
 def _columns():
     """The columns of the file, with those of a layout's values behind its name."""
     types = {kind.__name__: kind for kind in (str, int, float, bool)}
-    with (DATA / "columns.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            yield Column(**row | {"type": types[row["type"]]})
-            for name, option in layout_options(column=True) if row["name"] == "layout" else ():
+    for row in data_rows("columns.csv"):
+        yield Column(**row | {"type": types[row["type"]]})
+        for name, option in LAYOUT_OPTIONS.items() if row["name"] == "layout" else ():
+            if option.column:
                 yield Column(name, str if option.words else option.type, "", name, option.described, "layout")
 
 

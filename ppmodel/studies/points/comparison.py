@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ppmodel.clusters.specs.layout import layout_keywords
+from ppmodel.clusters.specs.layout import LAYOUT_KEYWORDS
 from ppmodel.studies.points.columns import COLUMNS, SECONDS
 from ppmodel.studies.points.effect import warn_without_effect
 from ppmodel.studies.points.grid import resolve, resolve_point
@@ -190,7 +190,7 @@ def frame_of(columns, rows):
     import numpy as np
     import pandas as pd
 
-    types, counts, data = {str: pd.Series([""]).dtype, bool: object}, layout_keywords(), {}
+    types, counts, data = {str: pd.Series([""]).dtype, bool: object}, LAYOUT_KEYWORDS, {}
     for name in columns:
         values, kind = [row.get(name, np.nan) for row in rows], _TYPES.get(name)
         is_empty = [value is None or value != value for value in values]

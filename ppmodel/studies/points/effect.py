@@ -12,7 +12,7 @@ import numpy as np
 
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
-from ppmodel.clusters.specs.layout import DIMENSIONS, LayoutSpec, layout_options
+from ppmodel.clusters.specs.layout import DIMENSIONS, LAYOUT_KEYWORDS, LAYOUT_OPTIONS, LayoutSpec
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.simulation import receivers
@@ -46,7 +46,7 @@ def _is_uneven(run):
     return run.costs.stages.text != balanced.text
 
 
-_OPTIONS = {name: option for name, option in layout_options(of_schedule=False) if name not in _SIZES}
+_OPTIONS = {name: LAYOUT_OPTIONS[name] for name in LAYOUT_KEYWORDS if name not in _SIZES}
 _DEFAULTS = {"allreduce": "excluded", "p2p": "overlapped"} | {name: getattr(LayoutSpec, name) for name in _OPTIONS}
 _NEEDS = {name: option.needs for name, option in _OPTIONS.items() if option.needs} | {
     "p2p": _has_transfers, "allreduce": _has_reductions, "layers": _is_uneven,

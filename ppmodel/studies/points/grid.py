@@ -253,9 +253,9 @@ def _seconds_and_layout(given, cases):
     given = {RENAMED.get(name, name): value for name, value in given.items() if value is not None}
     seconds = {name: given.pop(name) for name in SECONDS if name in given}
     for name, value in given.items():
-        if name not in specs.layout_keywords():
+        if name not in specs.LAYOUT_KEYWORDS:
             arguments = ("pp", "microbatches", "model", "system", "layout", "links", "p2p", "allreduce", "changes")
-            remedy = did_you_mean(name, (*SECONDS, *arguments, *specs.layout_keywords()))
+            remedy = did_you_mean(name, (*SECONDS, *arguments, *specs.LAYOUT_KEYWORDS))
             if owner := next((case.name for case in cases if name in case.known_options), None):
                 remedy = f'write ("{owner}", {{"{name}": {to_builtin(value)!r}}})'
             remedy = remedy or f"give {', '.join(SECONDS)}, or model and system"

@@ -11,8 +11,9 @@ from ppmodel.clusters.specs import DATA, FrameworkSpec, load_framework, load_sys
 from ppmodel.clusters.specs.document import release_number
 from ppmodel.clusters.specs.layers import parse_layers
 from ppmodel.errors import PPModelError
+from ppmodel.files import data_rows
 from ppmodel.studies.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
-from ppmodel.studies.measured.rows import _recipes, recipe_of, stated_value
+from ppmodel.studies.measured.rows import recipe_of, stated_value
 from ppmodel.studies.measured.stated_run import stated_run
 from ppmodel.studies.points import simulate
 
@@ -229,7 +230,7 @@ def test_no_cell_becomes_a_formula(tmp_path, text):
 
 def test_recipes_are_of_packaged_models_in_order():
     """Each has what a row may have; newer ones come later, and each changes something."""
-    recipes, last = _recipes(), {}
+    recipes, last = data_rows("recipes.csv"), {}
     numbers = [release_number(recipe["release"]) for recipe in recipes]
     assert numbers == sorted(numbers)
     for recipe in recipes:

@@ -15,7 +15,7 @@ import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
 from ppmodel.clusters.specs import ORDERS, load_framework, load_system
-from ppmodel.clusters.specs.layout import layout_keywords
+from ppmodel.clusters.specs.layout import LAYOUT_KEYWORDS
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
@@ -97,7 +97,7 @@ def test_an_answer_is_a_point_that_anybody_can_simulate(more):
     frame = pp.plan(**given)
     assert "model" not in more or {type(etp) for etp in frame.etp} == {int, type(None)}
     for _, row in frame.iterrows():
-        values = {name: row[name] for name in layout_keywords() if name in row.dropna()}
+        values = {name: row[name] for name in LAYOUT_KEYWORDS if name in row.dropna()}
         run = resolve_point(
             row.schedule + (f":{row.options}" if row.options else ""), row.pp, model=given["model"],
             system=given["system"], **values,

@@ -7,7 +7,7 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.cli import main
-from ppmodel.clusters.specs.layout import layout_keywords, layout_options
+from ppmodel.clusters.specs.layout import LAYOUT_KEYWORDS, LAYOUT_OPTIONS
 from ppmodel.errors import PPModelError
 from ppmodel.studies.points import NUMBERS, NoEffectWarning, compared
 from ppmodel.studies.points.columns import column_names
@@ -43,7 +43,7 @@ OPTIONS = {
     "slicing": "work", "cuda_graphs": "full", "lengths": "1,2", "arrangement": "paired",
     "layers": "even", "order": "tp-cp-ep-pp-dp", "p2p": "blocking", "allreduce": "blocking",
 }  # fmt: skip
-CONDITIONS = [name for name, option in layout_options() if option.needs and name != "kept_precision"] + [
+CONDITIONS = [name for name, option in LAYOUT_OPTIONS.items() if option.needs and name != "kept_precision"] + [
     "p2p",
     "layers",
 ]
@@ -64,7 +64,7 @@ def answer(schedule, given):
 
 def test_every_option_is_tried():
     """Those of a layout, and the semantics."""
-    assert set(OPTIONS) == {*layout_keywords(), "p2p", "allreduce"}
+    assert set(OPTIONS) == {*LAYOUT_KEYWORDS, "p2p", "allreduce"}
 
 
 @pytest.fixture(scope="module")
