@@ -61,30 +61,7 @@ def idle_ratio(timeline):
     >>> round(idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))), 6)
     0.466667
     """
-    return float(idle_share(timeline.graph.schedule.num_ranks, busy_s(timeline).sum(), timeline.reduced_s))
-
-
-def idle_share(num_ranks, computing_s, within_s):
-    """Fraction of a time in which ranks do not compute, not below 0 by rounding.
-
-    Parameters
-    ----------
-    num_ranks : int
-    computing_s : float or ndarray of float
-        Computing time of all ranks together, in seconds; of many runs at once, if it is an array.
-    within_s : float or ndarray of float
-        The time of which it is a part on each rank.
-
-    Returns
-    -------
-    float or ndarray of float
-
-    Examples
-    --------
-    >>> float(idle_share(2, 24.0, 16.0))
-    0.25
-    """
-    return np.maximum(0.0, 1 - computing_s / (num_ranks * within_s))
+    return bubble_ratios(timeline).total
 
 
 def table_slots(schedule, **slots):
@@ -278,5 +255,6 @@ def ratios_of(num_ranks, computing_s, reduced_s, span_s):
     >>> [round(float(ratio), 4) for ratio in ratios_of(4, 48.0, 21.0, 21.0)]
     [0.4286, 0.75, 0.4286]
     """
-    total, span = (idle_share(num_ranks, computing_s, within_s) for within_s in (reduced_s, span_s))
-    return BubbleRatios(total, np.maximum(0.0, num_ranks * reduced_s / computing_s - 1), span)
+    total, span = (1 - computing_s / (num_ranks * within_s) for within_s in (reduced_s, span_s))
+    # not less by rounding
+    return BubbleRatios(*np.maximum(0.0, (total, num_ranks * reduced_s / computing_s - 1, span)))

@@ -132,13 +132,14 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
     nearest = unit * max(1, round(num_microbatches / unit))
     rule = f"must be a multiple of {unit} for {name} ({concat}) on {num_ranks} stages"
     require_legal(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
-    if concat == "merged" and num_microbatches > num_ranks:
-        return _merged(name, num_ranks, num_microbatches, **more)
     if concat == "backward-halving" and num_microbatches > num_ranks:
         waves, more["microbatch_parts"] = 2, 2
-    # copies of a unit, one period apart; the reductions belong to the last
-    first, overlapping = np.arange(num_ranks), concat == "overlapping" and num_microbatches > num_ranks
+    first, overlapping = np.arange(num_ranks, dtype=np.int32), concat == "overlapping" and num_microbatches > num_ranks
     placement = np.stack((first, first[::-1]))
+    if concat == "merged" and num_microbatches > num_ranks:
+        columns = _merged(placement, num_microbatches)
+        return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
+    # copies of a unit, one period apart; the reductions belong to the last
     # a unit, in slots of one forward each: `waves` microbatches run forward as one, and return in turn
     kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_ranks // 2, :waves, :num_ranks]
     microbatch = (replica * (num_ranks // 2) + injected) * waves + wave
@@ -156,16 +157,13 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
     return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
 
 
-def _merged(name, num_ranks, num_microbatches, **more):
+def _merged(placement, num_microbatches):
     """Two opposite 1F1B orders as `loops.merged` merges them; reductions come last, the later stage's first."""
-    columns = np.empty((4, num_ranks, 2 * num_microbatches), np.int32)
-    merged.run(columns.size // 4, num_ranks, num_microbatches // 2, *columns)
-    ranks = np.arange(num_ranks, dtype=np.int32)
-    placement = np.stack((ranks, ranks[::-1]))
+    columns = np.empty((4, len(placement[0]), 2 * num_microbatches), np.int32)
+    merged.run(columns.size // 4, len(placement[0]), num_microbatches // 2, *columns)
     stages = np.sort(placement, axis=0)[::-1].T
-    sums = np.broadcast_arrays(int(OpKind.R), stages, NO_MICROBATCH, stages != ranks[:, None])
-    columns = [np.concatenate(pair, axis=1) for pair in zip(columns, sums, strict=True)]
-    return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
+    sums = np.broadcast_arrays(int(OpKind.R), stages, NO_MICROBATCH, stages != placement[0][:, None])
+    return [np.concatenate(pair, axis=1) for pair in zip(columns, sums, strict=True)]
 
 
 def _reductions(placement, stage, replica, slot, beside):

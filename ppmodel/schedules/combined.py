@@ -11,8 +11,7 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.errors import ScheduleError
 from ppmodel.formulas.interleaved import group_size
-from ppmodel.ops import OpKind
-from ppmodel.schedules.loops import CHUNKS, looped, require_chunks
+from ppmodel.schedules.loops import CHUNKS, looped
 from ppmodel.schedules.registry import Option, schedule
 
 
@@ -58,13 +57,11 @@ def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     0F0 0F1 2F0 2F1 0F2 0F3&2B0 2F2&2B1 2F3&0B0 0B1 2B2 2B3 0B2 0B3
     1F0 1F1 3F0 3F1&3B0 1F2&3B1 1F3&1B0 3F2&1B1 3F3&3B2 3B3 1B2 1B3
     """
-    require_chunks(num_ranks, num_microbatches, chunks)
     rule = "must be at least 2 on several ranks"
     ScheduleError.require([("chunks", chunks, chunks > 1 or num_ranks == 1, rule, "write, for example, 2")])
     group = group_size(num_ranks, num_microbatches)
     warm_up = 2 * np.arange(num_ranks)[::-1] + (chunks - 1) * group + 1
-    kinds, first = (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up)
-    table = looped("combined-1f1b", num_ranks, num_microbatches, chunks, group, kinds, first)
+    table = looped("combined-1f1b", num_ranks, num_microbatches, chunks, group, (-warm_up, 0 * warm_up))
     joined = np.zeros((num_ranks, 2 * chunks * num_microbatches), dtype=bool)
     for row, ahead in zip(joined, warm_up.tolist(), strict=True):
         row[ahead + 1 : len(row) - ahead : 2] = True  # the backward of each round with a forward

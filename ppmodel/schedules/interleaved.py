@@ -54,12 +54,9 @@ def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     >>> print(*interleaved_one_f_one_b(2, 2).table(backward=1)[0])
     0F0 0F1 2F0 2F1 . 2B0 . 2B1 0B0 0B1
     """
-    require_chunks(num_ranks, num_microbatches, chunks)
     group = group_size(num_ranks, num_microbatches)
-    ahead = np.arange(num_ranks)[::-1] * (2 if chunks > 1 else 1)
-    warm_up = ahead + (chunks - 1) * group
-    kinds, first = (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up)
-    return looped("interleaved-1f1b", num_ranks, num_microbatches, chunks, group, kinds, first)
+    warm_up = np.arange(num_ranks)[::-1] * (2 if chunks > 1 else 1) + (chunks - 1) * group
+    return looped("interleaved-1f1b", num_ranks, num_microbatches, chunks, group, (-warm_up, 0 * warm_up))
 
 
 @schedule(

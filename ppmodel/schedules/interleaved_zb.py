@@ -3,7 +3,7 @@
 import numpy as np
 
 from ppmodel.ops import OpKind
-from ppmodel.schedules.loops import CHUNKS, looped, require_chunks
+from ppmodel.schedules.loops import CHUNKS, looped
 from ppmodel.schedules.registry import require_legal, schedule
 
 
@@ -45,11 +45,10 @@ def interleaved_zb(num_ranks, num_microbatches, chunks=2):
     >>> print(*interleaved_zb(2, 2).table()[0])
     0F0 0F1 2F0 2F1 . 2I0 2W0 2I1 2W1 0I0 0W0 0I1 0W1
     """
-    require_chunks(num_ranks, num_microbatches, chunks)
     rounds = max(1, num_microbatches // num_ranks)
     rule = f"must be a multiple of the number of rounds, B // S = {rounds}, for interleaved-zb"
     remedy = f"pass microbatches {num_microbatches - num_microbatches % rounds}, or use interleaved-1f1b"
     require_legal(num_microbatches % rounds == 0, "microbatches", num_microbatches, rule, remedy)
     group, delay = num_microbatches // rounds, np.arange(num_ranks)
     first = (-delay[::-1] - (chunks - 1) * group, 0 * delay, delay)
-    return looped("interleaved-zb", num_ranks, num_microbatches, chunks, group, (OpKind.F, OpKind.I, OpKind.W), first)
+    return looped("interleaved-zb", num_ranks, num_microbatches, chunks, group, first, (OpKind.F, OpKind.I, OpKind.W))

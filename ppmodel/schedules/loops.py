@@ -23,7 +23,7 @@ def require_chunks(num_ranks, num_microbatches, chunks):
     require_size(num_ranks, num_microbatches, chunks, f" with {chunks} chunks", "pass fewer chunks")
 
 
-def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first, slices=1):
+def looped(name, num_ranks, num_microbatches, chunks, group, first, kinds=(OpKind.F, OpKind.B), slices=1):
     """Build the schedule in which microbatches pass through the chunks of every rank in groups.
 
     Parameters
@@ -32,7 +32,7 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first, slice
         As for the schedule.
     group : int
         Microbatches in a group, or slices; the last may be incomplete.
-    kinds, first
+    first, kinds
         As for `rounds.in_rounds`; each kind has as many operations as a rank has forwards.
     slices : int
         Slices of each microbatch. Backwards go through them in reverse order.
@@ -40,7 +40,13 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first, slice
     Returns
     -------
     Schedule
+
+    Raises
+    ------
+    ScheduleError
+        As from `require_chunks`.
     """
+    require_chunks(num_ranks, num_microbatches * slices, chunks)
     units, placement = num_microbatches * slices, np.tile(np.arange(num_ranks, dtype=np.int32), chunks)
     kind, unit = in_rounds(chunks * units, kinds, first)
     stage = np.empty_like(kind)

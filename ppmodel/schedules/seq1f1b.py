@@ -3,8 +3,7 @@
 import numpy as np
 
 from ppmodel import formulas
-from ppmodel.ops import OpKind
-from ppmodel.schedules.loops import looped, require_chunks
+from ppmodel.schedules.loops import looped
 from ppmodel.schedules.registry import Option, require_legal, schedule
 
 _SLICES = Option.count("slices", 4, "K", "pieces into which each sequence is cut", (2, 3, 4), least=2, tried=(2, 4, 8))
@@ -55,10 +54,9 @@ def seq1f1b(num_ranks, num_microbatches, slices=4, chunks=1):
     0F0.0 0F0.1 0F1.0 . 0B0.1 0F1.1 0B0.0 . 0B1.1 0B1.0
     . 1F0.0 1F0.1 1B0.1 1F1.0 1B0.0 1F1.1 1B1.1 1B1.0 .
     """
-    require_chunks(num_ranks, num_microbatches * slices, chunks)
     fits = num_ranks % slices == 0 == num_microbatches * slices % num_ranks
     rule, remedy = "must be 1 for seq1f1b unless slices divide pp, and pp slices x microbatches", "pass chunks 1"
     require_legal(chunks == 1 or fits, "chunks", chunks, rule, remedy)
     warm_up = np.arange(num_ranks)[::-1] * (2 if chunks > 1 else 1) + (chunks - 1) * num_ranks + slices - 1
-    kinds, first = (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up)
-    return looped("seq1f1b", num_ranks, num_microbatches, chunks, num_ranks, kinds, first, slices)
+    first = -warm_up, 0 * warm_up
+    return looped("seq1f1b", num_ranks, num_microbatches, chunks, num_ranks, first, slices=slices)

@@ -147,9 +147,9 @@ def iteration_columns(point, iteration):
     }  # fmt: skip
 
 
-def memory_of(point):
-    """The `clusters.memory` of a point with a layout; of a run, where it offloads."""
-    timeline = run_graph(point.graph, point.costs) if point.costs.offload else None
+def memory_of(point, timeline=None):
+    """The `clusters.memory` of a point with a model; of its run, `timeline` if that is known, where it offloads."""
+    timeline = timeline or (run_graph(point.graph, point.costs) if point.costs.offload else None)
     stages, units = point.costs.stages, point.costs.units
     return memory(point.table, point.model, stages, point.complete_layout, point.changed_system, timeline, units)
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from ppmodel import metrics
 from ppmodel.clusters.costs import cell_streams_of
-from ppmodel.clusters.memory import Memory, memory
 from ppmodel.simulation import Iterations
-from ppmodel.studies.points.iteration import iterations_of
+from ppmodel.studies.points.iteration import iterations_of, memory_of
 from ppmodel.studies.points.order import ordered_for
 from ppmodel.studies.points.rows import evaluate, point_columns, table_columns
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
+    from ppmodel.clusters.memory import Memory
     from ppmodel.simulation import Timeline
     from ppmodel.studies.points.iteration import Iteration
     from ppmodel.studies.points.point import Point
@@ -136,10 +136,7 @@ class Run:
     @cached_property
     def memory_of_ranks(self) -> Memory | None:
         """The `Memory` of each rank, in bytes; None without a model."""
-        if self.model is None:
-            return None
-        stages, units = self.costs.stages, self.costs.units
-        return memory(self.table, self.model, stages, self.layout, self.system, self.timeline, units)
+        return None if self.model is None else memory_of(self.point, self.timeline)
 
     @property
     def memory(self) -> DataFrame | None:
