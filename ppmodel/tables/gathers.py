@@ -16,6 +16,7 @@ import numpy as np
 from ppmodel.errors import TableError
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.tables.dependencies import last_gradients
+from ppmodel.tables.rows import COLUMNS
 
 if TYPE_CHECKING:
     from ppmodel.tables.schedule import Schedule
@@ -25,8 +26,6 @@ KEEP, DROP = FSDP = "keep", "drop"
 
 LOOKAHEAD = 3
 """Stages that a rank has gathered at most, PyTorch's: that of a forward, that of a backward, and the next one."""
-
-_COLUMNS = "kind", "stage", "microbatch", "replica", "joined"
 
 
 def with_gathers(schedule: Schedule, fsdp: str = KEEP, lookahead: int = LOOKAHEAD) -> Schedule:
@@ -78,7 +77,7 @@ def with_gathers(schedule: Schedule, fsdp: str = KEEP, lookahead: int = LOOKAHEA
 
 def _with_operations(schedule: Schedule, fsdp: str, lookahead: int, reduces_late: bool) -> Schedule:
     """`with_gathers`, with reductions right after the last backward of a stage, or at the end."""
-    ops = list(zip(*(getattr(schedule, name).tolist() for name in _COLUMNS), strict=True))
+    ops = list(zip(*(getattr(schedule, name).tolist() for name in COLUMNS), strict=True))
     last = set() if schedule.reduces else set(last_gradients(schedule).ravel().tolist())
     made, starts = [], [0]
 
@@ -112,5 +111,5 @@ def _with_operations(schedule: Schedule, fsdp: str, lookahead: int, reduces_late
         add(OpKind.R, sorted(late, key=itemgetter(1)) if reduces_late else [])
         add(OpKind.D, sorted(gathered))
         starts.append(len(made))
-    columns = dict(zip(_COLUMNS, np.array(made, np.int32).T, strict=True))
+    columns = dict(zip(COLUMNS, np.array(made, np.int32).T, strict=True))
     return replace(schedule, **columns | {"joined": columns["joined"] > 0, "rank_start": np.array(starts)})

@@ -8,7 +8,6 @@ RECV_F, SEND_B, RECV_B), which here follow from the table.
 """
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,38 +16,9 @@ from ppmodel.ops import Op, OpKind
 from ppmodel.tables.letters import read_operation
 
 _SHARDING = {"UNSHARD": OpKind.G, "RESHARD": OpKind.D, "REDUCE_GRAD": OpKind.R}
-_TRANSFER = re.compile(r"(\d{1,9})((?:SEND|RECV)_[FB])(\d{1,9})", re.ASCII)
+TRANSFER = re.compile(r"(\d{1,9})((?:SEND|RECV)_[FB])(\d{1,9})", re.ASCII)
 _ACTION = re.compile(rf"(\d{{1,9}})({'|'.join(_SHARDING)})", re.ASCII)
 _PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
-
-
-class Extra(NamedTuple):
-    """A word that is not an operation: a transfer.
-
-    Attributes
-    ----------
-    text : str
-        As in the file.
-    word : str
-        Such as ``SEND_F``.
-    stage : int
-    microbatch : int
-    rank : int
-        The row.
-    place : int
-        Number of cells with operations before it in the row.
-    where, field : int, str
-        Line of the file and column, for messages.
-    """
-
-    text: str
-    word: str
-    stage: int
-    microbatch: int
-    rank: int
-    place: int
-    where: int
-    field: str
 
 
 def write(schedule):
@@ -138,16 +108,6 @@ def read_cell(text, letters):
     return cell
 
 
-def parse_extra(text, *place):
-    """Make an `Extra` from its text and place, or return None if `text` is not such a word.
-
-    >>> parse_extra("3SEND_F1", 1, 0, 2, "column 4").word, parse_extra("3F1", 1, 0, 2, "column 3")
-    ('SEND_F', None)
-    """
-    match = _TRANSFER.fullmatch(text)
-    return match and Extra(text, match[2], int(match[1]), int(match[3]), *place)
-
-
 def check_extras(schedule, extras):
     """Refuse transfers that contradict the table.
 
@@ -160,7 +120,9 @@ def check_extras(schedule, extras):
     Parameters
     ----------
     schedule : Schedule
-    extras : list of Extra
+    extras : list of tuple
+        Of each transfer: the match of `TRANSFER`, its row, the cells with operations before it there, and its line and
+        column in the file, for messages.
 
     Raises
     ------
@@ -173,19 +135,19 @@ def check_extras(schedule, extras):
         for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
             operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
     place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
-    for extra in extras:
-        key, sends = (extra.word, extra.stage, extra.microbatch), extra.word.startswith("SEND")
+    for match, rank, cells_before, where, field in extras:
+        key, sends = (match[2], int(match[1]), int(match[3])), match[2].startswith("SEND")
         index = operation_of.get(key, -1)
-        operation, is_behind = schedule.op(index), place[index] >= extra.place
+        operation, is_behind = schedule.op(index), place[index] >= cells_before
         for is_wrong, rule, remedy in (
             (schedule.num_replicas > 1, "is ambiguous in a table with several replicas", "delete all such words"),
-            (index < 0 or schedule.rank[index] != extra.rank, "is not a transfer of this row", "move or delete it"),
+            (index < 0 or schedule.rank[index] != rank, "is not a transfer of this row", "move or delete it"),
             (key in seen, "occurs twice in the table", "delete one of them"),
             (sends and is_behind, f"comes before {operation}, which produces its data", f"put it after {operation}"),
             (not (sends or is_behind), f"comes after {operation}, which needs its data", f"put it before {operation}"),
         ):
             if is_wrong:
-                raise TableError(extra.field, extra.text, rule, remedy, where=extra.where)
+                raise TableError(field, match[0], rule, remedy, where=where)
         seen.add(key)
     for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1] if seen else ():
         rule = "is missing: a table has all transfers between its ranks, or none"

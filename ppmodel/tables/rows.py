@@ -6,6 +6,9 @@ from ppmodel.errors import TableError
 from ppmodel.ops import NO_MICROBATCH, WHOLE, Op, parse_cell
 from ppmodel.tables.marked import MarkedTable
 
+COLUMNS = "kind", "stage", "microbatch", "replica", "joined"
+"""The arrays of a schedule with an entry for each operation."""
+
 _AS_OP = 'write, for example, Op(OpKind.F, 2, 5) or "2F5"'
 
 
@@ -40,8 +43,8 @@ def columns_of(rows, optional):
             rule = "is a whole microbatch in a table of slices"
             raise TableError("cell", Op(*flat[index].tolist()), rule, "write its slices, such as 2F5.0 and 2F5.1")
         flat[:, 2] = np.where(flat[:, 4] == WHOLE, NO_MICROBATCH, flat[:, 2] * slices + flat[:, 4])
-    columns = dict(zip(("kind", "stage", "microbatch", "replica"), flat.T[:4].copy(), strict=True))
-    columns |= {"placement": placement, "joined": np.array(joined), "rank_start": rank_start, "slices": slices}
+    columns = dict(zip(COLUMNS, (*flat.T[:4].copy(), np.array(joined)), strict=True))
+    columns |= {"placement": placement, "rank_start": rank_start, "slices": slices}
     return columns | optional | {"num_microbatches": num_microbatches}
 
 

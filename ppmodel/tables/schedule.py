@@ -17,7 +17,7 @@ from ppmodel.tables.gathers import with_gathers
 from ppmodel.tables.html import table_html
 from ppmodel.tables.marked import MarkedTable
 from ppmodel.tables.pairs import find_pairs
-from ppmodel.tables.rows import columns_of, texts
+from ppmodel.tables.rows import COLUMNS, columns_of, texts
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.steps import find_steps, with_step
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 
 _ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
 _PARTS, _PAIR = np.array((1, 2, 2, 2, *[0] * 6), np.uint8), 1 | 2  # of a forward, of a backward, of neither; of F&B
-_COLUMNS = (
-    ("kind", np.int32), ("stage", np.int32), ("microbatch", np.int32), ("replica", np.int32),
-    ("rank_start", np.int32), ("placement", np.int32), ("joined", bool),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,10 +94,11 @@ class Schedule:
     slices: int = 1
 
     def __post_init__(self) -> None:
-        for name, dtype in _COLUMNS:
+        for name in (*COLUMNS, "rank_start", "placement"):
+            dtype = bool if name == "joined" else np.int32
             object.__setattr__(self, name, frozen(np.ascontiguousarray(getattr(self, name), dtype)))
         object.__setattr__(self, "placement", frozen(np.array(self.placement)))
-        shapes = {name: getattr(self, name).shape for name in ("kind", "stage", "microbatch", "replica", "joined")}
+        shapes = {name: getattr(self, name).shape for name in COLUMNS}
         if self.kind.ndim != 1 or len(set(shapes.values())) > 1:
             raise TableError("shapes", shapes, "must be one number for each operation", "fix the table")
         if not 0 <= self.held_for_weight_grad < np.inf:

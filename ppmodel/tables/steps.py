@@ -9,6 +9,7 @@ import numpy as np
 
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.tables.dependencies import by_keys, frozen, last_gradients
+from ppmodel.tables.rows import COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,13 +51,10 @@ def with_step(schedule: Schedule) -> Schedule:
     rank = np.concatenate((schedule.rank, schedule.placement[replica, stage]))
     section = np.concatenate((np.where(schedule.kind == OpKind.O, OpKind.O, 0), kind))
     order = by_keys(rank, section, np.concatenate((np.arange(schedule.num_operations), place)))
-    added = {
-        "kind": kind, "stage": stage, "microbatch": np.full(count, NO_MICROBATCH), "replica": replica,
-        "joined": np.zeros(count, dtype=bool),
-    }  # fmt: skip
-    columns: dict[str, Any] = {
-        name: np.concatenate((getattr(schedule, name), column))[order] for name, column in added.items()
-    }
+    added = kind, stage, np.full(count, NO_MICROBATCH), replica, np.zeros(count, dtype=bool)
+    columns: dict[str, Any] = {}
+    for name, column in zip(COLUMNS, added, strict=True):
+        columns[name] = np.concatenate((getattr(schedule, name), column))[order]
     columns["rank_start"] = np.searchsorted(rank[order], np.arange(schedule.num_ranks + 1))
     return replace(schedule, **columns)
 

@@ -26,10 +26,7 @@ from ppmodel.tables.writing import VERSION
 
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
-_SIZES = {
-    "microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares",
-    "held_for_weight_grad": "held_for_weight_grad",
-}  # fmt: skip
+_SIZES = "microbatches", "microbatch_parts", "stage_shares", "held_for_weight_grad"
 _KEYS = ("letters", "schedule", *_SIZES)
 _NOTE = re.compile(r"[\s#]*([^:=]+?)\s*([:=])\s*(.*?)\s*")
 _EMPTY = ("", IDLE, "None")
@@ -244,8 +241,8 @@ def _read_cells(rows, letters, slotted):
                     remedy = "put it right after an operation"
                     raise TableError(field, CONTINUED, "continues no operation", remedy, where=number)
                 slots[-1][1] += 1
-            elif extra := pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field):
-                extras.append(extra)
+            elif transfer := pytorch.TRANSFER.fullmatch(text):
+                extras.append((transfer, len(cells) - 1, len(cells[-1]), number, field))
             else:
                 slots.append([slot, slot + 1])
                 try:
@@ -270,7 +267,8 @@ def _sizes(notes):
         if not (size.size and 0 <= size.min() <= size.max() < np.inf and is_written and (is_held or size.min())):
             rule = "must be a number of at least 0" if is_held else "must be a positive number"
             raise TableError(key, value, rule, "fix the comment", where=number)
-        sizes[_SIZES[key]] = size if is_share else float(value) if is_held else int(value)
+        name = "num_microbatches" if key == "microbatches" else key
+        sizes[name] = size if is_share else float(value) if is_held else int(value)
     return sizes
 
 
