@@ -56,8 +56,8 @@ def test_the_wheel_has_the_library_alone(wheel):
     assert packed == modules | {Path("ppmodel/py.typed"), Path("ppmodel/__init__.pyi")}
     rooms = {name.parts[2] for name in names if name.parts[:2] == ("ppmodel", "data")}
     specifications = {"frameworks", "launchers", "layouts", "models", "systems", "templates"}
-    tables = {"aliases.yaml", "available.yaml", "columns.csv", "options.csv", "recipes.csv", "words.yaml"}
-    assert rooms == tables | specifications
+    tables = {"columns.csv", "options.csv", "recipes.csv", "remedies.csv", "sources.csv"}
+    assert rooms == {"aliases.yaml", "available.yaml", "words.yaml"} | tables | specifications
     assert {name.parts[0] for name in names} == {"ppmodel", wheel.name.replace("-py3-none-any.whl", ".dist-info")}
 
 

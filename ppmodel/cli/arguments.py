@@ -173,11 +173,11 @@ def layout_option(name, declared, help):
 
     def kind(text):
         value = written(text)
-        if declared.type is tuple:
+        if name == "layers":
             return (value,) if isinstance(value, int) else value
         return text if isinstance(value, tuple) else value
 
-    if declared.type is bool:
+    if declared.entry.type is bool:
         return in_section(f"{dashed}/--no-{dashed}", None, help, default=None)
     return in_section(dashed, declared.form, help, kind)
 

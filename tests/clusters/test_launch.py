@@ -102,7 +102,7 @@ def test_every_field_is_written_or_listed(launcher):
     spec = load_launcher(launcher)
     for name, option in LAYOUT_OPTIONS.items():
         default = getattr(LayoutSpec, name)
-        if name in spec.fields or option.type not in (bool, str) or default is None:
+        if name in spec.fields or option.entry.type not in (bool, str) or default is None:
             continue
         value = next(value for value in option.texts.values() if value != default) if option.texts else "4096,8192"
         assert launch(point_of("1f1b", **{name: value}), spec).without[name] == (value, "")

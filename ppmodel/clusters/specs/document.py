@@ -15,18 +15,12 @@ from ppmodel.clusters.specs.files import packaged
 from ppmodel.clusters.specs.published import read_config
 from ppmodel.clusters.specs.suggest import guess_file_type, suggest_key
 from ppmodel.errors import SpecificationError, did_you_mean
-from ppmodel.files import DATA, read_text
+from ppmodel.files import DATA, data_rows, read_text
 
 LARGEST_BYTES = 10**7
 
-_REMEDIES = {
-    "float_type": "write a number, without quotes", "int_type": "write a whole number, without quotes",
-    "bool_type": "write true or false", "greater_than": "write a number above 0",
-    "greater_than_equal": "write {ge:g} or a larger number", "less_than": "write a number below {lt:g}",
-    "less_than_equal": "write {le:g} or a smaller number", "finite_number": "write an ordinary number",
-    "literal_error": "choose one of them", "string_type": "write text; put a number in quotes",
-    "string_too_short": "say where the value comes from",
-}  # fmt: skip
+_REMEDIES = {row["problem"]: row["remedy"] for row in data_rows("remedies.csv")}
+"""What mends each of pydantic's problems."""
 
 _MALFORMED = (
     ("mapping values are not allowed", r"\s*[\w-]+:\S", "write a space after the first colon"),

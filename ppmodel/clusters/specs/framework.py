@@ -292,8 +292,6 @@ def with_framework(system: SystemSpec, framework: FrameworkSpec | str | os.PathL
     >>> with_framework(load_system("h100")).framework.name, with_framework(load_system("a100_vtrain")).framework.name
     ('megatron', '')
     """
-    if framework is None:
-        if system.framework is not None:
-            return system
-        framework = DEFAULT
-    return load_framework(framework).system(system)
+    if framework is None and system.framework is not None:
+        return system
+    return load_framework(DEFAULT if framework is None else framework).system(system)

@@ -65,14 +65,8 @@ class Declared(NamedTuple):
 
     Parameters
     ----------
-    type : type
-        ``int``, ``float``, ``bool`` or ``str``.
-    low, high : int
-        Range of a number.
-    words : tuple of str
-        The legal words, if the value is a word; with the type ``int``, also a number is legal.
-    joined : bool
-        Whether several of the words joined by ``+`` are legal, too.
+    entry : Entry
+        The entry of a file: its type, and what is legal.
     most : str
         The size that it must not exceed, if any; candidates of `plan` with a smaller one have as much as that.
     usual : str
@@ -92,11 +86,7 @@ class Declared(NamedTuple):
         For the command line.
     """
 
-    type: type
-    low: int = 1
-    high: int = LARGEST
-    words: tuple = ()
-    joined: bool = False
+    entry: Entry
     most: str = ""
     usual: str = ""
     needs: Callable[[Any], Any] | None = None
@@ -114,37 +104,30 @@ class Declared(NamedTuple):
     @property
     def texts(self):
         """The legal values by what people write, if they are few: words, switches, or digits; otherwise None."""
-        if self.type is bool:
+        entry = self.entry
+        if entry.type is bool:
             return {"true": True, "false": False}
-        if not self.words and (self.type is not int or self.high >= 10):
+        if not entry.words and (entry.type is not int or entry.le >= 10):
             return None
-        return {str(value): value for value in self.words or range(self.low, self.high + 1)}
+        return {str(value): value for value in entry.words or range(entry.ge, entry.le + 1)}
 
     @property
     def form(self):
         """Placeholder for the value in help texts."""
-        if self.type is tuple:
+        if self.entry.type is Any:
             return "WORD|N,N,...|STRING"
         if self.texts is None:
-            return "0..1" if self.high < 10 else "N"
+            return "0..1" if self.entry.le < 10 else "N"
         texts = "|".join(self.texts)
-        return f"{texts}|N" if self.words and self.type is int else f"[{texts}]"
-
-    @property
-    def entry(self):
-        """The entry of a file."""
-        return Entry(
-            Any if self.type is tuple else self.type, ge=self.low, le=self.high, words=self.words, joined=self.joined
-        )
+        return f"{texts}|N" if self.entry.words and self.entry.type is int else f"[{texts}]"
 
 
-def declared(default, type, *arguments, **keywords):
-    """A field; for `needs`, the name of a size stands for more than one GPU."""
-    if default is not None and type is not bool:
-        keywords["usual"] = str(default) if isinstance(default, str) else f"{default:g}"
-    if isinstance(size := keywords.get("needs"), str):
-        keywords["needs"] = lambda run: getattr(run.layout, size) > 1
-    return field(default=default, metadata={"option": Declared(type, *arguments, **keywords)})
+def declared(default, type, low=1, high=LARGEST, *, needs=None, most="", **rules):
+    """A field, with the rules of an `Entry`; for `needs`, the name of a size stands for more than one GPU."""
+    usual = "" if default is None or type is bool else f"{default:g}" if type is float else str(default)
+    has_effect = (lambda run: getattr(run.layout, needs) > 1) if isinstance(needs, str) else needs
+    entry = Entry(type, ge=low, le=high, **rules)
+    return field(default=default, metadata={"option": Declared(entry, most, usual, has_effect)})
 
 
 def worded(*words, needs):
@@ -397,7 +380,7 @@ class LayoutSpec(Groups, Checked):
     slicing: str = worded(*SLICINGS, needs=lambda run: run.table.slices > 1)
     lengths: str = declared("equal", str)
     arrangement: str = worded(*ARRANGEMENTS, needs=lambda run: run.layout.lengths != "equal")
-    layers: str | tuple[int, ...] = declared("balanced", tuple)
+    layers: str | tuple[int, ...] = declared("balanced", Any)
     order: str = worded(*ORDERS, needs=_has_orders)
     provenance: tuple = field(default=(), compare=False, repr=False)
 

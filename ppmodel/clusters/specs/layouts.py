@@ -94,11 +94,9 @@ def as_layout(
     >>> as_layout({"tp": 4}, {"dp": 2}).tp
     4
     """
-    if isinstance(layout, dict):
-        keywords = layout | (keywords or {})
-        layout = None
-    layout = LayoutSpec() if layout is None else load_layout(layout)
-    keywords = {RENAMED.get(name, name): to_builtin(value) for name, value in (keywords or {}).items()}
+    keywords = (layout if isinstance(layout, dict) else {}) | (keywords or {})
+    layout = LayoutSpec() if isinstance(layout, dict | None) else load_layout(layout)
+    keywords = {RENAMED.get(name, name): to_builtin(value) for name, value in keywords.items()}
     for name, value in keywords.items():
         _require_known(name, value, ("name", "title", *LAYOUT_OPTIONS))
     changed = [name for name, value in keywords.items() if value != getattr(layout, name)]

@@ -104,7 +104,6 @@ def as_links(given: object) -> tuple[Link, ...]:
         texts = list(map(str, given or ()))
     else:
         raise _refused(given, "must map pairs of ranks to what their link has", "write 0-1:delay=60ms")
-    links: list[Link] = []
     seen: dict[tuple[int, int], Link] = {}
     for link in map(_link, texts):
         for direction in link.directions:
@@ -112,8 +111,7 @@ def as_links(given: object) -> tuple[Link, ...]:
                 rule = f"names the link from rank {direction[0]} to rank {direction[1]} again, after {seen[direction]}"
                 raise _refused(link, rule, "write one of them, with delay=...,bandwidth=... if it has both")
             seen[direction] = link
-        links.append(link)
-    return tuple(sorted(links, key=lambda link: link[:3]))
+    return tuple(sorted({*seen.values()}, key=lambda link: link[:3]))
 
 
 def _link(text):

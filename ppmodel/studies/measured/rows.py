@@ -23,13 +23,8 @@ _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax
 _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _NUMBER = re.compile(r"\s*(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
-_SOURCES = {
-    "nemo": re.compile(r"NeMo|Megatron-Bridge|dgxc|MLPerf"), "megatron": re.compile(r"ModelZoo|-megatron/"),
-    "fsdp": re.compile(r"llm-foundry|FSDP|torchtitan"),
-    "nanotron": re.compile(r"nanotron|Playbook"), "vtrain": re.compile(r"vTrain"),
-    "bigscience": re.compile(r"BigScience|Megatron-DeepSpeed"), "deepspeed": re.compile(r"(?i)DeepSpeed"),
-    "eager": re.compile(r"InternEvo|-paddle\b"), "scaling": re.compile(r"Hagemann"),
-}  # fmt: skip
+_SOURCES = {row["framework"]: re.compile(row["source"]) for row in data_rows("sources.csv")}
+"""Frameworks that sources name, by a pattern; the first that fits."""
 _TRUNCATED = re.compile(r"_l(?P<layers>\d+)$")
 _OF_ALL = re.compile(r"(?P<layers>\d+) of \d+ layers")
 _RELEASE = re.compile(r"(?:NeMo|Megatron-Bridge|dgxc-benchmarking|MLPerf Training) v?(\d\d?\.\d\d?(?:\.\d\d?)?)\b")
@@ -393,7 +388,7 @@ def stated_value(name, text):
     if texts := _TEXTS.get(name):
         if (value := text.lower() if texts == _SWITCH else text) in texts:
             return texts[value]
-        if name in _OPTIONS and _OPTIONS[name].joined and {*text.split("+")} <= texts.keys():
+        if name in _OPTIONS and _OPTIONS[name].entry.joined and {*text.split("+")} <= texts.keys():
             return text
         raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(texts)}", "choose one of them")
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0

@@ -234,20 +234,19 @@ def read_trace(path, devices_per_node=1):
     """
     events = [event for event in read_events(path)[1] if isinstance(event.get("args"), dict)]
     kernels, products, collectives = Counter(), [], []
-    for event in events:
-        if event.get("cat") == "kernel":
-            with suppress(*_MALFORMED):
-                seconds = 1e-6 * float(event["dur"])
-                kernels[event["args"].get("External id")] += seconds
-                collectives += _traced_collective(event["args"], seconds, devices_per_node)
-    for event in events:
-        if event.get("cat") == "cpu_op":
-            with suppress(*_MALFORMED):
-                args, first = event["args"], _PRODUCTS[event["name"]]
-                (m, k), (_, n) = args["Input Dims"][first : first + 2]
-                seconds = kernels[args["External id"]] if kernels else 1e-6 * float(event["dur"])
-                if all(_SMALLEST < value < LARGEST for value in (m, n, k, seconds)):
-                    products.append(ProductTiming(m, n, k, _PRECISIONS[args["Input type"][first]], seconds))
+    launched, called = ([event for event in events if event.get("cat") == name] for name in ("kernel", "cpu_op"))
+    for event in launched:
+        with suppress(*_MALFORMED):
+            seconds = 1e-6 * float(event["dur"])
+            kernels[event["args"].get("External id")] += seconds
+            collectives += _traced_collective(event["args"], seconds, devices_per_node)
+    for event in called:
+        with suppress(*_MALFORMED):
+            args, first = event["args"], _PRODUCTS[event["name"]]
+            (m, k), (_, n) = args["Input Dims"][first : first + 2]
+            seconds = kernels[args["External id"]] if kernels else 1e-6 * float(event["dur"])
+            if all(_SMALLEST < value < LARGEST for value in (m, n, k, seconds)):
+                products.append(ProductTiming(m, n, k, _PRECISIONS[args["Input type"][first]], seconds))
     if not products:
         rule = "must be in the trace, with shapes and kernels"
         _refuse("aten::mm, aten::addmm", "none", rule, "record it with record_shapes=True", path)

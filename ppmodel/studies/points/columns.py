@@ -43,7 +43,8 @@ def _columns():
         yield Column(**row | {"type": types[row["type"]]})
         for name, option in LAYOUT_OPTIONS.items() if row["name"] == "layout" else ():
             if option.column:
-                yield Column(name, str if option.words else option.type, "", name, option.described, "layout")
+                kind = str if option.entry.words else option.entry.type
+                yield Column(name, kind, "", name, option.described, "layout")
 
 
 COLUMNS = tuple(_columns())
