@@ -156,7 +156,7 @@ def test_one_factor_makes_up_for_a_speed():
 
 
 def test_who_had_seen_what():
-    """Of unfitted systems, the reserve, the spread of nodes and Hopper's and GB300's clock rest on runs; fits do."""
+    """Of unfitted systems, the reserve, the spread of nodes, and clocks of Hopper and GB300 rest on runs."""
     seen = constants_seen()
     assert set(seen[seen.spec.isin(["b200", "gb200"])].constant) == {"kernels.node_spread", "reserve"}
     assert set(seen[seen.spec == "h100"].constant) == {"kernels.node_spread", "kernels.sustained_clock", "reserve"}

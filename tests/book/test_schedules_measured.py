@@ -79,7 +79,7 @@ def test_measured_stage_times_give_the_iteration():
 
 
 def test_published_runs_of_vocabulary_parallelism_have_the_predicted_memory():
-    """From sizes alone: memory of all that ran within 7.5 %, time within 25, most short where the layer is divided."""
+    """Memory of all that ran within 7.5 %, by which dropout was left out; time within 25, most short in shards."""
     runs = vocabulary_tables.predicted()
     ran = runs[runs.measured_s.notna()]
     assert (len(runs), len(ran)) == (120, 116)

@@ -1,8 +1,9 @@
 """Published runs of vocabulary parallelism on A100 (Yeung et al., 2025, Table 5) beside what is predicted from sizes.
 
-Models are like GPT-3, with fused attention; without dropout and recomputation, of which the source says nothing, their
-memory comes out. The authors count 320 TFLOP/s for a GPU: so the MFU of runs gives the iterations that their artefact
-prints. Redis gives blocks of the last rank to those right before it, as its stage times say. No time is fitted.
+Models are like GPT-3, with fused attention. The source says nothing of dropout and recomputation: there are none here,
+because then their memory comes out. The authors count 320 TFLOP/s for a GPU: so the MFU of runs gives the iterations
+that their artefact prints. Redis gives blocks of the last rank to those right before it, as its stage times say. No
+time is fitted.
 """
 
 from dataclasses import replace

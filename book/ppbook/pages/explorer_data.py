@@ -1,7 +1,7 @@
 """The orders of all registered schedules as scripts that the explorer loads: on ``file://`` a page cannot fetch data.
 
-Each schedule has a script that registers its tables, and one for those with gathers of weights: those of each variant
-by ranks and microbatches. An operation is a byte, ``joined * 128 + kind * 8 + home``, rank by rank in program order,
+Each schedule has a script that registers the tables of its variants, by ranks and microbatches, and another for those
+with gathers of weights. An operation is a byte, ``joined * 128 + kind * 8 + home``, rank by rank in program order,
 with the kinds of `OpKind` and homes among those of its rank: stages of the first copy, then of the second. Its
 microbatch is one more than that of the preceding operation of the same kind and home. If that does not hold throughout
 a table, as many bytes follow, each saying how far off its operation is, modulo 256. The bytes are compressed with zlib

@@ -37,7 +37,7 @@ class Collective(NamedTuple):
         Size of the whole tensor: what every GPU reduces, what each holds after an all-gather or a full ring, or before
         a reduce-scatter, what each sends and keeps in an all-to-all.
     drawn : tuple of int
-        In an exchange of experts, how many of them each token has, and of how many.
+        In an exchange of experts, the number of experts of each token, and of all.
     """
 
     kind: str
@@ -179,10 +179,10 @@ def collective_s(collective, layout, system):
 
 
 def slowing(s_per_byte, system):
-    """By how much of the shared time a collective and the kernels beside it delay each other.
+    """Time that a collective and the kernels beside it add to each other, as a share of the time they run together.
 
-    The whole of a system's contention if the collective is as fast as links within a node, and less as it takes less of
-    a GPU's memory bandwidth.
+    A collective as fast as links within a node adds all of a system's contention less 1; a slower one takes less of a
+    GPU's memory bandwidth, and adds less in proportion. `s_per_byte` has seconds per byte, of any shape.
 
     >>> from ppmodel.clusters.specs import load_system
     >>> slowing(np.array([1 / 310e9, 1 / 31e9]), load_system("h100")).round(3).tolist()

@@ -158,7 +158,10 @@ def gathered_bytes(parameters, sharing):
 
 
 def _beside_s(exchange_s, busy_s, lines, system):
-    """Seconds that a collective adds to a computation: what is exposed, and what both are slower while they share."""
+    """Seconds that a collective adds to a computation: the exposed part, and what both lose while they run together.
+
+    Experts' collectives slow kernels as much as those of the data group.
+    """
     slower = slowing(lines[..., 0, 1], system)
     return np.maximum(exchange_s - busy_s, 0.0) + slower * np.minimum(exchange_s, busy_s)
 

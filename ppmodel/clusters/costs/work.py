@@ -165,13 +165,16 @@ def exchange(name, forward=None, input_grad=None, weight_grad=None, **options):
 
 
 def gathering(name, group, volume, moved=None):
-    """A tensor that a group gathers in the forward, of `moved` bytes; its gradient is reduced and scattered."""
+    """A tensor that a group gathers in the forward, see `scattering`; its gradient is reduced and scattered."""
     moved = volume if moved is None else moved
     return exchange(name, Collective("all-gather", group, moved), Collective("reduce-scatter", group, volume))
 
 
 def scattering(name, group, volume, moved=None):
-    """A tensor that a group reduces and scatters in the forward; its gradient, of `moved` bytes, is gathered."""
+    """A tensor that a group reduces and scatters in the forward; its gradient is gathered.
+
+    Sums move all bytes of the tensor, the volume; what is gathered may be in fewer bits, and moves `moved` bytes.
+    """
     moved = volume if moved is None else moved
     return exchange(name, Collective("reduce-scatter", group, volume), Collective("all-gather", group, moved))
 
