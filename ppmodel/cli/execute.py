@@ -41,7 +41,7 @@ _any_time = _quantity("TIME", ("s", "ms", "us", ""), "5ms")
 @arguments.links
 @arguments.option("allreduce", "WORD", "Gradient sums of replicas: excluded, overlapped, blocking.",
                   default="excluded", show_default=True)  # fmt: skip
-@arguments.option("reduction", "TIME", "What a gradient sum of 1/S of the model takes at least.", _any_time,
+@arguments.option("reduction", "TIME", "What a gradient all-reduce of 1/S of the model takes at least.", _any_time,
                   default=0.0)  # fmt: skip
 @arguments.option("repetitions", "N", "Timed iterations.", arguments.count(1000), default=5, show_default=True)
 @arguments.option("device", "WORD", "cpu or cuda.", arguments.choice(("cpu", "cuda")), default="cpu", show_default=True)
