@@ -110,14 +110,11 @@ class Option(NamedTuple):
 
 
 SHARDING = (
-    Option(
-        "fsdp", str, None, "|".join(FSDP), f"must be one of {', '.join(FSDP)}",
-        "fully sharded weights, gathered a stage at a time: keep them between microbatches, or drop them",
-        FSDP.__contains__, FSDP,
-    ),
+    Option.words(
+        "fsdp", FSDP, "fully sharded weights, gathered a stage at a time: keep them between microbatches, or drop them"
+    )._replace(default=None),
     Option.count(
-        "lookahead", LOOKAHEAD, "N",
-        f"stages of a rank that are gathered at a time, with --fsdp (default: {LOOKAHEAD})",
+        "lookahead", LOOKAHEAD, "N", f"stages of a rank that are gathered at a time, with --fsdp (default: {LOOKAHEAD})"
     ),
 )  # fmt: skip
 """The options of every schedule; see `tables.gathers`."""

@@ -177,9 +177,8 @@ def _counts(table):
     """Count the forwards and backward halves of each stage on each rank, shape (num_ranks, 3, num_stages)."""
     counts = np.zeros((table.num_ranks, 3, table.num_stages))
     for kind, phases in _COUNTED.items():
-        of_kind = table.kind == kind
-        for phase in phases:
-            np.add.at(counts, (table.rank[of_kind], phase, table.stage[of_kind]), 1)
+        of_kind = np.flatnonzero(table.kind == kind)[:, None]
+        np.add.at(counts, (table.rank[of_kind], phases, table.stage[of_kind]), 1)
     return counts
 
 

@@ -174,8 +174,7 @@ class Point:
             "label": case.label, "pp": pp, "microbatches": microbatches, "p2p": p2p, "allreduce": allreduce,
         }  # fmt: skip
         if self.model is not None:
-            columns |= {"system": self.system.name, "model": self.model.name}
-            columns |= {"framework": self.system.framework.label}
+            columns |= {"system": self.system.name, "model": self.model.name, "framework": self.system.framework.label}
         else:
             columns |= {name: value for name, value in self.seconds.items() if name != "links"}
         if self.links or "links" in self.columns:
