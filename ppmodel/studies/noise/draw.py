@@ -22,6 +22,7 @@ from ppmodel.loops.compiled import prepare
 from ppmodel.metrics.bubbles import operations_s
 from ppmodel.ops import OpKind
 from ppmodel.simulation import Iterations, run_graph
+from ppmodel.tables.rows import COLUMNS
 
 TIE = 1e-9
 """Relative difference up to which two times count as equal, because of rounding."""
@@ -130,8 +131,7 @@ def operation_factors(schedule, noise, seeds):
     >>> next(operation_factors(build("gpipe", 2, 1), Noise(slowdown=1.5, slow_ranks=(1,)), seeds=[0]))
     array([1. , 1. , 1.5, 1.5])
     """
-    names = "stage", "microbatch", "replica", "joined", "rank_start"
-    columns = _NUMBERED[schedule.kind], *(getattr(schedule, name) for name in names)
+    columns = _NUMBERED[schedule.kind], *(getattr(schedule, name) for name in (*COLUMNS[1:], "rank_start"))
     table = crc32(b"".join(column.astype("<i8").tobytes() for column in columns))
     for seed in seeds:
         slow = slow_ranks(noise, schedule.num_ranks, seed)
