@@ -296,9 +296,8 @@ def stage_layers(schedule, model, layout=None, times=None):
         if model.blocks > _MOST_BALANCED:
             rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
             raise CostError("blocks", model.blocks, rule, "choose layers: even")
-        times = times.rounded
         loads, even = rank_loads(schedule).tolist(), stage_blocks(schedule, model).tolist()
-        blocks = _balanced(tuple(map(tuple, loads)), tuple(even), times)
+        blocks = _balanced(tuple(map(tuple, loads)), tuple(even), times.rounded)
     mtp_layers, last = model.mtp_layers, np.eye(schedule.num_stages, dtype=int)[-1]
     embedding, mtp, losses = 0, mtp_layers * last, (1 + mtp_layers) * last
     if written:  # in the order of the model

@@ -153,11 +153,10 @@ class FrameworkSpec(Checked):
     def rules(self) -> Rules:
         """Both ends of the range are there, in order, or neither is."""
         for least, most in (("fastest", "slowest"), ("experts_fastest", "experts_slowest")):
-            fastest, slowest = getattr(self, least), getattr(self, most)
-            for name, other in ((least, most), (most, least)):
-                is_missing = getattr(self, name) is None and getattr(self, other) is not None
-                yield name, None, not is_missing, f"is missing beside {other}", "give both, or neither"
-            if fastest is not None and slowest is not None:
+            fastest, slowest, remedy = getattr(self, least), getattr(self, most), "give both, or neither"
+            yield least, None, slowest is None or fastest is not None, f"is missing beside {most}", remedy
+            yield most, None, fastest is None or slowest is not None, f"is missing beside {least}", remedy
+            if fastest is not None:
                 yield least, fastest, fastest <= slowest, f"is above {most} ({slowest:g})", "swap the two"
 
     @property
