@@ -95,9 +95,9 @@ def test_ranges_hold_about_nine_of_ten_of_groups_that_they_have_not_seen(unfitte
     assert set(cover.index) == set(FILES)
     of_groups = cover[["group", "runs", "device", "precision", "hidden"]]
     outside = (1 - of_groups).mul(cover.rows, axis=0)
-    few = of_groups.loc["nanotron", "runs"]  # of two sources, each without the other
-    assert few > 0.82
-    assert ((of_groups >= 0.84) | of_groups.isna() | (of_groups == few)).all(axis=None)
+    least = of_groups.mask(of_groups.isna(), 1.0)
+    least.loc["nanotron", "runs"] += 0.02  # has two sources, one with 9 of its 381 runs: each is judged by the other's
+    assert (least >= 0.84).all(axis=None)
     assert ((of_groups <= 0.95) | of_groups.isna() | (outside < 0.1 * cover.rows.max())).all(axis=None)
     assert 0.88 <= np.average(cover.group, weights=cover.rows) <= 0.95
 

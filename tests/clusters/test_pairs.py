@@ -259,7 +259,7 @@ def test_without_collectives_there_is_nothing_to_win(llama):
 def test_units_hold_all_seconds_of_a_stage(llama, name, recompute):
     """The units of a pair sum to both operations: with contention 2, in which nothing is won, to the last digits.
 
-    What a kernel hides within one operation slows that one down, too.
+    An operation that hides collectives of its own takes longer under contention, and no other.
     """
     mixture = replace(llama, experts=ExpertSpec(number=8, experts_per_token=2, shared=1, hidden=14336, dense_layers=3))
     model, layout = {
@@ -275,7 +275,8 @@ def test_units_hold_all_seconds_of_a_stage(llama, name, recompute):
     plain = model_costs(table, model, system, layout=layout)
     slow = replace(system, collectives=replace(system.collectives, contention=2.0))
     nothing = model_costs(table, model, slow, layout=layout)
-    assert (plain.compute_s == nothing.compute_s).all() or name == "everything"
+    assert (plain.compute_s <= nothing.compute_s).all()
+    assert (plain.compute_s < nothing.compute_s).any() == (name == "everything")
     for key, factor in plain.pairs.items():
         assert factor < nothing.pairs[key] <= 1 + 1e-9
 
