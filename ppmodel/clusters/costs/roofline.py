@@ -9,9 +9,9 @@ Without kernel constants, a system attains e = e_c in all kernels, and has no fp
   (Megatron-LM, NeMo), and inputs and gradients are converted by passes over memory; see `specs.formats`.
 - Fused attention attains its fraction times s / (s + s_half) for s keys.
 - All arithmetic runs at the sustained clock, a fraction of the one at which kernels were timed.
-- Passes that a framework leaves to PyTorch attain at most a rate that is the same on all GPUs.
-- A product for a weight gradient attains that times a factor; attention, fused or not, its own fraction of the peak;
+- A product for a weight gradient attains a factor less; attention, fused or not, its own fraction of the peak;
   norms and residual sums, the softmax of unfused attention, and the loss, fractions of the memory bandwidth.
+- Passes that a framework leaves to PyTorch attain at most a rate that is the same on all GPUs.
 """
 
 from typing import NamedTuple
