@@ -180,6 +180,7 @@ def test_a_models_arguments_say_all_of_its_sizes(model):
     assert not any("None" in argument for argument in written)
     arguments = dict(argument.partition(" ")[::2] for argument in written)
     assert arguments["--num-layers"] == str(spec.blocks)
+    assert ("--add-qkv-bias" in arguments) == model.startswith(("qwen2", "stp"))
     assert ("--num-experts" in arguments, "--kv-lora-rank" in arguments) == (
         spec.experts is not None,
         spec.latent_attention is not None,

@@ -289,6 +289,9 @@ def test_a_published_configuration_is_a_model(tmp_path):
     (path := tmp_path / "config.json").write_text(json.dumps(CONFIG))
     packaged = load_model("deepseek_v2")
     assert replace(load_model(path), name=packaged.name, title=packaged.title, global_batch=9216) == packaged
+    for kind in ({"model_type": "qwen2"}, {"model_type": "glm4", "attention_bias": True}):
+        path.write_text(json.dumps(CONFIG | kind))
+        assert (load_model(path).qkv_bias, load_model(path).bias) == (True, False)
     dense = {name: CONFIG[name] for name in [*CONFIG][:5]} | {"attention_dropout": 0.1, "hidden_act": "gelu"}
     path.write_text(json.dumps({"text_config": dense}))
     model = load_model(path)

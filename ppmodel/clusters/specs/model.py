@@ -126,6 +126,8 @@ class ModelSpec(Checked):
         With a window, every so many blocks have none; 0 if all have it.
     qk_norm : bool
         Whether queries and keys are normalised, head by head.
+    qkv_bias : bool
+        Whether the projections of queries, keys and values have biases even if other layers have none; not costed.
     provenance : tuple of Provenance
         One entry for each value of the file.
 
@@ -163,6 +165,7 @@ class ModelSpec(Checked):
     window: entries.WholeOrZero = 0
     global_every: entries.WholeOrZero = 0
     qk_norm: entries.Switch = False
+    qkv_bias: entries.Switch = False
     provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def rules(self) -> Rules:

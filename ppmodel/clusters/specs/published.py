@@ -57,7 +57,7 @@ def entries_of_config(config, path):
         """The value of the first of these keys that the file has."""
         return next((config[key] for key in keys if key in config), otherwise)
 
-    heads = config["num_attention_heads"]
+    heads, kind = config["num_attention_heads"], first("model_type", otherwise="")
     sequence = min(first("max_position_embeddings", otherwise=2**20), _USUAL_SEQUENCE)
     values = {field: config[key] for field, key in _KEYS.items()} | {
         "mlp_hidden": first("intermediate_size_mlp", "intermediate_size"),
@@ -70,7 +70,8 @@ def entries_of_config(config, path):
         "learned_positions": not any(key.startswith(("rope", "rotary")) for key in config),
         "tied_embeddings": bool(first("tie_word_embeddings")),
         "mtp_layers": first("num_nextn_predict_layers"),
-        "qk_norm": first("model_type", otherwise="").startswith("qwen3"),
+        "qk_norm": kind.startswith("qwen3"),
+        "qkv_bias": bool(first("qkv_bias", "attention_bias", otherwise=kind.startswith("qwen2"))),
     }  # fmt: skip
     types = first("layer_types", otherwise=["sliding_attention"])
     if (window := first("sliding_window")) and first("use_sliding_window", otherwise=True):
