@@ -217,6 +217,14 @@ def test_a_link_that_no_message_crosses_is_named():
     assert [str(warning.message.value) for warning in caught] == ["0-2:delay=1", "7-8:delay=1"]
 
 
+def test_a_link_of_ranks_that_a_size_lacks_changes_nothing():
+    """Nor does the framework send in another way there; a larger size of the same comparison has it."""
+    size = {"microbatches": 8, **SECONDS}
+    plain, linked = (pp.compare("1f1b", [4, 8], **size, links=[links]) for links in (None, "3-4:delay=2"))
+    assert [*plain.p2p, *linked.p2p] == ["overlapped"] * 3 + ["rendezvous"]
+    assert [*(linked.makespan_s == plain.makespan_s)] == [True, False]
+
+
 def test_sweeps_predictions_and_replays_name_it_too(tmp_path, capsys):
     """Also where links are given beside files."""
     sweep = {"schedules": "1f1b", "pp": 2, "microbatches": 4, "systems": "mid_cp_mid_nw", "models": "paper"}

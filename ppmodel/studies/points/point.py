@@ -163,7 +163,8 @@ class Point:
         framework = self.system and self.system.framework
         if framework is None and not self.links:
             return "overlapped"  # without a file to read
-        return (framework or load_framework(DEFAULT)).sends(self.case.name, self.links)
+        links = tuple(link for link in self.links if max(link[:2]) < self.size[0])  # between ranks that it has
+        return (framework or load_framework(DEFAULT)).sends(self.case.name, links)
 
     @property
     def coordinates(self):
