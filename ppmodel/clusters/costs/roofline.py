@@ -28,7 +28,7 @@ _EAGER = 2e12
 """Most bytes a second of PyTorch's passes over operands of several types or shapes, which it reads one number at a time
 (pytorch/pytorch, pull requests 167233 and 195542): instructions bound them, on GPUs of like clocks alike. Chosen on
 runs of GPT-OSS on H100 and on Blackwell. Five on H100 alone prefer 1.75 to 1.8 TB/s, and with 1.8 the mean error of the
-14 on Blackwell, 24 % without this bound, is 7.8 %; with 2, which they helped to choose, 7 %."""
+14 on Blackwell, 24 % without this bound, is 6.4 %; with 2, which they helped to choose, 5.4 %."""
 
 
 class Kernels(NamedTuple):
