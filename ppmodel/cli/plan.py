@@ -16,7 +16,7 @@ _TRAINING = {
     "tokens": ("N", "Tokens to train on, such as 15T: adds days and GPU-hours."),
     "price": ("N", "Of a GPU-hour, or of each system's, as in h100=2.5,b200=4 (default: the system's, if it says "
               "one)."),
-    "finish": ("TIME", "Find the least GPUs that end in this time, such as 30d: of --gpus, or of round numbers."),
+    "finish": ("TIME", "Find the least GPUs predicted to end in this time, such as 30d: of --gpus, or of round ones."),
     "budget": ("N", "Find the least GPUs that cost at most this, such as 5M, and keep --finish if given."),
     "mtbf": ("TIME", "Mean time between failures of one GPU, such as 50000h: all numbers then count lost time."),
     "checkpoint": ("SIZE", "Of a checkpoint (default: 14 bytes for each parameter)."),
@@ -71,7 +71,8 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
     microbatches of 1 to 8 sequences, recomputation, ways to divide the layers, and every schedule with its options. It
     prunes by exact lower bounds and simulates the rest. You see the best answer with its range, answers that are about
     as good but differ in what matters, where the time goes, and what one step in each dimension would cost. Answers
-    that the framework does not run as modelled, or that no measured run resembles, are listed apart.
+    that the framework does not run as modelled, or that no measured run resembles, are listed apart. The dispatcher of
+    experts is the framework's unless you fix it; one step away from an answer shows the other.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is the
     microbatch size, and ep 8 x 2 means an etp of 2. If your runs take longer than predicted, plan for the system that
@@ -112,7 +113,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
             from ppmodel.cli.scaled import drawn_scaling, scaled_lines
 
             frame = plans(show=show, **given)
-            result, answer = frame.to_dict("records"), scaled_lines(frame, training.tokens)
+            result, answer = frame.to_dict("records"), scaled_lines(frame, training)
             figures["--plot"] = plot, plot and drawn_scaling(frame)
         else:
             plan = planned(on_progress=show_best, **given)

@@ -52,7 +52,7 @@ def planned_lines(plan, most_rows, place):
     if len(usual):
         yield from ("", *_table(usual, most_rows, plan))
     if len(unusual):
-        name, faster = system.framework.packaged or "the framework", "faster, but " if len(usual) else ""
+        name, faster = system.framework.packaged or "the framework", "as fast or faster, but " if len(usual) else ""
         yield from ("", f"{faster}{name} does not run it, or no such run was measured:", *_table(unusual, most_rows))
     if len(usual):
         is_known = usual.fastest_s.notna().iloc[0]

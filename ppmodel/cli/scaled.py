@@ -2,6 +2,7 @@
 
 from ppmodel.cli import text
 from ppmodel.cli.planned import RUN, ends_text, failure_lines, layout_text, run_text
+from ppmodel.studies.planning.money import DAY_S
 
 _ASKED = {"gpus": "GPUs", "system": "system", "framework": "framework", "global_batch": "batch", "sequence": "sequence"}
 _NUMBERS = {
@@ -11,8 +12,8 @@ _NUMBERS = {
 } | RUN  # fmt: skip
 
 
-def scaled_lines(frame, tokens):
-    """Yield what ``plan`` prints of many questions: the frame of `planning.plans`, and the tokens of the run."""
+def scaled_lines(frame, training):
+    """Yield what ``plan`` prints of many questions: the frame of `planning.plans`, and its `Training`."""
     differ = [name for name in _ASKED if name == "gpus" or frame[name].nunique() > 1]
     numbers = {name: column for name, column in _NUMBERS.items() if name in frame}
     rows = [row for _, row in frame[frame.refused.isna()].iterrows()]
@@ -27,12 +28,20 @@ def scaled_lines(frame, tokens):
         for row, layout in zip(rows, layouts, strict=True)
     ]  # fmt: skip
     alike = (f"{_ASKED[name]} {frame[name].iloc[0]}" for name in _ASKED if name not in differ)
-    trained = [f"trained on {text.in_words(tokens)} tokens"] if tokens else []
+    trained = [f"trained on {text.in_words(training.tokens)} tokens"] if training.tokens else []
     yield ", ".join([f"{frame.model.iloc[0]}: the first answer to each question", *alike, *shared, *trained])
     yield from ("", *text.table([heads, *cells], ("system", "framework", "fits", "layout")))
-    yield "scaling: tokens/s of a GPU over those of the first row; ask with one number of GPUs for other layouts"
+    yield "scaling: tokens/s of a GPU over those of the first row that differs in GPUs alone"
+    yield "layout: the first answer; ask one question for the others"
     for row in answers:
-        yield f"answer  {row.gpus} GPUs of {row.system}: {run_text(row)}"
+        is_late = training.finish and row.days * DAY_S * row.slowest_s > training.finish * row.iteration_s
+        late = "; the predicted time keeps the deadline, the end of its range does not" if is_late else ""
+        yield f"answer  {row.gpus} GPUs of {row.system}: {run_text(row)}{late}"
+    priced = [row for row in answers or rows if row.get("money_per_billion_tokens", 0) > 0]
+    if len(priced) > 1:
+        row = min(priced, key=lambda row: row.money_per_billion_tokens)
+        named = ", ".join(f"{_ASKED[name]} {row[name]}" for name in differ)
+        yield f"cheapest, of those with a price: {named}"
     for row in answers or rows[-1:]:
         yield from failure_lines(row)
     for _, row in frame[frame.refused.notna()].iterrows():

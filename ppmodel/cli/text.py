@@ -114,14 +114,14 @@ def table(cells, texts):
     """Lines of a table whose first row has headings; what all rows say alike is said once, above; texts align left.
 
     >>> table([["schedule", "tp", "s"], ["GPipe", "8", "33"], ["1F1B", "8", "9"]], ["schedule"])
-    ['all rows: tp 8', 'schedule   s', 'GPipe     33', '1F1B       9']
+    ['every row: tp 8', 'schedule   s', 'GPipe     33', '1F1B       9']
     """
     columns = [*zip(*cells, strict=True)]
     alike = [column for column in columns if len(set(column[1:])) == 1 < len(cells) - 1]
     said = ", ".join(head if head == cell else f"{head} {cell}" for head, cell, *_ in alike if cell)
     differ = [column for column in columns if column not in alike]
     right = [place for place, (head, *_) in enumerate(differ) if head not in texts]
-    return [f"all rows: {said}"] * bool(said) + aligned([*zip(*differ, strict=True)], right)
+    return [f"every row: {said}"] * bool(said) + aligned([*zip(*differ, strict=True)], right)
 
 
 def size_and_transfers(rows):

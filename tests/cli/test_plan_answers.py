@@ -45,7 +45,7 @@ def test_many_questions_make_a_table(tmp_path, capsys):
         words = line.split()
         assert (words[0], words[1]) == (str(row.gpus), f"{row.iteration_s:.4g}")
         assert f"{row.days:.4g}" in words
-    assert lines[head - 1] == f"all rows: fits, useful {frame.useful_share.iloc[-1]:.1%}"
+    assert lines[head - 1] == f"every row: fits, useful {frame.useful_share.iloc[-1]:.1%}"
     assert lines[-1] == f"none    GPUs 3: {frame.refused[0]}"
     assert any(line.startswith("fails   one of 8 GPUs") for line in lines)
     assert "<svg" in files[1].read_text()
@@ -54,11 +54,12 @@ def test_many_questions_make_a_table(tmp_path, capsys):
 def test_many_questions_need_neither_tokens_nor_a_price_for_each(capsys):
     """What nobody gives stays empty."""
     asked = ["plan", "--model", "llama3_8b", "--system", "h100,b200", "--global-batch", "8", "--schedules", "1f1b"]
-    for price in ([], ["--price", "h100=2"]):
+    for price in ([], ["--price", "h100=2"], ["--price", "h100=2,b200=9"]):
         assert main([*asked, "--gpus", "h100=8,b200=4", *PLACE, *price]) == 0
         out = capsys.readouterr().out
         assert ("per billion tokens" in out) == bool(price)
         assert not {"nan", "trained"} & set(out.split())
+        assert ("cheapest, of those with a price: GPUs 8, system h100" in out) == (price[-1:] == ["h100=2,b200=9"])
 
 
 def test_answers_have_modules_and_gathers_of_weights(capsys):
@@ -76,12 +77,13 @@ def test_the_least_gpus_are_named_with_what_they_cost(capsys):
     asked = [
         "plan", "--model", "llama3_8b", "--system", "h100", "--global-batch", "64", "--fix", "tp=2", "cp=1", "1f1b",
     ]  # fmt: skip
-    assert main([*asked, "--tokens", "100B", "--finish", "10d", "--price", "2"]) == 0
+    assert main([*asked, "--tokens", "100B", "--finish", "9d", "--price", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (answer,) = [line for line in lines if line.startswith("answer")]
     last = [line for line in lines if line[:4].strip().isdigit()][-1].split()
     assert f" {last[0]} GPUs of h100: " in answer
     assert all(word in answer for word in ("days", "(nine of ten: ", "GPU-hours", "money", "per billion tokens"))
+    assert answer.endswith("; the predicted time keeps the deadline, the end of its range does not")
 
 
 def test_a_run_says_what_it_costs_and_loses(capsys):
