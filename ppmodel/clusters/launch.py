@@ -13,7 +13,9 @@ from ppmodel.clusters.specs.model import LatentAttentionSpec, ModelSpec
 from ppmodel.clusters.specs.recompute import MODULES, again_of
 from ppmodel.errors import CostError, SpecificationError
 from ppmodel.schedules.interleaved import group_size
+from ppmodel.schedules.options import SHARDING
 
+_SHARDING = [option.name for option in SHARDING]
 _CALL = re.compile(r'[A-Z]\w*\.\w+=(\w+|"[\w:]*"|[A-Z]\w*\(\w+=\w+(, \w+=\w+)*\))', re.ASCII)
 
 
@@ -86,6 +88,8 @@ def launch(point, launcher):
                 arguments.append(argument)
         else:
             without[field] = values[field], "" if rule is None else rule.lacks
+    if "schedule" not in without:  # whose text has its options
+        usual |= dict.fromkeys(_SHARDING)
     unlisted = (field for field in usual if field not in launcher.fields and values[field] != usual[field])
     without |= {field: (values[field], "") for field in unlisted}
     if "schedule" in without and (options := point.coordinates["options"]):
@@ -119,7 +123,8 @@ def launch_values(point):
     Returns
     -------
     dict
-        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``; those of
+        The values of its complete layout, with ``layers`` as Megatron-LM writes them; ``schedule``, ``p2p``; ``fsdp``
+        and ``lookahead`` (None if not given); those of
         its model, with ``experts`` and ``latent``, whether it has experts, and attention through latents, and theirs
         (None without): ``number``, ``experts_per_token``, ``expert_hidden``, ``shared``, ``shared_hidden``, ``every``,
         ``dense_layers`` and ``sparse_layers`` of experts; ``grouped``, whether there are fewer ``kv_heads``;
@@ -154,7 +159,7 @@ def launch_values(point):
         "sparse_layers": experts and model.blocks - dense,
     } | {field.name: latent and getattr(latent, field.name) for field in fields(LatentAttentionSpec)} | {
         name: getattr(layout, name) for name in LAYOUT_OPTIONS
-    } | {
+    } | dict.fromkeys(_SHARDING) | {name: value for name, value in case.options if name in _SHARDING} | {
         "layers": point.costs.stages.text, "division": ends if usual and set(blocks[1:-1]) <= {most} else "uneven",
         "stage_blocks": most, "first_less": most - blocks[0], "last_less": most - blocks[-1],
         "schedule": f"{case.label} of a file" if case.user_defined else case.name, "p2p": point.semantics[0],

@@ -225,6 +225,18 @@ def test_groups_of_microbatches(group):
     assert ("group" in written.without) == (size == 0)
 
 
+def test_how_weights_are_gathered_is_written_or_listed(launcher):
+    """On its own; behind a schedule that the framework lacks, with that."""
+    for fsdp in ("keep", "drop"):
+        written = launch(point_of(f"1f1b:fsdp={fsdp},lookahead=1", dp=8, zero=3), load_launcher(launcher))
+        assert written.without["lookahead"] == (1, "")
+        reshards = f"--parallelism.fsdp_reshard_after_forward {'never' if fsdp == 'keep' else 'always'}"
+        assert (reshards in written.arguments) if launcher == "torchtitan" else written.without["fsdp"] == (fsdp, "")
+    without = launch(point_of("chimera:fsdp=keep", dp=8, zero=3), load_launcher(launcher)).without
+    assert without["schedule"][0] == "chimera:fsdp=keep"
+    assert "fsdp" not in without
+
+
 def test_a_schedule_of_a_file_is_listed(launcher):
     """Whatever its name, it is not the registered one."""
     table = schedules.build("1f1b", 4, 16)
