@@ -27,7 +27,7 @@ def scaled_lines(frame, training):
          ends_text(row), ", ".join(part for part in layout if part not in shared)]
         for row, layout in zip(rows, layouts, strict=True)
     ]  # fmt: skip
-    alike = (f"{_ASKED[name]} {frame[name].iloc[0]}" for name in _ASKED if name not in differ)
+    alike = (f"{_ASKED[name]} {frame[name].dropna().iloc[0]}" for name in _ASKED if name not in differ)
     trained = [f"trained on {text.in_words(training.tokens)} tokens"] if training.tokens else []
     yield ", ".join([f"{frame.model.iloc[0]}: the first answer to each question", *alike, *shared, *trained])
     yield from ("", *text.table([heads, *cells], ("system", "framework", "fits", "layout")))

@@ -46,6 +46,7 @@ def test_many_questions_make_a_table(tmp_path, capsys):
         assert (words[0], words[1]) == (str(row.gpus), f"{row.iteration_s:.4g}")
         assert f"{row.days:.4g}" in words
     assert lines[head - 1] == f"every row: fits, useful {frame.useful_share.iloc[-1]:.1%}"
+    assert "framework megatron" in lines[0]  # of what has an answer
     assert lines[-1] == f"none    GPUs 3: {frame.refused[0]}"
     assert any(line.startswith("fails   one of 8 GPUs") for line in lines)
     assert "<svg" in files[1].read_text()
