@@ -87,6 +87,8 @@ def test_bad_questions_get_one_line(change, capsys, tmp_path, monkeypatch):
     ({"--memory-limit": "80gb"}, "--memory-limit = 80gb"), ({"--model": "llama3_405b"}, "weights and optimizer need"),
     ({"--memory-limit": "81 GiB"}, "no more than a GPU has (79.65 GiB)"), ({"--link": "0-1:delay=5"}, "unit of time"),
     ({"--gpus": "1,024"}, "write 1024"), ({"--sequence": "1M"}, "write 1000000 or 1048576"),
+    ({"--fix": "pp=2", "--tp": "2", "--cp": "1", "--dp": "1"}, "(4 in all) leaves 4 of 8 GPUs without work"),
+    ({"--max-pp": "1", "--max-tp": "1", "--max-cp": "1", "--max-dp": "4"}, "limited; fix and limit less"),
     ({"--gpus": "b200=8"}, "give a number for each of h100"),
 ], ids=str)  # fmt: skip
 def test_the_line_names_the_reason(change, reason, capsys):

@@ -99,7 +99,7 @@ def all_sizes(question: Question) -> list[Sizes]:
             sizes += filter(question.filled, every)
     if not sizes:
         rule = f"divides among {gpus} GPUs in no way that also divides {model.name}, by what is fixed and limited"
-        remedy = f"choose a multiple of {gpus}, or fix and limit less"
+        remedy = f"choose a multiple of {gpus}, or " * (question.global_batch % gpus > 0) + "fix and limit less"
         raise PPModelError("global_batch", question.global_batch, rule, remedy)
     return sizes
 

@@ -173,6 +173,8 @@ def _rules(question):
     nearest = sorted(divisors(gpus), key=lambda divisor: abs(divisor - product))[:2]
     remedy = f"choose {' or '.join(map(str, sorted(nearest)))} in all"
     yield "fix", named, gpus % product == 0, f"({product} in all) must divide {gpus} GPUs", remedy
+    fills, rule = product == gpus, f"({product} in all) leaves {gpus - product} of {gpus} GPUs without work"
+    yield "fix", named, fills or len(shares) <= len(MULTIPLIED), rule, f"choose {gpus} in all, or fix one less"
     each = fix.get("dp", 1) * fix.get("microbatch_size", 1)
     named = " ".join(f"{name}={fix[name]}" for name in ("dp", "microbatch_size") if name in fix)
     batches = [whole * each for whole in (batch // each, batch // each + 1) if whole]
