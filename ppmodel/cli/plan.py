@@ -1,5 +1,7 @@
 """ppmodel plan: which layout and which schedule for a model on some GPUs."""
 
+import re
+
 import click
 
 from ppmodel.cli import arguments, text
@@ -145,7 +147,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
 
 def _separated(fix, words, schedules, options):
     """Values of the layout, and schedules: ``--fix tp=8 pp=4`` and ``--schedules 1f1b zb-v`` leave words behind."""
-    fixed, named = {}, [name for text in schedules for name in ([text] if ":" in text else text.split(","))]
+    fixed, named = {}, [name for text in schedules for name in re.split(r",(?!\d|[^:,]*=)", text)]  # not within options
     for word in [*fix, *words]:
         name, sign, value = word.partition("=")
         if not sign and word in fix:

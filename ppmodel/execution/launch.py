@@ -35,7 +35,7 @@ def launch(job, say=print):
         If PyTorch is missing, or a rank fails or is killed; no process is left.
     """
     if find_spec("torch") is None:
-        raise PPModelError("torch", None, "is not installed", "pip install 'ppmodel[execute]'")
+        raise PPModelError("torch", None, "is not installed", "make execute, or pip install -e '.[execute]'")
     size = str(len(job["programs"][0]["rows"]))
     world = os.environ | {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "OMP_NUM_THREADS": "1"}
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}

@@ -58,6 +58,8 @@ REFUSED = {
     "simulate nowhere.py --pp 4 --microbatches 8": "error: file = nowhere.py: is not a file; check the path",
     "frobnicate": "frobnicate is not a command of ppmodel; choose one of table, .*claims",
     "simulte": "simulte is not a command of ppmodel; did you mean simulate",
+    f"{LAID_OUT} --sequence 8k": "--sequence = 8k: must be a whole number; write it in digits, such as 8192",
+    f"{LAID_OUT} --recompute mpl": "; did you mean mlp?",
     f"{LAID_OUT} --sequence 1M": "--sequence = 1M: must be a whole number; write it in digits",
     f"{LAID_OUT} --link 0-1:delay=2": "--link = delay=2: needs a unit of time; write delay=2ms",
     f"simulate seq1f1b:slices=4 --slices 2 --pp 4 --microbatches 8 {SECONDS}": "--slices = 2: is also in seq1f1b:sli",

@@ -9,6 +9,7 @@ from pandas import read_csv
 
 import ppmodel as pp
 from ppmodel.cli import main
+from ppmodel.cli.plan import _separated
 from ppmodel.cli.text import aligned, say
 from ppmodel.clusters.specs import DATA
 from ppmodel.studies.planning import planned
@@ -100,6 +101,11 @@ def test_a_run_says_what_it_costs_and_loses(capsys):
         assert set(found) == heads
         assert "nine of ten" in found.get("cost", "nine of ten")
         assert re.search(r"useful, days [\d.]+ lost, money [\w. ]+ lost$", found["fails"]) if found else not heads
+
+
+def test_schedules_stand_behind_commas_with_their_options():
+    """A comma before an option's name and value is the schedule's own."""
+    assert _separated((), (), ["a,b:x=1,y=2,c:z=1,2"], {}) == ({}, ["a", "b:x=1,y=2", "c:z=1,2"])
 
 
 def test_a_value_is_fixed_by_its_option_or_by_fix(capsys):

@@ -331,6 +331,13 @@ def test_a_configuration_with_a_mistake_is_refused(tmp_path, changed, field):
         load_system(path)
 
 
+def test_a_configuration_cut_off_is_said_not_to_be_json(tmp_path):
+    """At its line, without a word about YAML or entries."""
+    (path := tmp_path / "config.json").write_text('{"hidden_size": 4096,\n')
+    with refused(SpecificationError, "text", "is not JSON", where="config.json:2", remedy="the whole config.json"):
+        load_model(path)
+
+
 STRANGE = [True, 10**400, "1", "1_0", float("nan"), -1, {}, [1]]
 
 

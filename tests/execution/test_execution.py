@@ -311,7 +311,7 @@ def test_mistakes_are_one_line(monkeypatch, capsys):
         (line,) = capsys.readouterr().err.splitlines()
         assert rule in line
     monkeypatch.setattr(launching, "find_spec", lambda _: None)
-    with pytest.raises(PPModelError, match=r"torch is not installed; pip install 'ppmodel\[execute\]'"):
+    with pytest.raises(PPModelError, match=r"torch is not installed; make execute, or pip"):
         launch({})
     joined = {"module": "ppmodel.execution", "command": ()}
     with socket.socket() as busy:

@@ -81,7 +81,8 @@ def read_document(path, file_type, form=None, release=""):
     """
     keys = {key for field in file_type.model_fields.values() for key in getattr(field.annotation, "model_fields", ())}
     unit = "unit: ..., " if "unit" in keys else ""
-    form = form or f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}', as the files in data do"
+    entries = f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}', as the files in data do"
+    form = form or ("give the whole config.json, as published" if path.suffix == ".json" else entries)
     places = _read_places(path, form)
     document = places[()][1]
     if path.suffix == ".json":
@@ -264,7 +265,7 @@ def _malformed(error, text, path, form):
         return SpecificationError("text", lines[began].strip(), rule, remedy, where=f"{path}:{began + 1}")
     problem, before = error.problem or "", lines[line][: mark.column]
     remedies = (mends for start, shape, mends in _MALFORMED if problem.startswith(start) and re.match(shape, before))
-    rule = f"is not YAML ({error.problem or error.context})"
+    rule = f"is not {'JSON' if path.suffix == '.json' else 'YAML'} ({error.problem or error.context})"
     return SpecificationError("text", shown, rule, next(remedies, form), where=where)
 
 

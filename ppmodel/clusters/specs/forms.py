@@ -1,5 +1,6 @@
 """Forms of specification files, made from what their fields declare; and values of callers, checked alike."""
 
+import re
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ from ppmodel.clusters.specs import document
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
 from ppmodel.clusters.specs.recompute import MODULES
 from ppmodel.clusters.specs.units import UNITS
-from ppmodel.errors import SpecificationError
+from ppmodel.errors import SpecificationError, did_you_mean
 from ppmodel.files import read_text
 from ppmodel.given import to_builtin
 
@@ -103,7 +104,9 @@ def check_values(spec_type, values):
         name = problem["loc"][0]
         rule, remedy = document.rule_and_remedy(problem)
         if problem["type"] == "int_type" and not str(values[name]).isdecimal():  # "8" has its quotes to lose
-            remedy = "write it in digits, such as 8"
+            thousands = str(values[name]).removesuffix("k")  # as in 8k
+            remedy = f"write it in digits, such as {1024 * int(thousands) if thousands.isdecimal() else 8}"
+        remedy = did_you_mean(values[name], re.findall(r"'(\w+)'", rule)) or remedy
         raise SpecificationError(name, values[name], rule, remedy) from None
     return {name: getattr(checked, name) for name in changed}
 

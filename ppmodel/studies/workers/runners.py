@@ -25,11 +25,11 @@ def require_installed(**extras):
 
     >>> require_installed(numpy="none", nonsuch="sweep")
     Traceback (most recent call last):
-    ppmodel.errors.SweepError: nonsuch is not installed; install ppmodel with its extra 'sweep'
+    ppmodel.errors.SweepError: nonsuch is not installed; in the clone, pip install -e '.[sweep]'
     """
     for library, extra in extras.items():
         if find_spec(library) is None:
-            raise SweepError(library, None, "is not installed", f"install ppmodel with its extra '{extra}'")
+            raise SweepError(library, None, "is not installed", f"in the clone, pip install -e '.[{extra}]'")
 
 
 def require_runner(workers, scheduler):

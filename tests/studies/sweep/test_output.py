@@ -118,7 +118,7 @@ def test_a_missing_extra_is_named(file, tmp_path, capsys, monkeypatch, library, 
     """What is not installed is named with the extra that brings it."""
     monkeypatch.setattr(runners, "find_spec", lambda name: None if name == library else name)
     words = (file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", "tcp://127.0.0.1:1")
-    said = f"error: {library} is not installed; install ppmodel with its extra '{extra}'\n"
+    said = f"error: {library} is not installed; in the clone, pip install -e '.[{extra}]'\n"
     assert run(capsys, *words) == (2, "", said)
     assert not list(tmp_path.glob("*.parts"))
 
