@@ -54,5 +54,6 @@ def drawn_scaling(frame):
 
     differ = [name for name in _ASKED if name != "gpus" and frame[name].nunique() > 1] or ["system"]
     frame = frame.assign(label=[", ".join(map(str, values)) for values in frame[differ].values])
-    labels = {"gpus": "GPUs", "tokens_per_s": "tokens per second"}
-    return plot_lines(frame, "gpus", "tokens_per_s", f"{frame.model.iloc[0]} on more GPUs", log="xy", labels=labels)
+    labels = {"gpus": "GPUs (log scale)", "tokens_per_s": "tokens per second (log scale)"}
+    title = f"{frame.model.iloc[0]}: tokens per second over GPUs"
+    return plot_lines(frame, "gpus", "tokens_per_s", title, log="xy", labels=labels)

@@ -71,7 +71,8 @@ def plot_scatter(
     style.label_edges(axes, style.axis_label(x, labels))
     if name and front:
         low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
-        axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)
+        wider = low * (low / high) ** 0.2 if "x" in log else max(min(low, 0), low - 0.2 * (high - low))
+        axes[0, 0].set_xlim(wider, high)
     entries = [look | {"ls": ""} for look in styles.values() if group]
     entries += [{"color": "black", "lw": 1.2, "label": "Pareto front"}] if front else []
     entries += [{"color": "black", "lw": 1.0, "ls": "--", "label": limit} for limit in limits]

@@ -10,6 +10,7 @@ from pandas import read_csv
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.plan import _separated
+from ppmodel.cli.scaled import drawn_scaling
 from ppmodel.cli.text import aligned, say
 from ppmodel.clusters.specs import DATA
 from ppmodel.studies.planning import planned
@@ -51,6 +52,7 @@ def test_many_questions_make_a_table(tmp_path, capsys):
     assert lines[-1] == f"none    GPUs 3: {frame.refused[0]}"
     assert any(line.startswith("fails   one of 8 GPUs") for line in lines)
     assert "<svg" in files[1].read_text()
+    assert drawn_scaling(frame).axes[0].get_xlabel() == "GPUs (log scale)"
 
 
 def test_many_questions_need_neither_tokens_nor_a_price_for_each(capsys):

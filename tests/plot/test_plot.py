@@ -305,6 +305,12 @@ def test_a_crowd_is_named_in_a_column():
     assert min(after - one for one, after in pairwise(heights)) > 0.02
 
 
+def test_room_for_names_ends_at_nothing():
+    """An axis of what is never below 0, such as memory, does not go there."""
+    frame = pd.DataFrame({"gib": [14.0, 69.0], "s": [2.4, 1.9], "name": ["a", "b"], "front": True})
+    assert plot_scatter(frame, "gib", "s", "title", name="name", front="front", log=()).axes[0].get_xlim()[0] == 0
+
+
 @given(wanted=st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_heights_of_names_keep_their_distance(wanted):
     """Names rise with their points, a gap apart, within the axis."""
