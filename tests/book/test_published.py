@@ -48,7 +48,7 @@ def test_a_conclusion_is_a_paragraph_of_the_page(small, tmp_path):
     """With published values: the finding, with its number, below the title, the other in its place, also as text."""
     answer, _ = run(small, [("pp", "8"), ("results", "elsewhere")], tmp_path / "out")
     done = read(tmp_path / "out" / "small.ipynb")
-    finding = FINDING.replace("{{ small.gain }}", "0.25").replace("{doc}`small`", "*small*")
+    finding = FINDING.replace("{{ small.gain }}", "0.25").replace("{doc}`small`", "the page *small*")
     assert markdown(done) == [f"# Small\n\n{finding}", "## Detail", LATER, "Always."]
     assert "%%published" not in nbformat.writes(done)
     assert "GPipe wins by 0.25" in answer
