@@ -130,7 +130,7 @@ def test_pairs(recorded):
     profile, table = recorded("pairs_profile.json"), recorded("pairs_profile.csv").set_index("what")
     assert table.trace["the pair"] == profile["took"] == 129.01
     assert abs(profile["walked_off"]) < 0.05
-    assert abs(profile["ours_off"]) < 0.08  # kernels of ours have the GPU to themselves
+    assert abs(profile["ours_off"]) < 0.11  # kernels of ours have all 132 multiprocessors, theirs 112
     assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
     assert (table.off[:2].abs() < 0.15).all()
     assert table.off[2:4].between(-0.45, -0.35).all()  # beside kernels, with 20 multiprocessors, exchanges take longer
