@@ -120,7 +120,7 @@
       seen.set(task, { ...done, kinds: [...done.kinds, LETTERS[kind]].sort().join("") });
     }
     const shards = all.some(({ kind }) => kind === S || kind === T) ? orders.length : 0, own = new Set(placement[0].slice(0, shards));
-    if (shards && (placement.length > 1 || own.size < shards)) refused("the output layer", "has a shard on each rank, of the first stages, of one copy of the model");
+    if (shards && (placement.length > 1 || own.size < shards)) refused("the output layer", "must have a shard on each rank, of the first stages, of one copy of the model");
     for (const [task, { kinds, stage }] of seen) {
       const ST = stage < shards ? "ST" : "", [whole, split] = [`BF${ST}`, ["F", "I", ...ST, "W"].join("")];
       if (kinds.length !== kinds.replace(/[ST]/g, "").length + ST.length) refused(task, ST ? "lacks a pass of the output layer, S or T" : "is no shard of the output layer: each rank's first stage has one");

@@ -412,7 +412,7 @@ NO_TABLES = [
     ("# letters: zero-bubble\n0,0F0,0B0", "letters: must be those of ppmodel"),
     ("0,0F0,0S0,0B0", "stage 0, microbatch 0: lacks a pass of the output layer, S or T"),
     ("0,0F0,1F0,0S0,1S0,1B0,0B0,0T0,1T0", "stage 1, microbatch 0: is no shard of the output layer"),
-    ("0,0F0,1F0,0S0,1S0,0T0,1T0,1B0,0B0\n1,2F0,3F0,3B0,2B0", "the output layer: has a shard on each rank"),
+    ("0,0F0,1F0,0S0,1S0,0T0,1T0,1B0,0B0\n1,2F0,3F0,3B0,2B0", "the output layer: must have a shard on each rank"),
     ("0,0F0,0T0,0S0,0B0", "wait for one another in a circle"),
     ("0,0G0,0F0,0B0", "line 1, cell 0G0: is no operation"),
     ("0,0G,0F0,0D,0B0", "rank 0, 0B: needs weights that are not gathered"),

@@ -62,7 +62,7 @@ def _answer(model, system, gpus, global_batch):
     frame, steps = plan.frame[:_ROWS], plan.steps()
     steps = steps[steps.iteration_s.notna()]
     numbers = [str(place + 1) for place in plan.proposed if place < len(frame)]
-    advice = f"Try rows {', '.join(numbers)} first: too close to tell." if len(numbers) > 1 else ""
+    advice = f"Run rows {', '.join(numbers)} first: too close to tell." if len(numbers) > 1 else ""
     rows = [_row(row, _name(row), row.over_best) for _, row in frame.iterrows()]
     return {
         "more": more, "advice": advice, "capacity": frame.memory_capacity_bytes[0] / 2**30, "rows": rows,
