@@ -297,6 +297,7 @@ def stage_layers(schedule, model, layout=None, times=None):
             rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
             raise CostError("blocks", model.blocks, rule, "choose layers: even")
         loads, even = rank_loads(schedule).tolist(), stage_blocks(schedule, model).tolist()
+        times = times._replace(embedding=0.0, head=0.0) if schedule.has_shards else times
         blocks = _balanced(tuple(map(tuple, loads)), tuple(even), times.rounded)
     mtp_layers, last = model.mtp_layers, np.eye(schedule.num_stages, dtype=int)[-1]
     embedding, mtp, losses = 0, mtp_layers * last, (1 + mtp_layers) * last
@@ -311,6 +312,10 @@ def stage_layers(schedule, model, layout=None, times=None):
     if mtp_layers:
         apart = ~np.isin(schedule.placement, schedule.placement[:, embedding]).any(axis=0)
         embeddings = np.where((mtp > 0) & apart, 1.0, embeddings)
+    if schedule.has_shards:  # on all ranks alike
+        shares = (np.arange(schedule.num_stages) < schedule.num_ranks) / schedule.num_ranks
+        is_stored = schedule.num_ranks == 1 or not model.tied_embeddings  # else with the output layer
+        losses, embeddings = shares * losses.sum(), shares * is_stored
     if layout is not None and isinstance(layout.recompute, int) and layout.recompute > blocks.max():
         rule = f"is more than any stage has: the largest has {blocks.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")

@@ -127,12 +127,7 @@ def stages(schedule, model, system, layout=None):
     """
     layout = as_stages_compute(layout, schedule)
     layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
-    balanced = layers.times._replace(embedding=0.0, head=0.0) if schedule.has_shards else layers.times
-    cut = stage_layers(schedule, model, layout, balanced)
-    if schedule.has_shards:
-        shares = (np.arange(schedule.num_stages) < schedule.num_ranks) / schedule.num_ranks
-        is_stored = schedule.num_ranks == 1 or not model.tied_embeddings  # else with the output layer
-        cut = cut._replace(losses=shares * cut.losses.sum(), embeddings=shares * is_stored)
+    cut = stage_layers(schedule, model, layout, layers.times)
     needs_nodes = layout is not None and model.tied_embeddings
     nodes = pipeline_links(schedule, model, system, layout).nodes if needs_nodes else None
     work = stage_work(layers.work, schedule, model, layout, cut, nodes)
@@ -143,7 +138,7 @@ def stages(schedule, model, system, layout=None):
     dense, experts = work.parameters(layers.work.sizes.parameters)
     kept, of_shards = work.bytes(layers.bytes), None
     if schedule.has_shards:
-        heads = _are_heads(layers.work)
+        heads = are_heads(layers.work.layers)
         of_heads = work.counts[:, heads] @ layers.bytes[heads, :2]
         kept[:2], of_shards = kept[:2] - of_heads.T, of_heads[:, 0]
     of_parts = *parts_s.sum(axis=2).T, *kept, dense + experts, experts, *step_s
@@ -374,9 +369,9 @@ def compute_seconds(halves_s, step_s):
     return np.array([forward, *backward, *[nothing] * 2, reduction, gather + optimizer, *[nothing] * 2])
 
 
-def _are_heads(work):
-    """Mask of the layers of a `LayerWork` that are loss heads."""
-    return [part in ("loss", "head") for part, _ in work.layers]
+def are_heads(layers):
+    """Mask of the layers, as in `LayerWork`, that are loss heads."""
+    return np.array([part in ("loss", "head") for part, _ in layers])
 
 
 def _divide_head(schedule, model, layers, of_layers, compute, latency):
@@ -395,7 +390,7 @@ def _divide_head(schedule, model, layers, of_layers, compute, latency):
     hidden = Collective("ring", "pipeline", message_bytes(schedule, model, layout))
     passes = hidden, Collective("all-reduce", "pipeline", 4 * tokens)
     passed_s, summed_s = (collective_s(each, layout, layers.system) for each in passes)
-    heads = _are_heads(layers.work)
+    heads = are_heads(layers.work.layers)
     forward, input_grad, weight_grad = (of_layers[:, heads] @ layers.seconds[heads].sum(axis=2)).T
     compute[: OpKind.S] -= forward, input_grad + weight_grad, input_grad, weight_grad
     last = np.isin(schedule.kind, (OpKind.B, OpKind.I)) & (schedule.stage == schedule.num_stages - 1)

@@ -222,7 +222,7 @@ def is_timed(columns, case, sizes):
     """Return whether memory depends on times, of copies or of a searched order, or on parts or gathers that differ."""
     fixed, table = columns.question.fixed, columns.table(case, sizes)
     is_cut = table and table.slices > 1 and fixed.get("slicing", "tokens") != "tokens"
-    is_unlike = is_cut or fixed.get("lengths", "equal") != "equal" or (table and table.gathers)
+    is_unlike = is_cut or fixed.get("lengths", "equal") != "equal" or (table and (table.gathers or table.has_shards))
     return bool(is_unlike or open_options(case) or any(fixed.get(name) for name in ("offload", "offload_warm_up")))
 
 
@@ -259,7 +259,8 @@ class Rows:
         parts, self.slices, self.is_split, self.alone, self.ends = traits
         parts = parts * self.slices * least_share(self.question, self.slices)
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
-        self.is_alike = (self.slices == 1) & (self.question.fixed.get("lengths", "equal") == "equal")
+        is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.table.has_shards
+        self.is_alike = (self.slices == 1) & is_alike
 
     def stages(self, rows, recompute):
         """The `Stages` of some rows, all recomputed in a way, or so many layers of each; and their other bytes."""
@@ -280,6 +281,7 @@ class Rows:
         """
         parts_s = of_stages.parts_s[..., :2, :]
         passing_s = (parts_s[..., 0] + self.alone[rows, :, :2] * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
+        passing_s *= not self.table.has_shards  # whose stages' seconds include what other ranks do at once
         share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * (self.microbatches / self.most_s)[rows, None]
         return (on_ranks(self.table.placement, share * of_stages.activation_bytes) + others).max(axis=-1)
 

@@ -12,7 +12,7 @@ from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharded_bytes, sharing_of
 from ppmodel.clusters.costs.layers import BUSY, LayerCosts, layer_works
 from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
-from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts
+from ppmodel.clusters.costs.stage_costs import Stages, StageWork, are_heads, layer_counts
 from ppmodel.clusters.costs.transformer import layer_numbers
 from ppmodel.clusters.memory import held_on_ranks
 from ppmodel.clusters.specs.entries import unchecked
@@ -180,6 +180,7 @@ class Columns:
         hides = hides_backward(layout, self.question.system.framework, table)
         loads = rank_loads(table).tobytes()
         stages = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.slices
+        stages = *stages, table.has_shards
         return self.shapes.setdefault((*stages, loads, hides, zero), (table, hides, zero))
 
     def cut(self, table, layers, times):
@@ -200,11 +201,15 @@ class Columns:
         self.line_s = self.line_s if len(self.lines) == known else np.array(self.lines)
         return Sharing(*columns)
 
-    def priced(self, layers, counts, index, sharing, cut=None, chunks=1):
+    def priced(self, layers, counts, index, sharing, cut=None, chunks=1, has_shards=False):
         """The `Stages` of layers that occur so often; reductions that computation may hide are left out."""
         work, lines = StageWork(counts, index, None, None, None, chunks, sharing), self.line_s
         parts_s, (dense, experts) = work.parts_s(layers.seconds, self.system), work.parameters(layers.parameters)
-        halves_s, held = np.moveaxis(parts_s.sum(axis=-1), -1, 0), work.bytes(layers.bytes)
+        halves_s, of_layers = np.moveaxis(parts_s.sum(axis=-1), -1, 0), layers.bytes
+        if has_shards:  # shards are not held from F to B
+            heads = np.resize(are_heads(layers.names), len(of_layers))[:, None]
+            of_layers = np.where(heads & [True, True, False, False], 0.0, of_layers)
+        held = work.bytes(of_layers)
         busy_s = parts_s[..., 0, BUSY].sum(axis=-1)
         how = sharing, lines, self.system
         reduced_s = reduction_s((dense, experts), _HIDES_ALL_S, *how)
@@ -253,9 +258,11 @@ class Ways:
                 for word, place in ((self.words[way], place) for way, place in divided)]  # fmt: skip
         cut = cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
         again = recompute if is_word else recompute[:, None]
-        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again)
+        shards = self.table.num_ranks if self.table.has_shards else 1
+        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again, shards)
         sharing = Sharing(*(column[ways] for column in self.sharing))
-        of_stages = self.columns.priced(layers, counts, index, sharing, cut, self.table.chunks_per_rank)
+        of_table = self.table.chunks_per_rank, self.table.has_shards
+        of_stages = self.columns.priced(layers, counts, index, sharing, cut, *of_table)
         parameters = of_stages.parameters - of_stages.expert_parameters, of_stages.expert_parameters
         others = sharded_bytes(parameters, sharing), self.buffers[ways], self.columns.system.reserve_bytes
         nothing = np.zeros((len(ways), self.table.num_ranks))

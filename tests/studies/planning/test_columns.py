@@ -21,15 +21,19 @@ COLUMNS = (
     "working_bytes", "parameters", "expert_parameters", "optimizer_s", "gather_s",
 )  # fmt: skip
 
+_DIVIDED = {}  # nothing fixed, but schedules whose output layer is divided
+
 
 @pytest.mark.parametrize(("model", "system", "gpus", "framework", "fixed"), [
     ("llama3_8b", "h100", 8, "megatron", {}), ("mixtral_8x7b", "h200", 16, None, {}),
     ("deepseek_v2", "b200_simumax", 64, None, {}), ("zero_bubble_1_5b", "a100", 8, "nanotron", {}),
-    ("llama3_8b", "h100", 8, "megatron", {"causal": False, "pp": 4}),
+    ("llama3_8b", "h100", 8, "megatron", {"causal": False, "pp": 4}), ("llama3_8b", "h100", 16, "megatron", _DIVIDED),
+    ("deepseek_v2", "b200_simumax", 64, None, _DIVIDED),
 ])  # fmt: skip
 def test_columns_cost_what_points_cost(model, system, gpus, framework, fixed):
     """Every column of stages and the bytes to 1e-12; no simulation is below the bounds of time and memory."""
-    question = asked(model, system, gpus, 2 * gpus, framework=framework, fix=fixed)
+    schedules = ["vocab-1f1b", "interlaced"] if fixed is _DIVIDED else None
+    question = asked(model, system, gpus, 2 * gpus, framework=framework, schedules=schedules, fix=fixed)
     question = replace(question, system=replace(question.system, memory_capacity_bytes=1e15))
     columns, random, simulated = Columns(question, all_sizes(question)), Random(0), 0
     for entry in random.sample(entries_of(question, columns), 12):
@@ -52,6 +56,7 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, fixed):
             seconds = makespans(graph, [point.costs])[0]
             assert max(entry.at_least_s, fitting.bounds(both, of_stages)[1]) <= seconds
             if is_timed(columns, *entry[:2]):
+                simulated += bool(schedules)
                 continue
             peak_bytes = memory_of(point).total.max()
             assert fitting.peaks(both, of_stages, others, recompute) == pytest.approx(peak_bytes, rel=1e-12)
