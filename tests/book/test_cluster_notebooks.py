@@ -132,8 +132,8 @@ def test_pairs(recorded):
     assert abs(profile["walked_off"]) < 0.05
     assert abs(profile["ours_off"]) < 0.11  # kernels of ours have all 132 multiprocessors, theirs 112
     assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
-    assert (table.off[:2].abs() < 0.15).all()
-    assert table.off[2:4].between(-0.45, -0.35).all()  # beside kernels, with 20 multiprocessors, exchanges take longer
+    assert table.off[:2].between(-0.2, 0).all()  # of which 112 of 132 multiprocessors are 15 %
+    assert table.off[2:4].between(-0.3, -0.2).all()  # beside kernels, with 20 multiprocessors, exchanges take longer
     assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
