@@ -131,7 +131,7 @@ def asked(
         rule = f"must be more than {system.name} holds back ({reserve}), and no more than a GPU has ({capacity})"
         PPModelError.require([("memory_limit", limit, is_legal, rule, f"write, for example, {capacity}")])
         system = replace(system, memory_capacity_bytes=min(limit_bytes, capacity_bytes))
-    usual = [name for name in names() if not small(name).has_shards]  # no framework has them; most take long to weigh
+    usual = [name for name in names() if not small(name).has_shards]  # no framework runs the others, which take long
     cases = as_cases(usual if schedules is None else schedules)
     places = {name: place for place, name in enumerate(names())}  # decides between equal times, however they are named
     cases.sort(key=lambda case: (places.get(case.name, len(places)), case.name, str(case.options)))
