@@ -48,15 +48,17 @@ def covered_when_left_out(runs):
     Returns
     -------
     DataFrame
-        One row per framework: ``framework, groups, rows``, the ends of its range, ``fastest`` and ``slowest``, and for
-        each column of `GROUP` with several values, and for ``group``, the share of runs that are within the range of
-        the runs that differ in it: each value is left out in turn.
+        One row per framework: ``framework, groups, rows``, ``error``, the mean magnitude of theirs, the ends of its
+        range, ``fastest`` and ``slowest``, and for each column of `GROUP` with several values, for ``release``, and for
+        ``group``, the share of runs that are within the range of the runs that differ in it: each value is left out in
+        turn.
     """
     rows = []
     for framework, known in runs.groupby("framework", sort=False):
         row = {"framework": framework, "groups": known.group.nunique(), "rows": len(known)}
+        row["error"] = np.expm1(-known.log).abs().mean()
         row |= dict(zip(("fastest", "slowest"), unseen_range(known.log, known.group), strict=True))
-        for column in ("group", "runs", "device", "precision", "hidden"):
+        for column in ("group", "runs", "release", "device", "precision", "hidden"):
             inside = []
             for value, left_out in known.groupby(column):
                 rest = known[known[column] != value]

@@ -89,7 +89,7 @@ def unfitted_runs(file):
     -------
     DataFrame
         One row per run: ``id, runs`` (the file), ``source`` (the same, with a range of utilization where some runs
-        hardly reach any), ``device, precision, format, framework, system``, those of `SIZE`, ``iteration_s,
+        hardly reach any), ``device, precision, format, framework, release, system``, those of `SIZE`, ``iteration_s,
         predicted_s, error, fastest_s, slowest_s, is_healthy``, and the baselines ``constant_s``, as in
         `constant_utilization` for all runs of a source on a device in a precision, and ``six_n_d_s``, 6 N D at
         `RULE_OF_THUMB` of the bf16 peak, with N the active parameters.
@@ -106,14 +106,13 @@ def unfitted_runs(file):
         if (seconds := predicted(row, system)["predicted_iteration_s"]) is None:
             continue  # refused; `ppmodel predict` says why
         run = run_of(row, system.framework)
-        ends = system.framework.experts_range if run.model.experts else system.range
-        fastest, slowest = ends or (np.nan, np.nan)
+        fastest, slowest = system.framework.ends(run.model.experts is not None) or (np.nan, np.nan)
         batch, gpus = run.layout.global_batch * run.pipeline_runs, run.layout.replica_gpus * run.layout.dp
         size = dict(zip(SIZE, (run.model.hidden, run.model.blocks, gpus, run.model.sequence, batch), strict=True))
         flops = 6 * parameters(run.model).active * run.model.sequence * batch
         records.append({
             "row": row, "id": row.get("id", ""), "runs": file, "device": row["device"], **size,
-            "framework": system.framework.name, "system": system.name,
+            "framework": system.framework.name, "release": system.framework.release, "system": system.name,
             "precision": row.get("precision") or system.framework.precision, "format": run.layout.precision,
             "iteration_s": float(row["iteration_s"]), "predicted_s": seconds,
             "fastest_s": fastest * seconds, "slowest_s": slowest * seconds,

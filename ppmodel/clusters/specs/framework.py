@@ -165,10 +165,9 @@ class FrameworkSpec(Checked):
         name = self.name or self.profile
         return RENAMED_FRAMEWORKS.get(name, name)
 
-    @property
-    def experts_range(self) -> tuple[float, float] | None:
-        """The range of models with experts; None if it states none."""
-        fastest, slowest = self.experts_fastest, self.experts_slowest
+    def ends(self, experts: bool = False) -> tuple[float, float] | None:
+        """The ends of the range of models without experts, or with them; None if it states none."""
+        fastest, slowest = (self.experts_fastest, self.experts_slowest) if experts else (self.fastest, self.slowest)
         return None if fastest is None or slowest is None else (fastest, slowest)
 
     @property

@@ -253,10 +253,7 @@ class SystemSpec(Checked):
         >>> with_framework(load_system("mid_cp_mid_nw")).range is None
         True
         """
-        framework = self.framework
-        if framework is None or self._is_plain or framework.fastest is None or framework.slowest is None:
-            return None
-        return framework.fastest, framework.slowest
+        return None if self.framework is None or self._is_plain else self.framework.ends()
 
     @property
     def _is_plain(self):
@@ -273,9 +270,8 @@ class SystemSpec(Checked):
         >>> load_system("h100_playbook").range_of(load_model("llama3_8b"), 8, "fp8")
         (None, 'no run in fp8 is among those that h100_playbook was fitted to')
         """
-        framework, ends, with_experts = self.framework or FrameworkSpec(), self.range, model.experts is not None
-        if with_experts and ends is not None:
-            ends = framework.experts_range
+        framework, with_experts = self.framework or FrameworkSpec(), model.experts is not None
+        ends = None if self._is_plain else framework.ends(with_experts)
         of = f"under {framework.label}" if framework.name else f"that {self.name} was fitted to"
         if ends is None and not framework.name:
             return None, f"{self.name} states none"
