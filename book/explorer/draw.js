@@ -119,6 +119,7 @@
     ctx.beginPath();
     ctx.rect(place.left, panel.top, place.plot, panel.memory - panel.top + panel.table.ranks * panel.lane);
     ctx.clip();
+    paintCollectives(ctx, scene, panel);
     paintOccupied(ctx, scene, panel);
     paintCells(ctx, scene, panel);
     if (scene.transfers) paintTransfers(ctx, scene, panel);
@@ -147,7 +148,7 @@
   // Operations, colour by colour, so that a context changes its colour a few times and not for each of thousands.
   function paintCells(ctx, scene, panel) {
     const { table, run } = panel, x = scaleOf(scene), colours = coloursOf(table, scene.theme.kinds);
-    const boxes = new Map(), letters = [], strip = table.gathers.length && 4;
+    const boxes = new Map(), letters = [], asides = E.besides(run), strip = asides.some((one) => !one.occupies) && 4;
     const add = (colour, ...box) => boxes.set(colour, boxes.get(colour) || []).get(colour).push(...box);
     inSight(scene, panel, (cell, rank) => {
       const first = table.cellStart[cell], last = table.cellStart[cell + 1];
@@ -165,11 +166,11 @@
         }
       }
     });
-    table.gathers.forEach((gather, number) => { // beside the operations of a rank, below them
-      const [begin, end] = E.span(run, run.graph.gathers + number), [from, to] = scene.window;
-      const { kind, rank } = gather, gap = x(end) - x(begin) > 3 ? 1 : 0;
-      if (end > begin && end > from && begin < to) add(colours[kind][0], x(begin), panel.rows + (rank + 1) * panel.row - 4.5, x(end) - x(begin) - gap, 3, 0);
-    });
+    for (const { aside: { kind, rank }, begin, end, occupies } of asides) { // between the operations of a rank, or below them
+      const [from, to] = scene.window, gap = x(end) - x(begin) > 3 ? 1 : 0, height = occupies ? panel.row - 3 - strip : 3;
+      const y = panel.rows + rank * panel.row + (occupies ? 1.5 : panel.row - 4.5);
+      if (end > begin && end > from && begin < to) add(colours[kind][0], x(begin), y, x(end) - x(begin) - gap, height, 0);
+    }
     for (const [colour, list] of boxes) {
       ctx.fillStyle = colour.fill;
       for (let i = 0; i < list.length; i += 5) ctx.fillRect(list[i], list[i + 1], Math.max(list[i + 2], 0.6), list[i + 3]);
@@ -184,6 +185,12 @@
       ctx.fillStyle = letters[i + 3];
       ctx.fillText(letters[i], letters[i + 1], letters[i + 2]);
     }
+  }
+
+  // While results of shards are passed on: a band behind all ranks.
+  function paintCollectives(ctx, scene, panel) {
+    const x = scaleOf(scene), { ranks } = panel.table;
+    for (const [begin, end] of E.collectives(panel.run)) fill(ctx, `${scene.theme.kinds.S[1]}66`, x(begin), panel.rows + 1, x(end) - x(begin), ranks * panel.row - 2);
   }
 
   // Where a transfer holds its sender or its receiver: a thin bar in their rows.
@@ -231,9 +238,16 @@
     for (const node of panel.path) {
       const [begin, end] = E.span(run, node);
       if (end < from || begin > to) continue;
-      const gather = table.gathers[node - run.graph.gathers];
+      const copies = table.apart[node - run.graph.beside], aside = copies?.find(({ after }) => after === run.cause[node]) || copies?.[0], row = (one) => panel.rows + (table.rank[table.cellStart[one]] + 0.5) * panel.row;
       if (node < table.cells) boxes.push([x(begin), x(end), table.rank[table.cellStart[node]]]);
-      else if (gather) for (const end_ of [begin, end]) ctx[end_ === begin ? "moveTo" : "lineTo"](x(end_), panel.rows + (gather.rank + 1) * panel.row - 3);
+      else if (aside) {
+        const y = panel.rows + (aside.rank + (run.graph.occupies(aside) ? 0.5 : 1)) * panel.row - (run.graph.occupies(aside) ? 0 : 3);
+        ctx.moveTo(x(begin), y);
+        ctx.lineTo(x(end), y);
+      } else if (node >= run.graph.barrier) {
+        ctx.moveTo(x(begin), row(run.cause[node]));
+        ctx.lineTo(x(end), row(panel.path[panel.path.indexOf(node) + 1]));
+      }
       else if (end > begin || !run.queues) transferLine(ctx, panel, (node - table.cells) % table.size, x, run.queues ? [begin, end] : undefined);
     }
     ctx.stroke();

@@ -17,11 +17,11 @@
     const rows = ["schedule,rank,operation,kind,stage,microbatch,replica,start_s,end_s,sent_s,arrived_s"];
     const seconds = (value) => (Number.isNaN(value) ? "" : String(value));
     for (const { key, table, run } of panels) {
-      const name = key.includes(",") ? `"${key}"` : key, asides = [...table.asides];
+      const name = key.includes(",") ? `"${key}"` : key, asides = [...table.asides], beside = E.besides(run);
       for (let op = 0; op <= table.size; op++) {
         for (; asides.length && asides[0].next === op; asides.shift()) {
-          const [aside] = asides, gather = table.gathers.indexOf(aside), times = gather < 0 ? [NaN, NaN] : E.span(run, run.graph.gathers + gather);
-          rows.push([name, aside.rank, E.asideName(aside), LETTERS[aside.kind], aside.stage, -1, aside.replica, ...times.map(seconds), "", ""].join());
+          const [aside] = asides, { begin = NaN, end = NaN } = beside.find((one) => one.aside === aside) || {}, times = [begin, end];
+          if (!aside.added || end >= 0) rows.push([name, aside.rank, E.asideName(aside), LETTERS[aside.kind], aside.stage, -1, aside.replica, ...times.map(seconds), "", ""].join());
         }
         if (op === table.size) break;
         const cell = table.cell[op];
@@ -44,7 +44,7 @@
       events.push({ ph: "M", name: "process_name", pid: ranks, args: { name: label } });
       events.push({ ph: "M", name: "process_name", pid: held, args: { name: `${label}: activations` } });
       for (let rank = 0; rank < table.ranks; rank++) {
-        for (const [tid, what] of [[rank, ""], [table.ranks + rank, ", gathers"]].slice(0, table.gathers.length ? 2 : 1)) {
+        for (const [tid, what] of [[rank, ""], [table.ranks + rank, ", gathers and reductions"]].slice(0, E.besides(run).length ? 2 : 1)) {
           events.push({ ph: "M", name: "thread_name", pid: ranks, tid, args: { name: `rank ${rank}${what}` } });
         }
       }
@@ -56,10 +56,9 @@
         events.push({ ...counter, ts: begin, args: { microbatches: Number(during[cell].toFixed(9)) } });
         events.push({ ...counter, ts: end, args: { microbatches: Number(after[cell].toFixed(9)) } });
       }
-      table.gathers.forEach((gather, place) => {
-        const [ts, end] = E.span(run, run.graph.gathers + place).map(us);
-        events.push({ ph: "X", name: E.asideName(gather), pid: ranks, tid: table.ranks + gather.rank, ts, dur: Number((end - ts).toFixed(3)) });
-      });
+      for (const { aside, begin, end } of E.besides(run)) {
+        events.push({ ph: "X", name: E.asideName(aside), pid: ranks, tid: table.ranks + aside.rank, ts: us(begin), dur: Number((us(end) - us(begin)).toFixed(3)) });
+      }
       for (let op = 0; op < table.size; op++) {
         if (table.taker[op] === NONE) continue;
         const same = { name: "transfer", cat: "transfer", id: number * 1e6 + op, pid: ranks };

@@ -42,11 +42,13 @@
 
   // The time that the critical path spends in transfers.
   function inTransfers(run) {
-    return E.criticalPath(run).filter((node) => node >= run.table.cells && node < run.graph.gathers).reduce((sum, node) => {
+    return E.criticalPath(run).filter((node) => node >= run.table.cells && node < run.graph.beside).reduce((sum, node) => {
       const [begin, end] = E.span(run, node);
       return sum + end - begin;
     }, 0);
   }
+
+  const last = (run) => run.end.reduce((most, one) => Math.max(most, one), 0);
 
   class Lists {
     // `page` gives what is chosen now, all variants with their orders, a table at a size, and takes a choice.
@@ -70,6 +72,7 @@
         ["Transfers on the critical path", timed((run) => percent(inTransfers(run) / run.makespan))],
         ["Peak activations", of((panel) => number(E.activations(panel.table).peak))],
         ...(shown.some(({ table }) => table.gathers?.length) ? [["Peak weights", of(({ table }) => number(table.gathers.length ? Math.max(...E.gathered(table)) : 1))]] : []),
+        ...(shown.some(({ timed: run }) => run && run.makespan > last(run)) ? [["Reductions at the end", timed((run) => number(run.makespan - last(run)))]] : []),
         ["Messages", of((panel) => String(panel.table.messages))],
       ]);
     }
@@ -138,6 +141,8 @@
           rows.push([E.cellName(panel.table, cell), [number(panel.run.start[cell]), number(panel.run.end[cell]), told.waited], told.head]);
         }
       }
+      const asides = panel.missing ? [] : E.besides(panel.run).filter(({ aside, end, begin }) => aside.rank === rank && end > begin);
+      rows.push(...asides.map(({ aside, begin, end }) => [E.asideName(aside), [number(begin), number(end), "\u2013"], panel.kinds[E.LETTERS[aside.kind]][0]]));
       fillTable($("operations"), head, rows);
     }
   }

@@ -13,8 +13,8 @@
 
   // A table from its bytes: one for each operation, rank by rank, then how far each microbatch is from the next of its
   // kind where they do not simply follow one another. See book/ppbook/pages/explorer_data.py.
-  async function unpack(packed, about) {
-    const bytes = await inflate(packed.codes), ranks = packed.lengths.length, homes = stagesOf(about.placement, ranks);
+  async function unpack({ tables, ...about }, microbatches) {
+    const packed = tables[microbatches], bytes = await inflate(packed.codes), homes = stagesOf(about.placement, packed.lengths.length);
     let op = 0;
     const orders = packed.lengths.map((length, rank) => {
       const next = new Int32Array(128), size = bytes.length / (packed.jumps ? 2 : 1);
@@ -26,35 +26,52 @@
         return { kind: own >> 3, ...places[own & 7], microbatch, joined: code & 128 };
       });
     });
-    return filled(orders, { ...packed, ...about });
+    return filled(orders, { microbatches, ...packed, ...about });
   }
 
   // A table from the operations of each rank in order; `joined` ones share the cell of the one before. What belongs to no
-  // microbatch (gathers, drops, reductions) stands aside: each with the cell before it on its rank, and the operation next.
+  // microbatch (gathers, drops, reductions) stands aside: each with the cell after which it starts, and the operation next.
+  // Reductions that a table lacks end its ranks, as in ppmodel's `Schedule.with_step`. `programs` has the cells of each
+  // rank and, as ~number, what stands aside; `apart` lists the latter's tasks: gathers, and the copies of a reduction.
   function filled(orders, { microbatches, placement, parts = 1, slices = 1, held = 1, shares = null }) {
     const ranks = orders.length, stages = placement[0].length, size = orders.flat().filter(({ kind }) => kind < R).length;
     const table = {
       ranks, stages, replicas: placement.length, size, microbatches, parts, slices, held, placement,
       kind: new Uint8Array(size), stage: new Uint16Array(size), microbatch: new Uint16Array(size),
       replica: new Uint8Array(size), rank: new Uint16Array(size), chunk: new Uint16Array(size),
-      rankStart: new Int32Array(ranks + 1), cell: new Int32Array(size), asides: [], graphs: new Map(),
+      rankStart: new Int32Array(ranks + 1), cell: new Int32Array(size), asides: [], programs: [], apart: [], graphs: new Map(),
     };
-    const homes = stagesOf(placement, ranks), starts = [];
+    const homes = stagesOf(placement, ranks), starts = [], together = new Map();
     let op = 0;
     orders.forEach((program, rank) => {
-      const begins = starts.length;
+      const begins = starts.length, finished = new Map(), reduced = new Set(), own = []; // by copy and stage
+      const aside = (one) => {
+        const { kind, stage } = one, home = one.replica * stages + stage, key = kind === R ? stage : table.asides.length + stages;
+        if (kind === R) reduced.add(home);
+        if ((kind === R || kind === G) && !together.has(key)) together.set(key, table.apart.push([]) - 1);
+        own.push(~table.asides.length);
+        table.asides.push({ ...one, rank, home, next: op, after: starts.length > begins ? starts.length - 1 : NONE, task: together.get(key) });
+        table.apart[together.get(key)]?.push(table.asides.at(-1));
+      };
       for (const { joined, ...fields } of program) {
         if (fields.kind >= R) {
-          table.asides.push({ ...fields, rank, before: starts.length > begins ? starts.length - 1 : NONE, next: op });
+          aside(fields);
           continue;
         }
         for (const [key, value] of Object.entries(fields)) table[key][op] = value;
         table.rank[op] = rank;
         table.chunk[op] = homes[fields.replica][rank].indexOf(fields.stage);
-        if (!joined) starts.push(op);
+        if (!joined) own.push(starts.push(op) - 1);
         table.cell[op++] = starts.length - 1;
+        const home = fields.replica * stages + fields.stage;
+        if (![B, W, T].includes(fields.kind)) continue;
+        finished.delete(home); // the last is the last
+        finished.set(home, starts.length - 1);
       }
       table.rankStart[rank + 1] = op;
+      for (const home of finished.keys()) if (!reduced.has(home)) aside({ kind: R, stage: home % stages, replica: Math.floor(home / stages), added: true });
+      for (const one of table.asides) if (one.rank === rank && one.kind === R) one.after = finished.get(one.home);
+      table.programs.push(own);
     });
     table.cellStart = Int32Array.from([...starts, size]);
     table.cells = starts.length;
@@ -177,9 +194,9 @@
       else if (k === T) source[op] = needed(S);
       else if (s < stages - 1) source[op] = Math.max(at[place(B, r, s + 1, m)], at[place(I, r, s + 1, m)]);
       else source[op] = shards.length ? at[place(at[place(T, 0, last, m)] < op ? T : S, 0, last, m)] : needed(F);
-      if (!shards.length || !(k === T || ((k === B || k === I) && s === stages - 1))) continue;
+      if (!shards.length || !(k === S || k === T || ((k === B || k === I) && s === stages - 1))) continue;
       const barrier = place(kind[source[op]], 0, 0, m);
-      if (!barriers.has(barrier)) barriers.set(barrier, shards.map((shard) => at[barrier + shard * count]));
+      if (!barriers.has(barrier)) barriers.set(barrier, k === S ? [source[op]] : shards.map((shard) => at[barrier + shard * count]));
       further.set(op, barriers.get(barrier));
     }
     const links = new Map(), ofShard = (op) => kind[op] === S || kind[op] === T;
@@ -211,19 +228,13 @@
     levels(table);
   }
 
-  // The first and the last cell of each rank.
-  function programs({ ranks, cell, rankStart }) {
-    const first = Int32Array.from({ length: ranks }, (_, rank) => cell[rankStart[rank]]);
-    return { first, last: Int32Array.from({ length: ranks }, (_, rank) => cell[rankStart[rank + 1] - 1]) };
-  }
-
-  // One more than the level of the furthest that a cell waits for; what stands aside counts on its rank, too.
+  // One more than the level of the furthest that a cell waits for; what stands aside counts on its rank, too, and the copies
+  // of a reduction have one level.
   function levels(table) {
-    const { ranks, cells, cell, cellStart, source, further } = table, { first, last } = programs(table), next = first.slice();
-    const level = (table.level = new Int32Array(cells).fill(NONE)), aside = new Int32Array(cells + 1);
-    for (const { next: op, rank } of table.asides) if (table.rank[op] === rank) aside[cell[op]]++;
-    const ready = (at, own) => {
-      let found = aside[at] + (at > first[own] ? level[at - 1] + 1 : 0);
+    const { ranks, cells, cell, cellStart, source, further, programs, asides, apart } = table;
+    const level = (table.level = new Int32Array(cells).fill(NONE)), next = new Int32Array(ranks), reached = next.slice().fill(NONE);
+    const ready = (at) => {
+      let found = 0;
       for (let op = cellStart[at]; op < cellStart[at + 1]; op++) {
         const barrier = further.get(op) || [];
         for (const needed of source[op] === NONE ? barrier : [source[op], ...barrier]) {
@@ -233,15 +244,23 @@
       }
       return found;
     };
-    let found = 0;
+    let found = 0, left = programs.flat().length;
     for (let before = -1; before < found; ) {
       before = found;
       for (let rank = 0; rank < ranks; rank++) {
-        while (next[rank] <= last[rank] && (level[next[rank]] = ready(next[rank], rank)) !== NONE) [next[rank], found] = [next[rank] + 1, found + 1];
+        for (let at; (at = programs[rank][next[rank]]) !== undefined; found++) {
+          const group = at < 0 && asides[~at].kind === R ? apart[asides[~at].task] : [{ rank }];
+          const least = at < 0 ? group.every((one) => asides[~programs[one.rank][next[one.rank]]]?.task === asides[~at].task && level[one.after] !== NONE) - 1 : ready(at);
+          if (least === NONE) break;
+          const own = group.reduce((most, one) => Math.max(most, reached[one.rank] + 1), least);
+          for (const one of group) [reached[one.rank], next[one.rank]] = [own, next[one.rank] + 1];
+          if (at < 0) group.level = own;
+          else level[at] = own;
+          left -= group.length;
+        }
       }
     }
-    if (found < cells) throw new Error("a table in which operations wait for one another in a circle");
-    table.order = Int32Array.from(level.keys()).sort((one, other) => level[one] - level[other] || one - other);
+    if (left) throw new Error("a table in which operations wait for one another in a circle");
   }
 
   // ---- names ---------------------------------------------------------------------------------------
@@ -259,5 +278,5 @@
     return names.join("&");
   }
 
-  window.ppmodelOrders = { NONE, LETTERS, B, I, F, G, D, S, T, unpack, parse, programs, unit, name, asideName, cellName };
+  window.ppmodelOrders = { NONE, LETTERS, B, F, R, G, S, unpack, parse, unit, name, asideName, cellName };
 })();

@@ -10,7 +10,7 @@
 
   const DEFAULTS = {
     schedule: "interleaved-1f1b:chunks=4", against: "1f1b", pp: 4, microbatches: 8, forward: 1, input_grad: 1, weight_grad: 1,
-    output: 0, gather: 0, overlap: 1, comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, slow_link: -1, delay: 1, view: "timeline", window: null, path: true,
+    output: 0, gather: 0, passed: 0, summed: 0, allreduce: "excluded", reduction: 1, overlap: 1, comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, slow_link: -1, delay: 1, view: "timeline", window: null, path: true,
     transfers: true, order: "time", all: false,
   };
   const PRESETS = {
@@ -21,6 +21,8 @@
     "Blocking transfers": { p2p: "blocking", comm: 0.15, schedule: "zb-v", against: "zb-h1", pp: 8, microbatches: 16 },
     "Less memory": { schedule: "v-half", against: "zb-v", pp: 8, microbatches: 16 },
     "Large vocabulary": { schedule: "vocab-1f1b", against: "1f1b", pp: 8, microbatches: 16, output: 0.15 },
+    "Shards that wait": { schedule: "vocab-1f1b", against: "interlaced", pp: 8, microbatches: 16, output: 0.15, passed: 0.3, summed: 0.1 },
+    "Reduced gradients": { schedule: "interleaved-1f1b:chunks=4", against: "1f1b", allreduce: "overlapped", reduction: 3 },
     "Gathered weights": { schedule: "interleaved-1f1b:fsdp=keep", against: "interleaved-1f1b:fsdp=drop", gather: 0.8 },
     "VPP or ZB?": { schedule: "interleaved-1f1b:chunks=4", against: "zb-h1", pp: 8, microbatches: 16 },
     "ZB or DualPipe?": { schedule: "zb-v", against: "dualpipe", pp: 8, microbatches: 16, overlap: 0.9 },
@@ -31,9 +33,11 @@
     blocking_recv: "the receiver: blocking_recv", blocking: "both in turn: blocking",
     rendezvous: "both at once: rendezvous", streams: "a stream for each peer: streams",
   };
+  const REDUCED = ["excluded", "overlapped", "blocking"];
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
-  const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, output: 0, gather: 0, overlap: 1e-6, slow_factor: 1e-6, comm: 0, delay: 0 }, MOST = 1e6;
+  const LEAST = { forward: 1e-6, input_grad: 1e-6, weight_grad: 1e-6, output: 0, gather: 0, passed: 0, summed: 0, reduction: 0, overlap: 1e-6, slow_factor: 1e-6, comm: 0, delay: 0 }, MOST = 1e6;
   const NUMBERS = Object.keys(LEAST), OF_RANKS = ["slow_rank", "slow_link"];
+  const CHOSEN = ["schedule", "against", "pp", "microbatches", "p2p", "allreduce", ...OF_RANKS];
 
   let state = { ...DEFAULTS }, index = null, stage = null, lists = null, shown = [], round = 0, curve = null;
   const variants = new Map(), loading = new Map(), orders = new Map(), tables = new Map();
@@ -72,10 +76,7 @@
     const name = `${key} ${pp} ${microbatches}`;
     if (!tables.has(name)) {
       if (tables.size > 160) tables.clear();
-      tables.set(name, load(variants.get(key).name + (key.includes("fsdp") ? "-fsdp" : "")).then(() => {
-        const own = orders.get(key)[pp];
-        return E.unpack(own.tables[microbatches], own);
-      }));
+      tables.set(name, load(variants.get(key).name + (key.includes("fsdp") ? "-fsdp" : "")).then(() => E.unpack(orders.get(key)[pp], microbatches)));
     }
     return tables.get(name);
   }
@@ -129,6 +130,7 @@
     if (key === "schedule" || key === "against") return variants.has(value);
     if (key === "pp") return ranksHere().includes(value);
     if (key === "p2p") return index.semantics.includes(value);
+    if (key === "allreduce") return REDUCED.includes(value);
     if (key === "view") return value === "timeline" || value === "table";
     if (key === "order") return value === "time" || value === "memory";
     if (key === "window") return value.length === 2 && value.every((one) => Number.isFinite(one) && one >= 0) && value[0] < value[1];
@@ -147,7 +149,7 @@
     if (NUMBERS.includes(key)) return `${key === "overlap" ? "" : "0, or "}a number from ${Math.max(1e-6, LEAST[key]).toFixed(6)} to ${MOST}`;
     if (OF_RANKS.includes(key)) return "a rank, or -1 for none";
     if (key === "window") return "two times, as 0:10";
-    const words = { p2p: index.semantics, view: ["timeline", "table"], order: ["time", "memory"] }[key];
+    const words = { p2p: index.semantics, allreduce: REDUCED, view: ["timeline", "table"], order: ["time", "memory"] }[key];
     return `one of ${(words || ["true", "false"]).join(", ")}`;
   }
 
@@ -345,6 +347,8 @@
     fillSelect($("pp"), counts(ranksHere()), String(state.pp));
     fillSelect($("microbatches"), counts(sizesAt(state.pp)), String(state.microbatches));
     fillSelect($("p2p"), index.semantics.map((word) => [word, HOLDS[word] || word]), state.p2p);
+    fillSelect($("allreduce"), REDUCED.map((word) => [word, word]), state.allreduce);
+    $("reduction").disabled = state.allreduce === "excluded";
     fillSelect($("slow_rank"), [["-1", "none"], ...counts([...Array(state.pp).keys()])], String(state.slow_rank));
     $("slow_factor").disabled = state.slow_rank < 0;
     const links = [...Array(state.pp).keys()].map((own) => [String(own), `${own}\u2013${(own + 1) % state.pp}`]);
@@ -364,7 +368,7 @@
     $("all").checked = state.all;
     for (const button of document.querySelectorAll(".ex-presets button")) {
       const wanted = { ...DEFAULTS, ...PRESETS[button.textContent] };
-      const same = ["schedule", "against", "pp", "microbatches", ...NUMBERS, "p2p", ...OF_RANKS].every((key) => wanted[key] === state[key]);
+      const same = [...CHOSEN, ...NUMBERS].every((key) => wanted[key] === state[key]);
       button.setAttribute("aria-pressed", same);
     }
   }
@@ -439,7 +443,7 @@
 
   function preset(changes) {
     const target = { ...DEFAULTS, ...changes, view: state.view, path: state.path, transfers: state.transfers, order: state.order, all: state.all };
-    const from = state.comm, same = ["schedule", "against", "pp", "microbatches", "p2p", ...OF_RANKS].every((key) => target[key] === state[key]);
+    const from = state.comm, same = CHOSEN.every((key) => target[key] === state[key]);
     if (!same || matchMedia("(prefers-reduced-motion: reduce)").matches || from === target.comm) {
       state = target;
       return choose({ pp: state.pp });
@@ -463,7 +467,7 @@
       document.querySelector(".ex-presets").append(button);
     }
     $("controls").addEventListener("submit", (event) => event.preventDefault());
-    for (const id of ["schedule", "against", "p2p"]) $(id).addEventListener("change", () => choose({ [id]: $(id).value }));
+    for (const id of ["schedule", "against", "p2p", "allreduce"]) $(id).addEventListener("change", () => choose({ [id]: $(id).value }));
     for (const id of ["pp", "microbatches", ...OF_RANKS]) $(id).addEventListener("change", () => choose({ [id]: Number($(id).value) }));
     for (const id of NUMBERS) {
       const input = $(id === "comm" ? "comm-number" : id);
@@ -560,8 +564,9 @@
   // ---- start --------------------------------------------------------------------------------------------------------
 
   function showLegend() {
-    const kinds = shown.flatMap(({ table }) => (table.kind ? [...table.kind, ...table.gathers.map(({ kind }) => kind)] : []));
-    const items = Object.values(index.kinds).filter((_, kind) => kinds.includes(kind)).map(([name, colour]) => {
+    const kinds = shown.flatMap(({ table, run }) => (table.kind ? [...table.kind, ...E.besides(run).map(({ aside }) => aside.kind)] : []));
+    const passed = shown.some(({ run }) => run.graph && E.collectives(run).length) ? [["results are passed on to all ranks", `${index.kinds.S[1]}66`]] : [];
+    const items = [...Object.values(index.kinds).filter((_, kind) => kinds.includes(kind)), ...passed].map(([name, colour]) => {
       const item = element("span");
       const box = element("i", undefined, { class: "ex-kind" });
       box.style.background = colour;

@@ -31,7 +31,7 @@
     const own = orders.get(element.dataset.key)[pp];
     return {
       element, label: element.querySelector("b").textContent, key: element.dataset.key,
-      table: await E.unpack(own.tables[microbatches], own),
+      table: await E.unpack(own, Number(microbatches)),
       boxes: [...element.querySelectorAll("rect")], line: element.querySelector("line"),
       number: element.querySelector("text"), place: element.querySelector("p span"), longer: element.querySelector("i"),
     };

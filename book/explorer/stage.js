@@ -23,12 +23,13 @@
   }
 
   function waiting(panel, cell, rank) {
-    const { table, run } = panel, { message, cell: other, gather, seconds } = E.waited(run, cell);
+    const { table, run } = panel, { message, cell: other, aside, passed, seconds } = E.waited(run, cell);
     if (seconds <= 1e-12 * run.makespan) return cell === table.cell[table.rankStart[rank]] ? "Nothing comes before it." : "It did not wait.";
     const idle = panel.slots ? `The rank waited ${Math.round(seconds * run.pieces)} slots` : `The rank waited ${number(seconds)}`;
-    if (gather) return `${idle} for the weights of stage ${gather.stage}.`;
+    if (aside) return `${idle} for the ${E.LETTERS[aside.kind] === "R" ? "reduced gradients" : "weights"} of stage ${aside.stage}.`;
     if (message === NONE) {
       const from = other === NONE ? rank : table.rank[table.cellStart[other]];
+      if (passed && passed[1] > passed[0]) return `${idle} for ${E.cellName(table, other)} on rank ${from}, passed on by ${number(passed[1])}.`;
       return from === rank ? `${idle}.` : `${idle} for ${E.cellName(table, other)} on rank ${from}.`;
     }
     const what = `${table.kind[message] ? "gradient" : "activations"} of ${E.name(table, message)}`;

@@ -23,7 +23,7 @@ from ppmodel.metrics.activations import gathered_peaks
 from ppmodel.ops import OpKind
 from ppmodel.schedules.cases import as_case, generated
 from ppmodel.schedules.ratios import formula_bubble_ratio
-from ppmodel.simulation import P2P, compile_graph, run_graph, uniform_costs
+from ppmodel.simulation import APART, P2P, compile_graph, run_graph, uniform_costs
 from ppmodel.tables import write_table
 
 DATA = HTML / "explorer" / "data"
@@ -106,11 +106,13 @@ def points(count):
         if table.table_microbatches > MOST_MICROBATCHES:  # halved ones, which the page leaves out
             continue
         seconds = {name: round(draw.uniform(0.1, 3), 3) for name in ("forward", "input_grad", "weight_grad")}
-        seconds |= {name: draw.choice((0, round(draw.uniform(0, 1), 3))) for name in ("output", "gather")}
+        more = ("output", "gather", "reduction", "passed", "summed")
+        seconds |= {name: draw.choice((0, round(draw.uniform(0, 1), 3))) for name in more}
         seconds["comm"] = draw.choice((0, round(draw.uniform(0, 2), 3)))
         seconds["overlap"] = draw.choice((1, round(draw.uniform(0.5, 1.2), 3)))
         slow = {"slow_rank": draw.randrange(-1, ranks), "slow_factor": round(draw.uniform(0.5, 3), 2)}
         size = {"schedule": written(case), "pp": ranks, "microbatches": microbatches, "p2p": draw.choice(P2P)}
+        size["allreduce"] = draw.choice(APART)
         slow |= {"slow_link": draw.randrange(-1, ranks), "delay": draw.choice((0, round(draw.uniform(0, 5), 2)))}
         yield table, size | seconds | slow
         count -= 1
@@ -118,19 +120,29 @@ def points(count):
 
 def simulated(table, point):
     """A point by the library; None where its ranks wait for one another."""
+    allreduce = point.get("allreduce", "excluded")
+    if allreduce != "excluded":
+        table = table.with_step()
     slow = point.get("slow_link", -1)
     links = as_links(f"{slow}-{(slow + 1) % table.num_ranks}:delay={point['delay']}" if slow >= 0 else None)
-    times = {name: point[name] for name in ("input_grad", "weight_grad", "comm")}
-    costs = uniform_costs(table, point["forward"], **times, gather=point.get("gather", 0), links=links)
-    output, compute_s = point.get("output", 0) / table.microbatch_parts / table.slices, costs.compute_s.copy()
+    names = ("input_grad", "weight_grad", "comm", "gather", "reduction")
+    costs = uniform_costs(table, point["forward"], **{name: point.get(name, 0) for name in names}, links=links)
+    output, passed, summed = (
+        point.get(name, 0) / table.microbatch_parts / table.slices for name in ("output", "passed", "summed")
+    )
+    compute_s, latency_s = costs.compute_s.copy(), costs.latency_s.copy()
     if table.has_shards:
         compute_s[[OpKind.S, OpKind.T]] = output
+        gradient = np.isin(table.kind, (OpKind.B, OpKind.I)) & (table.stage == table.num_stages - 1)
+        in_first = table.kind[table.dependencies.source[gradient][0]] == OpKind.S
+        latency_s[OpKind.F, ..., -1] = latency_s[OpKind.T] = passed
+        latency_s[OpKind.S] = summed + in_first * passed
     else:  # the last stage's forward, and its backward or the two halves of it
         compute_s[: OpKind.S, -1] += np.array([1, 1, 0.5, 0.5]) * output * table.num_ranks
-    costs = replace(costs, compute_s=compute_s, overlap_factor=point.get("overlap", 1))
+    costs = replace(costs, compute_s=compute_s, latency_s=latency_s, overlap_factor=point.get("overlap", 1))
     factors = np.where(table.rank == point["slow_rank"], point["slow_factor"], 1.0)
     try:
-        return run_graph(compile_graph(table, point["p2p"]), costs, factors)
+        return run_graph(compile_graph(table, point["p2p"], allreduce), costs, factors)
     except TableError:
         return None
 
@@ -689,11 +701,16 @@ def test_words_for_those_who_do_not_see_the_drawing(explorer):
 
 
 @pytest.mark.parametrize(
-    "keys", [("interleaved-1f1b:chunks=4", "1f1b"), ("vocab-1f1b", "interleaved-1f1b:fsdp=drop,lookahead=1")]
+    ("keys", "allreduce"),
+    [
+        (("interleaved-1f1b:chunks=4", "chimera"), "excluded"),
+        (("vocab-1f1b", "interleaved-1f1b:fsdp=drop,lookahead=1"), "overlapped"),
+    ],
 )
-def test_csv_is_the_librarys_frame(page, keys):
-    """The table that is saved has the columns and times of `Run.to_frame`, gathers and drops among them."""
-    opened(page, link(keys[0], 4, 8, against=keys[1], gather=0.3)[len(PAGE) :])
+def test_csv_is_the_librarys_frame(page, keys, allreduce):
+    """The table that is saved has the columns and times of `Run.to_frame`, gathers, drops and reductions among them."""
+    reduction = {"reduction": 0.5, "allreduce": allreduce}
+    opened(page, link(keys[0], 4, 8, against=keys[1], gather=0.3, **reduction)[len(PAGE) :])
     with page.expect_download() as saved:
         page.locator("#ex-csv").click()
     text = saved.value.path().read_text()
@@ -701,20 +718,25 @@ def test_csv_is_the_librarys_frame(page, keys):
     for key, own in frame.groupby("schedule", sort=False):
         table = generated(as_case(key), 4, 8)
         seconds = {"gather": 0.3} if table.gathers else {}
+        if allreduce != "excluded":
+            table, seconds = table.with_step(), seconds | reduction
         expected = pp.simulate(table, forward=1, backward=2, comm=0.1, **seconds).to_frame()
+        expected = expected[expected.kind != "O"].reset_index(drop=True)
         pd.testing.assert_frame_equal(own.drop(columns="schedule").reset_index(drop=True), expected, check_dtype=False)
     assert tuple(frame.schedule.unique()) == keys
 
 
 def test_what_is_waited_for_at_barriers_and_gathers_is_said(page):
     """Operations that wait for passes of the output layer on other ranks, or for their weights, say so."""
-    opened(page, link("vocab-1f1b", 4, 8, against="1f1b:fsdp=drop", gather=0.3, output=0.4)[len(PAGE) :])
+    times = {"gather": 0.3, "output": 0.4, "passed": 0.2}
+    opened(page, link("vocab-1f1b", 4, 8, against="1f1b:fsdp=drop", **times)[len(PAGE) :])
     assert page.locator("#ex-legend").inner_text().split("\n")[:5] == [
         "forward", "backward", "output layer", "its gradients", "gather of weights"
     ]  # fmt: skip
     page.locator("#ex-text summary").click()
     page.locator("#ex-text-rank").select_option("1")
-    for place, words in enumerate((r"waited [\d.]+ for \dS\d on rank \d", r"waited [\d.]+ for the weights of stage 1")):
+    what = r"\dS\d on rank \d, passed on by [\d.]+", "the weights of stage 1"
+    for place, words in enumerate(rf"waited [\d.]+ for {one}" for one in what):
         page.locator("#ex-text-which").select_option(str(place))
         assert re.search(words, page.locator("#ex-operations").inner_text())
 
@@ -724,11 +746,16 @@ def test_picture_and_trace_are_sound(explorer):
     sound(explorer, 4 * 8 * 2 * 5)
 
 
-def test_gathers_are_in_the_picture_and_in_the_trace(page):
+@pytest.mark.parametrize("allreduce", APART)
+def test_gathers_and_reductions_are_in_the_picture_and_in_the_trace(page, allreduce):
     """A bar and a slice for each, on tracks of their own."""
-    tables = [generated(as_case(key), 4, 8) for key in ("interlaced", "1f1b:fsdp=drop")]
-    count = sum(int((table.computes | (table.kind == OpKind.G)).sum()) for table in tables)
-    sound(opened(page, link("interlaced", 4, 8, against="1f1b:fsdp=drop", output=0.4, gather=0.3)[len(PAGE) :]), count)
+    beside = (OpKind.G,) if allreduce == "excluded" else (OpKind.G, OpKind.R)
+    tables = [generated(as_case(key), 4, 8).with_step() for key in ("chimera", "1f1b:fsdp=drop")]
+    count = sum(int((table.computes | np.isin(table.kind, beside)).sum()) for table in tables)
+    fragment = link("chimera", 4, 8, against="1f1b:fsdp=drop", gather=0.3, allreduce=allreduce)[len(PAGE) :]
+    sound(opened(page, fragment), count)
+    assert ("gradient all-reduce" in page.locator("#ex-legend").inner_text()) == (allreduce != "excluded")
+    assert ("Reductions at the end" in page.locator("#ex-numbers").inner_text()) == (allreduce != "excluded")
 
 
 def sound(explorer, count):

@@ -45,10 +45,11 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
         Path to the explorer from the page with the link; ``../explorer.html`` from a notebook's page.
     **shown
         ``forward``, ``input_grad``, ``weight_grad``, ``comm``: times, in any unit; ``output``: that of a pass S or T;
-        ``gather``: that of the weights of 1/S of the model; ``overlap``: the time of a pair
-        over that of its forward and backward, as in `Change`; ``p2p``: one of `simulation.P2P`; ``slow_rank`` and
-        ``slow_factor``: a rank whose operations take longer, and how much; ``slow_link`` and ``delay``: a rank whose
-        link to the next one has a delay; ``view``: ``timeline`` or ``table``.
+        ``gather``: that of the weights of 1/S of the model; ``reduction``: that of their gradients, if ``allreduce``,
+        one of `simulation.APART`, includes it; ``passed`` and ``summed``: collectives of shards; ``overlap``: the time
+        of a pair over that of its forward and backward, as in `Change`; ``p2p``: one of `simulation.P2P`; ``slow_rank``
+        and ``slow_factor``: a rank whose operations take longer, and how much; ``slow_link`` and ``delay``: a rank
+        whose link to the next one has a delay; ``view``: ``timeline`` or ``table``.
 
     Returns
     -------

@@ -105,14 +105,14 @@ def packed(table):
     Returns
     -------
     dict
-        ``microbatches``; ``lengths``, the number of operations of each rank; ``codes``, as described at the top of this
+        ``lengths``, the number of operations of each rank; ``codes``, as described at the top of this
         module; ``jumps`` if microbatches do not follow one another; ``parts``, ``slices``, ``held`` if they are not 1.
 
     Examples
     --------
     >>> import ppmodel as pp
     >>> packed(pp.build("1f1b", 2, 2))
-    {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYODgYABCAACAACE='}
+    {'lengths': [4, 4], 'codes': 'eNpjYODgYABCAACAACE='}
     """
     homes = table.placement.ravel()
     place = np.tril(homes[:, None] == homes, -1).sum(axis=1)  # the index of each stage among those of its rank
@@ -129,7 +129,6 @@ def packed(table):
     exceptions = {"parts": table.microbatch_parts * table.slices, "slices": table.slices}
     exceptions["held"] = float(table.held_for_weight_grad)
     return {
-        "microbatches": table.num_microbatches,
         "lengths": np.diff(table.rank_start).tolist(),
         "codes": b64encode(zlib.compress(content.tobytes(), _LEVEL)).decode(),
         **jumping,
