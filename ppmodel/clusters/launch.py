@@ -132,7 +132,8 @@ def launch_values(point):
         one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
         many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
         and ``last_less`` (how many fewer); ``whole_layers``, whether whole layers are recomputed, all or some;
-        ``by_module``, whether single modules are, and these as ``modules`` and ``module_list``.
+        ``by_module``, whether single modules are, and these as ``modules`` and ``module_list``; and of modules that
+        are offloaded, ``offloads_modules``, ``offloaded`` and ``offloaded_list`` likewise.
 
     Examples
     --------
@@ -144,7 +145,7 @@ def launch_values(point):
     layout, table, case, model = point.complete_layout, point.table, point.case, point.model
     recompute, experts, latent = recompute_of(model, layout), model.experts, model.latent_attention
     number, per_token, shared, hidden, dense, every = astuple(experts) if experts else (None,) * 6
-    modules = str(recompute).split("+")
+    modules, offloaded = str(recompute).split("+"), layout.offloaded
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     stages = point.costs.stages.cut.texts
     blocks = [stage.blocks for stage in stages]
@@ -166,6 +167,7 @@ def launch_values(point):
         "sequence": model.sequence, "recompute": recompute,
         "whole_layers": not isinstance(recompute, str) or None in again_of(recompute),
         "modules": " ".join(modules), "module_list": ",".join(modules), "by_module": {*modules} <= MODULES.keys(),
+        "offloaded": " ".join(offloaded), "offloaded_list": ",".join(offloaded), "offloads_modules": bool(offloaded),
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
     }  # fmt: skip

@@ -122,8 +122,7 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None, uni
     timeline : Timeline, optional
         A run; needed if activations are offloaded, because their peak depends on it.
     units : Units, optional
-        How units of work differ in size; not regarded where activations are offloaded, nor are shards of the output
-        layer.
+        How units of work differ in size; not regarded where activations are offloaded.
 
     Returns
     -------
@@ -151,7 +150,7 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None, uni
     is_copied, of_stages = timeline is not None and timeline.copies, activation_bytes(stages)
     tokens = None if units is None else units.tokens
     if is_copied:
-        peak = offloaded_peaks(timeline, *of_stages)
+        peak = offloaded_peaks(timeline, *of_stages, stages.shard_bytes)
     else:
         peak = peak_activations(schedule, *of_stages, tokens, stages.shard_bytes)
     if layout is None:

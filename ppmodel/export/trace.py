@@ -141,7 +141,8 @@ def trace_events(timeline, stages=None, streams=None):
         kept = activation_bytes(stages)
         levels = _levels(schedule, *spans, activations_in_use(schedule, *kept, None, stages.shard_bytes))
         if timeline.copies:
-            levels = ((_nanoseconds(times), np.maximum(held, 0)) for times, held in offloaded_levels(timeline, *kept))
+            held = offloaded_levels(timeline, *kept, stages.shard_bytes)
+            levels = ((_nanoseconds(times), np.maximum(level, 0)) for times, level in held)
         counters["memory"] = "GiB", 2**30, levels
     for name, (unit, size, of_ranks) in counters.items():
         for rank, (times, levels) in enumerate(of_ranks):

@@ -134,7 +134,7 @@ def gathered_peaks(schedule, stage_bytes=None):
     return np.maximum.reduceat(level, first) - (level[first] - change[first])
 
 
-def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
+def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None, shard_weights=None):
     """Peak activations of each rank if some are copied to the host, which depend on the times.
 
     Memory is freed when a copy out ends, and allocated again when the copy back starts. Everything else is as in
@@ -144,7 +144,7 @@ def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
     ----------
     timeline : Timeline
         A run that offloads.
-    stage_weights, held_for_weight_grad
+    stage_weights, held_for_weight_grad, shard_weights
         As in `peak_activations`.
 
     Returns
@@ -152,15 +152,16 @@ def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
     ndarray of float, shape (num_ranks,)
         In the unit of `stage_weights`.
     """
-    return np.array([held.max() for _, held in offloaded_levels(timeline, stage_weights, held_for_weight_grad)])
+    weights = stage_weights, held_for_weight_grad, shard_weights
+    return np.array([held.max() for _, held in offloaded_levels(timeline, *weights)])
 
 
-def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
+def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None, shard_weights=None):
     """Follow what each rank holds while it offloads, at every moment at which that changes.
 
     Parameters
     ----------
-    timeline, stage_weights, held_for_weight_grad
+    timeline, stage_weights, held_for_weight_grad, shard_weights
         As in `offloaded_peaks`.
 
     Yields
@@ -169,7 +170,7 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
         For a rank, in order of time: seconds, and what it holds from then on.
     """
     schedule, copies = timeline.graph.schedule, timeline.copies
-    during, after = activations_in_use(schedule, stage_weights, held_for_weight_grad)
+    during, after = activations_in_use(schedule, stage_weights, held_for_weight_grad, None, shard_weights)
     size = np.zeros(schedule.num_operations)
     size[copies.forward] = copies.share * np.asarray(stage_weights, dtype=float)[schedule.stage[copies.forward]]
     first, (_, gone, back, _) = np.flatnonzero(~schedule.joined), timeline.copied_s

@@ -95,6 +95,13 @@ def test_single_modules_are_written_by_their_names():
     written = " ".join(launch(point, load_launcher("megatron-bridge")).arguments)
     assert "model.recompute_modules=[moe_act,mla_up_proj]" in written
     assert "recompute" in launch(point, load_launcher("torchtitan")).without
+    point = point_of("1f1b", 2, 4, "deepseek_v3", offload="moe_act+expert_fc1")
+    written = launch(point, load_launcher("megatron")).arguments
+    assert {"--fine-grained-activation-offloading", "--offload-modules moe_act expert_fc1"} <= {*written}
+    assert "model.offload_modules=[moe_act,expert_fc1]" in " ".join(
+        launch(point, load_launcher("megatron-bridge")).arguments
+    )
+    assert launch(point, load_launcher("nemo")).without["offload"] == ("moe_act+expert_fc1", "")
 
 
 def test_every_field_is_written_or_listed(launcher):

@@ -15,6 +15,7 @@ import ppmodel as pp
 from ppmodel import Schedule, build
 from ppmodel.cli import main
 from ppmodel.clusters.costs import Offload, stages
+from ppmodel.clusters.costs.layers import layers_of
 from ppmodel.clusters.memory import activation_bytes
 from ppmodel.clusters.specs import LayoutSpec
 from ppmodel.errors import SpecificationError
@@ -300,6 +301,92 @@ def test_the_chunks_that_wait_longest_go_first():
     assert runs[0].memory.activations_bytes.max() > 1.2 * runs[1].memory.activations_bytes.max()
 
 
+ONE_LAYER = {  # bytes of a layer of Qwen3-30B-A3B on one GPU: tokens times numbers kept, of two bytes
+    "attn_norm": 2 * 2048, "qkv_linear": 2 * 2048 + 2 * (32 + 4) * 128, "core_attn": 2 * (32 + 2 * 4) * 128 + 4 * 32,
+    "attn_proj": 2 * 32 * 128, "mlp_norm": 2 * 2048, "expert_fc1": 2 * 8 * 2048, "moe_act": 2 * 8 * 2 * 768,
+}  # fmt: skip
+
+
+def module_bytes(**layout):
+    """Bytes of offloaded modules in each layer of a stage, and of all that a layer keeps."""
+    system, layout = replace(pp.load_system("h100"), memory=None), LayoutSpec(pp=1, **layout)
+    layers = layers_of(pp.load_model("qwen3_30b_a3b"), 1, system, layout)
+    place = [part for part, _ in layers.work.layers].index("block")
+    return layers.offloaded_bytes[place] / 4096, layers.bytes[place, 0] / 4096
+
+
+def test_bytes_of_modules_by_hand():
+    """Each is the input that the module keeps; together they are all that is kept, but for what has no name."""
+    for name, expected in ONE_LAYER.items():
+        of_alone = "core_attn+attn_proj" if name == "attn_proj" else name
+        others = ONE_LAYER["core_attn"] if name == "attn_proj" else 0
+        assert module_bytes(offload=of_alone)[0] == pytest.approx(expected + others), name
+    away, kept = module_bytes(offload="+".join(ONE_LAYER))
+    assert away == pytest.approx(sum(ONE_LAYER.values()))
+    unnamed = 2 * 2048 + 4 * 128 + 2 * 8 * 768  # the router's input and scores, and the second products' of experts
+    assert kept - away == pytest.approx(unnamed)
+    assert module_bytes(offload="expert_fc1", recompute="moe")[0] == 0  # its input is not kept
+    assert module_bytes(offload="qkv_linear", recompute="full")[0] == 0
+
+
+@IDLE
+def test_modules_are_copied_as_the_same_share_of_all_chunks():
+    """With two layers a stage, which are both on the device: equal bytes, seconds, waits and peaks."""
+    given = {"model": "llama3_8b", "system": "a800", "tp": 2, "layers": "even", "pp": 16, "microbatches": 32}
+    run = pp.simulate("1f1b", offload="core_attn+attn_proj+mlp_norm", **given)
+    share, seconds = run.costs.offload.share[1, 0, 1], run.costs.offload.seconds[1, 0, 1]
+    same = pp.simulate("1f1b", offload=float(share), **given)
+    assert seconds == pytest.approx(
+        share * run.costs.stages.activation_bytes[1] / run.system.host_bandwidth_bytes_per_s
+    )
+    assert same.costs.offload.seconds[1, 0, 1] == pytest.approx(seconds)
+    peaks = (each.memory.activations_bytes[1:15] for each in (run, same))
+    np.testing.assert_allclose(*peaks)
+    assert run.iteration_s == pytest.approx(same.iteration_s, rel=1e-3)  # ends also have other layers
+
+
+@IDLE
+def test_layers_are_copied_while_others_run():
+    """All but two of a stage's layers, as far as the link is fast enough; the rest waits as a share does."""
+    given = {"pp": 4, "microbatches": 16, "model": "llama3_8b", "tp": 2, "layers": "even"}
+    plain = pp.simulate("1f1b", system="a800", **given)
+    kept, forward_s = (getattr(plain.costs.stages, name)[1] for name in ("activation_bytes", "forward_s"))
+    previous = np.inf
+    for rate in (1e7, 1e9, 1e10, 1e13):
+        system = replace(pp.load_system("a800"), host_bandwidth_bytes_per_s=rate)
+        run = pp.simulate("1f1b", system=system, offload="core_attn+attn_proj", **given)
+        stages, away = run.costs.stages, 8192 * (4096 + 2 * 1024 + 4096 + 2 * 32) * 8  # eight layers, half of each
+        under = min(away, rate * forward_s) * 6 / 8
+        assert stages.activation_bytes[1] == pytest.approx(kept - under)
+        assert stages.away_bytes[1] == pytest.approx(away - under)
+        assert run.memory.activations_bytes[1] <= previous
+        assert run.iteration_s >= plain.iteration_s * (1 - 1e-12)
+        previous = run.memory.activations_bytes[1]
+    assert run.iteration_s == pytest.approx(plain.iteration_s)
+
+
+@pytest.mark.parametrize(
+    ("layout", "rule"),
+    [
+        ({"offload": "moe_act+expert_fc1", "recompute": "moe_act"}, "also run again"),
+        ({"offload": "attn_proj"}, "is nothing without core_attn"),
+    ],
+)
+def test_modules_that_keep_nothing_of_their_own_are_not_offloaded(layout, rule):
+    """What runs again keeps nothing, and attention needs its output as much as the projection behind it."""
+    with refused(SpecificationError, "offload", rule):
+        pp.simulate("1f1b", 4, 8, model="qwen3_30b_a3b", system="h100", **layout)
+
+
+@IDLE
+def test_shards_of_the_output_layer_are_held_beside_what_is_offloaded():
+    """With next to nothing offloaded, the peak is that without offloading."""
+    given = {"pp": 4, "microbatches": 12, "model": "llama3_8b", "system": "a800", "tp": 2}
+    plain, run = (pp.simulate("vocab-1f1b", offload=share, **given) for share in (0.0, 1e-9))
+    assert run.timeline.copies.forward.size
+    np.testing.assert_allclose(run.memory.activations_bytes, plain.memory.activations_bytes)
+
+
 def test_a_trace_shows_the_copies():
     """Two tracks more for each rank, a slice for each copy, none over another, and memory up to the peak."""
     run = pp.simulate("stp", 2, 8, model="stp_12b", system="a800", tp=4, layers="even", offload=0.5)
@@ -334,6 +421,7 @@ def test_results_of_a_models_pairs_leave_early():
     [
         ("offload", 1.5, "less than or equal to 1"),
         ("offload", True, "valid number"),
+        ("offload", "moe_act+mlp", "must be 'attn_norm'"),
         ("offload_warm_up", -1, "greater than or equal to 0"),
         ("offload_chunks", "some", "'first', 'half', 'fitting' or 'all'"),
         ("send_results", "soon", "'at_end' or 'when_ready'"),

@@ -20,7 +20,7 @@ from ppmodel.clusters.costs.roofline import Kernels, by_run, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
 from ppmodel.clusters.specs import MemorySpec
 from ppmodel.clusters.specs.entries import unchecked
-from ppmodel.clusters.specs.recompute import Module, again_of
+from ppmodel.clusters.specs.recompute import OFFLOADED, Module, again_of
 from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
 
@@ -28,7 +28,7 @@ NOTHING = -1
 BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
-_BLOCKS = "dense", "block", "mtp"
+BLOCKS = "dense", "block", "mtp"
 _FUSED_BY = 4
 """Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
 
@@ -71,9 +71,9 @@ class LayerColumns(NamedTuple):
 
     Parameters
     ----------
-    activations : ndarray of float, shape (num_layers, 5)
-        Bytes that the forward keeps, without scores and of scores; bytes that it drops, likewise; and bytes of the
-        layer's input where it keeps that alone.
+    activations : ndarray of float, shape (num_layers, 7)
+        Bytes that the forward keeps, without scores and of scores; bytes that it drops, likewise; bytes of the
+        layer's input where it keeps that alone; and kept bytes of modules that are offloaded by name, likewise.
     backward : ndarray of float, shape (num_layers, 3)
         Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
     parameters : ndarray of float, shape (num_layers, 2)
@@ -319,6 +319,7 @@ def _sizes(layers, operations, gpu):
     """The bytes, parameters and launches of layers."""
     model, layout, tp, run = gpu.model, gpu.layout, gpu.tp, (gpu.model, gpu.sequences, gpu.layout)
     refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
+    offloaded = tuple(start for name in layout.offloaded for start in OFFLOADED[name])
     rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 7))
     piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
@@ -329,24 +330,27 @@ def _sizes(layers, operations, gpu):
         is_whole = None in again  # otherwise the output of attention is kept
         makers = again if is_whole else [module for module in again if module != Module.SCORES]
         inputs = [is_whole, *(op.module in makers for op in kernels)]
-        saved, scores = [0.0, 0.0], [0.0, 0.0]  # kept and dropped
+        saved, scores, away = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]  # kept and dropped; without scores and of scores
         for op, is_made_again in zip(kernels, inputs, strict=False):
             saved[is_made_again] += op.saved_bytes
             scores[op.module in again] += op.core_bytes
+            if part in BLOCKS and op.name.startswith(offloaded):
+                away[0] += 0.0 if is_made_again else op.saved_bytes
+                away[1] += 0.0 if op.module in again else op.core_bytes
         rows.append((
-            saved[0], scores[0], saved[1], scores[1], kernels[0].saved_bytes if is_whole else 0.0,
+            saved[0], scores[0], saved[1], scores[1], kernels[0].saved_bytes if is_whole else 0.0, *away,
             sum(op.weight_grad_bytes for op in kernels), transformer.logits_bytes(*run) if part == "head" else 0.0,
             sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS),
             *(sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)),
         ))  # fmt: skip
-        if part in _BLOCKS:
+        if part in BLOCKS:
             added = sum(op.count for op in kernels) - plain if dense else 0
             casts = sum(bool(op.casts) for op in kernels)
             phases = slice(len(Phase) if None in again else int(Phase.RECOMPUTE))
             launches[..., layer, phases, :6] = by_run((1.0, tp > 1, refused, piped, added, casts))[..., None, :]
             modules = {op.module for op in kernels} & {*again}
             launches[..., layer, Phase.INPUT_GRAD, 6] = 0 if is_whole else len(modules)
-    columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (5, 8), axis=-1)
+    columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (7, 10), axis=-1)
     return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
 
 
@@ -423,6 +427,12 @@ class LayerCosts:
         """Bytes kept for the backward, kept between its halves, of logits, and at work: shape (num_layers, 4)."""
         return layer_bytes(self.work.sizes, self.work.sharing, self.system)
 
+    @property
+    def offloaded_bytes(self):
+        """Bytes of the modules that are offloaded by name, shape (num_layers,)."""
+        factors = self.system.memory or MemorySpec()
+        return self.work.sizes.activations[:, 5:] @ [factors.activation_factor, factors.score_factor]
+
     @cached_property
     def pair_times(self):
         """The `PairTimes` of stages with these layers; each is computed once."""
@@ -467,7 +477,7 @@ def _wait_for_host(seconds, sizes, system):
 def layer_bytes(sizes, sharing, system):
     """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
     factors = system.memory or MemorySpec()
-    kept, kept_scores, dropped, dropped_scores, entry = sizes.activations.T
+    kept, kept_scores, dropped, dropped_scores, entry = sizes.activations.T[:5]
     between, logits, in_loss = sizes.backward.T
     factor = np.where(sizes.launches[:, 0, 0], factors.activation_factor, 1.0)
     kept = factor * kept + factors.score_factor * kept_scores + entry

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.data_parallel import SHARED_WEIGHTS
+from ppmodel.clusters.costs.work import recompute_of
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import StageText, parse_layers
 from ppmodel.clusters.specs.layout import LAYER_WORDS, LAYOUT_BOUNDS, STAGE_GROUPS, product_text
@@ -130,6 +131,12 @@ def _rules(layout, model):
     for name, neutral in (("ep", 1), ("etp", None), ("expert_imbalance", 1)):
         value = getattr(layout, name)
         yield name, value, value == neutral or experts, rule, "leave it out, or choose a model with experts"
+    again = str(recompute_of(model, layout)).split("+")
+    both = [name for name in layout.offloaded if name in again]
+    yield "offload", "+".join(both), not both, "also run again, so nothing is kept of them", "leave out one of the two"
+    alone = "attn_proj" in layout.offloaded and "core_attn" not in layout.offloaded
+    rule = "is nothing without core_attn, whose backward needs the same tensor"
+    yield "offload", layout.offload, not alone, rule, "add +core_attn, or leave it out"
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
     for name, size in LAYOUT_BOUNDS.items():
         value, most = layout.sizes((name, size))

@@ -10,7 +10,7 @@ import numpy as np
 from ppmodel.clusters.costs.attention import units_of
 from ppmodel.clusters.costs.collectives import Collective, collective_s
 from ppmodel.clusters.costs.data_parallel import Sharing, as_stages_compute, gather_s, optimizer_s, reduction_s
-from ppmodel.clusters.costs.layers import BUSY, layers_of
+from ppmodel.clusters.costs.layers import BLOCKS, BUSY, layers_of
 from ppmodel.clusters.costs.pairs import pair_costs
 from ppmodel.clusters.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.clusters.costs.transfers import hockney_s, message_bytes, pipeline_links, ring_s
@@ -59,6 +59,9 @@ class Stages:
         How layers are divided among all stages; not of a single one.
     shard_bytes : ndarray of float, shape (num_stages,), optional
         Bytes kept from S to T, which `activation_bytes` leaves out, if the output layer is divided among the ranks.
+    away_bytes : ndarray of float, shape (num_stages,), optional
+        Bytes of modules that are offloaded by name, without those that `activation_bytes` leaves out as well, because
+        they are copied layer by layer under their own operations; see `_copied_by_layer`.
     """
 
     blocks: np.ndarray
@@ -78,6 +81,7 @@ class Stages:
     optimizer_s: np.ndarray
     cut: StageLayers | None = None
     shard_bytes: np.ndarray | None = None
+    away_bytes: np.ndarray | None = None
 
     @cached_property
     def text(self):
@@ -90,7 +94,7 @@ class Stages:
         return [tuple(layers) for layers in self.layers.astype(int).tolist()]
 
     def __getitem__(self, index):
-        return Stages(*(getattr(self, column.name)[index] for column in fields(Stages)[:-2]))
+        return Stages(*(getattr(self, column.name)[index] for column in fields(Stages)[:-3]))
 
 
 def stages(schedule, model, system, layout=None):
@@ -141,9 +145,27 @@ def stages(schedule, model, system, layout=None):
         heads = are_heads(layers.work.layers)
         of_heads = work.counts[:, heads] @ layers.bytes[heads, :2]
         kept[:2], of_shards = kept[:2] - of_heads.T, of_heads[:, 0]
+    away = None
+    if layout is not None and layout.offloaded:
+        away = work.counts @ layers.offloaded_bytes
+        under = _copied_by_layer(away, work.counts, parts_s, layers)
+        kept[0], away = kept[0] - under, away - under
     of_parts = *parts_s.sum(axis=2).T, *kept, dense + experts, experts, *step_s
-    layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, cut, of_shards)
+    layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, cut, of_shards, away)
     return layers.stages[key]
+
+
+def _copied_by_layer(away, counts, parts_s, layers):
+    """Bytes of modules whose copies run under the forward and the backward of their own microbatch.
+
+    A layer is copied out while the next ones run, and back while those behind it do (Megatron-LM's fine-grained
+    offloading), so two layers at a time are on the device. What the link cannot move meanwhile stays, too, and goes as
+    a share of all activations does: see `simulation.copies`. Copies beside each other do not slow each other here.
+    """
+    blocks = counts[:, [part in BLOCKS for part, _ in layers.work.layers]].sum(axis=1)
+    under_s = parts_s[:, :2].sum(axis=2).min(axis=1)
+    moved = np.minimum(away, under_s * layers.system.host_bandwidth_bytes_per_s)
+    return moved * np.maximum(0, 1 - 2 / np.maximum(blocks, 1))
 
 
 class StageWork(NamedTuple):
@@ -297,7 +319,7 @@ class Offload(NamedTuple):
     seconds: np.ndarray
 
 
-def offload_of(schedule, kept_bytes, layout, system, compute_s=None):
+def offload_of(schedule, kept_bytes, layout, system, compute_s=None, module_bytes=None):
     """Determine what a layout offloads; None if nothing.
 
     Parameters
@@ -312,6 +334,8 @@ def offload_of(schedule, kept_bytes, layout, system, compute_s=None):
         Provides the bandwidth to the host.
     compute_s : ndarray of float, shape (10, num_stages), optional
         As from `compute_seconds`; decides where a copy out and back fits.
+    module_bytes : ndarray of float, shape (num_stages,), optional
+        Bytes of the modules that the layout names.
 
     Returns
     -------
@@ -327,15 +351,20 @@ def offload_of(schedule, kept_bytes, layout, system, compute_s=None):
     """
     if not layout.offloads:
         return None
-    shares = np.array([layout.offload if layout.offload_warm_up is None else layout.offload_warm_up, layout.offload])
-    part, chosen = {"first": 0, "half": 0.5}.get(layout.offload_chunks, 1), np.zeros(schedule.placement.shape, bool)
+    later = layout.offload
+    if layout.offloaded:
+        later = np.divide(module_bytes, kept_bytes, out=np.zeros_like(kept_bytes), where=kept_bytes > 0)
+    warm_up = later if layout.offload_warm_up is None else layout.offload_warm_up
+    shares = np.stack(np.broadcast_arrays(warm_up, later, kept_bytes)[:2])[:, None]
+    chunks = "all" if layout.offloaded else layout.offload_chunks
+    part, chosen = {"first": 0, "half": 0.5}.get(chunks, 1), np.zeros(schedule.placement.shape, bool)
     for of_replica, ranks in zip(chosen, schedule.placement, strict=True):
         for rank in np.unique(ranks):
             stages = np.flatnonzero(ranks == rank)  # the earlier ones wait longer for their backwards
             of_replica[stages[: max(1, ceil(part * len(stages)))]] = True
-    share = shares[:, None, None] * (chosen & (kept_bytes > 0))
+    share = shares * (chosen & (kept_bytes > 0))
     seconds = share * kept_bytes / system.host_bandwidth_bytes_per_s
-    if layout.offload_chunks == "fitting":
+    if chunks == "fitting":
         share, seconds = (column * (2 * seconds <= _waits_s(schedule, compute_s)) for column in (share, seconds))
     return Offload(share, seconds)
 
@@ -457,7 +486,8 @@ def model_costs(schedule, model, system, layout=None):
         layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
         compute, units = units_of(schedule, layout, layers, of_stages.layers, compute)
     if layout is not None:
-        offload = offload_of(schedule, of_stages.activation_bytes, layout, system, compute)
+        held = of_stages.activation_bytes
+        offload = offload_of(schedule, held, layout, system, compute, of_stages.away_bytes)
         if schedule.joined.any() and schedule.pairs.keys:
             times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
             early = layout.send_results == "when_ready"

@@ -36,8 +36,8 @@ class Entry(NamedTuple):
         Units of a value that has a dimension; the SI unit comes first.
     words : tuple of str
         The legal words, if it is a word; with the type ``int``, also a number is legal.
-    joined : bool
-        Whether several of the words joined by ``+`` are legal, too.
+    joined : collection of str
+        Words of which several joined by ``+`` are legal, too.
     of_callers : Entry, optional
         What callers from Python may give, if that is more than files may.
     is_bare : bool
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
     le: float | None = None
     units: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
-    joined: bool = False
+    joined: tuple[str, ...] = ()
     of_callers: Any = None
     is_bare: bool = False
 

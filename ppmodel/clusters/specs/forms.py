@@ -1,36 +1,35 @@
 """Forms of specification files, made from what their fields declare; and values of callers, checked alike."""
 
 import re
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, ValidationError, WrapValidator, create_model
 
 from ppmodel.clusters.specs import document
 from ppmodel.clusters.specs.entries import Entry, Provenance, declared, file_keys
-from ppmodel.clusters.specs.recompute import MODULES
 from ppmodel.clusters.specs.units import UNITS
 from ppmodel.errors import SpecificationError, did_you_mean
 from ppmodel.files import read_text
 from ppmodel.given import to_builtin
 
 
-def _each(text, check):
-    """The text, if it is a legal word, or different modules joined by ``+``."""
+def _each(joined, text, check):
+    """The text, if it is a legal word, or different ones joined by ``+``."""
     words = text.split("+") if isinstance(text, str) else [text]
-    return text if len(words) > 1 and len({*words} & MODULES.keys()) == len(words) else check(text)
+    return text if len(words) > 1 and len({*words} & {*joined}) == len(words) else check(text)
 
 
 def _type_of(entry):
     """The type of a value, as pydantic checks it."""
     words = Literal[entry.words] if entry.words else None
     if entry.joined:
-        words = Annotated[words, WrapValidator(_each)]
+        words = Annotated[words, WrapValidator(partial(_each, entry.joined))]
     if entry.type in (int, float):
         limits = {name: getattr(entry, name) for name in ("gt", "ge", "lt", "le")}
         limits |= {"allow_inf_nan": False} if entry.type is float else {}
         number = Annotated[entry.type, Field(strict=True, **limits)]
-        return words | number if words else number
+        return (words | number if entry.type is int else number | words) if words else number
     return words or {bool: StrictBool, str: Annotated[str, Field(min_length=1)]}.get(entry.type, Any)
 
 
@@ -47,7 +46,7 @@ def _entry_form(entry):
         links = create_model("Entry", __base__=document.Sourced, value=(dict[str, dict[str, Any]], ...))
         return Annotated[links, BeforeValidator(_with_source)]
     # the specification itself refuses what is neither a word nor a number
-    value = Any if entry.words and entry.type is int else _type_of(entry)
+    value = Any if entry.words and entry.type in (int, float) else _type_of(entry)
     unit = {"unit": (Literal[entry.units], ...)} if entry.units else {}
     return create_model("Entry", __base__=document.Sourced, value=(value, ...), **unit)
 
@@ -100,8 +99,11 @@ def check_values(spec_type, values):
     try:
         checked = form(**changed)
     except ValidationError as error:
-        problem = error.errors()[0]
+        problem, *others = error.errors()
         name = problem["loc"][0]
+        if isinstance(values[name], str):  # where a number or a word may stand
+            words = (other for other in others if other["loc"][0] == name and "literal" in other["type"])
+            problem = next(words, problem)
         rule, remedy = document.rule_and_remedy(problem)
         if problem["type"] == "int_type" and not str(values[name]).isdecimal():  # "8" has its quotes to lose
             thousands = str(values[name]).removesuffix("k")  # as in 8k

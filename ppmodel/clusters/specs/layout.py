@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ppmodel.clusters.specs.entries import Checked, Entry
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import parse_layers
-from ppmodel.clusters.specs.recompute import MODES, MODULES, Module, again_of
+from ppmodel.clusters.specs.recompute import MODES, MODULES, OFFLOADED, Module, again_of
 from ppmodel.errors import SpecificationError
 from ppmodel.files import data_rows
 from ppmodel.given import to_builtin
@@ -116,10 +116,11 @@ class Declared(NamedTuple):
         """Placeholder for the value in help texts."""
         if self.entry.type is Any:
             return "WORD|N,N,...|STRING"
+        number = "0..1" if self.entry.type is float and self.entry.le < 10 else "N"
         if self.texts is None:
-            return "0..1" if self.entry.le < 10 else "N"
+            return number
         texts = "|".join(self.texts)
-        return f"{texts}|N" if self.entry.words and self.entry.type is int else f"[{texts}]"
+        return f"{texts}|{number}" if self.entry.words and self.entry.type in (int, float) else f"[{texts}]"
 
 
 def declared(default, type, low=1, high=LARGEST, *, needs=None, most="", **rules):
@@ -166,8 +167,9 @@ def _sends_pairs(run):
 
 
 def _offloads_chunks(run):
-    """Whether ranks offload, and have several chunks."""
-    return run.layout.offloads and run.table.num_stages > run.table.num_ranks
+    """Whether ranks offload a share of activations, and have several chunks."""
+    by_share = run.layout.offloads and not run.layout.offloaded
+    return by_share and run.table.num_stages > run.table.num_ranks
 
 
 def _limits_nodes(run):
@@ -304,9 +306,12 @@ class LayoutSpec(Groups, Checked):
     send_results : {"at_end", "when_ready"}
         When the results of two operations in one cell are sent: at the end of the cell, as papers draw it, or each as
         soon as it is ready; see `costs.units.ready_shares`.
-    offload, offload_warm_up : float
+    offload : float or str
         Fraction of a microbatch's activations copied to host memory after its forward, and back before its backward;
-        the second, if given, applies to forwards before their rank's first backward. See `simulation.copies`.
+        or whose inputs are, of all chunks: a key of `recompute.OFFLOADED` or several joined by ``+``. See
+        `simulation.copies`.
+    offload_warm_up : float, optional
+        The fraction for forwards before their rank's first backward.
     offload_chunks : {"first", "half", "fitting", "all"}
         Which activations: those of each rank's first chunk, as in STP; of the first half of its chunks, which wait
         longest for their backwards (PipeOffload's PO-H); of all chunks that wait as long as a copy out and back takes
@@ -353,7 +358,7 @@ class LayoutSpec(Groups, Checked):
     sequence: int | None = declared(None, int)
     sequence_parallel: bool = declared(False, bool, needs="tp")
     zero: int = declared(0, int, 0, 3, needs=_shares)
-    recompute: str | int | None = declared(None, int, 0, words=RECOMPUTE, joined=True, needs=_recomputes)
+    recompute: str | int | None = declared(None, int, 0, words=RECOMPUTE, joined=tuple(MODULES), needs=_recomputes)
     precision: str | None = declared(None, str, words=tuple(FORMATS))
     cuda_graphs: str | None = declared(None, str, words=GRAPHS, needs=lambda run: run.system.kernels)
     expert_imbalance: float = declared(1.0, float, most="ep")
@@ -372,7 +377,7 @@ class LayoutSpec(Groups, Checked):
     overlap_parameters: bool | None = declared(None, bool, needs=lambda run: run.layout.zero and _shares(run))
     pairing: str = worded("alternating", "best", needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys)
     send_results: str = worded("at_end", "when_ready", needs=_sends_pairs)
-    offload: float = declared(0.0, float, 0, 1)
+    offload: float | str = declared(0.0, float, 0, 1, words=tuple(OFFLOADED), joined=tuple(OFFLOADED))
     offload_warm_up: float | None = declared(
         None, float, 0, 1, needs=lambda run: run.layout.offload_warm_up != run.layout.offload
     )
@@ -462,7 +467,16 @@ class LayoutSpec(Groups, Checked):
     @property
     def offloads(self) -> bool:
         """True if any activations are copied to the host."""
-        return self.offload > 0 or (self.offload_warm_up or 0.0) > 0
+        return bool(self.offload or self.offload_warm_up)
+
+    @property
+    def offloaded(self) -> list[str]:
+        """The modules whose inputs are copied to the host, keys of `recompute.OFFLOADED`; none if `offload` is a share.
+
+        >>> LayoutSpec(offload="moe_act+core_attn").offloaded
+        ['moe_act', 'core_attn']
+        """
+        return self.offload.split("+") if isinstance(self.offload, str) else []
 
     @property
     def microbatches(self) -> int | None:

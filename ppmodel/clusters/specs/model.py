@@ -8,7 +8,7 @@ from typing import Annotated
 
 from ppmodel.clusters.specs import entries
 from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_specification
-from ppmodel.clusters.specs.recompute import MODES
+from ppmodel.clusters.specs.recompute import MODES, MODULES
 from ppmodel.errors import Rules
 
 
@@ -150,7 +150,7 @@ class ModelSpec(Checked):
     bias: entries.Switch
     dropout: entries.Switch
     attention: Annotated[str, Entry(str, words=("materialised", "fused-softmax", "fused"))]
-    recompute: Annotated[str, Entry(str, words=tuple(MODES), joined=True)]
+    recompute: Annotated[str, Entry(str, words=tuple(MODES), joined=tuple(MODULES))]
     sequence: entries.Whole
     vocabulary: entries.WholeOrZero
     learned_positions: entries.Switch

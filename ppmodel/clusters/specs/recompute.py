@@ -1,4 +1,5 @@
 """Ways to recompute: what a layer runs again before its backward, and need not keep. A new way is an entry of `MODES`.
+Modules whose inputs may wait in the memory of the host instead are in `OFFLOADED`.
 
 One that runs again what no `Module` is yet, or a part of one, also adds that, and marks its operations where they are
 made, in `costs.transformer`.
@@ -81,3 +82,10 @@ MODULES = {  # as Megatron-LM's --recompute-modules names them
 MODES |= MODULES
 """By name. What is light takes little time to run again (DeepSeek-AI, 2024, section 3.2.3; Megatron-LM's
 ``--recompute-modules layernorm moe_act mla_up_proj``)."""
+
+OFFLOADED = {  # as Megatron-LM's --offload-modules names them
+    "attn_norm": ("norm 1",), "qkv_linear": ("query", "key"),
+    "core_attn": ("attention", "scores", "softmax", "context"), "attn_proj": ("projection",), "mlp_norm": ("norm 2",),
+    "expert_fc1": ("experts up",), "moe_act": ("experts activation", "bounds of experts"),
+}  # fmt: skip
+"""Modules of a block whose inputs can be offloaded, by name: with what the names of their operations begin."""

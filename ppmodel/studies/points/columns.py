@@ -43,7 +43,7 @@ def _columns():
         yield Column(**row | {"type": types[row["type"]]})
         for name, option in LAYOUT_OPTIONS.items() if row["name"] == "layout" else ():
             if option.column:
-                kind = str if option.entry.words else option.entry.type
+                kind = str if option.entry.words and option.entry.type is not float else option.entry.type
                 yield Column(name, kind, "", name, option.described, "layout")
 
 

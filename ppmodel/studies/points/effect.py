@@ -153,7 +153,8 @@ def has_effect(name, point):
         if name in _NEEDS and not _NEEDS[name](run):
             return False
         if name in _OF_MEMORY:
-            resident_bytes = memory(run.table, run.model, run.costs.stages, layout, system).total.max()
+            resident = stages(run.table, run.model, system, replace(layout, offload=0.0, offload_warm_up=None))
+            resident_bytes = memory(run.table, run.model, resident, layout, system).total.max()
             return not isclose(resident_bytes, memory_of(point).total.max())
         if _DEFAULTS[name] is not None:
             return _value(point, name) != _default(point, name)

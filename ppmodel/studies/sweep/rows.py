@@ -30,7 +30,9 @@ def columns_of(sweep):
         As for `points.compare`; with noise, also the run, after the model.
     """
     names = {*grid_columns(sweep), *(column_names("noise") if sweep.noises else ())}
-    return {column.name: column.type for column in COLUMNS if column.name in names}
+    types = {column.name: column.type for column in COLUMNS if column.name in names}
+    by_module = any(layout and layout.offloaded for layout in sweep.layouts)
+    return types | ({"offload": str} if by_module else {})
 
 
 def compute_rows(sweep, first, last):
@@ -62,7 +64,10 @@ def compute_rows(sweep, first, last):
         places = zip(*np.unravel_index(np.arange(first, last), sweep.shape), strict=True)
         of_graphs = groupby(places, itemgetter(0))
         rows = [row for number, of_graph in of_graphs for row in _graph_rows(sweep, number, of_graph)]
-    return {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
+    types = columns_of(sweep)
+    if types.get("offload") is str:  # shares beside modules
+        rows = [row | {"offload": str(row["offload"])} for row in rows]
+    return {name: [row.get(name) for row in rows] for name in types}
 
 
 def _graph_rows(sweep, number, places):
