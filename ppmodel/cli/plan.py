@@ -70,11 +70,11 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
     """Find the fastest layout and schedule for a model on some GPUs, and what training takes.
 
     Tries all sizes of tensor (with sequence parallelism), context, expert, pipeline and data parallelism, ZeRO,
-    microbatches of 1 to 8 sequences, recomputation, ways to divide the layers, and every schedule with its options. It
-    prunes by exact lower bounds and simulates the rest. You see the best answer with its range, answers that are about
-    as good but differ in what matters, where the time goes, and what one step in each dimension would cost. Answers
-    that the framework does not run as modelled, or that no measured run resembles, are listed apart. The dispatcher of
-    experts is the framework's unless you fix it; one step away from an answer shows the other.
+    microbatches of 1 to 8 sequences, recomputation, ways to divide layers and sequences, and every schedule with its
+    options. It prunes by exact lower bounds and simulates the rest. You see the best answer with its range, answers
+    that are about as good but differ in what matters, where the time goes, and what one step in each dimension would
+    cost. Answers that the framework does not run as modelled, or that no measured run resembles, are listed apart. The
+    dispatcher of experts is the framework's unless you fix it; one step away from an answer shows the other.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is the
     microbatch size, and ep 8 x 2 means an etp of 2. If your runs take longer than predicted, plan for the system that

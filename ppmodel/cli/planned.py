@@ -2,13 +2,15 @@
 
 from ppmodel.cli import text
 from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
+from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning.answer import EQUAL
 from ppmodel.studies.planning.available import error_of_differences, regrets
 from ppmodel.studies.planning.risk import JITTER, SLOWDOWN
 from ppmodel.studies.points import HEADINGS, PARTS
 
 _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
-_TEXTS = "schedule", "recompute", "layers", "order", "fits", "schedule in"
+_USUAL = {"order": ORDERS[0], "slicing": SLICINGS[0]}  # named if an answer differs
+_TEXTS = "schedule", "recompute", "layers", *_USUAL, "fits", "schedule in"
 _LEAST, _MUCH_EXCHANGE = 0.005, 0.2
 RUN = {
     "days": ("days", "{:.4g}".format), "gpu_hours": ("GPU-hours", text.in_words), "money": ("money", text.in_words),
@@ -126,10 +128,10 @@ def answer_text(row):
 
 def layout_text(row):
     """The schedule and the layout of an answer."""
-    order = "" if row.order == ORDERS[0] else f", order {row.order}"
+    unusual = "".join(f", {name} {row[name]}" for name, usual in _USUAL.items() if row[name] != usual)
     sizes = ", ".join(f"{name} {size}" for name, size in _sizes(row).items() if size != "1" or name == "dp")
-    ways = f"zero {row.zero:.0f}, recompute {row.recompute}, layers {row['layers']}"
-    return f"{schedule_text(row)}, {sizes}, microbatches of {row.microbatch_size:.0f}, {ways}{order}"
+    ways = f"zero {row.zero:.0f}, recompute {row.recompute}, layers {row['layers']}{unusual}"
+    return f"{schedule_text(row)}, {sizes}, microbatches of {row.microbatch_size:.0f}, {ways}"
 
 
 def _sizes(row):
@@ -152,7 +154,7 @@ def _table(frame, most_rows, plan=None):
     """Answers as lines, at most so many and those to run; with their risk, or the code that has their schedules."""
     shown = sorted({*range(min(most_rows, len(frame))), *(plan.proposed if plan else ())})
     missing, risk, frame = len(frame) - len(shown), plan and plan.risk, frame.iloc[shown]
-    ways = ["b", "zero", "recompute", "layers"] + ["order"] * any(frame.order != ORDERS[0])
+    ways = ["b", "zero", "recompute", "layers"] + [name for name in _USUAL if any(frame[name] != _USUAL[name])]
     headings = ["disturbed", "chance"] if risk is not None else ["schedule in"]
     cells = [["", "seconds", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *headings]]
     ends = [[text.plain(names)] for names in frame.frameworks]

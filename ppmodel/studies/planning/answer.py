@@ -10,6 +10,7 @@ import numpy as np
 
 from ppmodel.clusters.specs.layout import DISPATCHERS, ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.schedules.cases import as_case
+from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
 from ppmodel.studies.planning.candidates import Candidate, cases_at, orders
@@ -43,8 +44,8 @@ def simplicity(candidate: Candidate) -> tuple:
     """A key by which candidates that take as long are sorted, the simplest first.
 
     Fewer dimensions of parallelism beside the pipeline and the replicas; less recomputation; 1F1B, then interleaved
-    1F1B, then other schedules; fewer chunks; a lower ZeRO stage; even layers; the usual order of dimensions; then
-    smaller groups.
+    1F1B, then other schedules; fewer chunks; even layers; slices of equal tokens; the usual order of dimensions; then
+    smaller groups and a lower ZeRO stage.
     """
     sizes, case = candidate.sizes, candidate.case
     schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
@@ -53,8 +54,9 @@ def simplicity(candidate: Candidate) -> tuple:
     dimensions = sum(size > 1 for size in sizes.sizes(("pp", *STAGE_GROUPS, "ep")))
     chunks = dict(case.options).get("chunks", 1)
     return (
-        dimensions, recompute, schedule, chunks, candidate.layers != "even", ORDERS.index(candidate.order),
-        sizes.replica_gpus, candidate.zero > 1, case.label, sizes, candidate.zero, str(candidate.recompute),
+        dimensions, recompute, schedule, chunks, candidate.layers != "even", SLICINGS.index(candidate.slicing),
+        ORDERS.index(candidate.order), sizes.replica_gpus, candidate.zero > 1, case.label, sizes, candidate.zero,
+        str(candidate.recompute),
     )  # fmt: skip
 
 
@@ -153,11 +155,11 @@ class Plan:
         return point_of(self.question, candidate, **others)
 
     def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:
-        """The rows of candidates, as `ppmodel.compare` has them, with ``layers``, ``order``; `others` as in `point`."""
+        """The rows of candidates, as `ppmodel.compare` has them, with ``layers`` and so on; `others` as in `point`."""
         points = [self.point(candidate, **others) for candidate in candidates]
         given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
         frame = frame_of(columns_of(resolve([points[0].case], **given)), rows_of(points))
-        ways = {name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order")}
+        ways = {name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order", "slicing")}
         return frame.assign(**ways)
 
     @cached_property
@@ -209,10 +211,11 @@ class Plan:
         steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in range(4) if abs(zero - answer.zero) == 1}
         ways = [way for way in (*recomputed(self.question.model), "full") if way not in (1, answer.recompute)]
         steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
-        layers = "balanced" if answer.layers == "even" else "even"
-        steps[f"layers {layers}"] = answer._replace(layers=layers)
-        others = set(orders(self.question, answer.sizes, answer.zero)) - {answer.order}
-        steps |= {f"order {order}": answer._replace(order=order) for order in others}
+        words = {"layers": ("balanced", "even"), "order": orders(self.question, answer.sizes, answer.zero)}
+        words["slicing"] = SLICINGS if "slices" in dict(answer.case.options) else ()
+        for name, tried in words.items():
+            others = [word for word in tried if word != getattr(answer, name)]
+            steps |= {f"{name} {word}": answer._replace(**{name: word}) for word in others[-1:]}
         if answer.sizes.pp > 1:
             steps |= {case.label: answer._replace(case=case) for case in self._other_cases(answer)}
         frame = self.rows([answer, *steps.values()])

@@ -20,6 +20,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
+from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.studies.planning.bounds import alone_in, bound_of, busy_bounds, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
@@ -196,7 +197,7 @@ def fitting_of(question, columns, entries, limits):
     counts.
     """
     usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
-    groups, cuts = {}, set()
+    groups, seen = {}, set()
     for place, entry in enumerate(entries):
         table = columns.table(*entry[:2])
         ways = columns.divisions(entry.sizes, bool(table.gathers)) if table else ()
@@ -205,23 +206,23 @@ def fitting_of(question, columns, entries, limits):
             if columns.divides(shape[0], layers):
                 groups.setdefault(shape, []).append(((place, number), entry, zero, layers, table))
     for shape, rows in groups.items():
-        for row, number, recompute, at_least_s, peak, blocks in Rows(columns, shape, rows, limits).candidates():
+        for row, number, recompute, at_least_s, peak, blocks, cut in Rows(columns, shape, rows, limits).candidates():
             place, (case, sizes, is_run, *_), zero, layers, _ = rows[row]
             is_run = is_run and (zero <= usual or "zero" in question.fixed)
-            cut = place[0], zero, recompute, blocks.tobytes()
-            for order in orders(question, sizes, zero) if cut not in cuts else ():
-                candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf)
-                if order != ORDERS[0] and is_timed(columns, case, sizes):
+            same = place[0], zero, recompute, blocks.tobytes(), cut
+            for order in orders(question, sizes, zero) if same not in seen else ():
+                candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf, cut)
+                if order != ORDERS[0] and is_timed(columns, case, sizes, cut):
                     candidate = candidate._replace(peak_bytes=timed_bytes(question, candidate))
                 if candidate.peak_bytes <= capacity:
-                    yield at_least_s, (*place, number, order), candidate
-            cuts.add(cut)
+                    yield at_least_s, (*place, number, order, cut), candidate
+            seen.add(same)
 
 
-def is_timed(columns, case, sizes):
+def is_timed(columns, case, sizes, slicing=SLICINGS[0]):
     """Return whether memory depends on times, of copies or of a searched order, or on parts or gathers that differ."""
     fixed, table = columns.question.fixed, columns.table(case, sizes)
-    is_cut = table and table.slices > 1 and fixed.get("slicing", "tokens") != "tokens"
+    is_cut = table and table.slices > 1 and slicing != SLICINGS[0]
     is_unlike = is_cut or fixed.get("lengths", "equal") != "equal" or (table and (table.gathers or table.has_shards))
     return bool(is_unlike or open_options(case) or any(fixed.get(name) for name in ("offload", "offload_warm_up")))
 
@@ -253,6 +254,7 @@ class Rows:
         self.ways = Ways(columns, shape, [*numbers])
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
         self.most_s = np.array([most_s[entry.is_run] for entry in self.entries])
+        self.slicing = self.question.tried("slicing", SLICINGS)[0]
         traits = {table: (table.microbatch_parts / table.num_replicas, table.slices, (table.kind == OpKind.W).any(),
                           *alone_in(table)) for table in set(tables)}  # fmt: skip
         traits = map(np.array, zip(*(traits[table] for table in tables), strict=True))
@@ -281,7 +283,8 @@ class Rows:
         """
         parts_s = of_stages.parts_s[..., :2, :]
         passing_s = (parts_s[..., 0] + self.alone[rows, :, :2] * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
-        passing_s *= not self.table.has_shards  # whose stages' seconds include what other ranks do at once
+        # where stages' seconds include what other ranks do at once, or slices with more bytes may pass sooner
+        passing_s *= self.slicing == SLICINGS[0] and not self.table.has_shards
         share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * (self.microbatches / self.most_s)[rows, None]
         return (on_ranks(self.table.placement, share * of_stages.activation_bytes) + others).max(axis=-1)
 
@@ -293,11 +296,11 @@ class Rows:
         entries = [self.entries[row] for row in rows[may_fit]]
         for (case, size), some in places_of((entry.case, self.question.size(entry.sizes)) for entry in entries).items():
             places = may_fit[some]
-            if is_timed(self.columns, case, entries[some[0]].sizes):
+            if is_timed(self.columns, case, entries[some[0]].sizes, self.slicing):
                 for place, row in zip(places, rows[places], strict=True):
                     way = self.zeros[row], again[place], self.words[row], ORDERS[0]
                     with refusing():  # of layouts of one size, each on its own
-                        named = Candidate(case, self.entries[row].sizes, True, *way, np.inf, np.inf)
+                        named = Candidate(case, self.entries[row].sizes, True, *way, np.inf, np.inf, self.slicing)
                         peaks[place] = timed_bytes(self.question, named)
             else:
                 alike = places_of((kept[place].tobytes(), held[place].tobytes()) for place in places)
@@ -317,10 +320,23 @@ class Rows:
         return rows[fast], seconds[fast], peaks, of_stages.blocks[fast]
 
     def candidates(self):
-        """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes and blocks."""
+        """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes, blocks and slicing.
+
+        A rank holds the first slices of a sequence, which equal work makes the longest: where slices of equal tokens do
+        not fit, no others do; and the least seconds are the same.
+        """
+        rows = np.arange(len(self.way))
+        for slicing in self.question.tried("slicing", SLICINGS[: self.table.slices]):
+            self.slicing = slicing
+            found = [*self.in_ways(rows)] if len(rows) else []
+            yield from ((*each, slicing) for each in found)
+            rows = np.unique([row for row, *_ in found])
+
+    def in_ways(self, rows):
+        """As `candidates`, of some rows in one slicing."""
         least, *more = self.question.tried("recompute", recomputed(self.question.model))
         capacity, comfortable = self.question.system.memory_capacity_bytes, self.comfortable_bytes
-        rows, *found = self.fitting(np.arange(len(self.way)), least)
+        rows, *found = self.fitting(rows, least)
         fits, is_tight = found[1] <= capacity, found[1] > comfortable
         yield from zip(rows[fits], repeat(0), repeat(least), *(column[fits] for column in found), strict=False)
         most = np.where(fits, comfortable, capacity)[is_tight]

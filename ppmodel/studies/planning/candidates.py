@@ -10,6 +10,7 @@ from ppmodel.clusters.specs.layout import STAGE_GROUPS
 from ppmodel.errors import PPModelError
 from ppmodel.given import as_list
 from ppmodel.schedules.cases import Case, as_case, built
+from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning.available import highest_zero, orders_of
 from ppmodel.studies.planning.question import Question, Sizes, divisors
 
@@ -57,6 +58,7 @@ class Candidate(NamedTuple):
     peak_bytes : float
         On the most loaded GPU.
     iteration_s : float
+    slicing : str
     """
 
     case: Case
@@ -68,11 +70,12 @@ class Candidate(NamedTuple):
     order: str
     peak_bytes: float
     iteration_s: float
+    slicing: str = SLICINGS[0]
 
     @property
     def row(self) -> dict[str, Any]:
         """Those columns of `plan` that are known so far."""
-        names = "is_run", "zero", "recompute", "layers", "order", "peak_memory_bytes", "iteration_s"
+        names = "is_run", "zero", "recompute", "layers", "order", "peak_memory_bytes", "iteration_s", "slicing"
         return {"label": self.case.label} | self.sizes._asdict() | dict(zip(names, self[2:], strict=True))
 
 

@@ -186,10 +186,10 @@ def plan(
     -------
     DataFrame
         Of one question, answers that differ in what matters, the best first: columns as `compare` has them, ``layers``,
-        ``order``, ``is_run``, whether the framework runs it as modelled, ``frameworks``, which ones have the schedule,
-        and ``over_best``, how much longer than the first row, as a share of its time. The first is not tight, unless
-        that costs more than `within`; of those within 1 % of the fastest, the simplest is first. ``is_tie``: the
-        framework runs it, and it differs from the first by less than predicted differences are off.
+        ``order``, ``slicing``, ``is_run``, whether the framework runs it as modelled, ``frameworks``, which ones have
+        the schedule, and ``over_best``, how much longer than the first row, as a share of its time. The first is
+        not tight, unless that costs more than `within`; of those within 1 % of the fastest, the simplest is first.
+        ``is_tie``: the framework runs it, and it differs from the first by less than predicted differences are off.
 
         Of several questions, or with `finish` or `budget`, a row each, with the first of its answers: also
         ``tokens_per_s``; ``scaling``, its rate per GPU over that of the first row that differs in `gpus` alone;

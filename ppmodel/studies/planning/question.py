@@ -16,7 +16,7 @@ from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import as_cases
 from ppmodel.studies.points import Point
 
-SEARCHED = "zero", "recompute", "layers", "order"
+SEARCHED = "zero", "recompute", "layers", "order", "slicing"
 """What else is searched of a layout."""
 
 _LARGEST = 2**24

@@ -17,6 +17,8 @@ from ppmodel.cli.planned import answer_text
 from ppmodel.clusters.specs import ORDERS, load_framework, load_system
 from ppmodel.clusters.specs.layout import LAYOUT_KEYWORDS
 from ppmodel.errors import PPModelError, SweepError, TableError
+from ppmodel.schedules import small
+from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
 from ppmodel.studies.planning.available import error_of_differences
@@ -33,25 +35,28 @@ SOME = ["1f1b", "interleaved-1f1b:chunks=2", "zb-v", "zb-h1", "chimera", "dualpi
 def every_candidate(question):
     """Each candidate of a question that fits, simulated."""
     for sizes in all_sizes(question):
-        for case, (zero, layers), recompute, order in product(
-            cases_at(question, sizes.pp), divisions(question, sizes), ["none", "selective", "full", 1, 2, 4, 8], ORDERS
-        ):
+        for case, (zero, layers), recompute, order, slicing in product(
+            cases_at(question, sizes.pp), divisions(question, sizes), ["none", "selective", "full", *range(1, 9)],
+            ORDERS, SLICINGS,
+        ):  # fmt: skip
+            if slicing != SLICINGS[0] and small(case.name).slices == 1:
+                continue
             layout = {name: value for name, value in sizes._asdict().items() if name not in ("pp", "etp")}
             points = resolve(
                 case, sizes.pp, model=question.model, system=question.system, zero=zero, layers=layers,
                 recompute=recompute, sequence_parallel=sizes.tp > 1, global_batch=question.global_batch,
-                order=order, **layout,
+                order=order, slicing=slicing, **layout,
             ).points()  # fmt: skip
             (row,) = rows_of(points)
             if row["refused"] is None and row["fits"]:
                 is_run = case.name == "1f1b" and zero <= 1
                 bytes_and_s = row["peak_memory_bytes"], row["iteration_s"]
-                yield Candidate(case, sizes, is_run, zero, recompute, layers, order, *bytes_and_s)
+                yield Candidate(case, sizes, is_run, zero, recompute, layers, order, *bytes_and_s, slicing)
 
 
 def same(candidate):
     """What two candidates share that differ at most in words: layers that are divided alike take as long."""
-    return candidate[:5], f"{candidate.iteration_s:.9e}"
+    return candidate[:5], candidate.slicing, f"{candidate.iteration_s:.9e}"
 
 
 def test_the_order_in_which_schedules_are_named_decides_nothing():
@@ -62,14 +67,17 @@ def test_the_order_in_which_schedules_are_named_decides_nothing():
     assert first.equals(second)
 
 
-@pytest.mark.parametrize(("limit", "devices"), [(None, 8), ("60 GiB", 8), (None, 2)])
-def test_pruned_is_as_good_as_exhaustive(limit, devices):
+@pytest.mark.parametrize(("limit", "devices", "more"), [
+    (None, 8, {}), ("60 GiB", 8, {}), (None, 2, {}),
+    (None, 8, {"gpus": 8, "global_batch": 4, "sequence": 32768, "schedules": ["1f1b", "seq1f1b:chunks=1"], "pp": 4}),
+])  # fmt: skip
+def test_pruned_is_as_good_as_exhaustive(limit, devices, more):
     """Every simulated candidate within the share of its kind's best is found; with recomputation, none is faster."""
     system = load_system("h100")
     system = replace(system, nodes=replace(system.nodes, devices_per_node=devices))
     given = SMALL | {"system": system, "gpus": 4, "schedules": ["1f1b", "zb-v", "dualpipev"]}
-    given |= {"memory_limit": limit, "within": 0.5}
-    given["fix"] = {"microbatch_size": 1}
+    given |= {"memory_limit": limit, "within": 0.5} | more
+    given["fix"] = {"microbatch_size": 1} | ({"pp": given.pop("pp")} if "pp" in more else {})
     question = asked(**given)
     pruned, exhaustive, limits = search(question), list(every_candidate(question)), Limits(question)
     limits.add(exhaustive)
@@ -85,12 +93,14 @@ def test_pruned_is_as_good_as_exhaustive(limit, devices):
     assert plain == {same(candidate) for candidate in pruned if candidate.recompute == "none"}
     assert len(plain) > (3 if limit is None else 0)
     assert {candidate.order for candidate in pruned} == set(ORDERS[: 1 + (devices < question.gpus)])
+    assert {candidate.slicing for candidate in pruned} == set(SLICINGS[: 1 + ("sequence" in more)])
 
 
 @pytest.mark.parametrize("more", [
     {"schedules": SOME}, {"sequence": 1024, "schedules": "1f1b"},
     {"model": "mixtral_8x7b", "system": "h200", "schedules": "1f1b", "fix": {"cp": 1}},
-], ids=["schedules", "sequence", "experts"])  # fmt: skip
+    {"global_batch": 4, "sequence": 65536, "schedules": ["seq1f1b:slices=4,chunks=1"]},
+], ids=["schedules", "sequence", "experts", "slices"])  # fmt: skip
 def test_an_answer_is_a_point_that_anybody_can_simulate(more):
     """Each row, given back as it is, takes the same time and memory, and none is idle for less than no time."""
     given = SMALL | {"within": 0.2} | more
@@ -99,7 +109,7 @@ def test_an_answer_is_a_point_that_anybody_can_simulate(more):
     for _, row in frame.iterrows():
         values = {name: row[name] for name in LAYOUT_KEYWORDS if name in row.dropna()}
         run = resolve_point(
-            row.schedule + (f":{row.options}" if row.options else ""), row.pp, model=given["model"],
+            row.schedule + (f":{row.options.replace(' ', ',')}" if row.options else ""), row.pp, model=given["model"],
             system=given["system"], **values,
         ).run().to_dict()  # fmt: skip
         assert run["iteration_s"] == pytest.approx(row.iteration_s, rel=1e-9)
