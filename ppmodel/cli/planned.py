@@ -5,6 +5,7 @@ from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
 from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning.answer import EQUAL
 from ppmodel.studies.planning.available import error_of_differences, regrets
+from ppmodel.studies.planning.candidates import IN_PAIRS
 from ppmodel.studies.planning.risk import JITTER, SLOWDOWN
 from ppmodel.studies.points import HEADINGS, PARTS
 
@@ -142,7 +143,7 @@ def _sizes(row):
 
 def schedule_text(row):
     """An answer's schedule, if it has a pipeline, and whether pairs hide what experts exchange."""
-    alone = "no pipeline, in pairs" if row.schedule == "combined-1f1b" else "no pipeline"
+    alone = "no pipeline, in pairs" if row.schedule == IN_PAIRS else "no pipeline"
     return text.plain(row.label) if row.pp > 1 else alone
 
 

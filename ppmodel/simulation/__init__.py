@@ -6,4 +6,4 @@ from ppmodel.simulation.graph import ALLREDUCE, APART, BUFFERED, P2P, compile_gr
 from ppmodel.simulation.many import Iterations, iterations, makespans
 from ppmodel.simulation.run import run_events, run_graph
 from ppmodel.simulation.timeline import Timeline
-from ppmodel.simulation.transfers import Links, link_values, receivers, transfer_costs
+from ppmodel.simulation.transfers import Links, crossed, link_values, receivers, transfer_costs

@@ -107,7 +107,7 @@ class OpCosts:
                 illegal = table[~((table <= _MOST_S) & (table >= 0))][0]
                 remedy = "check the durations, rates and sizes from which it is computed"
                 raise CostError(name, illegal, f"must be from 0 to {_MOST_S:g} seconds", remedy)
-            table[OpKind.D] = 0.0  # drops take no time, and so stand for all that takes none
+            table[-1] = 0.0  # drops take no time, and so stand for all that takes none
             table.setflags(write=False)
             object.__setattr__(self, name, table)
         if not 0 < self.overlap_factor < np.inf:
@@ -318,8 +318,8 @@ def are_seconds(numbers):
     >>> are_seconds(np.array([0.0, 1.0])), are_seconds(np.array([0.0, np.nan]))
     (True, False)
     """
-    flat = numbers.reshape(-1)
-    return not flat.size or bool(flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S)  # NaN is either
+    # NaN would be either; Python compares its own numbers several times as fast as NumPy's
+    return not numbers.size or (numbers.item(numbers.argmin()) >= 0 and numbers.item(numbers.argmax()) <= _MOST_S)
 
 
 def comm_over_forward(costs, num_ranks):

@@ -56,6 +56,13 @@ def link_values(links, senders, receivers):
     return delay_s, bandwidth
 
 
+def crossed(links, schedule):
+    """Those of some `specs.Link` entries that messages of a schedule cross."""
+    ends = receivers(schedule)[[OpKind.F, OpKind.B]]
+    pairs = set(zip(np.broadcast_to(schedule.placement, ends.shape).flat, ends.flat, strict=True))
+    return [link for link in links if pairs & {*link.directions}]
+
+
 def transfer_costs(schedule, links):
     """Occupancy and latency of every transfer on `Links`; with nodes, 0 where nothing is sent.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from ppmodel.ops import OpKind
 
 
-class Kind(NamedTuple):
+class Looks(NamedTuple):
     """Words and looks of a kind of operation.
 
     Attributes
@@ -24,14 +24,14 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    OpKind.F: Kind("forward", "#56b4e9", "rail_response"),
-    OpKind.B: Kind("backward", "#de8f05", "rail_idle"),
-    OpKind.I: Kind("input gradient", "#ece133", "startup"),
-    OpKind.W: Kind("weight gradient", "#cc78bc", "rail_load"),
-    OpKind.S: Kind("output layer", "#8de5a1", "rail_animation"),
-    OpKind.T: Kind("its gradients", "#d55e00", "bad"),
-    OpKind.R: Kind("gradient all-reduce", "#949494", "generic_work"),
-    OpKind.O: Kind("optimizer step", "#029e73", "good"),
-    OpKind.G: Kind("gather of weights", "#0173b2", "thread_state_iowait"),
-    OpKind.D: Kind("drop of weights", "#E8E8E8", "grey"),
+    OpKind.F: Looks("forward", "#56b4e9", "rail_response"),
+    OpKind.B: Looks("backward", "#de8f05", "rail_idle"),
+    OpKind.I: Looks("input gradient", "#ece133", "startup"),
+    OpKind.W: Looks("weight gradient", "#cc78bc", "rail_load"),
+    OpKind.S: Looks("output layer", "#8de5a1", "rail_animation"),
+    OpKind.T: Looks("its gradients", "#d55e00", "bad"),
+    OpKind.R: Looks("gradient all-reduce", "#949494", "generic_work"),
+    OpKind.O: Looks("optimizer step", "#029e73", "good"),
+    OpKind.G: Looks("gather of weights", "#0173b2", "thread_state_iowait"),
+    OpKind.D: Looks("drop of weights", "#E8E8E8", "grey"),
 }

@@ -231,19 +231,24 @@ class Schedule:
         return frozen(self.kind < int(OpKind.R))
 
     @cached_property
+    def is_plain(self) -> bool:
+        """True if all operations are forwards and backwards; one look at small tables instead of several."""
+        return bool(self.kind.max(initial=0) <= int(OpKind.W))  # NumPy takes 2 us to understand the member of an enum
+
+    @cached_property
     def reduces(self) -> bool:
         """True if the table has gradient reductions."""
-        return bool((self.kind == int(OpKind.R)).any())  # NumPy takes 2 us to understand the member of an enum
+        return not self.is_plain and bool((self.kind == int(OpKind.R)).any())
 
     @cached_property
     def gathers(self) -> bool:
         """True if the table has gathers of weights."""
-        return bool(self.num_operations and (self.kind == int(OpKind.G)).any())
+        return not self.is_plain and bool((self.kind == int(OpKind.G)).any())
 
     @cached_property
     def has_shards(self) -> bool:
         """True if the table has passes of an output layer that is divided among the ranks."""
-        return bool((self.kind == int(OpKind.S)).any())
+        return not self.is_plain and bool((self.kind == int(OpKind.S)).any())
 
     @cached_property
     def overlaps(self) -> NDArray[np.bool_]:

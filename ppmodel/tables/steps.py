@@ -77,7 +77,7 @@ def find_steps(schedule: Schedule) -> NDArray[np.int64]:
     >>> find_steps(build("gpipe", 2, 1).with_step()).tolist()
     [3, 7]
     """
-    return frozen(np.flatnonzero(schedule.kind == OpKind.O))
+    return frozen(np.flatnonzero(schedule.kind == OpKind.O) if not schedule.is_plain else np.empty(0, dtype=int))
 
 
 def step_times(schedule, begin, length):

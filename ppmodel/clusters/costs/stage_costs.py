@@ -140,12 +140,11 @@ def stages(schedule, model, system, layout=None):
         return layers.stages[key]
     parts_s, step_s = work.seconds(layers)
     dense, experts = work.parameters(layers.work.sizes.parameters)
-    kept, of_shards = work.bytes(layers.bytes), None
+    of_layers, of_shards = layers.bytes, None
     if schedule.has_shards:
-        heads = are_heads(layers.work.layers)
-        of_heads = work.counts[:, heads] @ layers.bytes[heads, :2]
-        kept[:2], of_shards = kept[:2] - of_heads.T, of_heads[:, 0]
-    away = None
+        of_layers = without_heads(layers.bytes, layers.work.layers)
+        of_shards = work.counts @ (layers.bytes - of_layers)[:, 0]
+    kept, away = work.bytes(of_layers), None
     if layout is not None and layout.offloaded:
         away = work.counts @ layers.offloaded_bytes
         under = _copied_by_layer(away, work.counts, parts_s, layers)
@@ -259,10 +258,9 @@ class StageWork(NamedTuple):
 
 def stage_work(layers, schedule, model, layout, cut, nodes):
     """The `StageWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
-    shards = schedule.num_ranks if schedule.has_shards else 1
-    counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout), shards)
+    counts = layer_counts(layers.layers, layers.dense_blocks, cut, recompute_of(model, layout), schedule)
     tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
-    if layout is not None and model.tied_embeddings and model.vocabulary and shards == 1:
+    if layout is not None and model.tied_embeddings and model.vocabulary and not schedule.has_shards:
         ends = [cut.embedding, cut.head]
         first, last = schedule.placement[0, ends]
         if first != last:
@@ -274,7 +272,7 @@ def stage_work(layers, schedule, model, layout, cut, nodes):
     return StageWork(counts, np.arange(counts.shape[1])[None], halves, tied_bytes, inside, chunks, layers.sharing)
 
 
-def layer_counts(layers, dense_blocks, cut, recompute, shards=1):
+def layer_counts(layers, dense_blocks, cut, recompute, schedule):
     """How often each layer occurs in each stage, shape (..., num_stages, num_layers).
 
     Parameters
@@ -286,10 +284,10 @@ def layer_counts(layers, dense_blocks, cut, recompute, shards=1):
         Of one run; or its ``blocks`` of many, with stages as their last axis.
     recompute : str, int or ndarray of int, shape (num_runs, 1)
         As a layout says; or the number of layers of each run.
-    shards : int
-        Ranks among which the output layer is divided.
+    schedule : Schedule
+        With shards of the output layer, it is divided among all ranks.
     """
-    heads, blocks = np.minimum(cut.losses, 1 / shards), cut.blocks
+    heads, blocks = np.minimum(cut.losses, 1 / schedule.num_ranks if schedule.has_shards else 1.0), cut.blocks
     dense = np.minimum(np.maximum(dense_blocks - (np.cumsum(blocks, axis=-1) - blocks), 0), blocks)
     of_parts = {
         "embedding": cut.embeddings, "dense": dense, "block": blocks - dense, "mtp": cut.mtp,
@@ -401,6 +399,20 @@ def compute_seconds(halves_s, step_s):
 def are_heads(layers):
     """Mask of the layers, as in `LayerWork`, that are loss heads."""
     return np.array([part in ("loss", "head") for part, _ in layers])
+
+
+def without_heads(of_layers, layers):
+    """Bytes from `layer_bytes` if the output layer is divided: its shards hold nothing from a forward to its backward.
+
+    Parameters
+    ----------
+    of_layers : ndarray of float, shape (k * num_layers, 4)
+        Of one run, or of k one after another.
+    layers : list of (str, str)
+        As in `LayerWork`.
+    """
+    heads = np.resize(are_heads(layers), len(of_layers))[:, None]
+    return np.where(heads & [True, True, False, False], 0.0, of_layers)
 
 
 def _divide_head(schedule, model, layers, of_layers, compute, latency):

@@ -18,7 +18,8 @@ MICROBATCH_SIZES = range(1, 9)
 """Sequences of a microbatch that are tried."""
 
 _FEWEST_TOKENS = 512  # of a sequence on a GPU
-_IN_PAIRS = "combined-1f1b"  # needs chunks in pipelines
+IN_PAIRS = "combined-1f1b"
+"""The schedule that also runs without a pipeline, on one chunk, so that pairs hide what experts exchange."""
 
 
 class SearchEntry(NamedTuple):
@@ -148,9 +149,9 @@ def cases_at(question, num_ranks):
     has_chunks = fixed.get("chunks", 1) > 1
     if num_ranks == 1:
         usual = [case for case in question.cases if case.name == "1f1b"]
-        pairs = [case.with_options({"chunks": 1}) for case in question.cases if case.name == _IN_PAIRS
+        pairs = [case.with_options({"chunks": 1}) for case in question.cases if case.name == IN_PAIRS
                  and "chunks" not in dict(case.options) and (question.model.experts or not usual)]  # fmt: skip
-        others = [case for case in question.cases[:1] if case.name != _IN_PAIRS]
+        others = [case for case in question.cases[:1] if case.name != IN_PAIRS]
         return [] if has_chunks else [*usual, *pairs] or others
     for case in question.cases:
         known = case.known_options
@@ -161,7 +162,7 @@ def cases_at(question, num_ranks):
         for values in product(*tried.values()):
             options = dict(zip(tried, values, strict=True))
             fits = num_ranks * options.get("chunks", 1) <= question.model.blocks + 2
-            if fits and (case.name, options.get("chunks")) != (_IN_PAIRS, 1):
+            if fits and (case.name, options.get("chunks")) != (IN_PAIRS, 1):
                 cases.append(case.with_options(options))
     return cases
 

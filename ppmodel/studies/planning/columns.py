@@ -12,7 +12,7 @@ from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharded_bytes, sharing_of
 from ppmodel.clusters.costs.layers import BUSY, LayerCosts, layer_works
 from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
-from ppmodel.clusters.costs.stage_costs import Stages, StageWork, are_heads, layer_counts
+from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts, without_heads
 from ppmodel.clusters.costs.transformer import layer_numbers
 from ppmodel.clusters.memory import held_on_ranks
 from ppmodel.clusters.specs.entries import unchecked
@@ -206,10 +206,7 @@ class Columns:
         work, lines = StageWork(counts, index, None, None, None, chunks, sharing), self.line_s
         parts_s, (dense, experts) = work.parts_s(layers.seconds, self.system), work.parameters(layers.parameters)
         halves_s, of_layers = np.moveaxis(parts_s.sum(axis=-1), -1, 0), layers.bytes
-        if has_shards:  # shards are not held from F to B
-            heads = np.resize(are_heads(layers.names), len(of_layers))[:, None]
-            of_layers = np.where(heads & [True, True, False, False], 0.0, of_layers)
-        held = work.bytes(of_layers)
+        held = work.bytes(without_heads(of_layers, layers.names) if has_shards else of_layers)
         busy_s = parts_s[..., 0, BUSY].sum(axis=-1)
         how = sharing, lines, self.system
         reduced_s = reduction_s((dense, experts), _HIDES_ALL_S, *how)
@@ -258,8 +255,7 @@ class Ways:
                 for word, place in ((self.words[way], place) for way, place in divided)]  # fmt: skip
         cut = cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
         again = recompute if is_word else recompute[:, None]
-        shards = self.table.num_ranks if self.table.has_shards else 1
-        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again, shards)
+        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again, self.table)
         sharing = Sharing(*(column[ways] for column in self.sharing))
         of_table = self.table.chunks_per_rank, self.table.has_shards
         of_stages = self.columns.priced(layers, counts, index, sharing, cut, *of_table)

@@ -8,14 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from math import isclose
 
-import numpy as np
-
 from ppmodel.clusters.costs import stages
 from ppmodel.clusters.memory import memory
 from ppmodel.clusters.specs.layout import DIMENSIONS, LAYOUT_KEYWORDS, LAYOUT_OPTIONS, LayoutSpec
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
-from ppmodel.simulation import receivers
+from ppmodel.simulation import crossed
 from ppmodel.studies.points.iteration import memory_of
 from ppmodel.studies.points.rows import table_columns
 
@@ -168,10 +166,8 @@ def idle_links(points):
     links = sorted({link for point in points for link in point.links}, key=str)
     for point in points if links else ():
         with suppress(PPModelError):  # a refused point has no table
-            ends = receivers(point.table)[[OpKind.F, OpKind.B]]
-            crossed = set(zip(np.broadcast_to(point.table.placement, ends.shape).flat, ends.flat, strict=True))
-            if not (links := [link for link in links if not crossed & {*link.directions}]):
-                break
+            used = crossed(links, point.table)
+            links = [link for link in links if link not in used]
     return list(map(str, links))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from numbers import Real
@@ -10,11 +11,11 @@ from weakref import WeakKeyDictionary
 from ppmodel.clusters.costs import check_layout, model_costs
 from ppmodel.clusters.specs import LayoutSpec, ModelSpec, SystemSpec
 from ppmodel.clusters.specs.framework import DEFAULT, load_framework
-from ppmodel.errors import CostError
+from ppmodel.errors import CostError, PPModelError
 from ppmodel.given import as_list
 from ppmodel.schedules.cases import Case, built
 from ppmodel.schedules.options import option_text
-from ppmodel.simulation import OpCosts, graph_of, run_graph, uniform_costs
+from ppmodel.simulation import OpCosts, crossed, graph_of, run_graph, uniform_costs
 from ppmodel.studies.points.change import UNCHANGED, Change
 from ppmodel.studies.points.order import ordered_case
 from ppmodel.tables import Schedule
@@ -163,7 +164,9 @@ class Point:
         framework = self.system and self.system.framework
         if framework is None and not self.links:
             return "overlapped"  # without a file to read
-        links = tuple(link for link in self.links if max(link[:2]) < self.size[0])  # between ranks that it has
+        links = self.links
+        with suppress(PPModelError):  # a refused point has no table
+            links = links and crossed(links, built(self.case, *self.size))
         return (framework or load_framework(DEFAULT)).sends(self.case.name, links)
 
     @property
