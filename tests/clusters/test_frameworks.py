@@ -156,6 +156,8 @@ def test_a_slow_link_is_used_as_the_framework_sends():
     apart = [pp.compare(name, 4, 8, **sent, links=slow, p2p=p2p) for name, p2p in zip(names, sending, strict=True)]
     assert frame.makespan_s[frame.links == slow].tolist() == [each.makespan_s[0] for each in apart]
     assert len(relative_to(frame, "1F1B")) == 6
+    with pytest.warns(Warning, match="0-2"):  # a link that carries nothing
+        assert pp.compare(names, 4, 8, **sent, links="0-2:delay=1").p2p.unique() == "overlapped"
     frame = pp.compare("1f1b", 4, **RUN, framework=["megatron", "nanotron", "plain"], links=slow)
     assert frame.p2p.tolist() == ["rendezvous", "blocking_recv", "overlapped"]
     for fitted, p2p in {"a100_vtrain": "rendezvous", "h100_playbook": "blocking_recv"}.items():
