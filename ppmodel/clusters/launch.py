@@ -132,8 +132,9 @@ def launch_values(point):
         one chunk before the next (None: as many as ranks; 0: there are fewer); ``division`` (even: all stages have as
         many blocks; ends: the first and the last may have fewer; uneven); ``stage_blocks`` (the most); ``first_less``
         and ``last_less`` (how many fewer); ``whole_layers``, whether whole layers are recomputed, all or some;
-        ``by_module``, whether single modules are, and these as ``modules`` and ``module_list``; and of modules that
-        are offloaded, ``offloads_modules``, ``offloaded`` and ``offloaded_list`` likewise.
+        ``by_module``, whether single modules are, and these as ``modules`` and ``module_list``; modules that are
+        offloaded as ``offloaded`` and ``offloaded_list`` likewise, and layers that are as ``offload_layers`` (0 with
+        modules, None with a share).
 
     Examples
     --------
@@ -145,7 +146,7 @@ def launch_values(point):
     layout, table, case, model = point.complete_layout, point.table, point.case, point.model
     recompute, experts, latent = recompute_of(model, layout), model.experts, model.latent_attention
     number, per_token, shared, hidden, dense, every = astuple(experts) if experts else (None,) * 6
-    modules, offloaded = str(recompute).split("+"), layout.offloaded
+    modules, offloaded, away = str(recompute).split("+"), layout.offloaded, layout.offloads_by_layer
     ranks, group = table.num_ranks, group_size(table.num_ranks, table.num_microbatches)
     stages = point.costs.stages.cut.texts
     blocks = [stage.blocks for stage in stages]
@@ -167,7 +168,8 @@ def launch_values(point):
         "sequence": model.sequence, "recompute": recompute,
         "whole_layers": not isinstance(recompute, str) or None in again_of(recompute),
         "modules": " ".join(modules), "module_list": ",".join(modules), "by_module": {*modules} <= MODULES.keys(),
-        "offloaded": " ".join(offloaded), "offloaded_list": ",".join(offloaded), "offloads_modules": bool(offloaded),
+        "offloaded": " ".join(offloaded), "offloaded_list": ",".join(offloaded),
+        "offload_layers": 0 if offloaded else round(layout.offload) if away else None,
         "microbatches": layout.microbatches, "replica_batch": layout.global_batch // layout.dp,
         "chunks": table.num_stages // ranks, "group": None if group == ranks else group * (group > ranks),
     }  # fmt: skip

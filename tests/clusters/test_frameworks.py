@@ -213,12 +213,28 @@ def test_every_row_of_a_model_names_its_framework(layout):
 
 @pytest.mark.parametrize(("name", "most"), [("dgxc_h100", 1), ("mlperf_h100", 0), ("megatron_bridge", 0), ("nemo", 0)])
 def test_runs_that_ran_on_h100_fit(name, most):
-    """All in FP8, and all but one in bf16, which may fit; those on GB200 and GB300 offload, which no column says."""
+    """All in FP8, and all but one in bf16, which may fit."""
     system = load_system("h100")
     rows = [row for row in read_rows(DATA / "reference" / "measured" / f"{name}.csv")[1] if "H100" in row["device"]]
     words = [(predicted(row, system)["predicted_fit"], row["precision"]) for row in rows if row["status"] == "measured"]
     others = [(word, precision) for word, precision in words if word not in ("fits", "tight", None)]
     assert others == [("may not fit", "bf16")] * most
+
+
+@pytest.mark.parametrize(
+    ("row_id", "system", "layers"),
+    [("0005", "gb300", 20), ("0027", "gb200", 40), ("0036", "gb200", 40), ("0049", "gb200", 40), ("0062", "gb200", 95)],
+)
+def test_runs_that_offload_layers_fit_with_them(row_id, system, layers):
+    """As many as NVIDIA's recipes say (Megatron-Bridge, scripts/performance/configs), which no column does."""
+    rows = read_rows(DATA / "reference" / "measured" / "megatron_bridge.csv")[1]
+    (row,) = (row for row in rows if row["id"] == f"bridge-{row_id}")
+    known = system_of(row, load_system(system))
+    point = point_of(run_of(row, known.framework), known)
+    resident, run = (replace(point, layout=replace(point.layout, offload=count)).run() for count in (0, layers))
+    assert resident.to_dict()["fit"] == "does not fit"
+    assert run.to_dict()["fit"] in ("fits", "tight")
+    assert abs(run.iteration_s / float(row["iteration_s"]) - 1) < 0.06  # copies are hidden
 
 
 @pytest.mark.parametrize("layout", ["llama3_405b_8k", "llama3_405b_8k_8192", "llama3_405b_128k"])

@@ -101,7 +101,19 @@ def test_single_modules_are_written_by_their_names():
     assert "model.offload_modules=[moe_act,expert_fc1]" in " ".join(
         launch(point, load_launcher("megatron-bridge")).arguments
     )
-    assert launch(point, load_launcher("nemo")).without["offload"] == ("moe_act+expert_fc1", "")
+    assert launch(point, load_launcher("nemo")).without["offload"] == (
+        "moe_act+expert_fc1",
+        "it copies whole layers alone",
+    )
+
+
+def test_whole_layers_are_offloaded_without_a_pipeline():
+    """By their number; a share is of no framework."""
+    written = [launch(point_of("1f1b", pp, 4, offload=40), load_launcher("megatron")) for pp in (1, 4)]
+    assert "--cpu-offloading-num-layers 40" in written[0].arguments
+    assert written[1].without["offload"][1] == "it copies whole layers only without a pipeline"
+    share = launch(point_of("1f1b", 1, 4, offload=0.5), load_launcher("megatron")).without["offload"]
+    assert share == (0.5, "it copies modules or whole layers, no share of activations")
 
 
 def test_every_field_is_written_or_listed(launcher):

@@ -419,7 +419,8 @@ def test_results_of_a_models_pairs_leave_early():
 @pytest.mark.parametrize(
     ("field", "value", "rule"),
     [
-        ("offload", 1.5, "less than or equal to 1"),
+        ("offload", 1.5, "must be a share from 0 to 1, a whole number of layers, or modules"),
+        ("offload", -1, "greater than or equal to 0"),
         ("offload", True, "valid number"),
         ("offload", "moe_act+mlp", "must be 'attn_norm'"),
         ("offload_warm_up", -1, "greater than or equal to 0"),
@@ -439,6 +440,6 @@ def test_a_system_without_a_link_to_its_host_offloads_nothing(capsys):
     assert main(line.format("paper", "mid_cp_mid_nw", 0.5).split()) == 2
     said = "offload = 0.5: needs a system with a link to its host, and mid_cp_mid_nw gives none"
     assert said in capsys.readouterr().err
-    assert main(line.format("stp_12b", "a800", 2).split()) == 2
-    assert "--offload = 2: must be less than or equal to 1" in capsys.readouterr().err
+    assert main(line.format("stp_12b", "a800", 1.5).split()) == 2
+    assert "--offload = 1.5: must be a share from 0 to 1, a whole" in capsys.readouterr().err
     assert main(line.format("stp_12b", "a800", 0.5).split()) == 0

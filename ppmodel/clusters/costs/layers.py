@@ -73,7 +73,7 @@ class LayerColumns(NamedTuple):
     ----------
     activations : ndarray of float, shape (num_layers, 7)
         Bytes that the forward keeps, without scores and of scores; bytes that it drops, likewise; bytes of the
-        layer's input where it keeps that alone; and kept bytes of modules that are offloaded by name, likewise.
+        layer's input where it keeps that alone; and kept bytes of what is offloaded layer by layer, likewise.
     backward : ndarray of float, shape (num_layers, 3)
         Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
     parameters : ndarray of float, shape (num_layers, 2)
@@ -320,6 +320,7 @@ def _sizes(layers, operations, gpu):
     model, layout, tp, run = gpu.model, gpu.layout, gpu.tp, (gpu.model, gpu.sequences, gpu.layout)
     refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
     offloaded = tuple(start for name in layout.offloaded for start in OFFLOADED[name])
+    offloaded = offloaded or ("",) * layout.offloads_by_layer  # all
     rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 7))
     piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
@@ -429,7 +430,7 @@ class LayerCosts:
 
     @property
     def offloaded_bytes(self):
-        """Bytes of the modules that are offloaded by name, shape (num_layers,)."""
+        """Bytes of what is offloaded layer by layer, shape (num_layers,)."""
         factors = self.system.memory or MemorySpec()
         return self.work.sizes.activations[:, 5:] @ [factors.activation_factor, factors.score_factor]
 

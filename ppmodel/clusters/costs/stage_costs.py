@@ -60,8 +60,8 @@ class Stages:
     shard_bytes : ndarray of float, shape (num_stages,), optional
         Bytes kept from S to T, which `activation_bytes` leaves out, if the output layer is divided among the ranks.
     away_bytes : ndarray of float, shape (num_stages,), optional
-        Bytes of modules that are offloaded by name, without those that `activation_bytes` leaves out as well, because
-        they are copied layer by layer under their own operations; see `_copied_by_layer`.
+        Bytes of modules or layers that are offloaded, without those that `activation_bytes` leaves out as well, because
+        they are copied under their own operations; see `_away_bytes`.
     """
 
     blocks: np.ndarray
@@ -145,26 +145,27 @@ def stages(schedule, model, system, layout=None):
         of_layers = without_heads(layers.bytes, layers.work.layers)
         of_shards = work.counts @ (layers.bytes - of_layers)[:, 0]
     kept, away = work.bytes(of_layers), None
-    if layout is not None and layout.offloaded:
-        away = work.counts @ layers.offloaded_bytes
-        under = _copied_by_layer(away, work.counts, parts_s, layers)
-        kept[0], away = kept[0] - under, away - under
+    if layout is not None and layout.offloads_by_layer:
+        away, under = _away_bytes(layout.offload, work.counts, parts_s, layers)
+        kept[0] -= under
     of_parts = *parts_s.sum(axis=2).T, *kept, dense + experts, experts, *step_s
     layers.stages[key] = Stages(cut.blocks, work.counts, parts_s, *of_parts, cut, of_shards, away)
     return layers.stages[key]
 
 
-def _copied_by_layer(away, counts, parts_s, layers):
-    """Bytes of modules whose copies run under the forward and the backward of their own microbatch.
+def _away_bytes(offload, counts, parts_s, layers):
+    """Bytes that stages offload layer by layer: those copied after their operations and before, and those under them.
 
     A layer is copied out while the next ones run, and back while those behind it do (Megatron-LM's fine-grained
     offloading), so two layers at a time are on the device. What the link cannot move meanwhile stays, too, and goes as
     a share of all activations does: see `simulation.copies`. Copies beside each other do not slow each other here.
     """
-    blocks = counts[:, [part in BLOCKS for part, _ in layers.work.layers]].sum(axis=1)
+    blocks = np.maximum(counts[:, [part in BLOCKS for part, _ in layers.work.layers]].sum(axis=1), 1)
+    chosen = blocks if isinstance(offload, str) else np.minimum(blocks, offload)
+    away = counts @ layers.offloaded_bytes * (chosen / blocks)
     under_s = parts_s[:, :2].sum(axis=2).min(axis=1)
-    moved = np.minimum(away, under_s * layers.system.host_bandwidth_bytes_per_s)
-    return moved * np.maximum(0, 1 - 2 / np.maximum(blocks, 1))
+    moved = np.minimum(away, under_s * layers.system.host_bandwidth_bytes_per_s) * np.maximum(0, 1 - 2 / chosen)
+    return away - moved, moved
 
 
 class StageWork(NamedTuple):
@@ -317,7 +318,7 @@ class Offload(NamedTuple):
     seconds: np.ndarray
 
 
-def offload_of(schedule, kept_bytes, layout, system, compute_s=None, module_bytes=None):
+def offload_of(schedule, kept_bytes, layout, system, compute_s=None, away_bytes=None):
     """Determine what a layout offloads; None if nothing.
 
     Parameters
@@ -332,8 +333,8 @@ def offload_of(schedule, kept_bytes, layout, system, compute_s=None, module_byte
         Provides the bandwidth to the host.
     compute_s : ndarray of float, shape (10, num_stages), optional
         As from `compute_seconds`; decides where a copy out and back fits.
-    module_bytes : ndarray of float, shape (num_stages,), optional
-        Bytes of the modules that the layout names.
+    away_bytes : ndarray of float, shape (num_stages,), optional
+        Those of the modules or layers that the layout says.
 
     Returns
     -------
@@ -350,11 +351,11 @@ def offload_of(schedule, kept_bytes, layout, system, compute_s=None, module_byte
     if not layout.offloads:
         return None
     later = layout.offload
-    if layout.offloaded:
-        later = np.divide(module_bytes, kept_bytes, out=np.zeros_like(kept_bytes), where=kept_bytes > 0)
+    if layout.offloads_by_layer:
+        later = np.divide(away_bytes, kept_bytes, out=np.zeros_like(kept_bytes), where=kept_bytes > 0)
     warm_up = later if layout.offload_warm_up is None else layout.offload_warm_up
     shares = np.stack(np.broadcast_arrays(warm_up, later, kept_bytes)[:2])[:, None]
-    chunks = "all" if layout.offloaded else layout.offload_chunks
+    chunks = "all" if layout.offloads_by_layer else layout.offload_chunks
     part, chosen = {"first": 0, "half": 0.5}.get(chunks, 1), np.zeros(schedule.placement.shape, bool)
     for of_replica, ranks in zip(chosen, schedule.placement, strict=True):
         for rank in np.unique(ranks):

@@ -168,7 +168,7 @@ def _sends_pairs(run):
 
 def _offloads_chunks(run):
     """Whether ranks offload a share of activations, and have several chunks."""
-    by_share = run.layout.offloads and not run.layout.offloaded
+    by_share = run.layout.offloads and not run.layout.offloads_by_layer
     return by_share and run.table.num_stages > run.table.num_ranks
 
 
@@ -307,9 +307,9 @@ class LayoutSpec(Groups, Checked):
         When the results of two operations in one cell are sent: at the end of the cell, as papers draw it, or each as
         soon as it is ready; see `costs.units.ready_shares`.
     offload : float or str
-        Fraction of a microbatch's activations copied to host memory after its forward, and back before its backward;
-        or whose inputs are, of all chunks: a key of `recompute.OFFLOADED` or several joined by ``+``. See
-        `simulation.copies`.
+        Fraction of a microbatch's activations copied to host memory after its forward, and back before its backward,
+        see `simulation.copies`; or from 2 on, that many layers of each stage; or whose inputs are, a key of
+        `recompute.OFFLOADED` or several joined by ``+``. Layers and modules are copied in all chunks, layer by layer.
     offload_warm_up : float, optional
         The fraction for forwards before their rank's first backward.
     offload_chunks : {"first", "half", "fitting", "all"}
@@ -377,7 +377,7 @@ class LayoutSpec(Groups, Checked):
     overlap_parameters: bool | None = declared(None, bool, needs=lambda run: run.layout.zero and _shares(run))
     pairing: str = worded("alternating", "best", needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys)
     send_results: str = worded("at_end", "when_ready", needs=_sends_pairs)
-    offload: float | str = declared(0.0, float, 0, 1, words=tuple(OFFLOADED), joined=tuple(OFFLOADED))
+    offload: float | str = declared(0.0, float, 0, words=tuple(OFFLOADED), joined=tuple(OFFLOADED))
     offload_warm_up: float | None = declared(
         None, float, 0, 1, needs=lambda run: run.layout.offload_warm_up != run.layout.offload
     )
@@ -410,6 +410,9 @@ class LayoutSpec(Groups, Checked):
         if not fits:
             rule = "must be the word equal, numbers above 0, or lognormal:SIGMA:SEED"
             self._refuse("lengths", rule, "write, for example, 4096,8192")
+        if not self.offloaded and self.offload > 1 and self.offload % 1:
+            rule = "must be a share from 0 to 1, a whole number of layers, or modules"
+            self._refuse("offload", rule, f"write {self.offload / 100:g}, 2 or core_attn")
         gpus = self.replica_gpus * self.dp
         is_read = self.name and self.provenance  # without pp the schedule decides; a file's gpus must suit some pp
         if self.gpus is not None and (self.gpus != gpus if self.pp else is_read and self.gpus % gpus):
@@ -477,6 +480,11 @@ class LayoutSpec(Groups, Checked):
         ['moe_act', 'core_attn']
         """
         return self.offload.split("+") if isinstance(self.offload, str) else []
+
+    @property
+    def offloads_by_layer(self) -> bool:
+        """True if modules or whole layers are copied to the host, each while others run."""
+        return isinstance(self.offload, str) or self.offload > 1
 
     @property
     def microbatches(self) -> int | None:
