@@ -23,7 +23,9 @@ from strategies import allreduces, cases, is_legal, legal_sizes, p2ps, random_ca
 from ppmodel import PPModelError, Schedule, build, names
 from ppmodel import loops as kernels
 from ppmodel.clusters.costs import Offload
+from ppmodel.clusters.costs.partition import LayerTimes, stage_layers
 from ppmodel.clusters.costs.units import Unit, cell_streams
+from ppmodel.clusters.specs import load_model
 from ppmodel.errors import TableError
 from ppmodel.loops import compiled
 from ppmodel.loops.compiled import Loop, using
@@ -377,6 +379,7 @@ def test_each_kernel_is_compiled_once():
     with using(True):
         build("chimera", 4, 8, concat="merged")
         cell_streams([Unit(1.0, 0.5, 1.0, 0.5)] * 2, [Unit(1.0, 0.5, 1.0, 0.5)] * 2, "best", 1.2)
+        stage_layers(build("1f1b", 4, 8), load_model("llama3_70b"), times=LayerTimes(1.0, 0.5))
     for kernel in all_loops():  # what a run may lack is None, or always of one type
         assert kernel.dispatcher.signatures, kernel.__name__
         for types in zip(*kernel.dispatcher.signatures, strict=True):
@@ -393,3 +396,16 @@ def test_the_best_order_of_two_operations(first, second, contention):
     """The same order, not one that takes as long."""
     plain, fast = both(lambda: cell_streams(first, second, "best", contention))
     assert plain == fast
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["1f1b", "interleaved-1f1b", "dualpipe", "chimera"]),
+    st.tuples(seconds, seconds, seconds),
+    st.integers(0, 3),
+)
+def test_balanced_layers(name, times, num_dense):
+    """The same blocks of each stage, with dense blocks and ties."""
+    table, model = build(name, 4, 8), load_model("llama3_70b")
+    plain, fast = both(lambda: stage_layers(table, model, times=LayerTimes(1.0, *times, num_dense)).blocks)
+    np.testing.assert_array_equal(plain, fast)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from heapq import heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +12,9 @@ from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import StageText, parse_layers
 from ppmodel.clusters.specs.layout import LAYER_WORDS, LAYOUT_BOUNDS, STAGE_GROUPS, product_text
 from ppmodel.errors import BatchError, BlocksError, CostError, SpecificationError
+from ppmodel.loops.balance import balance
 from ppmodel.ops import OpKind
 
-_LITTLE = 0.03
 _MOST_BALANCED = 2**16
 
 
@@ -195,7 +194,7 @@ class LayerTimes(NamedTuple):
 
     Parameters
     ----------
-    block, embedding, head : float
+    block, embedding, head : float or ndarray of float
         Times of a transformer block, of the embedding, and of the loss head with all multi-token prediction.
     dense : float
         Time of each leading block without experts, in a model with experts.
@@ -213,7 +212,8 @@ class LayerTimes(NamedTuple):
     def rounded(self):
         """Multiples of a block, to a hundredth, so that similar systems get the same partition."""
         *seconds, dense_blocks = self
-        return LayerTimes(*(round(time_s / self.block, 2) for time_s in seconds), dense_blocks) if self.block else self
+        unit = np.where(self.block, self.block, 1.0)
+        return LayerTimes(*(np.round(time_s / unit, 2) for time_s in seconds), dense_blocks)
 
 
 class StageLayers(NamedTuple):
@@ -263,7 +263,8 @@ def stage_layers(schedule, model, layout=None, times=None):
         Its ``layers`` say how the model is divided. Without a layout, a model with a vocabulary is balanced, and one
         without, such as the paper's, is divided evenly.
     times : LayerTimes, optional
-        The times to balance; without them, the model is divided evenly.
+        The times to balance; without them, the model is divided evenly. Those of several runs, as arrays, give a row of
+        blocks for each.
 
     Returns
     -------
@@ -303,9 +304,8 @@ def stage_layers(schedule, model, layout=None, times=None):
         if model.blocks > _MOST_BALANCED:
             rule = f"must be at most {_MOST_BALANCED} to be balanced among stages, one by one"
             raise CostError("blocks", model.blocks, rule, "choose layers: even")
-        loads, even = rank_loads(schedule).tolist(), stage_blocks(schedule, model).tolist()
         times = times._replace(embedding=0.0, head=0.0) if schedule.has_shards else times
-        blocks = _balanced(tuple(map(tuple, loads)), tuple(even), times.rounded)
+        blocks = _balanced(schedule, stage_blocks(schedule, model), times.rounded)
     mtp_layers, last = model.mtp_layers, np.eye(schedule.num_stages, dtype=int)[-1]
     embedding, mtp, losses = 0, mtp_layers * last, (1 + mtp_layers) * last
     if written:  # in the order of the model
@@ -340,82 +340,20 @@ def rank_loads(schedule):
     return loads / loads.sum(axis=0)
 
 
-@lru_cache(2**14)
-def _balanced(loads, even, times):
+def _balanced(schedule, even, times):
     """Blocks of each stage such that the slowest rank is as fast as possible; an even split if that gains little.
 
-    Unequal stages wait for each other, which a slightly faster slowest rank does not compensate.
+    Ties go to the earlier stage or, if both directions of a pipeline share the ranks, to every other stage, so that
+    neither direction has a slow half.
     """
-    loads, even = np.array(loads), np.array(even)
-    blocks = _moved(loads, _filled(loads, int(even.sum()), times), times)
-    slowest, slowest_even = (float((loads @ _stage_times(cut, times)).max()) for cut in (blocks, even))
-    blocks = even if slowest_even <= slowest * (1 + _LITTLE) else blocks
-    blocks.flags.writeable = False
-    return blocks
-
-
-def _filled(loads, num_blocks, times):
-    """Assign blocks one by one, each to the rank that would finish it first, and there to the shortest stage.
-
-    With equal blocks, this minimises the time of the slowest rank. Ties go to the earlier stage or, if both directions
-    of a pipeline share the ranks, to every other stage, so that neither direction has a slow half.
-    """
-    num_stages = loads.shape[1]
-    blocks = np.ones(num_stages, dtype=np.int64)
-    if num_stages > 1 and times.head >= times.block:
-        blocks[-1] = 0  # the head alone is a stage
-    stages = _stage_times(blocks, times._replace(dense_blocks=0))
-    homes = [[(int(rank), float(loads[rank, stage] * times.block)) for rank in np.flatnonzero(loads[:, stage] > 0)]
-             for stage in range(num_stages)]  # fmt: skip
-    ranks, stages, place = (loads @ stages).tolist(), stages.tolist(), np.arange(num_stages)
-    ties = np.where((loads > 0).sum(axis=0) > 1, place % 2 * 2 * num_stages - place, place).tolist()
-
-    def key(stage):
-        return max([ranks[rank] + added for rank, added in homes[stage]]), stages[stage], ties[stage], stage
-
-    first = sorted(map(key, range(num_stages)))  # a heap
-    for _ in range(num_blocks - int(blocks.sum())):
-        while (now := key(first[0][-1])) != first[0]:  # what has changed since is later
-            heapreplace(first, now)
-        stage = now[-1]
-        blocks[stage] += 1
-        stages[stage] += times.block
-        for rank, added in homes[stage]:
-            ranks[rank] += added
-    return blocks
-
-
-def _moved(loads, blocks, times):
-    """Move blocks one by one from the slowest rank to any stage as long as that helps; for unequal blocks."""
-
-    whole = _stage_times(blocks, times).sum()
-
-    def judged(cuts):
-        stages = _stage_times(cuts, times) / whole
-        ranks = stages @ loads.T
-        return np.round([ranks.max(axis=-1), (ranks**2).sum(axis=-1), (stages**2).sum(axis=-1)], 12)
-
-    block = np.eye(len(blocks), dtype=np.int64)
-    while times.dense_blocks:  # equal ones are balanced already
-        rank = (loads @ _stage_times(blocks, times)).argmax()
-        giving = np.flatnonzero((loads[rank] > 0) & (blocks > 1))
-        moved = (blocks - block[giving, None] + block).reshape(-1, len(blocks))
-        keys = judged(moved)
-        best = np.lexsort(keys[::-1])[:1]
-        if not (len(best) and keys[:, best[0]].tolist() < judged(blocks).tolist()):
-            break
-        blocks = moved[best[0]]
-    return blocks
-
-
-def _stage_times(blocks, times):
-    """The time of each stage; for several partitions, one per row."""
-    ends = np.minimum(np.cumsum(blocks, axis=-1), times.dense_blocks)
-    dense = np.diff(ends, axis=-1, prepend=0)
-    stages = (blocks - dense) * times.block + dense * times.dense
-    stages[..., 0] += times.embedding
-    stages[..., -1] += times.head
-    return stages
+    loads, place, columns = rank_loads(schedule).T, np.arange(len(even)), np.broadcast_arrays(*times)
+    ties = np.where((loads > 0).sum(axis=1) > 1, place % 2 * 2 * len(even) - place, place)
+    stage, rank = np.nonzero(loads)
+    rows = np.stack(columns, axis=-1, dtype=float).reshape(-1, len(columns))
+    blocks = np.ones((len(rows), len(even)), dtype=np.int64)
+    blocks[:, -1] -= (len(even) > 1) & (rows[:, 2] >= rows[:, 0])  # the head alone is a stage
+    balance.run(blocks.size * int(even.sum()), stage, rank, loads[stage, rank], ties, even, rows, blocks)
+    return blocks.reshape(*columns[0].shape, -1)
 
 
 def slowest_over_mean(schedule, stage_times):

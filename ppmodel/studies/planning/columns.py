@@ -11,7 +11,7 @@ from ppmodel.clusters.costs import buffer_bytes
 from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharded_bytes, sharing_of
 from ppmodel.clusters.costs.layers import BUSY, LayerCosts, layer_works
-from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
+from ppmodel.clusters.costs.partition import LayerTimes, hides_backward, rank_loads, stage_layers
 from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts, without_heads
 from ppmodel.clusters.costs.transformer import layer_numbers
 from ppmodel.clusters.memory import held_on_ranks
@@ -54,12 +54,13 @@ class Layers:
         Those of each of the sizes, as in `LayerWork`.
     seconds, bytes, parameters : ndarray of float, shape (num_sizes * num_names, ...)
         As in `LayerCosts` and `LayerColumns`.
-    times : dict of int to LayerTimes
-        By the place of sizes, rounded.
+    times : ndarray of float, shape (5, num_sizes)
+        Their `LayerTimes`, rounded.
     """
 
     def __init__(self, columns, *way):
-        self.columns, self.way, self.times, self.priced = columns, way, {}, set()
+        self.columns, self.way, self.priced = columns, way, set()
+        self.times = np.zeros((len(LayerTimes._fields), len(columns.sizes)))
 
     def of(self, places):
         """The places of the layers of some sizes, shape (n, 1, num_names)."""
@@ -83,9 +84,9 @@ class Layers:
         index = (places[:, None] * len(self.names) + np.arange(len(self.names))).ravel()
         for column, values in zip((self.seconds, self.bytes, self.parameters), of_kind, strict=True):
             column[index] = values
-        layers_s = self.costs.seconds.sum(axis=(1, 2)).reshape(len(places), -1).tolist()
-        times = (self.costs.times_of(self.names, each).rounded for each in layers_s)
-        self.times |= zip(places.tolist(), times, strict=True)
+        layers_s = self.costs.seconds.sum(axis=(1, 2)).reshape(len(places), -1)
+        for column, values in zip(self.times, self.costs.times_of(self.names, layers_s.T).rounded, strict=True):
+            column[places] = values
         self.priced.add(kind)
 
 
@@ -106,7 +107,7 @@ class Columns:
         self.alike, self.layers = places_of(self.kinds), cache(partial(Layers, self))
         self.divisions = cache(partial(divisions, question))
         self.checked, self.tables, self.shapes, self.regular, self.lines, self.line_s = {}, {}, {}, {}, [], None
-        for method in ("shape", "divides", "cut", "layout", "sharing", "buffer_bytes"):
+        for method in ("shape", "divides", "layout", "sharing", "buffer_bytes"):
             setattr(self, method, cache(getattr(self, method)))
 
     def highest_zero(self, sizes):
@@ -184,7 +185,7 @@ class Columns:
         return self.shapes.setdefault((*stages, loads, hides, zero), (table, hides, zero))
 
     def cut(self, table, layers, times):
-        """How a table's layers are divided in a way of a layout; `times` are rounded."""
+        """How a table's layers are divided in a way of a layout, by the `LayerTimes` of many."""
         layout = unchecked(next(iter(self.checked.values())), layers=layers, recompute=None)
         return stage_layers(table, self.question.model, layout, times)
 
@@ -250,10 +251,11 @@ class Ways:
         """
         is_word, places = isinstance(recompute, str), self.places[ways]
         layers = self.columns.layers(recompute if is_word else 1, self.hides, self.zero, self.table.slices)
-        index, divided = layers.of(places), zip(ways.tolist(), places.tolist(), strict=True)
-        cuts = [self.columns.cut(self.table, word, layers.times[place] if word == "balanced" else None)
-                for word, place in ((self.words[way], place) for way, place in divided)]  # fmt: skip
-        cut = cuts[0]._replace(blocks=np.array([cut.blocks for cut in cuts]))
+        index, blocks = layers.of(places), np.empty((len(ways), self.table.num_stages), dtype=int)
+        for word, some in places_of(self.words[way] for way in ways.tolist()).items():
+            cut = self.columns.cut(self.table, word, LayerTimes(*layers.times[:, places[some]]))
+            blocks[some] = cut.blocks
+        cut = cut._replace(blocks=blocks)
         again = recompute if is_word else recompute[:, None]
         counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again, self.table)
         sharing = Sharing(*(column[ways] for column in self.sharing))
