@@ -50,7 +50,7 @@ PARAMETERS = {
     },
     "tutorial": {"pp": 2, "microbatches": 4},
     "measured": {},
-    "plan-right": {"systems": ["a100_bigscience"], "recipes_on": "b200"},
+    "plan-right": {"systems": ["a100_bigscience"], "recipes_on": ["b200"]},
     "claims": {"setting": "default"},
     "semantics": {
         "pp": 4, "form_microbatches": 8, "ratios": [0.1, 0.5], "picture_microbatches": 4, "systems": ["mid_cp_slow_nw"],

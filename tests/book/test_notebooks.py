@@ -316,7 +316,8 @@ def test_plan_right(recorded):
     assert memory.precision > 0.97
     assert memory.recall > 0.85
     recipes = recorded("plan_right_recipes.json")
-    assert recipes["within"] > 0.55 * recipes["recipes"]
+    assert recipes["tied"] > 0.75 * recipes["recipes"]
+    assert recipes["most"] < 0.2
 
 
 @of("claims")

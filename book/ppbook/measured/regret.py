@@ -5,27 +5,27 @@ rule lists them, best first. Whoever follows it runs the first; where that faile
 and no time.
 """
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 
 from ppbook.measured.certainty import SIZE as CELL  # the columns that tell cells apart
 from ppbook.measured.refits import unseen
+from ppbook.measured.unfitted import MEASURED, SYSTEMS, system_of_row, unfitted_runs, unfitted_system
 from ppmodel.errors import PPModelError
+from ppmodel.studies.measured import read_rows
 from ppmodel.studies.measured.batch import Batch
 from ppmodel.studies.measured.calibrate import calibrated
 from ppmodel.studies.measured.constants import with_values
 from ppmodel.studies.measured.predict import GB, predicted
-from ppmodel.studies.measured.rows import system_of
+from ppmodel.studies.measured.rows import run_of, system_of
 from ppmodel.studies.measured.start import start_under
-from ppmodel.studies.planning import Question
+from ppmodel.studies.planning import Question, plan
 from ppmodel.studies.points.margin import FITS, memory_margin
 
 SIZES = "tp", "cp", "pp", "dp", "microbatch_size", "zero"
 """The columns of a layout, besides, that a rule may look at."""
 
-_NEAR, _MOST_TP = ("tp", "cp", "microbatch_size"), 8
+_KIND, _OF_RECIPE = ("device", "hidden", "layers"), {"tp": "tp", "cp": "cp", "pp": "pp", "microbatch_size": "b"}
 
 FITTING = FITS[:2]
 """Layouts that are predicted to fit, tightly or not; rules choose among these."""
@@ -180,42 +180,43 @@ def _weights(layouts):
     return layouts.order_s / layouts.predicted_s
 
 
-def alternatives(row):
-    """Rows with the model, GPUs and batch of a row, and other sizes of its groups, under 1F1B or interleaved 1F1B.
+def recipes(file, systems):
+    """How much longer than its best `plan` finds the layouts of published recipes.
 
     Parameters
     ----------
-    row : dict of str to str
-        From `read_rows`.
+    file : str
+        The stem of a file of runs.
+    systems : list of str
+        Systems on which recipes count, one for each model, GPU and number format: that on the fewest GPUs.
 
     Returns
     -------
-    list of dict of str to str
-        The row itself first; tensor groups, of up to eight, context groups and microbatches are half, as, or twice as
-        large, pp as layers divide, with one chunk or as many as the row has. Some may be refused, or not fit.
+    DataFrame
+        One row per recipe: ``runs`` (the file), ``model``, ``device``, ``format``, ``gpus``, sizes of the recipe and of
+        the plan's first as text, ``recipe`` and ``best``; ``error`` of the recipe's predicted time; and ``behind``, by
+        how much of its time a plan with the recipe's sizes is behind one without, both under 1F1B or interleaved 1F1B.
 
     Examples
     --------
-    >>> row = dict.fromkeys(("tp", "cp", "pp", "microbatch_size", "chunks"), "1") | {"gpus": "2", "dp": "2"}
-    >>> near = alternatives(row | {"layers": "4", "global_batch": "2"})
-    >>> sorted({(other["tp"], other["cp"], other["pp"], other["dp"]) for other in near})
-    [('1', '1', '1', '2'), ('1', '1', '2', '1'), ('1', '2', '1', '1'), ('2', '1', '1', '1')]
+    >>> recipes("nemo", ["gb200"]).query("gpus == 8")[["model", "recipe", "best"]].values.tolist()
+    [['LLAMA3-8B', 'tp 1 cp 1 pp 1 b 2', 'tp 1 cp 1 pp 1 b 2']]
     """
-    gpus, layers, batch, *near = (int(row[name]) for name in ("gpus", "layers", "global_batch", *_NEAR))
-    listed, near = [row], [[size // 2, size, 2 * size] for size in near]
-    for pp, tp, cp, size in product(range(1, layers + 1), *near):
-        if not 0 < tp <= _MOST_TP or 0 in (cp, size):
+    records, errors = [], unfitted_runs(file).set_index("id").error
+    rows = sorted(read_rows(MEASURED / f"{file}.csv")[1], key=lambda row: int(row["gpus"]))[::-1]
+    kinds = [(*map(row.get, _KIND), row.get("number_format") or row["precision"]) for row in rows]
+    for (device, *_), row in dict(zip(kinds, rows, strict=True)).items():
+        if SYSTEMS[device] not in systems:
             continue
-        dp, rest = divmod(gpus, tp * cp * pp)
-        whole = next((count for count in (layers, layers + 2) if count % pp == 0), 0)  # as `rows.even_layers`
-        if rest or not whole or batch % (dp * size):
-            continue
-        per_rank, is_whole = whole // pp, batch // (dp * size) % pp == 0
-        for count in sorted({1, int(row["chunks"])} if pp > 1 and is_whole else {1}):
-            if per_rank % count:
-                continue
-            name = "interleaved-1f1b" if count > 1 else "1f1b"
-            sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "microbatch_size": size, "chunks": count}
-            spread = {"sequence_parallel": str(tp > 1).lower(), "schedule": name}
-            listed.append(row | {key: str(value) for key, value in sizes.items()} | spread)
-    return listed
+        framework = system_of_row(row, file).framework
+        model, layout = run_of(row, framework)[1:3]
+        question = model, unfitted_system(file, device), int(row["gpus"]), layout.global_batch
+        how = {"framework": framework, "schedules": ["1f1b", "interleaved-1f1b"]}
+        sizes, precision = {name: getattr(layout, name) for name in _OF_RECIPE}, {"precision": layout.precision}
+        best, own = (plan(*question, **how, fix=precision | fixed) for fixed in ({}, sizes))
+        texts = (" ".join(f"{_OF_RECIPE[name]} {of[name]}" for name in sizes) for of in (sizes, best.iloc[0]))
+        behind = own.iteration_s.min() / best.iteration_s.min() - 1
+        named = file, row["source"].split(", ")[1], device, layout.precision, int(row["gpus"])
+        records.append((*named, *texts, errors[row["id"]], behind))
+    columns = ["runs", "model", "device", "format", "gpus", "recipe", "best", "error", "behind"]
+    return pd.DataFrame(records, columns=columns)
