@@ -20,6 +20,7 @@ from ppmodel.clusters.costs.roofline import Kernels, by_run, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
 from ppmodel.clusters.specs import MemorySpec
 from ppmodel.clusters.specs.entries import unchecked
+from ppmodel.clusters.specs.layout import DISPATCHERS
 from ppmodel.clusters.specs.recompute import OFFLOADED, Module, again_of
 from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
@@ -259,7 +260,7 @@ def _items(listed, lines, layout):
                 continue
             kind, group, num_bytes, drawn = operation.collectives[phase]
             user = _user(operations, index, phase, numbers)
-            hides = kind == "ring" or (group == "tensor" and layout.overlap_tensor)
+            hides = kind == "ring" or group == "expert" or (group == "tensor" and layout.overlap_tensor)
             beside = numbers.get((phase, user), NOTHING) if hides else NOTHING
             is_gathered = phase == Phase.WEIGHT_GRAD
             gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
@@ -302,11 +303,14 @@ def _kernel(operation, phase):
 
 
 def _user(operations, index, phase, kernels):
-    """The operation that may hide a collective: its product or, for a ring, the attention that it feeds; or None."""
+    """The operation that may hide a collective: its product, attention that a ring feeds, a shared expert; or None."""
     exchange, users = operations[index], [other for other in range(len(operations)) if (phase, other) in kernels]
     kind, group, *_ = exchange.collectives[phase]
     if kind == "ring":
         users = [other for other in users if operations[other].kernel == Kernel.ATTENTION]
+    elif group == "expert":
+        users = [other for other in users if operations[other].is_product and operations[other].module == Module.SHARED]
+        users = users[:1] if exchange.name.endswith("to experts") else users[1:]
     else:
         forward = exchange.forward_comm  # Megatron-LM's f comes before its products, g after them
         is_before = forward.kind == "all-gather" if forward else exchange.input_grad_comm is not None
@@ -392,10 +396,13 @@ class LayerCosts:
             self.kernel_s *= slowest[work.kernels.slot // len(Phase)]
         exchanges, shape = work.exchanges, work.shape
         alone_s = self.lines[exchanges.line, 0] + self.lines[exchanges.line, 1] * exchanges.volume
-        beside_s = np.append(self.kernel_s, 0.0)[exchanges.beside]  # NOTHING is the last
+        beside, framework = exchanges.beside, system.framework
+        if not (framework and framework.overlap_shared and work.layout.dispatcher in (None, DISPATCHERS[0])):
+            beside = np.where(exchanges.slot % len(PARTS) == PARTS.index("expert"), NOTHING, beside)
+        beside_s = np.append(self.kernel_s, 0.0)[beside]  # NOTHING is the last
         self.exposed_s = np.maximum(alone_s - beside_s, 0.0)
         slowed_s = slowing(self.lines[exchanges.line, 1], system) * np.minimum(alone_s, beside_s)
-        np.add.at(self.kernel_s, exchanges.beside, slowed_s)  # 0 beside NOTHING
+        np.add.at(self.kernel_s, beside, slowed_s)  # 0 beside NOTHING
         by_phase = np.bincount(exchanges.slot, self.exposed_s, np.prod(shape)).reshape(shape).astype(float)
         by_phase[..., 0] += np.bincount(work.kernels.slot, self.kernel_s, np.prod(shape[:2])).reshape(shape[:2])
         self.seconds = seconds = by_phase[:, : Phase.RECOMPUTE]

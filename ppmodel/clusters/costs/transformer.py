@@ -22,6 +22,14 @@ _ACTIVATIONS = {
     "MLP": Module.ACTIVATION, "experts": Module.EXPERT_ACTIVATION, "shared experts": Module.SHARED_ACTIVATION,
 }  # fmt: skip
 
+_PASSES = 14
+"""Passes over what is rotated, in Megatron-LM's rotary embedding without fusion (core 0.12, rope_utils.py)."""
+
+_SEARCH, _SEARCHED = 96, 1024
+"""A kernel asks of each expert whether a token goes there, again for each so many numbers of the token; meanwhile
+PyTorch's passes would move so many bytes: 12 instructions in four warps, where those take some 30 for 32 numbers. Our
+estimate (Transformer Engine before 2.6, triton/permutation.py; pull request 1927 calls it bad, and states no time)."""
+
 _SINGLE = 4
 """Bytes per number in single precision, in which the loss and the router's probabilities are computed."""
 
@@ -321,7 +329,16 @@ def _latent_projections(gpu, heads):
     down = gpu.linear("key-value down", stream, *widths, shares_input=rank > 0)  # with the queries
     norm = gpu.norm("key-value norm", latent.key_value_rank, Module.LATENT)
     keys = [down, norm, *gpu.gather("keys and values", latent.key_value_rank, [up], beside=latent.rope_head_size)]
-    return [*queries, *keys] if rank else [*keys, *queries]  # what keeps an input stands first
+    # what is rotated, and copies of queries and keys in one piece, and of values
+    moved = _PASSES * heads.queries * latent.rope_head_size + 2 * (heads.queries + heads.keys) * heads.size
+    moved += 2 * heads.keys * heads.value_size
+    rotary = _pass("rotary embedding", Kernel.ROTARY, gpu.model.element_bytes * tokens * moved, Module.LATENT)
+    return [*queries, *keys, rotary] if rank else [*keys, *queries, rotary]  # what keeps an input stands first
+
+
+def _pass(name, kernel, moved, module=None):
+    """A pass that only some frameworks run, forward and backward; its launches are not counted."""
+    return BlockOperation(name, *2 * [Work(0.0, moved)], module=module, kernel=kernel, count=0)
 
 
 def _core(gpu, heads):
@@ -476,7 +493,15 @@ def expert_operations(gpu):
     if layout.ep == 1 or layout.dispatcher not in DISPATCHERS[1:]:  # which read and write tokens where they are
         moved = width * rows * (1 + per_token) * hidden
         copied, summed = Work(0.0, moved), Work(rows * per_token * hidden, moved)
-        inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
+        searched = _SEARCH * rows * number * np.ceil(hidden / _SEARCHED)
+        to, back = (_pass(f"search to {key}", Kernel.SEARCH, searched) for key in ("dispatch", "combine"))
+        inside = [
+            to,
+            BlockOperation("dispatch", copied, summed),
+            *inside,
+            BlockOperation("combine", summed, copied),
+            back,
+        ]
     if repeats:
         inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]
     return _marked([*operations, *inside], Module.EXPERTS)

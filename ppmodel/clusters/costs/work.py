@@ -66,6 +66,8 @@ class Kernel(IntEnum):
     CAST = 13  # into a number format
     TRANSPOSE = 14  # of numbers in it
     EAGER = 15  # one of PyTorch's passes where others have fused kernels
+    ROTARY = 16  # this and the next: only where a framework has it among its passes
+    SEARCH = 17
 
 
 _SIZES = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters", "count"

@@ -68,6 +68,13 @@ class FrameworkSpec(Checked):
         Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
         sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less. These
         and the times of the host need a system with kernel constants: one without them stays a plain roofline.
+    blackwell_factor : float
+        A further factor on fused attention on GPUs that multiply FP8 in any layout.
+    overlap_shared : bool
+        Whether shared experts run while an all-to-all takes tokens to the other experts, and back.
+    passes : str
+        Names of passes of PyTorch that it runs, separated by spaces: ``rotary``, embeddings of latent attention, and
+        ``search``, for each token's experts among all, as it is sent and as it comes back.
     data_factor : float
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
     block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s, cast_host_s, module_host_s : float, optional
@@ -119,6 +126,9 @@ class FrameworkSpec(Checked):
     gradient_bytes: entries.Number | None = None
     optimizer_bytes: entries.Number | None = None
     attention_factor: entries.Number = 1.0
+    blackwell_factor: entries.Number = 1.0
+    overlap_shared: entries.Switch = False
+    passes: entries.Name = ""
     pass_factor: entries.Number = 1.0
     data_factor: entries.Number = 1.0
     block_host_s: entries.Time | None = None
@@ -215,8 +225,9 @@ class FrameworkSpec(Checked):
         if kernels is not None:
             host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in HOST}
             host["host_exponent"] = self.host_exponent or kernels.host_exponent
-            if self.attention_factor != 1.0:
-                host |= kernels.attention_times(self.attention_factor, system.compute_efficiency)
+            factor = self.attention_factor * (self.blackwell_factor if kernels.any_layout else 1.0)
+            if factor != 1.0:
+                host |= kernels.attention_times(factor, system.compute_efficiency)
             if self.pass_factor != 1.0:
                 plain = system.memory_efficiency
                 host |= {name: self.pass_factor * (getattr(kernels, name) or plain) for name in _PASSES}

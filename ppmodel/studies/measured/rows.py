@@ -62,7 +62,7 @@ NEW_NAMES = {"flushes": "pipeline_runs"}
 """Columns that had other names, which are read as well."""
 
 _RECIPES = data_rows("recipes.csv")
-_OF_RECIPE = *_SWITCHED, "recompute", "attention", "division"
+_OF_RECIPE = *_SWITCHED, "recompute", "attention", "attention_factor", "division"
 _ALSO_READ = ("model", "number_format", *OPTIONAL, *MEASURED, *NEW_NAMES, "status", "id", "source")
 _ALIKE = 0.8
 """How alike a column's name and one of ours are, from 0 to 1, so that one is taken for the other misspelt."""
@@ -155,7 +155,8 @@ def system_of(row, system, framework=None):
     ----------
     row : dict of str to str
         Its column ``source`` may name a kernel after the word kernel: ``flash_attention2`` or ``flash_attention2 + RMS
-        kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel.
+        kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel. A recipe may
+        have older kernels of attention than its release.
     system : SystemSpec
     framework : FrameworkSpec, optional
         Of all rows. Without it, the one in the row's column ``framework``; else the one that the system was fitted
@@ -177,6 +178,8 @@ def system_of(row, system, framework=None):
     'nemo'
     """
     framework, kernels, memory = framework or framework_named(row, system), system.kernels, system.memory
+    if framework and (factor := recipe_of(row).get("attention_factor")):
+        framework = replace(specs.load_framework(framework), attention_factor=float(factor))
     first_attention, fused_norms = kernels_named(row) or (False, False)
     if kernels is not None and (first_attention or fused_norms):
         factor = kernels.first_attention_factor if first_attention else 1.0
