@@ -39,7 +39,10 @@ def launched(name, launcher, point):
     head = f"launch              {launcher.title} {launcher.version}, {counted(point.complete_layout.gpus, 'GPU')}"
     head += f"; to add: {launcher.yours}" * bool(launcher.yours)
     if without:
-        lines += ["no argument for", *aligned([[f"  {field}={value}", why] for field, (value, why) in without.items()])]
+        lines += [
+            f"{launcher.title} has no argument for these; set them otherwise, or it runs without:",
+            *aligned([[f"  {field}={value}", why] for field, (value, why) in without.items()]),
+        ]
     written = {"name": name, "version": launcher.version, "arguments": arguments}
     reasons = {field: {"value": value, "why": why} for field, (value, why) in without.items()}
     return written | {"without": reasons}, [head, *lines]
@@ -56,7 +59,7 @@ def started(launcher, point):
     return "\n".join([
         "#!/usr/bin/env bash",
         f"# {launcher.title} {launcher.version} on {counted(gpus, 'GPU')}; run this on every node.",
-        *(plain(f"# no argument for {field}={value}") for field, (value, _) in without.items()),
+        *(plain(f"# {launcher.title} has no argument for {field}={value}") for field, (value, _) in without.items()),
         "set -euo pipefail",
         *(f': "${{{name}:?}}"  # {what}' for name, what in script.yours.items()),
         f': "${{GPUS_PER_NODE:={devices}}}" "${{MASTER_ADDR:=localhost}}" "${{MASTER_PORT:=29500}}"',

@@ -3,12 +3,13 @@
 from ppmodel.cli import text
 from ppmodel.clusters.costs import microbatch_sequences
 from ppmodel.clusters.specs.framework import DEFAULT
-from ppmodel.clusters.specs.layout import DIMENSIONS
+from ppmodel.clusters.specs.layout import DIMENSIONS, LAYOUT_KEYWORDS, LayoutSpec
 from ppmodel.errors import counted
 from ppmodel.ops import OpKind
 from ppmodel.studies.points import HEADINGS, MEMORY_PARTS, PARTS
 
 _LEAST = 1e-9
+_SAID = "gpus", "global_batch", "sequence", "layers"  # elsewhere
 
 
 def simulated_lines(result, run):
@@ -52,7 +53,8 @@ def _pipeline(result, run):
     all_ranks = "; all with --json" if result["pp"] > text.MANY else ""
     size = f"{counted(result['pp'], 'rank')}{stages}, {counted(result['microbatches'], 'microbatch')}"
     size += f" of {table.slices} slices" * (table.slices > 1)
-    yield f"{result['schedule']}, {size}; transfers {result['p2p']}{allreduce}"
+    options = f" {result['options']}" if result["options"] else ""
+    yield f"{result['schedule']}{options}, {size}; transfers {result['p2p']}{allreduce}"
     if result.get("links"):
         sender = DEFAULT if run.system is None else run.system.framework.packaged or "its framework"
         calls = f"; transfers as {sender} sends" * (run.p2p == run.point.usual_p2p != "overlapped")
@@ -84,7 +86,10 @@ def _iteration(result, run):
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
     names = [name for name in ("pp", *DIMENSIONS, "zero") if result[name] is not None]
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
-    yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}"
+    asked, usual = run.point.layout, LayoutSpec(pp=run.layout.pp, zero=run.layout.zero).under(run.system.framework)
+    words = ((name, getattr(asked, name)) for name in LAYOUT_KEYWORDS if name not in (*DIMENSIONS, *_SAID))
+    others = "".join(f", {name} {value}" for name, value in words if value not in (None, getattr(usual, name)))
+    yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{others}"
     yield f"layers              {result['stage_layers']}"
     mean = " on average" * (run.layout.lengths != "equal")
     yield (

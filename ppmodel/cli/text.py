@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from itertools import accumulate
 from shutil import get_terminal_size
 
 import click
@@ -101,12 +102,23 @@ def in_words(number):
 def aligned(rows, right=()):
     """Lines of rows of texts, aligned in columns; those whose index is in `right` are right-aligned.
 
+    In a terminal, columns that are too many for a line follow below, behind the first.
+
     >>> aligned([["GPipe", "33"], ["1F1B", "9"]], right=[1])
     ['GPipe  33', '1F1B    9']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.rjust if place in right else str.ljust for place in range(len(widths))]
     gap = "  " if sum(widths) + 2 * len(widths) - 2 <= _room() else " "
+    ends = accumulate(width + 1 for width in widths)
+    fitting = max(2, sum(end <= _room() + 1 for end in ends))
+    if fitting < len(widths):
+        below = [0, *range(fitting, len(widths))]
+        others = (
+            [[row[place] for place in below] for row in rows],
+            [below.index(place) for place in right if place in below],
+        )
+        return [*aligned([row[:fitting] for row in rows], right), "", *aligned(*others)]
     return [gap.join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
 
 

@@ -68,7 +68,8 @@ def launch(point, launcher):
         remedy = "give values of one, such as {tp} and {dp}"
         raise CostError("launch", launcher.title, "needs a layout", remedy, names_fields=True)
     values, arguments, without = launch_values(point), [], {}
-    usual = {name: getattr(LayoutSpec, name) for name in LAYOUT_OPTIONS} | {"p2p": point.usual_p2p}
+    nothing = LayoutSpec().under()  # is asked of a framework, so it needs no argument
+    usual = {name: getattr(nothing, name) for name in LAYOUT_OPTIONS} | {"p2p": point.usual_p2p}
     for field, rules in launcher.fields.items():
         for name in (field, *(name for rule in rules for name in rule.when)):
             if name not in values:
