@@ -51,7 +51,8 @@ _LISTS = "system", "framework", "gpus", "global_batch", "sequence"
 @_in_search("within", None, "List answers that take at most this share longer than the best.", arguments.number(0, 1),
             default=0.05, show_default=True)  # fmt: skip
 @arguments.option("fix", "NAME=VALUE...", "Values that all layouts have, as in tp=8 zero=1; --tp 8 --zero 1 says the "
-                  "same.", multiple=True, section="Layout")  # fmt: skip
+                  "same. Of a list each value is tried, as in dispatcher=all-to-all,deepep.", multiple=True,
+                  section="Layout")  # fmt: skip
 @arguments.combined(*(arguments.layout_option(name, declared, declared.help) for name, declared in _FIXED.items()))
 @arguments.workers
 @arguments.in_computing("resume", "FOLDER", "Keep what is computed in FOLDER (with --pareto also in FOLDER.1, "
@@ -74,7 +75,8 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
     options. It prunes by exact lower bounds and simulates the rest. You see the best answer with its range, answers
     that are about as good but differ in what matters, where the time goes, and what one step in each dimension would
     cost. Answers that the framework does not run as modelled, or that no measured run resembles, are listed apart. The
-    dispatcher of experts is the framework's unless you fix it; one step away from an answer shows the other.
+    dispatcher of experts is the framework's unless you fix it or list several; one step away from an answer shows the
+    other.
 
     SCHEDULE is as in ppmodel compare, with options if need be (interleaved-1f1b:chunks=4). In tables, b is the
     microbatch size, and ep 8 x 2 means an etp of 2. If your runs take longer than predicted, plan for the system that
@@ -158,4 +160,8 @@ def _separated(fix, words, schedules, options):
             fixed[name.replace("-", "_")] = arguments.written(value)
         else:
             named.append(word)
-    return fixed | options, [name for name in named if name]
+    fixed |= options
+    for name, value in fixed.items():
+        if isinstance(value, str) and "," in value and name not in ("layers", "lengths"):
+            fixed[name] = [*map(arguments.written, value.split(","))]
+    return fixed, [name for name in named if name]

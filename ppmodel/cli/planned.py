@@ -11,7 +11,7 @@ from ppmodel.studies.points import HEADINGS, PARTS
 
 _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _USUAL = {"order": ORDERS[0], "slicing": SLICINGS[0]}  # named if an answer differs
-_TEXTS = "schedule", "recompute", "layers", *_USUAL, "fits", "schedule in"
+_TEXTS = "schedule", "recompute", "layers", *_USUAL, "variant", "fits", "schedule in"
 _LEAST, _MUCH_EXCHANGE = 0.005, 0.2
 RUN = {
     "days": ("days", "{:.4g}".format), "gpu_hours": ("GPU-hours", text.in_words), "money": ("money", text.in_words),
@@ -130,6 +130,7 @@ def answer_text(row):
 def layout_text(row):
     """The schedule and the layout of an answer."""
     unusual = "".join(f", {name} {row[name]}" for name, usual in _USUAL.items() if row[name] != usual)
+    unusual += f", {row.variant}" if "variant" in row else ""
     sizes = ", ".join(f"{name} {size}" for name, size in _sizes(row).items() if size != "1" or name == "dp")
     ways = f"zero {row.zero:.0f}, recompute {row.recompute}, layers {row['layers']}{unusual}"
     return f"{schedule_text(row)}, {sizes}, microbatches of {row.microbatch_size:.0f}, {ways}"
@@ -156,6 +157,7 @@ def _table(frame, most_rows, plan=None):
     shown = sorted({*range(min(most_rows, len(frame))), *(plan.proposed if plan else ())})
     missing, risk, frame = len(frame) - len(shown), plan and plan.risk, frame.iloc[shown]
     ways = ["b", "zero", "recompute", "layers"] + [name for name in _USUAL if any(frame[name] != _USUAL[name])]
+    ways += ["variant"] * ("variant" in frame)
     headings = ["disturbed", "chance"] if risk is not None else ["schedule in"]
     cells = [["", "seconds", "over", "schedule", *_SIZES, *ways, "GiB", "fits", *headings]]
     ends = [[text.plain(names)] for names in frame.frameworks]

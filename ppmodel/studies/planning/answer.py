@@ -15,7 +15,7 @@ from ppmodel.studies.planning.available import error_of_differences, frameworks_
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
 from ppmodel.studies.planning.candidates import Candidate, cases_at, orders
 from ppmodel.studies.planning.money import UNPRICED, Training
-from ppmodel.studies.planning.question import Question, asked
+from ppmodel.studies.planning.question import SEARCHED, Question, Sizes, asked
 from ppmodel.studies.planning.risk import chances, disturbed_s
 from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of, warn_of_links
 
@@ -37,6 +37,7 @@ UNEVEN_EXPERTS = 1.25
 _ALIKE_TIME, _ALIKE_BYTES = 0.001, 0.01
 _WELL_KNOWN = "1f1b", "interleaved-1f1b"
 _RISKED = 10
+_SHOWN = *Sizes._fields, *SEARCHED, "chunks"  # in rows anyway
 _DOUBLED = "pp", *STAGE_GROUPS, "ep", "microbatch_size"
 
 
@@ -160,7 +161,10 @@ class Plan:
         given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
         frame = frame_of(columns_of(resolve([points[0].case], **given)), rows_of(points))
         ways = {name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order", "slicing")}
-        return frame.assign(**ways)
+        variants = [{name: value for name, value in each.variant if name not in _SHOWN} for each in candidates]
+        if variants[0]:
+            ways["variant"] = [" ".join(map("{0[0]}={0[1]}".format, variant.items())) for variant in variants]
+        return frame.assign(**{name: [variant[name] for variant in variants] for name in variants[0]}, **ways)
 
     @cached_property
     def risk(self) -> DataFrame:
@@ -221,7 +225,7 @@ class Plan:
         frame = self.rows([answer, *steps.values()])
         if answer.sizes.ep > 1:
             imbalance = UNEVEN_EXPERTS * self.question.fixed.get("expert_imbalance", 1)
-            other = DISPATCHERS[self.question.layout(answer.sizes).dispatcher == DISPATCHERS[0]]
+            other = DISPATCHERS[self.point(answer).layout.dispatcher == DISPATCHERS[0]]
             for name, value in (("dispatcher", other), ("expert_imbalance", imbalance)):
                 steps[f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"] = answer
                 frame = concat([frame, self.rows([answer], **{name: value})], ignore_index=True)
@@ -255,6 +259,7 @@ def planned(
 ) -> Plan:  # fmt: skip
     """Find the plan; arguments as in `plan`."""
     question = asked(*arguments, **given)
+    training.require_priced([question.system.name])
     plan = Plan(question, search(question, on_progress, workers, scheduler, resume), training)
     if given.get("links") is not None:
         searched = {(entry.case, entry.sizes.pp): entry.sizes for entry in entries_of(question)}

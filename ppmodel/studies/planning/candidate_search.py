@@ -187,7 +187,7 @@ def simulated(question, columns, entries, limits):
 def point_of(question, candidate, **others):
     """The point of a candidate; `others` are further values of its layout."""
     ways = {name: getattr(candidate, name) for name in SEARCHED}
-    return question.point(candidate.case, candidate.sizes, **ways, **others)
+    return question.point(candidate.case, candidate.sizes, **ways | dict(candidate.variant) | others)
 
 
 def fitting_of(question, columns, entries, limits):
@@ -427,7 +427,8 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     workers, scheduler : optional
         As in `sweep.run_sweep`. Who computes changes nothing but the time.
     resume : str or Path, optional
-        A folder that keeps what is computed; the same question goes on from there.
+        A folder that keeps what is computed; the same question goes on from there. With variants, each has its own,
+        numbered behind the name.
 
     Returns
     -------
@@ -439,6 +440,8 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     PPModelError
         If none fits, workers cannot be had, or the folder cannot.
     """
+    if question.variants:
+        return _of_variants(question, on_progress, workers, scheduler, resume)
     require_runner(workers, scheduler)
     prepare(10**7)  # operations: enough that compiled code is worth loading
     here, candidates, kept = _Search(question), {}, nullcontext()
@@ -470,7 +473,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
             with closing(run_tasks(candidates_of, question, tasks, workers, scheduler)) as others:
                 for number, found in chain(first, others):
                     if store:
-                        rows = [(places[candidate[:2]], *candidate[2:]) for candidate in found]
+                        rows = [(places[candidate[:2]], *candidate[2:-1]) for candidate in found]
                         store.put(number, {"candidate": list(map(json.dumps, rows))})
                     take(number, found)
     except KeyboardInterrupt:
@@ -479,6 +482,19 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     if not any(candidates.values()):
         _refuse(question, here.entries)
     return [candidate for number in sorted(candidates) for candidate in candidates[number] if limits.accepts(candidate)]
+
+
+def _of_variants(question, on_progress, workers, scheduler, resume):
+    """The candidates of all variants that are still wanted together; those in which nothing fits have none."""
+    limits, candidates = Limits(question), []
+    for number, variant in enumerate(question.variants, 1):
+        one = replace(question, fixed=question.fixed | dict(variant), variants=())
+        may_fail = candidates or number < len(question.variants)
+        with suppress(NothingFitsError) if may_fail else nullcontext():
+            found = search(one, on_progress, workers, scheduler, resume and f"{resume}.{number}")
+            candidates += [candidate._replace(variant=variant) for candidate in found]
+    limits.add(candidates)
+    return list(filter(limits.accepts, candidates))
 
 
 def _refuse(question, entries):

@@ -60,6 +60,8 @@ class Candidate(NamedTuple):
         On the most loaded GPU.
     iteration_s : float
     slicing : str
+    variant : tuple of (str, object)
+        Its values of those that are listed as fixed; see `Question`.
     """
 
     case: Case
@@ -72,12 +74,13 @@ class Candidate(NamedTuple):
     peak_bytes: float
     iteration_s: float
     slicing: str = SLICINGS[0]
+    variant: tuple = ()
 
     @property
     def row(self) -> dict[str, Any]:
         """Those columns of `plan` that are known so far."""
         names = "is_run", "zero", "recompute", "layers", "order", "peak_memory_bytes", "iteration_s", "slicing"
-        return {"label": self.case.label} | self.sizes._asdict() | dict(zip(names, self[2:], strict=True))
+        return {"label": self.case.label} | self.sizes._asdict() | dict(zip(names, self[2:-1], strict=True))
 
 
 def all_sizes(question: Question) -> list[Sizes]:

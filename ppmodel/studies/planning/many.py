@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -67,11 +68,10 @@ def plans(
     lists = {"system": systems, "framework": frameworks, "global_batch": global_batch, "sequence": sequence}
     counts = gpus if isinstance(gpus, Mapping) else dict.fromkeys((each.name for each in systems), gpus)
     names, is_sought = ", ".join(each.name for each in systems), training.finish or training.budget
-    unknown = ", ".join({*training.price} - {"", *(each.name for each in systems)})
+    training.require_priced([each.name for each in systems])
     is_priced = not training.budget or all(map(training.price_on, systems))
     PPModelError.require([
         *((name, each, as_list(each), "has no value", "give one") for name, each in {**lists, "gpus": gpus}.items()),
-        ("price", unknown, not unknown, "is of no system asked for", f"choose from {names}"),
         ("price", None, is_priced, "is missing, which a budget needs", "give, for example, 2.5"),
         ("gpus", None, gpus is not None or is_sought, "is missing", "give, for example, 64, or the time to finish in"),
         ("gpus", ", ".join(map(repr, counts)), {*counts} == {each.name for each in systems},
@@ -85,7 +85,8 @@ def plans(
             number = len(rows) + len(group) + 1
             show(f"question {number}: {num_gpus} GPUs of {values[0].name} ...")
             kept = None if resume is None else f"{resume}.{number}"
-            group.append(_row(model, num_gpus, asked, resume=kept, training=training, **given))
+            priced = replace(training, price=training.price_on(values[0]))
+            group.append(_row(model, num_gpus, asked, resume=kept, training=priced, **given))
             if on_progress:
                 on_progress(group[-1])
             if gpus is None and training.allows(group[-1]):
@@ -164,7 +165,7 @@ def plan(
         Schedules to try, as in `compare`; all that are registered if not given. Of options
         that are not given, the values are tried that the schedule declares for it.
     fix : dict, optional
-        Values of the layout that every candidate has, such as ``{"tp": 8}``.
+        Values of the layout that every candidate has, such as ``{"tp": 8}``; of lists, each value is tried.
     most : dict, optional
         The largest value of a size, such as ``{"pp": 8}``. Without ``tp``, tensor groups stay within a node.
     within : float

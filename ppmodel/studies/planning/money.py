@@ -80,6 +80,12 @@ class Training:
                 rule, remedy = f"is missing, which {name} needs", f"give {{field}}, such as {_FORMS[needed][1]}"
                 raise PPModelError(needed, None, rule, remedy, names_fields=True)
 
+    def require_priced(self, names):
+        """Refuse prices of other systems than those asked for."""
+        unknown = ", ".join({*self.price} - {"", *names})
+        remedy = f"give {' and '.join(names)} a price each, or one for all"
+        PPModelError.require([("price", unknown, not unknown, "is of no system asked for", remedy)])
+
     def price_on(self, system):
         """The price of a GPU-hour on a system; None if nobody gives one."""
         return self.price.get(system.name, self.price.get("", system.gpu_hour_price))

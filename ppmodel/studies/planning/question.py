@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil, prod
 
 from ppmodel.clusters import specs
 from ppmodel.clusters.specs.entries import RENAMED
 from ppmodel.clusters.specs.layout import DIMENSIONS, LAYOUT_BOUNDS, LAYOUT_OPTIONS, MULTIPLIED, SEARCHED_FOR, Groups
 from ppmodel.errors import PPModelError, did_you_mean
-from ppmodel.given import is_number, to_builtin
+from ppmodel.given import as_list, is_number, to_builtin
 from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import as_cases
 from ppmodel.studies.points import Point
@@ -20,6 +21,7 @@ SEARCHED = "zero", "recompute", "layers", "order", "slicing"
 """What else is searched of a layout."""
 
 _LARGEST = 2**24
+_OF_LISTS = "layers", "lengths"  # of which one value may be a list
 
 
 class Sizes(Groups, namedtuple("_Sizes", ("pp", *DIMENSIONS, "microbatch_size"), defaults=[1] * 4)):
@@ -45,6 +47,8 @@ class Question:
         The largest value of a size, by name.
     within : float
         Candidates that take longer than the best by more than this share of its time are not looked for.
+    variants : tuple of tuple of (str, object)
+        Further values that are fixed, where several are given for some: each is a question of its own.
     """
 
     model: specs.ModelSpec
@@ -55,6 +59,7 @@ class Question:
     fixed: dict
     most: dict
     within: float = 0.05
+    variants: tuple = ()
 
     def layout(self, sizes, **ways):
         """The layout of a candidate, from its sizes and ways."""
@@ -119,7 +124,12 @@ def asked(
         for name, count in counts.items()
     )
     system = specs.with_framework(specs.load_system(system), framework).with_links(links)
-    model, fixed = system.framework.model(specs.load_model(model)), _fixed(fix or {})
+    model, fix = system.framework.model(specs.load_model(model)), fix or {}
+    lists = {name: as_list(value) for name, value in fix.items() if name not in _OF_LISTS}
+    listed = [name for name, values in lists.items() if len({*map(str, values)}) == len(values) > 1]
+    every = [_fixed(fix | dict(zip(listed, each, strict=True))) for each in product(*map(lists.get, listed))]
+    fixed = {name: value for name, value in every[0].items() if name not in listed}
+    variants = tuple(tuple((name, each.get(name)) for name in listed) for each in every if listed)
     if sequence is not None:
         fixed["sequence"], model = sequence, replace(model, sequence=sequence)
     if memory_limit is not None:
@@ -135,8 +145,9 @@ def asked(
     cases = as_cases(usual if schedules is None else schedules)
     places = {name: place for place, name in enumerate(names())}  # decides between equal times, however they are named
     cases.sort(key=lambda case: (places.get(case.name, len(places)), case.name, str(case.options)))
-    question = Question(model, system, gpus, global_batch, tuple(cases), fixed, most, within)
-    PPModelError.require(_rules(question))
+    question = Question(model, system, gpus, global_batch, tuple(cases), fixed, most, within, variants)
+    for variant in variants or ((),):
+        PPModelError.require(_rules(replace(question, fixed=fixed | dict(variant))))
     if system.nodes is not None:
         most.setdefault("tp", system.nodes.devices_per_node)
     return question

@@ -15,7 +15,7 @@ import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
 from ppmodel.clusters.specs import ORDERS, load_framework, load_system
-from ppmodel.clusters.specs.layout import LAYOUT_KEYWORDS
+from ppmodel.clusters.specs.layout import DISPATCHERS, LAYOUT_KEYWORDS
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.schedules import small
 from ppmodel.simulation.units import SLICINGS
@@ -466,3 +466,33 @@ def test_a_front_goes_on_from_its_folders(tmp_path, monkeypatch):
     with refused(field="--resume"):
         front(question, resume=kept)
     assert (tmp_path / "kept.2").read_text() == "mine"
+
+
+def test_each_value_of_a_list_is_tried(tmp_path):
+    """The answer is the best of them, its row says which, and computes it again; a step shows another dispatcher."""
+    given = {"model": "mixtral_8x7b", "system": "h100", "gpus": 16, "global_batch": 16, "schedules": "1f1b"}
+    fix = {"pp": 2, "tp": [1, 2], "cp": 4, "microbatch_size": 1, "zero": 1, "etp": 1}
+    listed = fix | {"dispatcher": ["all-to-all", "deepep"], "precision": ["bf16", "fp8"]}
+    plan = planned(**given, fix=listed, within=0.0, resume=tmp_path / "kept")
+    assert len([*tmp_path.iterdir()]) == 8
+    first = plan.frame.iloc[0]
+    each = [pp.plan(**given, fix=fix | {"tp": tp, "dispatcher": word, "precision": "fp8"}, within=0.0).iteration_s.min()
+            for tp, word in product((1, 2), DISPATCHERS[:2])]  # fmt: skip
+    assert first.iteration_s == pytest.approx(min(each), rel=0.01)
+    assert first.variant == f"dispatcher={first.dispatcher} precision=fp8"
+    assert first.variant in answer_text(first)
+    values = {name: first[name] for name in LAYOUT_KEYWORDS if name in first.dropna()}
+    again = resolve_point("1f1b", 2, model="mixtral_8x7b", system="h100", **values).run().to_dict()
+    assert again["iteration_s"] == pytest.approx(first.iteration_s, rel=1e-12)
+    (step,) = [step for step in plan.steps().step if step.startswith("dispatcher")]
+    assert first.dispatcher not in step
+    with refused(PPModelError, "fix dispatcher", "must be"):
+        asked(**given, fix={"dispatcher": ["deepep", "depep"]})
+
+
+def test_variants_in_which_nothing_fits_have_no_answers():
+    """Unless there are no others."""
+    given = SMALL | {"schedules": "1f1b", "memory_limit": "20 GiB", "fix": {"recompute": ["none", "full"], "pp": 1}}
+    assert set(pp.plan(**given).recompute) == {"full"}
+    with refused(PPModelError, "memory_limit", "is too little"):
+        pp.plan(**given | {"fix": {"recompute": ["none", "selective"], "pp": 1}})
