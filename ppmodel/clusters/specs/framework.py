@@ -68,6 +68,8 @@ class FrameworkSpec(Checked):
         Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
         sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less. These
         and the times of the host need a system with kernel constants: one without them stays a plain roofline.
+    data_factor : float
+        Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
     blackwell_factor : float
         A further factor on fused attention on GPUs that multiply FP8 in any layout.
     overlap_shared : bool
@@ -75,8 +77,6 @@ class FrameworkSpec(Checked):
     passes : str
         Names of passes of PyTorch that it runs, separated by spaces: ``rotary``, embeddings of latent attention, and
         ``search``, for each token's experts among all, as it is sent and as it comes back.
-    data_factor : float
-        Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
     block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s, cast_host_s, module_host_s : float, optional
     stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
@@ -126,11 +126,11 @@ class FrameworkSpec(Checked):
     gradient_bytes: entries.Number | None = None
     optimizer_bytes: entries.Number | None = None
     attention_factor: entries.Number = 1.0
+    pass_factor: entries.Number = 1.0
+    data_factor: entries.Number = 1.0
     blackwell_factor: entries.Number = 1.0
     overlap_shared: entries.Switch = False
     passes: entries.Name = ""
-    pass_factor: entries.Number = 1.0
-    data_factor: entries.Number = 1.0
     block_host_s: entries.Time | None = None
     tensor_host_s: entries.Time | None = None
     piped_tensor_host_s: entries.Time | None = None
