@@ -2,7 +2,7 @@
 
 from ppmodel.cli import text
 from ppmodel.clusters.specs.layout import ORDERS, STAGE_GROUPS
-from ppmodel.simulation.units import SLICINGS
+from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.studies.planning.answer import EQUAL
 from ppmodel.studies.planning.available import error_of_differences, regrets
 from ppmodel.studies.planning.candidates import IN_PAIRS

@@ -11,14 +11,16 @@ stream is free; memory is allocated at that moment. A cell waits if its activati
 """
 
 from bisect import bisect_right
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.ops import OpKind
 from ppmodel.simulation.inputs import COPY, INPUT, OPERATION, in_order, timeless
+from ppmodel.simulation.numbering import ON_RANKS
 from ppmodel.tables import by_keys
+from ppmodel.tables.dependencies import index_of
 
 _BACKWARDS = (OpKind.B, OpKind.I)
 
@@ -66,18 +68,33 @@ def plan_copies(graph, costs, lengths):
     -------
     Copies
     """
-    planned, lengths, seconds = [], lengths[graph.group].tolist(), costs.offload.seconds.ravel().tolist()
-    for before, cells in _cells(graph):
-        begins = list(accumulate((lengths[cell[0]] for cell in cells), initial=0.0))[:-1]  # if no cell waits
-        trips = _round_trips(graph, costs, cells)
-        latest, first_cells = np.inf, []  # each copy back starts as late as possible, but in the order of need
-        for *_, kind, begun, needed in reversed(trips):
-            latest = min(latest, begins[needed]) - seconds[kind]
-            first_cells.append(min(max(bisect_right(begins, latest) - 1, begun + 1), needed))
-        for (forward, backward, *trip, _, _), cell in zip(trips, accumulate(reversed(first_cells), max), strict=True):
-            planned.append((forward, backward, before[cell], *trip))
-    columns = [np.array(column) for column in zip(*planned, strict=True)] or [np.zeros(0, dtype=int)] * 5
-    return Copies(*(graph.index[ops] for ops in columns[:3]), *columns[3:])
+    table, share, seconds = graph.schedule, costs.offload.share, costs.offload.seconds.ravel().tolist()
+    length = np.zeros(table.num_operations)
+    length[graph.index[graph.is_operation]] = lengths[graph.group[graph.is_operation]]
+    # computing cells: the first operation of each, the number of that of each operation, and what runs right before
+    heads, number = np.flatnonzero(table.computes & ~table.joined), np.cumsum(table.computes & ~table.joined) - 1
+    counts = table.computes | (table.kind == OpKind.R) if graph.reductions == ON_RANKS else table.computes
+    running = np.flatnonzero(counts & ~table.joined)
+    before = running[np.searchsorted(running, heads) - 1]
+    backward = np.flatnonzero(np.isin(table.kind, _BACKWARDS))
+    home, rank = (table.replica[backward], table.stage[backward]), table.rank[backward]
+    forward = index_of(table)[OpKind.F, *home, table.microbatch[backward]]
+    begun, needed = number[forward], number[backward]
+    first = needed[np.searchsorted(rank, np.arange(table.num_ranks))]
+    where = np.where(begun < first[rank], WARM_UP, LATER), *home
+    copied = (share[where] > 0) & (needed > begun + 1)
+    cost_class = np.ravel_multi_index(where, share.shape)
+    first_cell = np.zeros(len(backward), dtype=int)
+    for here, (low, high) in enumerate(pairwise(np.searchsorted(heads, table.rank_start).tolist())):
+        begins = [0.0, *np.cumsum(length[heads[low:high]]).tolist()]  # if no cell waits
+        trips, latest = np.flatnonzero(copied & (rank == here)), np.inf
+        for trip in trips[::-1].tolist():  # each copy back starts as late as possible, but in the order of need
+            latest = min(latest, begins[needed[trip] - low]) - seconds[cost_class[trip]]
+            cell = low + bisect_right(begins, latest, hi=high - low) - 1
+            first_cell[trip] = min(max(cell, begun[trip] + 1), needed[trip])
+        first_cell[trips] = np.maximum.accumulate(first_cell[trips])
+    columns = forward, backward, before[first_cell], share[where], cost_class
+    return Copies(*(column[copied] for column in columns))
 
 
 def with_copies(tasks, copies):
@@ -112,39 +129,3 @@ def with_copies(tasks, copies):
     apart |= (phase[order] > 0) & (np.diff(turn[order], prepend=-1) != 0)
     arrays = in_order(tasks.arrays, order, apart, op, source, stream=stream, row=row, cost_class=cost_class)
     return tasks.with_arrays(arrays), copies._replace(rows=np.argsort(order)[new[:2]])
-
-
-def _cells(graph):
-    """The computing cells of each rank, in order, by operations as numbered in the graph; and what runs before each."""
-    groups, start, _ = (column.tolist() for column in graph.programs)
-    columns = graph.group_start, graph.stream, graph.reduces, graph.is_operation
-    bounds, stream, reduces, counts = (column.tolist() for column in columns)
-    for rank, (first, last) in enumerate(pairwise(start[: graph.schedule.num_ranks + 1])):
-        program = ([op for op in range(bounds[group], bounds[group + 1]) if counts[op]] for group in groups[first:last])
-        program = [cell for cell in program if cell]
-        before = [None, *(next(op for op in cell if stream[op] == rank) for cell in program)]
-        computing = [place for place, cell in enumerate(program) if not reduces[cell[0]]]
-        yield [before[place] for place in computing], [program[place] for place in computing]
-
-
-def _round_trips(graph, costs, cells):
-    """The copies of a rank, in the order of the backwards: both operations, share, class, and the cells of both."""
-    schedule, index = graph.schedule, graph.index[[op for cell in cells for op in cell]]
-    columns = schedule.kind, schedule.replica, schedule.stage, schedule.microbatch
-    rows = iter(zip(*(column[index].tolist() for column in columns), strict=True))
-    shares, homes = costs.offload.share.tolist(), costs.offload.share[0].size
-    forwards, when, trips = {}, WARM_UP, []
-    for number, cell in enumerate(cells):
-        operations = [(op, *next(rows)) for op in cell]
-        if any(kind in _BACKWARDS for _, kind, *_ in operations):
-            when = LATER
-        for op, kind, replica, stage, microbatch in operations:
-            if kind == OpKind.F:
-                forwards[replica, stage, microbatch] = op, number, when
-            elif kind in _BACKWARDS:
-                forward, begun, early = forwards[replica, stage, microbatch]
-                share = shares[early][replica][stage]
-                if share > 0 and number > begun + 1:
-                    cost_class = early * homes + replica * schedule.num_stages + stage
-                    trips.append((forward, op, share, cost_class, begun, number))
-    return trips

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ppmodel.simulation.costs import TABLES
+from ppmodel.simulation.inputs import timeless
 
 
 def side_by_side(many_costs, num_replicas, names=TABLES):
@@ -50,7 +51,7 @@ def with_pairs(tables, schedule, many_costs):
     Parameters
     ----------
     tables : sequence of ndarray of float, shape (num_classes, ...)
-        From `OpCosts.by_class` or `side_by_side`; durations first, all others are of transfers.
+        From `side_by_side`; durations first, all others are of transfers.
     schedule : Schedule
     many_costs : sequence of OpCosts
         What the last axis of `side_by_side` stands for.
@@ -71,11 +72,40 @@ def with_pairs(tables, schedule, many_costs):
     [0.75, 0.75, 1.0, 1.0, 1.0, 1.0]
     """
     pairs = schedule.pairs
-    factors = np.stack([costs.pair_factors(schedule) for costs in many_costs], axis=-1)
-    extended = []
-    for place, table in enumerate(tables):
-        of_pairs = table[pairs.base]
-        if place == 0:
-            of_pairs = of_pairs * factors[pairs.pair].reshape(of_pairs.shape)
-        extended.append(np.concatenate([table, of_pairs]))
-    return np.stack(extended)
+    factors = np.stack([costs.pair_factors(schedule) for costs in many_costs], axis=-1)[pairs.pair]
+    of_pairs = [table[pairs.base] for table in tables]
+    of_pairs[0] = of_pairs[0] * factors
+    return np.append(tables, of_pairs, axis=1)
+
+
+def tables_of(graph, many_costs):
+    """All costs of the rows of a graph by class, with those of pairs and of collectives behind the schedule's classes.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    many_costs : sequence of OpCosts, or ndarray of float, shape (n, 3, 10, num_stages)
+
+    Returns
+    -------
+    tables : sequence of ndarray of float, shape (num_classes, n)
+        Durations, occupancies, latencies, and the delays in these that matter under ``streams``.
+    has_pairs : bool
+        Whether pairs have classes: those of rows are then `ExecutionGraph.pair_class`.
+    """
+    if isinstance(many_costs, np.ndarray):
+        tables, systems = np.ascontiguousarray(many_costs.reshape(len(many_costs), 3, -1).transpose(1, 2, 0)), ()
+    else:
+        tables, systems = side_by_side(many_costs, graph.schedule.num_replicas), many_costs
+    delays, has_pairs = np.zeros(tables.shape[1:]), any(costs.pairs for costs in systems)
+    for place, costs in enumerate(systems if graph.p2p == "streams" else ()):
+        if costs.delay_s is not None:
+            delays[:, place] = costs.delay_s.ravel()
+    tables = *tables, delays
+    if has_pairs:
+        tables = with_pairs(tables, graph.schedule, systems)
+    if graph.row is not None:  # a collective of a barrier takes as long as the transfer of the last result it waits for
+        _, *others = (table[: timeless(graph.schedule) + 1] for table in tables)
+        of_collectives = others[0] + others[1], *others
+        tables = [np.append(*both, axis=0) for both in zip(tables, of_collectives, strict=True)]
+    return tables, has_pairs

@@ -6,26 +6,21 @@ import numpy as np
 
 from ppmodel.loops.events import events
 from ppmodel.loops.longest_path import longest_path
-from ppmodel.simulation.cost_tables import with_pairs
-from ppmodel.simulation.inputs import COLLECTIVE, with_collectives
+from ppmodel.simulation.cost_tables import tables_of
+from ppmodel.simulation.inputs import COLLECTIVE
 
 
 @lru_cache(maxsize=1)  # noisy runs of the same costs share it
 def priced(graph, costs):
     """Durations, occupancies, latencies and delays by class, behind them further ones, and the class of each row."""
-    table, tables, classes = graph.schedule, costs.by_class(graph.schedule.num_replicas), graph.cost_class
-    delay_s = np.zeros_like(tables[0]) if costs.delay_s is None or graph.p2p != "streams" else costs.delay_s.ravel()
-    tables = *tables, delay_s
-    if costs.pairs:
-        tables, classes = with_pairs(tables, table, [costs]), graph.pair_class
-    if graph.row is not None:
-        tables = with_collectives(table, *tables)
+    tables, has_pairs = tables_of(graph, [costs])
+    tables, classes = [table[:, 0] for table in tables], graph.pair_class if has_pairs else graph.cost_class
     if costs.offload:
         seconds = costs.offload.seconds.ravel()
         tables = [np.append(table, seconds if place == 0 else 0 * seconds) for place, table in enumerate(tables)]
     if costs.units:  # a class for each row
         tables, classes = [table.take(classes) for table in tables], np.arange(len(classes))
-        longer, larger = costs.unit_factors(table)
+        longer, larger = costs.unit_factors(graph.schedule)
         tables[0][graph.is_operation] *= longer[graph.index[graph.is_operation]]
         tables[1] *= larger[graph.index]
         if graph.row is not None:

@@ -56,13 +56,6 @@ def timeless(schedule):
     return len(OpKind) * schedule.placement.size - 1
 
 
-def with_collectives(schedule, compute, *others):
-    """Tables of classes, and behind them those of the collectives of barriers, by the class of their last result."""
-    count = timeless(schedule) + 1
-    compute = np.append(compute, others[0][:count] + others[1][:count], axis=0)
-    return compute, *(np.append(table, table[:count], axis=0) for table in others)
-
-
 def in_order(arrays, order, begins, op, source, **columns):
     """Arrays with further rows, in an order in which some begin a group.
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from ppmodel.loops.paths import longest_paths
 from ppmodel.simulation import checks
-from ppmodel.simulation.cost_tables import side_by_side, with_pairs
+from ppmodel.simulation.cost_tables import tables_of
 from ppmodel.simulation.costs import OpCosts, are_seconds, with_all_kinds
-from ppmodel.simulation.inputs import with_collectives
 from ppmodel.simulation.run import run_graph
 from ppmodel.tables.steps import step_times
 
@@ -133,22 +132,13 @@ def _side_by_side(graph, compiled, costs, spans):
     steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
     for first in range(0, len(costs), at_once):
         here, some = slice(first, first + at_once), costs[first : first + at_once]
-        instructions, factors = tasks.instructions, np.ones(len(some))
-        if isinstance(costs, np.ndarray):
-            tables = np.ascontiguousarray(some.reshape(len(some), 3, -1).transpose(1, 2, 0))
-        else:
+        factors = np.ones(len(some))
+        if not isinstance(costs, np.ndarray):
             for system in some:
                 checks.check_fit(graph, system)
-            tables, factors[:] = side_by_side(some, schedule.num_replicas), [s.overlap_factor for s in some]
-            if graph.p2p == "streams" and any(system.delay_s is not None for system in some):
-                delays = [np.zeros(tables.shape[1]) if s.delay_s is None else s.delay_s.ravel() for s in some]
-                tables = np.append(tables, [np.transpose(delays)], axis=0)
-            if any(system.pairs for system in costs):
-                tables, instructions = with_pairs(tables, schedule, some), tasks.instructions_by_pair
-        if len(tables) == 3:  # delays are read only where a transfer waits for both ends
-            tables = *tables, np.zeros_like(tables[0]) if tasks.needs_handshake else tables[0]
-        if tasks.row is not None:
-            tables = with_collectives(schedule, *tables)
+            factors[:] = [system.overlap_factor for system in some]
+        tables, has_pairs = tables_of(tasks, some)
+        instructions = tasks.instructions_by_pair if has_pairs else tasks.instructions
         times = compiled(*instructions, tuple(tables), factors, occupied, ends)
         parts.reduced_s[here], parts.span_s[here] = times
         if len(steps):

@@ -5,11 +5,11 @@ import pytest
 from refusals import refused
 
 import ppmodel as pp
+from ppmodel.clusters.costs.attention import unlike_units
 from ppmodel.clusters.specs import LayoutSpec
 from ppmodel.errors import SpecificationError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
-from ppmodel.simulation.units import unlike_units
 
 RUN = {"model": "llama3_8b", "system": "h100", "sequence": 32768}
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ppmodel.clusters.specs.entries import Checked, Entry
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layers import parse_layers
+from ppmodel.clusters.specs.lengths import ARRANGEMENTS, SLICINGS, lengths_of
 from ppmodel.clusters.specs.recompute import MODES, MODULES, OFFLOADED, Module, again_of
 from ppmodel.errors import SpecificationError
 from ppmodel.files import data_rows
 from ppmodel.given import to_builtin
-from ppmodel.simulation.units import ARRANGEMENTS, SLICINGS, lengths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -320,7 +320,7 @@ class LayoutSpec(Groups, Checked):
         Whether the slices of a sequence, in schedules that have them, are equally long or take equally long.
     lengths : str
         Lengths of the sequences of microbatches relative to their mean, which is `sequence`; "equal", numbers, or a
-        distribution. See `simulation.units`.
+        distribution. See `specs.lengths`.
     arrangement : {"given", "longest-first", "paired"}
         Order of sequences of unequal length: as given, from long to short, or long and short ones in turn.
     layers : {"balanced", "even"}, str or tuple of int

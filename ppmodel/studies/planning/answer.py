@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel.clusters.specs.layout import DISPATCHERS, ORDERS, RECOMPUTE, STAGE_GROUPS
+from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.schedules.cases import as_case
-from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
 from ppmodel.studies.planning.candidates import Candidate, cases_at, orders

@@ -13,6 +13,7 @@ import numpy as np
 
 from ppmodel.clusters.memory import activation_bytes, on_ranks
 from ppmodel.clusters.specs.layout import ORDERS
+from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
 from ppmodel.metrics import peak_activations
@@ -20,7 +21,6 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
-from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.studies.planning.bounds import alone_in, bound_of, busy_bounds, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
