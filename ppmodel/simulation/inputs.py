@@ -32,19 +32,23 @@ def with_inputs(arrays, takers, makers, schedule):
         With `row`: what each is.
     """
     count, group = len(arrays.index), np.repeat(np.arange(len(arrays.group_start) - 1), np.diff(arrays.group_start))
-    barrier, waits = np.maximum(takers - count + 1, 0), np.maximum(makers - count + 1, 0)  # of barriers, counted from 1
-    # a barrier is a group of inputs, on a stream of its own, right before the first group that waits for it
-    before, last = np.full((2, max(barrier.max(), waits.max()) + 1), len(arrays.group_start) - 2)
-    np.minimum.at(before, waits[waits > 0], group[takers[waits > 0]])
-    last[barrier] = np.arange(count, count + len(barrier))
-    number = np.append(np.zeros(count, dtype=int), barrier)
-    op = np.append(np.arange(count), np.where(barrier > 0, arrays.group_start[before[barrier]], takers))
-    order = by_keys(2 * op + (number == 0), number)  # an operation receives its message before it waits
-    begins = (np.diff(group[op][order], prepend=-1) != 0) | (np.diff(number[order], prepend=0) != 0)
-    stream = np.where(number > 0, 4 * schedule.num_ranks - 1 + number, arrays.stream[op])
-    source = np.append(arrays.source, np.where(waits > 0, last[waits], makers))
-    row = np.repeat((OPERATION, INPUT), (count, len(barrier)))
-    row[last[1:]] = COLLECTIVE
+    # the barrier that takes each further input, and that which makes it: counted from 1, or 0 if an operation does
+    taking, making = np.maximum(takers - count + 1, 0), np.maximum(makers - count + 1, 0)
+    # a barrier's inputs are a group on a stream of its own, right before the first group that waits for the barrier
+    first_waiting = np.full(max(taking.max(), making.max()) + 1, len(arrays.group_start) - 2)
+    np.minimum.at(first_waiting, making[making > 0], group[takers[making > 0]])
+    anchor = np.where(taking > 0, arrays.group_start[first_waiting[taking]], takers)
+    # the last of these inputs is the collective, which others wait for
+    collective = np.zeros_like(first_waiting)
+    collective[taking] = np.arange(count, count + len(taking))
+    row = np.repeat((OPERATION, INPUT), (count, len(taking)))
+    row[collective[1:]] = COLLECTIVE
+    # all rows: operations, then further inputs
+    op, barrier = np.append(np.arange(count), anchor), np.append(np.zeros(count, dtype=int), taking)
+    source = np.append(arrays.source, np.where(making > 0, collective[making], makers))
+    order = by_keys(2 * op + (barrier == 0), barrier)  # an operation receives its message before it waits
+    begins = (np.diff(group[op][order], prepend=-1) != 0) | (np.diff(barrier[order], prepend=0) != 0)
+    stream = np.where(barrier > 0, 4 * schedule.num_ranks - 1 + barrier, arrays.stream[op])
     result, nothing = np.where(row == COLLECTIVE, source, op), timeless(schedule)
     of_result = arrays.cost_class[result] + (nothing + 1) * (row == COLLECTIVE)
     columns = {"index": arrays.index[result], "cost_class": np.where(row == INPUT, nothing, of_result)}
