@@ -6,6 +6,7 @@ calibration, or a sweep over systems, computes the work only once, and the layer
 """
 
 from collections import defaultdict
+from copy import copy
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -109,7 +110,8 @@ class LayerWork(NamedTuple):
         All kernels, with their slots and units.
     exchanges : Exchanges
     units : list of int
-        The units in which halves begin, forward and backward of each layer in turn, and the number of units.
+        The units in which halves begin, forward and backward of each layer in turn, of the first run; and the number of
+        units.
     lines : list of (str, str, int, LayoutSpec)
         Kinds, groups and experts of collectives that occur, and whose.
     sizes : LayerColumns
@@ -215,7 +217,7 @@ def layer_works(model, layouts):
     numbers, shared = ([*sharing_of(model, layout, {})[:-2]] for layout in layouts), work.sharing[-2:]
     sharing = [np.array(column)[each] for column in zip(*numbers, strict=True)]
     return work._replace(
-        layers=work.layers * len(layouts), units=[len(layouts) * work.units[-1]],
+        layers=work.layers * len(layouts), units=[*work.units[:-1], len(layouts) * work.units[-1]],
         kernels=Kernels(
             *map(of_runs, kernels[:-2]), of_runs(kernels.slot, slots), of_runs(kernels.unit, work.units[-1])
         ),
@@ -418,6 +420,20 @@ class LayerCosts:
         if not seconds.max(initial=0.0) <= LONGEST_S:  # also true of NaN, which cannot be balanced
             rule = f"make a layer take more than {LONGEST_S:g} seconds"
             raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
+
+    def runs(self, count):
+        """List the costs of each of several runs, as far as `pair_times` needs them."""
+        work, columns = self.work, (self.kernel_s, self.exposed_s, self.seconds, self.host_s)
+        kernels = work.kernels._replace(**{name: getattr(work.kernels, name)[: len(self.kernel_s) // count].copy()
+                                           for name in ("slot", "unit")})  # fmt: skip
+        exchanges = work.exchanges._make(column[: len(self.exposed_s) // count] for column in work.exchanges)
+        units = [*work.units[:-1], work.units[-1] // count]
+        first = copy(self)
+        first.work = work._replace(units=units, kernels=kernels, exchanges=exchanges)
+        runs = [copy(first) for _ in range(count)]
+        for run, *values in zip(runs, *(np.split(column, count) for column in columns), strict=True):
+            run.kernel_s, run.exposed_s, run.seconds, run.host_s = values
+        return runs
 
     @cached_property
     def times(self):

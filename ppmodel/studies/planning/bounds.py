@@ -1,6 +1,7 @@
 """Lower bounds on the time of candidates, below which no simulation can come."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def least_share(question, slices):
     return np.where(is_masked | (np.asarray(slices) == 1), 1.0, 0.5)
 
 
-def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, ends, system):
+def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, ends, system, ratios=0.0):
     """Lower bounds on the seconds of an iteration.
 
     Parameters
@@ -95,6 +96,8 @@ def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, e
     alone, ends : ndarray, shape (num_candidates, num_stages, 3) and (num_candidates, num_stages, 2)
         From `alone_in`.
     system : SystemSpec
+    ratios : ndarray of float, shape (num_candidates, num_ranks), optional
+        From `least_ratios`.
 
     Returns
     -------
@@ -111,7 +114,7 @@ def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, e
     columns = paired * computing_s, paired * (whole_s - computing_s), alone * whole_s
     each = *(column.sum(axis=-1) for column in columns), whole_s[..., 2] * split
     computing, exchanged, alone_s, late = (microbatches[:, None] * on_ranks(placement, column) for column in each)
-    work = alone_s + _paired_s(computing, exchanged, system)
+    work = alone_s + np.maximum(_paired_s(computing, exchanged, system), ratios * (computing + exchanged))
     is_whole = ends[..., [0, 1, 1]]
     forward_s, input_s, weight_s = np.moveaxis(np.where(is_whole, whole_s, computing_s), -1, 0)
     first = on_ranks(placement, np.arange(placement.shape[1]), np.minimum)
@@ -123,3 +126,36 @@ def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, e
     reduced, step = (on_ranks(placement, column) for column in last_s)
     until = before_s + np.maximum(work + reduced, work - late + after_s)
     return _ROUNDING * (until.max(axis=-1) + step.max(axis=-1))
+
+
+def least_ratios(placement, of_stages, runs, kinds):
+    """The least that cells of two operations take on the most loaded rank, as shares of their operations' seconds.
+
+    Parameters
+    ----------
+    placement, of_stages
+        As in `busy_bounds`.
+    runs : list of LayerCosts
+        The layers of each candidate.
+    kinds : list of tuple of OpKind
+        With which kinds of operations forwards share cells in each candidate's table; none do in some.
+
+    Returns
+    -------
+    ndarray of float, shape (num_candidates, num_ranks)
+        0 on the other ranks.
+    """
+    halves_s = of_stages.parts_s.sum(axis=-1)
+    load_s = on_ranks(placement, halves_s.sum(axis=-1))
+    ratios = np.zeros(load_s.shape)
+    for place, rank in enumerate(load_s.argmax(axis=-1)):
+        if kinds[place]:
+            stages = np.nonzero(placement == rank)[1]
+            alike = {tuple(of_stages.layers[place, stage].astype(int).tolist()): stage for stage in stages}
+            times, (forward_s, *backward_s) = runs[place].pair_times, halves_s[place].T
+            second_s = {OpKind.B: sum(backward_s), OpKind.I: backward_s[0], OpKind.W: backward_s[1]}
+            ratios[place, rank] = min(1.0, *(
+                times.seconds(first, kind, second) / (forward_s[one] + second_s[kind][other])
+                for (first, one), kind, (second, other) in product(alike.items(), kinds[place], alike.items())
+            ))  # fmt: skip
+    return ratios

@@ -22,7 +22,7 @@ from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
-from ppmodel.studies.planning.bounds import alone_in, bound_of, busy_bounds, least_share, mean_bounds
+from ppmodel.studies.planning.bounds import alone_in, bound_of, busy_bounds, least_ratios, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.planning.columns import Columns, Ways
 from ppmodel.studies.planning.question import SEARCHED
@@ -258,6 +258,8 @@ class Rows:
         traits = {table: (table.microbatch_parts / table.num_replicas, table.slices, (table.kind == OpKind.W).any(),
                           *alone_in(table)) for table in set(tables)}  # fmt: skip
         traits = map(np.array, zip(*(traits[table] for table in tables), strict=True))
+        kinds = {table: tuple(set(table.kind[table.overlaps].tolist()) - {OpKind.F}) for table in set(tables)}
+        self.kinds = [kinds[table] for table in tables]
         parts, self.slices, self.is_split, self.alone, self.ends = traits
         parts = parts * self.slices * least_share(self.question, self.slices)
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
@@ -271,10 +273,18 @@ class Rows:
         of_stages, others = self.ways.stages(distinct >> 32, recompute if words else distinct & 2**32 - 1)
         return of_stages[places], others[places]
 
-    def bounds(self, rows, of_stages):
+    def bounds(self, rows, of_stages, ratios=0.0):
         """Lower bounds on the seconds of rows."""
         each = self.microbatches[rows], self.is_alike[rows], self.is_split[rows], self.alone[rows], self.ends[rows]
-        return busy_bounds(self.table.placement, of_stages, *each, self.question.system)
+        return busy_bounds(self.table.placement, of_stages, *each, self.question.system, ratios)
+
+    def paired_bounds(self, rows, of_stages, recompute):
+        """As `bounds`, with what cells of two operations take at least."""
+        way = recompute if isinstance(recompute, str) else 1
+        layers = self.columns.layers(way, self.hides, self.zero, self.table.slices)
+        runs = [layers.runs.get(place) for place in self.ways.places[self.way[rows]].tolist()]
+        kinds = [self.kinds[row] for row in rows.tolist()]
+        return self.bounds(rows, of_stages, least_ratios(self.table.placement, of_stages, runs, kinds))
 
     def least_bytes(self, rows, of_stages, others):
         """Lower bounds on the bytes of the most loaded GPUs of rows that take at most the time that is looked for.
@@ -316,8 +326,11 @@ class Rows:
         of_stages, others = self.stages(rows, recompute)
         seconds = self.bounds(rows, of_stages)
         fast = seconds <= self.most_s[rows]
-        peaks = self.peaks(rows[fast], of_stages[fast], others[fast], recompute)
-        return rows[fast], seconds[fast], peaks, of_stages.blocks[fast]
+        rows, seconds, of_stages = rows[fast], seconds[fast], of_stages[fast]
+        peaks = self.peaks(rows, of_stages, others[fast], recompute)
+        fits = peaks <= self.question.system.memory_capacity_bytes
+        seconds[fits] = self.paired_bounds(rows[fits], of_stages[fits], recompute)
+        return rows, seconds, peaks, of_stages.blocks
 
     def candidates(self):
         """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes, blocks and slicing.
@@ -377,6 +390,10 @@ class Rows:
             low[is_slow] = high[is_slow] = -1
             found[0][is_slow] = np.inf
         fast = np.flatnonzero(found[0] <= most_s)
+        is_whole = low[fast] == most[fast]
+        for some, way in (fast[is_whole], "full"), (fast[~is_whole], low[fast[~is_whole]]):
+            if any(self.kinds[row] for row in rows[some].tolist()):
+                found[0][some] = self.paired_bounds(rows[some], self.stages(rows[some], way)[0], way)
         for place in fast:
             way = int(low[place]) if low[place] < most[place] else "full"
             tight = number + (most_bytes[place] == self.comfortable_bytes)

@@ -56,10 +56,12 @@ class Layers:
         As in `LayerCosts` and `LayerColumns`.
     times : ndarray of float, shape (5, num_sizes)
         Their `LayerTimes`, rounded.
+    runs : dict of int to LayerCosts
+        By the place of sizes, for their `LayerCosts.pair_times`.
     """
 
     def __init__(self, columns, *way):
-        self.columns, self.way, self.priced = columns, way, set()
+        self.columns, self.way, self.runs, self.priced = columns, way, {}, set()
         self.times = np.zeros((len(LayerTimes._fields), len(columns.sizes)))
 
     def of(self, places):
@@ -87,6 +89,7 @@ class Layers:
         layers_s = self.costs.seconds.sum(axis=(1, 2)).reshape(len(places), -1)
         for column, values in zip(self.times, self.costs.times_of(self.names, layers_s.T).rounded, strict=True):
             column[places] = values
+        self.runs |= zip(places.tolist(), self.costs.runs(len(places)), strict=True)
         self.priced.add(kind)
 
 
