@@ -81,7 +81,7 @@ def least_share(question, slices):
     return np.where(is_masked | (np.asarray(slices) == 1), 1.0, 0.5)
 
 
-def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, ends, system, ratios=0.0):
+def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone, ends, system, ratios=0.0):
     """Lower bounds on the seconds of an iteration.
 
     Parameters
@@ -91,8 +91,10 @@ def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, e
         Of many candidates with this placement.
     microbatches : ndarray of float, shape (num_candidates,)
         Of each replica of the table.
-    is_alike, is_split : ndarray of bool, shape (num_candidates,)
-        Whether all its parts take equally long, and whether backwards are split.
+    first_share : ndarray of float, shape (num_candidates,)
+        The least that the first of its parts takes, as a share of the mean.
+    is_split : ndarray of bool, shape (num_candidates,)
+        Whether backwards are split.
     alone, ends : ndarray, shape (num_candidates, num_stages, 3) and (num_candidates, num_stages, 2)
         From `alone_in`.
     system : SystemSpec
@@ -119,7 +121,7 @@ def busy_bounds(placement, of_stages, microbatches, is_alike, is_split, alone, e
     forward_s, input_s, weight_s = np.moveaxis(np.where(is_whole, whole_s, computing_s), -1, 0)
     first = on_ranks(placement, np.arange(placement.shape[1]), np.minimum)
     before_s, after_s = (
-        (np.cumsum(column, axis=-1)[:, first] - column[:, first]) * is_alike[:, None]
+        (np.cumsum(column, axis=-1)[:, first] - column[:, first]) * first_share[:, None]
         for column in (forward_s, input_s + weight_s * ~split)
     )
     last_s = of_stages.reduction_s, of_stages.gather_s + of_stages.optimizer_s

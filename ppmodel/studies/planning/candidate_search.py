@@ -261,10 +261,11 @@ class Rows:
         kinds = {table: tuple(set(table.kind[table.overlaps].tolist()) - {OpKind.F}) for table in set(tables)}
         self.kinds = [kinds[table] for table in tables]
         parts, self.slices, self.is_split, self.alone, self.ends = traits
-        parts = parts * self.slices * least_share(self.question, self.slices)
+        share = least_share(self.question, self.slices)
+        parts = parts * self.slices * share
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
         is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.table.has_shards
-        self.is_alike = (self.slices == 1) & is_alike
+        self.first = is_alike * (share == 1) / self.slices  # of the mean slice's scores, the first computes 1 / slices
 
     def stages(self, rows, recompute):
         """The `Stages` of some rows, all recomputed in a way, or so many layers of each; and their other bytes."""
@@ -275,7 +276,7 @@ class Rows:
 
     def bounds(self, rows, of_stages, ratios=0.0):
         """Lower bounds on the seconds of rows."""
-        each = self.microbatches[rows], self.is_alike[rows], self.is_split[rows], self.alone[rows], self.ends[rows]
+        each = self.microbatches[rows], self.first[rows], self.is_split[rows], self.alone[rows], self.ends[rows]
         return busy_bounds(self.table.placement, of_stages, *each, self.question.system, ratios)
 
     def paired_bounds(self, rows, of_stages, recompute):
@@ -372,6 +373,8 @@ class Rows:
 
     def fewest(self, rows, most_bytes, number, of_stages, others):
         """As `candidates`, for the fewest layers that are enough for rows to fit into some bytes each."""
+        fast = self.bounds(rows, self.stages(rows, np.ones(len(rows), dtype=int))[0]) <= self.most_s[rows]
+        rows, most_bytes, of_stages, others = (each[fast] for each in (rows, most_bytes, of_stages, others))
         peaks = self.peaks(rows, of_stages, others, "full")
         fits = peaks <= most_bytes
         rows, most_bytes, of_stages = rows[fits], most_bytes[fits], of_stages[fits]
