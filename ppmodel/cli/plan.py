@@ -149,7 +149,7 @@ def plan_command(words, schedules, fix, rows, explain, launch, out, as_json, csv
 
 def _separated(fix, words, schedules, options):
     """Values of the layout, and schedules: ``--fix tp=8 pp=4`` and ``--schedules 1f1b zb-v`` leave words behind."""
-    fixed, named = {}, [name for text in schedules for name in re.split(r",(?!\d|[^:,]*=)", text)]  # not within options
+    given, named = [], [name for text in schedules for name in re.split(r",(?!\d|[^:,]*=)", text)]  # not within options
     for word in [*fix, *words]:
         name, sign, value = word.partition("=")
         if not sign and word in fix:
@@ -157,11 +157,13 @@ def _separated(fix, words, schedules, options):
         if word.replace(",", "").isdigit():
             raise PPModelError("schedule", word, "is a number", "join several with commas, as in --gpus 32,64")
         if sign and ":" not in name:
-            fixed[name.replace("-", "_")] = arguments.written(value)
+            given.append((name.replace("-", "_"), arguments.written(value)))
         else:
             named.append(word)
-    fixed |= options
-    for name, value in fixed.items():
-        if isinstance(value, str) and "," in value and name not in ("layers", "lengths"):
-            fixed[name] = [*map(arguments.written, value.split(","))]
+    fixed = {}
+    for name, value in [*given, *options.items()]:
+        texts = value.split(",") if isinstance(value, str) and name not in ("layers", "lengths") else []
+        value = [*map(arguments.written, texts)] if len(texts) > 1 and all(texts) else value
+        if fixed.setdefault(name, value) != value:
+            raise PPModelError(f"fix {name}", value, f"contradicts {name} = {fixed[name]}", "leave out one of the two")
     return fixed, [name for name in named if name]

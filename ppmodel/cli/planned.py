@@ -12,7 +12,7 @@ from ppmodel.studies.points import HEADINGS, PARTS
 _SIZES = "pp", *STAGE_GROUPS, "ep", "dp"
 _USUAL = {"order": ORDERS[0], "slicing": SLICINGS[0]}  # named if an answer differs
 _TEXTS = "schedule", "recompute", "layers", *_USUAL, "variant", "fits", "schedule in"
-_LEAST, _MUCH_EXCHANGE = 0.005, 0.2
+_LEAST, _MUCH_EXCHANGE = 0.005, 0.1
 RUN = {
     "days": ("days", "{:.4g}".format), "gpu_hours": ("GPU-hours", text.in_words), "money": ("money", text.in_words),
     "money_per_billion_tokens": ("per billion tokens", "{:.4g}".format),
@@ -181,10 +181,11 @@ def _explained(plan, row, place):
     yield f"row {place + 1}, where the time goes: " + ", ".join(f"{name} {share:.1%}" for name, share in parts)
     cells, steps = [["one step away", "time", "GiB", "fits"]], plan.steps(place)
     if row.expert_s > _MUCH_EXCHANGE * row.iteration_s:
-        near = steps[steps.step.str.match("ep |dispatcher |pp |interleaved|combined")].sort_values("over")
+        near = steps[steps.step.str.match("ep |dispatcher |pp |interleaved|combined") & steps.fits.eq(True)]
+        best = near.nsmallest(1, "over").itertuples()
         domain = plan.question.system.nodes.devices_per_node if plan.question.system.nodes else 1
         where = "inside" if row.ep * (row.etp or row.tp) <= domain else "beyond"
-        change = f"; with {near.step.iloc[0]} it is {_over(near.over.iloc[0])}" if len(near) else ""
+        change = "".join(f"; the best step, {step.step}, changes the time by {_over(step.over)}" for step in best)
         yield f"experts are limited by their exchange, {where} an NVLink domain of {domain}{change}"
     for _, step in steps.iterrows():
         effect = [_over(step.over), text.gibibytes(step.peak_memory_bytes), step.fit]

@@ -221,7 +221,7 @@ def test_models_with_experts_have_a_range_of_their_own(capsys):
     assert main([*question, *given, *fixed]) == 0
     printed = capsys.readouterr().out
     assert "runs of models with experts (megatron_bridge_moe, dgxc_moe, moe_modelzoo) under nemo@26.02" in printed
-    assert "experts are limited by their exchange, beyond an NVLink domain of 8; with ep 8 it is" in printed
+    assert "experts are limited by their exchange, beyond an NVLink domain of 8; the best step, " in printed
 
 
 def test_numbers_behind_a_blank_are_no_schedules(capsys):

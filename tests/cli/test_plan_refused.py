@@ -49,6 +49,7 @@ BAD = [
     {"--system": "h100,h1000"}, {"--system": "h100,"}, {"--framework": "megatron,jax"}, {"--tokens": "15 trillion"},
     {"--tokens": "-1T"}, {"--price": "$2"}, {"--price": "2,5"}, {"--price": "h10=2", "--gpus": "8,16"},
     {"--price": "h100=3,h200=2"}, {"--fix": "dispatcher=deepep,depep"}, {"--dispatcher": "deepep,deepep"},
+    {"--dispatcher": "deepep"}, {"--fix": "tp=4", "--tp": "2"}, {"--tp": "2,"}, {"--expert-nodes": "4"},
     {"--price": "=2"}, {"--framework": "nemo@"}, {"--fix": "recompute=mlp+mlp"}, {"--fix": "recompute=full+mlp"},
     {"--finish": "30d"}, {"--finish": "30", "--tokens": "1T"}, {"--finish": "1s", "--tokens": "15T"},
     {"--budget": "5M", "--tokens": "15T"}, {"--budget": "5", "--tokens": "15T", "--price": "2", "--gpus": "8,16"},

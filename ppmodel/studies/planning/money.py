@@ -83,7 +83,7 @@ class Training:
     def require_priced(self, names):
         """Refuse prices of other systems than those asked for."""
         unknown = ", ".join({*self.price} - {"", *names})
-        remedy = f"give {' and '.join(names)} a price each, or one for all"
+        remedy = f"choose from {', '.join(names)}, or give one for all"
         PPModelError.require([("price", unknown, not unknown, "is of no system asked for", remedy)])
 
     def price_on(self, system):

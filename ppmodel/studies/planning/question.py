@@ -193,8 +193,9 @@ def _rules(question):
     yield "fix", named, batch % each == 0, f"does not divide a global batch of {batch}", remedy
     experts = model.experts.number if model.experts else 0
     yield "fix ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
-    for field, size in (("fix ep", ep), ("max_ep", most.get("ep", 1))):
-        yield field, size, size == 1 or experts, f"has no effect: {model.name} has no experts", "leave it out"
+    of_experts = {f"fix {name}": fix[name] for name in fix if LAYOUT_OPTIONS[name].section.endswith("experts")}
+    for field, value in {**of_experts, "max_ep": most.get("ep", 1)}.items():
+        yield field, value, value == 1 or experts, f"has no effect: {model.name} has no experts", "leave it out"
     for name, size in LAYOUT_BOUNDS.items():
         largest = fix.get(size, max(1, experts) if size == "ep" else gpus)
         rule = f"is more than {largest}, the most of {size} for {model.name}"
