@@ -6,13 +6,13 @@ of the pipeline are inside replicas, and all groups of a kind run at the same ti
 """
 
 from functools import lru_cache
-from math import comb, lcm, prod
+from math import comb, lcm
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.clusters.specs import CollectiveSpec
-from ppmodel.clusters.specs.layout import DISPATCHERS, STAGE_GROUPS
+from ppmodel.clusters.specs.layout import DISPATCHERS
 
 _POSTED_STEPS = 5
 """Latencies of an all-to-all in a node: NCCL takes 11 to 14 us on 2, 4 and 8 H100, B200 or GB200 (AIConfigurator)."""
@@ -68,6 +68,18 @@ class Group(NamedTuple):
     per_node: int
 
 
+_MEMBERS = {
+    "tensor": lambda layout: (layout.tp, 1),
+    "context": lambda layout: (layout.cp, layout.tp),
+    "expert": lambda layout: (layout.ep, layout.expert_tp),
+    "expert-tensor": lambda layout: (layout.expert_tp, 1),
+    "data": lambda layout: (layout.data_gpus, layout.tp),
+    "expert-data": lambda layout: (layout.expert_replicas, layout.expert_tp * layout.ep),
+    "pipeline": lambda layout: (layout.pp or 1, layout.stage_gpus if layout.replicas_apart else layout.rank_gpus),
+}
+"""The size of each group, and the distance between its GPUs."""
+
+
 class Line(NamedTuple):
     """Seconds of a collective as a linear function: fixed + bytes x per byte."""
 
@@ -98,15 +110,7 @@ def group_of(group, layout, system):
     >>> group_of("tensor", layout, system), group_of("data", layout, system)
     (Group(size=4, nodes=1, per_node=4), Group(size=8, nodes=4, per_node=2))
     """
-    sizes = layout.sizes(STAGE_GROUPS)
-    size, stride = {
-        **{kind: (sizes[place], prod(sizes[:place])) for place, kind in enumerate(STAGE_GROUPS.values())},
-        "expert": (layout.ep, layout.expert_tp),
-        "expert-tensor": (layout.expert_tp, 1),
-        "data": (layout.data_gpus, layout.tp),
-        "expert-data": (layout.expert_replicas, layout.expert_tp * layout.ep),
-        "pipeline": (layout.pp or 1, layout.stage_gpus if layout.replicas_apart else layout.rank_gpus),
-    }[group]
+    size, stride = _MEMBERS[group](layout)
     gpus_per_node = system.nodes.devices_per_node if system.nodes else 1
     gpus, copies = (layout.pp or 1) * layout.rank_gpus, 1
     if group in DATA_GROUPS and layout.replicas_apart:

@@ -26,7 +26,7 @@ from ppmodel.clusters.specs.recompute import OFFLOADED, Module, again_of
 from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
 
-NOTHING = -1
+NOTHING, SPLITS = -1, ("tp", "cp", "ep", "expert_tp")
 BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
@@ -138,7 +138,6 @@ class LayerWork(NamedTuple):
         return len(self.layers), len(Phase), len(PARTS)
 
 
-@lru_cache(2**12)
 def layer_work(model, sequences, layout=None):
     """Compute the work of one GPU in each layer of a model, in the forward and the backward of one microbatch.
 
@@ -161,6 +160,25 @@ def layer_work(model, sequences, layout=None):
     >>> work.layers, np.bincount(work.kernels.slot).tolist()
     ([('embedding', 'none'), ('block', 'none'), ('head', 'none')], [0, 0, 0, 0, 13, 13, 6])
     """
+    if layout is None:
+        return _work(model, sequences, None)
+    work = _work(model, sequences, _alike(layout))
+    gpus = np.full(len(work.layers), (layout.pp or 1) * layout.rank_gpus)
+    return work._replace(
+        lines=[(*line[:-1], layout) for line in work.lines], sharing=sharing_of(model, layout, {}), layout=layout,
+        sizes=work.sizes._replace(gpus=gpus),
+    )  # fmt: skip
+
+
+def _alike(layout, **more):
+    """The layout of all whose layers have the same work, on links of their own."""
+    free = {"microbatch_size": 1, "dp": 1, "gpus": None, "global_batch": None, "overlap_backward": None}
+    free |= {"overlap_gradients": None, "zero": min(layout.zero, 1), "pp": layout.pp and min(layout.pp, 2)}
+    return unchecked(layout, **free | more)
+
+
+@lru_cache(2**12)
+def _work(model, sequences, layout):
     gpu, operations = GpuWork.of(model, sequences, layout), transformer.layer_operations(model, sequences, layout)
     recompute = recompute_of(model, layout)
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
@@ -183,21 +201,20 @@ def layer_works(model, layouts):
     ----------
     model : ModelSpec
     layouts : list of LayoutSpec
-        Complete. They differ only in ``microbatch_size``, in ``cp``, ``dp`` and ``pp`` (each 1 in all or in none), and
-        in what layers do not depend on.
+        Complete. They differ only in ``microbatch_size``, in `SPLITS`, ``dp`` and ``pp`` (each 1 in all or in none, and
+        all with several experts on a GPU, or none), and in what layers do not depend on.
 
     Returns
     -------
     LayerWork
         The layers of the first layout, then those of the second, and so on.
     """
-    first, splits = layouts[0], [(layout.microbatch_size, layout.cp) for layout in layouts]
-    usual = {"microbatch_size": 1, "dp": 1, "pp": min(first.pp, 2), "gpus": None, "global_batch": None, "zero": 1}
-    alike = unchecked(first, **usual, cp=1, overlap_backward=None, overlap_gradients=None)
+    first, splits = layouts[0], [(layout.microbatch_size, *layout.sizes(SPLITS)) for layout in layouts]
+    alike = _alike(first, tp=1, cp=1, ep=1, etp=1, zero=1)
     distinct = {split: place for place, split in enumerate(dict.fromkeys(splits))}
     work, run = _works(model, alike, tuple(distinct)), np.arange(len(layouts))
     place, placements = np.array([distinct[split] for split in splits]), {}
-    line = [placements.setdefault((*layout.sizes(("cp", "dp", "pp")), layout.order), (len(placements), layout))[0]
+    line = [placements.setdefault((*layout.sizes((*SPLITS, "dp", "pp")), layout.order), (len(placements), layout))[0]
             for layout in layouts]  # fmt: skip
     line = np.array(line)[:, None] * len(work.lines) + np.arange(len(work.lines))
     kernels, exchanges, num_layers = work.kernels, work.exchanges, len(work.layers)
@@ -227,16 +244,17 @@ def layer_works(model, layouts):
             of_runs(exchanges.volume),
         ),
         lines=[(*line[:-1], layout) for _, layout in placements.values() for line in work.lines],
-        sizes=LayerColumns(*sizes, *np.repeat([[first.tp], [first.gpus]], len(each), axis=1)),
+        sizes=LayerColumns(*sizes, np.array(splits)[each, 1 + SPLITS.index("tp")], np.full(len(each), first.gpus)),
         sharing=Sharing(*sharing, *(line[:, column][each] for column in shared)), layout=first,
     )  # fmt: skip
 
 
 @lru_cache(2**10)
 def _works(model, layout, splits):
-    """The `LayerWork` of a layout in several splits into microbatches and contexts, the columns' first axis."""
-    sequences, contexts = np.array(splits).T
-    return layer_work.__wrapped__(model, sequences, unchecked(layout, cp=contexts if contexts[0] > 1 else 1))
+    """The `LayerWork` of a layout in several splits into microbatches and over groups, the columns' first axis."""
+    sequences, *sizes = np.array(splits).T
+    tp, cp, ep, etp = (size if size[0] > 1 else 1 for size in sizes)
+    return _work.__wrapped__(model, sequences, unchecked(layout, tp=tp, cp=cp, ep=ep, etp=etp))
 
 
 def _items(listed, lines, layout):
@@ -299,7 +317,7 @@ def _kernel(operation, phase):
         rows = operation.shape[2]
     elif operation.kernel in (Kernel.PRODUCT, Kernel.UNQUANTISED):
         m, n, k = operation.shape
-        rows, width = (m, min(n, k)) if phase != Phase.WEIGHT_GRAD else (k, np.minimum(n, m))
+        rows, width = (m, np.minimum(n, k)) if phase != Phase.WEIGHT_GRAD else (k, np.minimum(n, m))
     kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)
     return *operation.works[phase], kernel, rows, width, operation.count
 
@@ -327,8 +345,8 @@ def _sizes(layers, operations, gpu):
     refused = model.attention == "materialised" and gpu.sequences * model.heads / tp % _FUSED_BY > 0
     offloaded = tuple(start for name in layout.offloaded for start in OFFLOADED[name])
     offloaded = offloaded or ("",) * layout.offloads_by_layer  # all
-    rows, launches = [], np.zeros((*np.shape(refused), len(layers), len(Phase), 7))
-    piped, gpus = tp if tp > 1 and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
+    rows, launches = [], np.zeros((*np.shape(gpu.sequences), len(layers), len(Phase), 7))
+    piped, gpus = tp if gpu.is_split and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
     for layer, (part, recompute) in enumerate(layers):
@@ -358,7 +376,7 @@ def _sizes(layers, operations, gpu):
             modules = {op.module for op in kernels} & {*again}
             launches[..., layer, Phase.INPUT_GRAD, 6] = 0 if is_whole else len(modules)
     columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (7, 10), axis=-1)
-    return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[tp], [gpus]]))
+    return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[np.max(tp)], [gpus]]))
 
 
 class LayerCosts:

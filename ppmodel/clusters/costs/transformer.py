@@ -183,7 +183,7 @@ def mtp_operations(model, sequences, layout=None):
     product = gpu.linear("MTP projection", gpu.tokens, width, model.hidden / gpu.tp, kept_rows=gpu.stream)
     volume = model.element_bytes * gpu.tokens * model.hidden
     norms = [gpu.norm(f"MTP norm {number}") for number in (1, 2)]
-    left = [gathering("leave MTP", "tensor", volume)] if gpu.tp > 1 else []
+    left = [gathering("leave MTP", "tensor", volume)] if gpu.is_split else []
     return [*norms, *gpu.gather("MTP", width, [product]), *left, *block_operations(model, sequences, layout)]
 
 
@@ -224,7 +224,7 @@ def head_operations(model, sequences, layout=None, *, again=False):
     works = (Work(flops * logits, width * logits) for flops in (5.0, 2.0))
     loss = BlockOperation("softmax and loss", *works, saved_bytes=_SINGLE * logits, kernel=Kernel.LOSS)
     operations = [gpu.norm("last norm"), *gpu.gather("head", model.hidden, [output])]
-    if gpu.tp == 1:
+    if not gpu.is_split:
         return [*operations, loss]
     total = Collective("all-reduce", "tensor", _SINGLE * gpu.tokens)  # of the cross-entropy over a split vocabulary
     names = "largest logit", "logit of the label", "sum of the loss"
@@ -280,7 +280,7 @@ def attention_operations(gpu):
     """
     model, latent = gpu.model, gpu.model.latent_attention
     value_size = latent.value_head_size if latent else model.head_size
-    heads = _Heads(model.heads / gpu.tp, max(model.kv_heads / gpu.tp, 1.0), model.head_size, value_size)
+    heads = _Heads(model.heads / gpu.tp, np.maximum(model.kv_heads / gpu.tp, 1.0), model.head_size, value_size)
     if latent:
         projections = _latent_projections(gpu, heads)
     else:  # queries, keys and values in one product, with columns split over tp
@@ -466,8 +466,8 @@ def expert_operations(gpu):
     if shared := experts.shared * experts.hidden:
         operations += mlp_operations(gpu, shared, "shared experts", shares_input=True)
     # the experts of one GPU, on the copies of its expert-tensor group
-    repeats, here = gpu.tp > 1 and not gpu.splits_stream, number / layout.ep  # the stream, on every GPU of a group
-    gathers = layout.expert_tp > 1 and not repeats
+    repeats, here = gpu.is_split and not gpu.splits_stream, number / layout.ep  # the stream, on every GPU of a group
+    gathers, sends = np.all(layout.expert_tp > 1) and not repeats, np.all(layout.ep > 1)
     copies = rows * (layout.expert_tp if gathers else 1) * per_token * layout.expert_imbalance
     inside = _products(gpu, copies, experts.hidden / layout.expert_tp, "experts", {}, count=here, experts=True)
     if model.bias:
@@ -477,20 +477,20 @@ def expert_operations(gpu):
         kept = {"module": Module.EXPERT_ACTIVATION, "saved_bytes": 2 * width * wide}
         inside.insert(1, BlockOperation("bounds of experts", *bounds, kernel=Kernel.EAGER, count=3, **kept))
         inside.append(BlockOperation("biases of experts", *biases, kernel=Kernel.EAGER, count=3 * here))
-    if layout.ep > 1 and here > 1:
+    if sends and np.all(here > 1):
         moved = Work(0.0, 2.0 * width * copies * hidden)
         to, back = (BlockOperation(f"sort copies by {key}", moved, moved) for key in ("expert", "sender"))
         inside = [to, *inside, back]
     if gathers:
         group, volume = "expert-tensor", width * copies * hidden
         inside = [gathering("gather copies", group, volume), *inside, scattering("scatter copies", group, volume)]
-    if layout.ep > 1:
+    if sends:
         elements = rows * per_token * layout.expert_imbalance * hidden
         widths = FORMATS[layout.dispatch_precision].kept_bytes or width, width
         sent, returned = (Collective("all-to-all", "expert", size * elements, (per_token, number)) for size in widths)
         to = exchange("all-to-all to experts", sent, returned)
         inside = [to, *inside, exchange("all-to-all from experts", returned, sent)]
-    if layout.ep == 1 or layout.dispatcher not in DISPATCHERS[1:]:  # which read and write tokens where they are
+    if not sends or layout.dispatcher not in DISPATCHERS[1:]:  # which read and write tokens where they are
         moved = width * rows * (1 + per_token) * hidden
         copied, summed = Work(0.0, moved), Work(rows * per_token * hidden, moved)
         searched = _SEARCH * rows * number * np.ceil(hidden / _SEARCHED)

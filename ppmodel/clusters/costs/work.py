@@ -217,9 +217,14 @@ class GpuWork(NamedTuple):
         return self.layout.tp
 
     @property
+    def is_split(self):
+        """True if there are several, in all runs."""
+        return bool(np.all(self.tp > 1))
+
+    @property
     def splits_stream(self):
         """True if `stream` is only a part of `tokens`."""
-        return self.layout.sequence_parallel and self.layout.tp > 1
+        return self.layout.sequence_parallel and self.is_split
 
     def width(self, precision):
         """Bytes of a number in a precision; None and bf16 stand for the model's."""
@@ -303,7 +308,7 @@ class GpuWork(NamedTuple):
         kept, is gathered again for the weight gradient (Korthikanti et al., 2022, section 4.2.2). As the backward walks
         the list in reverse, this last gather is listed after the products that need it.
         """
-        if self.tp == 1:
+        if not self.is_split:
             return users
         volume = self.model.element_bytes * self.tokens * (size + beside)
         if not self.splits_stream:
@@ -320,7 +325,7 @@ class GpuWork(NamedTuple):
 
         With sequence parallelism, a reduce-scatter forward and an all-gather backward.
         """
-        if self.tp == 1:
+        if not self.is_split:
             return []
         volume = self.model.element_bytes * self.tokens * self.model.hidden
         if not self.splits_stream:

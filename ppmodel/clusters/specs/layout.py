@@ -455,7 +455,7 @@ class LayoutSpec(Groups, Checked):
     @property
     def expert_tp(self) -> int:
         """GPUs that share each expert: etp or, if that is open, tp."""
-        return self.etp or self.tp
+        return self.tp if self.etp is None else self.etp
 
     @property
     def expert_replicas(self) -> int:

@@ -66,13 +66,18 @@ class Layers:
 
     def of(self, places):
         """The places of the layers of some sizes, shape (n, 1, num_names)."""
-        for kind in {self.columns.kinds[place] for place in places.tolist()} - self.priced:
-            self._price(kind)
+        kinds, model = (
+            [*{self.columns.kinds[place] for place in places.tolist()} - self.priced],
+            self.columns.question.model,
+        )
+        alone = model.experts.number if model.experts else None  # an expert on each GPU
+        for some in places_of((*(size > 1 for size in kind), kind[1] == alone) for kind in kinds).values():
+            self._price([kinds[number] for number in some])
         return places[:, None, None] * len(self.names) + np.arange(len(self.names))
 
-    def _price(self, kind):
+    def _price(self, kinds):
         columns, (recompute, hides, zero, slices) = self.columns, self.way
-        places = np.array(columns.alike[kind])
+        places = np.concatenate([columns.alike[kind] for kind in kinds])
         layouts = (columns.layout(columns.sizes[place], zero, recompute) for place in places)
         layouts = [unchecked(each, overlap_backward=hides, microbatch_size=each.microbatch_size / slices)
                    for each in layouts]  # fmt: skip
@@ -90,7 +95,7 @@ class Layers:
         for column, values in zip(self.times, self.costs.times_of(self.names, layers_s.T).rounded, strict=True):
             column[places] = values
         self.runs |= zip(places.tolist(), self.costs.runs(len(places)), strict=True)
-        self.priced.add(kind)
+        self.priced.update(kinds)
 
 
 class Columns:
@@ -106,7 +111,7 @@ class Columns:
     def __init__(self, question, sizes):
         self.question, self.sizes, self.system = question, sizes, question.system.timed
         self.place = {size: place for place, size in enumerate(sizes)}
-        self.kinds = [(s.tp, s.ep, s.etp, s.cp > 1, s.pp > 1) for s in sizes]
+        self.kinds = [(s.tp, s.ep, s.etp, min(s.cp, 2), min(s.pp, 2)) for s in sizes]
         self.alike, self.layers = places_of(self.kinds), cache(partial(Layers, self))
         self.divisions = cache(partial(divisions, question))
         self.checked, self.tables, self.shapes, self.regular, self.lines, self.line_s = {}, {}, {}, {}, [], None

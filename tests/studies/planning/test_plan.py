@@ -16,9 +16,9 @@ from ppmodel.cli import main
 from ppmodel.cli.planned import answer_text
 from ppmodel.clusters.specs import ORDERS, load_framework, load_system
 from ppmodel.clusters.specs.layout import DISPATCHERS, LAYOUT_KEYWORDS
+from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.schedules import small
-from ppmodel.simulation.units import SLICINGS
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
 from ppmodel.studies.planning.available import error_of_differences
