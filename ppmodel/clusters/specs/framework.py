@@ -64,6 +64,8 @@ class FrameworkSpec(Checked):
         What replicas shard at least, as `LayoutSpec` has it in ``zero``, whatever a layout says.
     gradient_bytes, optimizer_bytes : float, optional
         Bytes per parameter; the model's if not given.
+    flash_attention : bool
+        Whether fused attention is FlashAttention's, as in `KernelSpec.flash_attention_factor`.
     attention_factor, pass_factor : float
         Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
         sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less. These
@@ -125,6 +127,7 @@ class FrameworkSpec(Checked):
     least_zero: entries.WholeOrZero = 0
     gradient_bytes: entries.Number | None = None
     optimizer_bytes: entries.Number | None = None
+    flash_attention: entries.Switch = False
     attention_factor: entries.Number = 1.0
     pass_factor: entries.Number = 1.0
     data_factor: entries.Number = 1.0
@@ -226,6 +229,7 @@ class FrameworkSpec(Checked):
             host = {name: max(getattr(self, name) or 0.0, getattr(kernels, name)) for name in HOST}
             host["host_exponent"] = self.host_exponent or kernels.host_exponent
             factor = self.attention_factor * (self.blackwell_factor if kernels.any_layout else 1.0)
+            factor *= kernels.flash_attention_factor if self.flash_attention else 1.0
             if factor != 1.0:
                 host |= kernels.attention_times(factor, system.compute_efficiency)
             if self.pass_factor != 1.0:

@@ -43,6 +43,8 @@ class KernelSpec(Checked):
         Attainable fraction of the peak of the matrix multiplications of unfused attention; e_c where not given.
     first_attention_factor : float
         Factor on both attention efficiencies in runs known to use the first version of such a kernel.
+    flash_attention_factor : float
+        The same under frameworks known to use FlashAttention, where both are those of a faster kernel.
     stream_efficiency, activation_efficiency, softmax_efficiency : float, optional
         Attainable fraction of the memory bandwidth in norms and residual sums, in the MLP's activation function, and
         in the softmax of unfused attention; e_m if not given.
@@ -88,6 +90,7 @@ class KernelSpec(Checked):
     attention_backward_efficiency: entries.Number | None = None
     attention_half_length: entries.NumberOrZero = 0.0
     first_attention_factor: entries.Number = 1.0
+    flash_attention_factor: entries.Number = 1.0
     batched_efficiency: entries.Number | None = None
     stream_efficiency: entries.Number | None = None
     fused_norm_efficiency: entries.Number | None = None
