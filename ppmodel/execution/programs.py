@@ -127,7 +127,7 @@ def _rows(graph):
 def _phases(graph):
     """What each rank exchanges before each of its cells, and at its end."""
     message, _, phase, batch, _ = graph.exchanges
-    start = graph.programs[1][: graph.schedule.num_ranks + 1] + np.arange(graph.schedule.num_ranks + 1)
+    start = graph.programs[0][: graph.schedule.num_ranks + 1] + np.arange(graph.schedule.num_ranks + 1)
     phases, first = [[] for _ in range(start[-1])], np.flatnonzero(np.diff(batch, prepend=-1))
     for number, some in zip(phase[first], np.split(graph.index[message], first[1:]), strict=False):
         phases[number].append(["exchange", sorted(some.tolist())])

@@ -12,14 +12,11 @@ from ppmodel.simulation.engines import durations, group_lengths
 
 
 @lru_cache(maxsize=1)  # noisy runs of the same costs share it
-def _copying(graph, costs):
-    """The tasks of a run with its copies, planned from durations without noise."""
-    return with_copies(graph.tasks, plan_copies(graph, costs, group_lengths(graph, costs, durations(graph, costs)[0])))
-
-
 def tasks_of(graph, costs):
-    """The graph of all that a run executes, and its `Copies`, or None."""
-    return _copying(graph, costs) if costs.offload else (graph.tasks, None)
+    """The graph of all that a run executes, and its `Copies`, planned from durations without noise, or None."""
+    if not costs.offload:
+        return graph.tasks, None
+    return with_copies(graph.tasks, plan_copies(graph, costs, group_lengths(graph, costs, durations(graph, costs)[0])))
 
 
 def step_lengths(schedule, costs, factors=None):

@@ -125,7 +125,6 @@ def with_copies(tasks, copies):
     phase, turn = np.repeat((0, 1, 2, 2, 0), (count, *[len(forward)] * 4)), op.copy()
     turn[new[1:3]] = np.arange(len(forward))
     order = by_keys(anchor, phase, turn)  # a backward receives its message before it waits
-    apart = (np.diff(anchor[order], prepend=-1) != 0) | (np.diff(phase[order], prepend=0) != 0)
-    apart |= (phase[order] > 0) & (np.diff(turn[order], prepend=-1) != 0)
-    arrays = in_order(tasks.arrays, order, apart, op, source, stream=stream, row=row, cost_class=cost_class)
+    groups = anchor, phase, np.where(phase > 0, turn, 0)
+    arrays = in_order(tasks.arrays, order, groups, op, source, stream=stream, row=row, cost_class=cost_class)
     return tasks.with_arrays(arrays), copies._replace(rows=np.argsort(order)[new[:2]])

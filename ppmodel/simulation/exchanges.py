@@ -20,7 +20,7 @@ def exchanges_of(graph):
         and the numbers of phase and batch. A stream has one more phase than groups.
     sends : ndarray of bool, shape (2 * num_messages,)
     """
-    phase_of, takers = graph.programs[2] + graph.stream.astype(np.int64), np.flatnonzero(graph.remote)
+    phase_of, takers = graph.programs[1] + graph.stream.astype(np.int64), np.flatnonzero(graph.remote)
     makers = graph.source[takers]
     receives = np.repeat([False, True], len(takers))
     message, phase = np.append(makers, makers), np.append(phase_of[makers] + 1, phase_of[takers])

@@ -47,12 +47,11 @@ def with_inputs(arrays, takers, makers, schedule):
     op, barrier = np.append(np.arange(count), anchor), np.append(np.zeros(count, dtype=int), taking)
     source = np.append(arrays.source, np.where(making > 0, collective[making], makers))
     order = by_keys(2 * op + (barrier == 0), barrier)  # an operation receives its message before it waits
-    begins = (np.diff(group[op][order], prepend=-1) != 0) | (np.diff(barrier[order], prepend=0) != 0)
     stream = np.where(barrier > 0, 4 * schedule.num_ranks - 1 + barrier, arrays.stream[op])
     result, nothing = np.where(row == COLLECTIVE, source, op), timeless(schedule)
     of_result = arrays.cost_class[result] + (nothing + 1) * (row == COLLECTIVE)
     columns = {"index": arrays.index[result], "cost_class": np.where(row == INPUT, nothing, of_result)}
-    return in_order(arrays, order, begins, op, source, stream=stream, row=row, **columns)
+    return in_order(arrays, order, (group[op], barrier), op, source, stream=stream, row=row, **columns)
 
 
 def timeless(schedule):
@@ -60,16 +59,16 @@ def timeless(schedule):
     return len(OpKind) * schedule.placement.size - 1
 
 
-def in_order(arrays, order, begins, op, source, **columns):
-    """Arrays with further rows, in an order in which some begin a group.
+def in_order(arrays, order, groups, op, source, **columns):
+    """Arrays with further rows, in some order.
 
     Parameters
     ----------
     arrays : numbering.Arrays
     order : ndarray of int
         The rows in their order; those of `arrays` come first in all other parameters.
-    begins : ndarray of bool
-        In that order.
+    groups : sequence of ndarray of int
+        Rows of one group agree in all of these.
     op, source : ndarray of int
         The row of `arrays` whose operation, costs and stream each has, and the row that produces its input.
     **columns
@@ -79,6 +78,7 @@ def in_order(arrays, order, begins, op, source, **columns):
     -------
     Arrays
     """
+    first = np.flatnonzero(np.any([np.diff(number[order], prepend=-1) != 0 for number in groups], axis=0))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     kept = {name: getattr(arrays, name)[op] for name in ("index", "cost_class", "stream")}
@@ -89,4 +89,4 @@ def in_order(arrays, order, begins, op, source, **columns):
     for name, column in columns.items():
         if isinstance(column, np.ndarray):
             columns[name] = column[order].astype(np.int32 if column.dtype.kind == "i" else column.dtype)
-    return arrays._replace(**columns, group_start=np.append(np.flatnonzero(begins), len(order)).astype(np.int32))
+    return arrays._replace(**columns, group_start=np.append(first, len(order)).astype(np.int32))

@@ -101,14 +101,13 @@ def ends_of(graph):
 
 
 def programs_of(graph):
-    """List the groups of each stream in order, where each stream's begin, and each operation's place among them."""
+    """Find where the groups of each stream begin, counted stream by stream, and each operation's place among them."""
     order, place = by_keys(graph.stream), np.empty(graph.num_operations, dtype=np.int32)
     stream, group = graph.stream[order], graph.group[order]
     # a stream executes a group once
     begins = (np.diff(stream, prepend=-1) != 0) | (np.diff(group, prepend=-1) != 0)
     place[order] = np.cumsum(begins) - 1
-    start = np.searchsorted(stream[begins], np.arange(2 * graph.schedule.num_ranks + 1))
-    return group[begins], start.astype(np.int32), place
+    return np.searchsorted(stream[begins], np.arange(2 * graph.schedule.num_ranks + 1)), place
 
 
 def receivers_of(graph):

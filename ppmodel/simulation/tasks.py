@@ -56,9 +56,8 @@ def with_meetings(graph):
     transfer[makers] = np.arange(count, len(op))
     source = np.append(np.where(graph.remote, transfer[graph.source], graph.source), nothing)
     row = np.zeros(count, dtype=int) if graph.row is None else graph.row  # operations
-    order = by_keys(turn)
     return in_order(
-        graph.arrays, order, np.diff(turn[order], prepend=-1) != 0, op, source,
+        graph.arrays, by_keys(turn), (turn,), op, source,
         row=np.append(row, np.full(len(makers), MEETING)),
         link=np.append(np.full(count, NO_OPERATION), link[makers]), num_links=num_links,
         meets=np.append(np.full(count, NO_OPERATION), 4 * graph.receivers[makers] + opens),
@@ -71,7 +70,7 @@ def _exchanged(graph):
     num_ranks, count, num_groups = graph.schedule.num_ranks, graph.num_operations, len(graph.group_start) - 1
     # what each stream comes to, in order: messages taken in or sent, then operations
     streams = np.append(graph.stream, end_of)
-    phases = np.append(graph.programs[2] + graph.stream, phase)
+    phases = np.append(graph.programs[1] + graph.stream, phase)
     order = by_keys(phases, np.append(np.ones(count, dtype=int), np.zeros(len(message), dtype=int)))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
