@@ -53,26 +53,36 @@ def bound_of(case):
     return int(_has_pairs(case.name))
 
 
-def alone_in(table):
-    """The operations of each stage that share their cells with none, so that nothing hides their collectives.
+def traits_of(table):
+    """What bounds depend on in a table.
 
     Returns
     -------
-    shares : ndarray of float, shape (num_stages, 3)
-        Of forwards, input gradients and weight gradients.
+    parts : float
+        Units of work of a microbatch on a replica, but for slices.
+    slices : int
+    is_split : bool
+        Whether backwards are split.
+    alone : ndarray of float, shape (num_stages, 3)
+        Shares of forwards, input gradients and weight gradients that have their cells for themselves, so that nothing
+        hides their collectives.
     ends : ndarray of bool, shape (num_stages, 2)
         Whether those forwards are alone whose microbatches a rank begins with, and whole backwards with which it ends.
+    kinds : list of int
+        The kinds of operations with which forwards share cells.
     """
     ends = np.ones((table.num_stages, 2), dtype=bool)
+    counts = table.class_counts.reshape(2, len(OpKind), *table.placement.shape).sum(axis=2)
+    of_table = table.microbatch_parts / table.num_replicas, table.slices, bool(counts[:, OpKind.W].any())
     if not table.joined.any():
-        return np.ones((table.num_stages, 3)), ends
-    alone, paired = table.class_counts.reshape(2, len(OpKind), *table.placement.shape).sum(axis=2)
+        return *of_table, np.ones((table.num_stages, 3)), ends, []
     phases = np.array([[OpKind.F, OpKind.F], [OpKind.B, OpKind.I], [OpKind.B, OpKind.W]])
-    alone, paired = (kinds[phases].sum(axis=1) for kinds in (alone, paired))
+    alone, paired = (of_kinds[phases].sum(axis=1) for of_kinds in counts)
     for place, (of_rank, kind) in enumerate(((table.rank_start[:-1], OpKind.F), (table.rank_start[1:] - 1, OpKind.B))):
         of_end = np.isin(table.microbatch, table.microbatch[of_rank]) & (table.kind == kind)
         ends[:, place] = of_end.any() and ~np.isin(range(table.num_stages), table.stage[of_end & table.overlaps])
-    return (alone / np.maximum(alone + paired, 1)).T, ends
+    kinds = [kind for kind in (OpKind.B, OpKind.I, OpKind.W) if counts[1, kind].any()]
+    return *of_table, (alone / np.maximum(alone + paired, 1)).T, ends, kinds
 
 
 def least_share(question, slices):
@@ -96,7 +106,7 @@ def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone
     is_split : ndarray of bool, shape (num_candidates,)
         Whether backwards are split.
     alone, ends : ndarray, shape (num_candidates, num_stages, 3) and (num_candidates, num_stages, 2)
-        From `alone_in`.
+        From `traits_of`.
     system : SystemSpec
     ratios : ndarray of float, shape (num_candidates, num_ranks), optional
         From `least_ratios`.
@@ -139,8 +149,8 @@ def least_ratios(placement, of_stages, runs, kinds):
         As in `busy_bounds`.
     runs : list of LayerCosts
         The layers of each candidate.
-    kinds : list of tuple of OpKind
-        With which kinds of operations forwards share cells in each candidate's table; none do in some.
+    kinds : list of list of OpKind
+        Of each candidate's table, from `traits_of`.
 
     Returns
     -------

@@ -17,12 +17,11 @@ from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
 from ppmodel.loops.compiled import prepare
 from ppmodel.metrics import peak_activations
-from ppmodel.ops import OpKind
 from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
-from ppmodel.studies.planning.bounds import alone_in, bound_of, busy_bounds, least_ratios, least_share, mean_bounds
+from ppmodel.studies.planning.bounds import bound_of, busy_bounds, least_ratios, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.planning.columns import Columns, Ways
 from ppmodel.studies.planning.question import SEARCHED
@@ -255,12 +254,11 @@ class Rows:
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
         self.most_s = np.array([most_s[entry.is_run] for entry in self.entries])
         self.slicing = self.question.tried("slicing", SLICINGS)[0]
-        traits = {table: (table.microbatch_parts / table.num_replicas, table.slices, (table.kind == OpKind.W).any(),
-                          *alone_in(table)) for table in set(tables)}  # fmt: skip
-        traits = map(np.array, zip(*(traits[table] for table in tables), strict=True))
-        kinds = {table: tuple(set(table.kind[table.overlaps].tolist()) - {OpKind.F}) for table in set(tables)}
-        self.kinds = [kinds[table] for table in tables]
-        parts, self.slices, self.is_split, self.alone, self.ends = traits
+        numbers = {table: number for number, table in enumerate(dict.fromkeys(tables))}
+        number = np.array([numbers[table] for table in tables])
+        *traits, kinds = zip(*map(columns.traits, numbers), strict=True)
+        parts, self.slices, self.is_split, self.alone, self.ends = (np.array(column)[number] for column in traits)
+        self.kinds = [kinds[place] for place in number.tolist()]
         share = least_share(self.question, self.slices)
         parts = parts * self.slices * share
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
@@ -357,24 +355,24 @@ class Rows:
         rows = rows[is_tight]
         if not (more and len(rows)):
             return
-        whole = self.stages(rows, "full")
-        may_fit = self.least_bytes(rows, *whole) <= most  # if they recompute everything
-        rows, most, *whole = (each[may_fit] for each in (rows, most, *whole))
-        for number, way in enumerate(more if len(rows) else (), 1):
+        for number, way in enumerate(more, 1):
             if way == 1:
                 tight = np.flatnonzero(most > comfortable)
                 twice = np.append(np.arange(len(rows)), tight)
                 most_bytes = np.append(most, np.full(len(tight), comfortable))
-                yield from self.fewest(rows[twice], most_bytes, number, *(each[twice] for each in whole))
+                yield from self.fewest(rows[twice], most_bytes, number)
             else:
                 some, *found = self.fitting(rows, way)
                 fits = found[1] <= most[np.searchsorted(rows, some)]
                 yield from zip(some[fits], repeat(number), repeat(way), *(each[fits] for each in found), strict=False)
 
-    def fewest(self, rows, most_bytes, number, of_stages, others):
+    def fewest(self, rows, most_bytes, number):
         """As `candidates`, for the fewest layers that are enough for rows to fit into some bytes each."""
         fast = self.bounds(rows, self.stages(rows, np.ones(len(rows), dtype=int))[0]) <= self.most_s[rows]
-        rows, most_bytes, of_stages, others = (each[fast] for each in (rows, most_bytes, of_stages, others))
+        if not fast.any():
+            return
+        rows, most_bytes = rows[fast], most_bytes[fast]
+        of_stages, others = self.stages(rows, "full")
         peaks = self.peaks(rows, of_stages, others, "full")
         fits = peaks <= most_bytes
         rows, most_bytes, of_stages = rows[fits], most_bytes[fits], of_stages[fits]

@@ -20,6 +20,7 @@ from ppmodel.errors import CostError, PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import built
+from ppmodel.studies.planning.bounds import traits_of
 from ppmodel.studies.planning.candidates import divisions
 from ppmodel.studies.points.point import places_of
 
@@ -113,7 +114,7 @@ class Columns:
         self.place = {size: place for place, size in enumerate(sizes)}
         self.kinds = [(s.tp, s.ep, s.etp, min(s.cp, 2), min(s.pp, 2)) for s in sizes]
         self.alike, self.layers = places_of(self.kinds), cache(partial(Layers, self))
-        self.divisions = cache(partial(divisions, question))
+        self.divisions, self.traits = cache(partial(divisions, question)), cache(traits_of)
         self.checked, self.tables, self.shapes, self.regular, self.lines, self.line_s = {}, {}, {}, {}, [], None
         for method in ("shape", "divides", "layout", "sharing", "buffer_bytes"):
             setattr(self, method, cache(getattr(self, method)))
