@@ -49,8 +49,8 @@ class Memory(NamedTuple):
     activations : ndarray of float, shape (num_ranks,)
         Peak bytes of activations kept for the backward.
     weights, gradients, optimizer : ndarray of float, shape (num_ranks,)
-        Bytes of the rank's parameters, their gradients and the optimizer state; with gathers in the table, also of the
-        most weights that are gathered at a time, while gradients stay whole.
+        Bytes of the rank's parameters, also in the number format of products, their gradients and the optimizer state;
+        with gathers in the table, also of the most weights that are gathered at a time, while gradients stay whole.
     working : ndarray of float, shape (num_ranks,)
         Activations of one block while it is recomputed; with ZeRO 3, its gathered weights; with ZeRO 2 and 3, its
         gradients before they are reduced and scattered.
@@ -179,6 +179,7 @@ def held_on_ranks(placement, stages, peak, persistent, buffers, reserve):
     buffers, reserve : float or ndarray of float, shape (..., 1)
     """
     kept = [on_ranks(placement, column) for column in persistent]
+    kept[0] = kept[0] + on_ranks(placement, stages.copied_bytes)
     largest = stages.working_bytes, stages.logits_bytes
     working, logits = (on_ranks(placement, column, np.maximum) for column in largest)
     return Memory(peak, *kept, working, logits, *(np.full(peak.shape, size) for size in (buffers, reserve)))

@@ -648,3 +648,30 @@ def test_overlapped_phases_leave_the_slower_link():
     times = [collective_line("all-reduce", "data", layout, one) for one in systems]
     inside, between = 2 * 7 / 8 / 450e9, 2 * 7 / 8 / 8 / 50e9
     assert [time.s_per_byte for time in times] == pytest.approx([inside + between, max(inside, between)])
+
+
+def test_weights_in_the_number_format_are_kept_twice(llama):
+    """By rows and by columns, of products in blocks: none, beside those of the model's precision, or alone."""
+    layout, products = LayoutSpec(pp=4, tp=8, precision="mxfp8"), 8192 * (2 * 8192 + 2 * 1024 + 3 * 28672) * 20 / 8
+
+    def weights(**values):
+        each = replace(layout, **values)
+        return memory(TABLE, llama, stages(TABLE, llama, load_system("b200"), each), each).weights[1]
+
+    plain = weights(quantised_weights="none")
+    assert weights(quantised_weights="beside") - plain == pytest.approx(products * 2 * (1 + 1 / 32))
+    assert weights(quantised_weights="alone") - plain == pytest.approx(products * 2 / 32)
+    assert weights(quantised_weights="beside", precision="bf16") == plain == weights()
+    shared = {"zero": 3, "dp": 4, "gpus": None}
+    copied = weights(quantised_weights="beside", **shared) - weights(**shared)
+    assert copied == pytest.approx(products * 2 * (1 + 1 / 32) / 4)
+
+
+def test_graphs_of_modules_keep_the_ends_of_a_stage(llama, mixture):
+    """Of each microbatch their copy of the input, and the output of whole layers; with experts, the input alone."""
+    for model, tensors in ((llama, 2), (mixture, 1)):
+        stream = model.sequence * model.hidden * model.element_bytes
+        kept = {way: stages(TABLE, model, load_system("h100"), LayoutSpec(pp=4, cuda_graphs=way)).activation_bytes
+                for way in ("none", "modules", "full")}  # fmt: skip
+        np.testing.assert_allclose(kept["modules"] - kept["none"], tensors * stream)
+        assert np.array_equal(kept["full"], kept["none"])

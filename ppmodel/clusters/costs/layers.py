@@ -14,13 +14,21 @@ import numpy as np
 
 from ppmodel.clusters.costs import transformer
 from ppmodel.clusters.costs.collectives import collective_line, slowing
-from ppmodel.clusters.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of
+from ppmodel.clusters.costs.data_parallel import (
+    SHARED_WEIGHTS,
+    Sharing,
+    gathered_bytes,
+    microbatch_data_s,
+    shares,
+    sharing_of,
+)
 from ppmodel.clusters.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.clusters.costs.partition import LayerTimes
 from ppmodel.clusters.costs.roofline import Kernels, by_run, kernels_s
 from ppmodel.clusters.costs.work import NO_WORK, PARTS, GpuWork, Kernel, Phase, recompute_of
 from ppmodel.clusters.specs import MemorySpec
 from ppmodel.clusters.specs.entries import unchecked
+from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.layout import DISPATCHERS
 from ppmodel.clusters.specs.recompute import OFFLOADED, Module, again_of
 from ppmodel.errors import CostError
@@ -76,8 +84,12 @@ class LayerColumns(NamedTuple):
     activations : ndarray of float, shape (num_layers, 7)
         Bytes that the forward keeps, without scores and of scores; bytes that it drops, likewise; bytes of the
         layer's input where it keeps that alone; and kept bytes of what is offloaded layer by layer, likewise.
-    backward : ndarray of float, shape (num_layers, 3)
-        Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
+    backward : ndarray of float, shape (num_layers, 6)
+        Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps; and of
+        weights in the number format beyond the model's, those of experts apart; and of what CUDA graphs of modules keep
+        of a microbatch at the ends of a stage: their own copy of its input, and, if they capture whole layers, the
+        output, which a pipeline otherwise drops once it is sent (PyTorch's and Transformer Engine's
+        make_graphed_callables have static inputs and outputs). With experts, the last module is outside.
     parameters : ndarray of float, shape (num_layers, 2)
         Parameters that the GPU holds, and those of experts.
     launches : ndarray of float, shape (num_layers, 4, 7)
@@ -346,6 +358,11 @@ def _sizes(layers, operations, gpu):
     offloaded = tuple(start for name in layout.offloaded for start in OFFLOADED[name])
     offloaded = offloaded or ("",) * layout.offloads_by_layer  # all
     rows, launches = [], np.zeros((*np.shape(gpu.sequences), len(layers), len(Phase), 7))
+    graphs = (1 if model.experts else 2) * (layout.cuda_graphs == "modules")
+    held_ends = graphs * model.element_bytes * gpu.stream * model.hidden
+    kept = FORMATS[layout.precision or "bf16"].kept_bytes
+    copied = 0.0 if kept is None or layout.quantised_weights in (None, "none") else 2 * kept  # by rows and by columns
+    copied -= model.element_bytes * (copied > 0 and layout.quantised_weights == "alone")
     piped, gpus = tp if gpu.is_split and (layout.pp or 1) > 1 else 0, np.max((layout.pp or 1) * layout.rank_gpus)
     dense = transformer.block_operations(*run, dense=True) if model.experts else []
     plain = sum(operation.count for operation in dense if operation.kernel is not None)
@@ -366,6 +383,9 @@ def _sizes(layers, operations, gpu):
             saved[0], scores[0], saved[1], scores[1], kernels[0].saved_bytes if is_whole else 0.0, *away,
             sum(op.weight_grad_bytes for op in kernels), transformer.logits_bytes(*run) if part == "head" else 0.0,
             sum(op.saved_bytes for op in kernels if op.kernel == Kernel.LOSS),
+            *(copied * sum(op.parameters for op in kernels if op.kernel == Kernel.PRODUCT and op.experts == experts)
+              for experts in (False, True)),
+            held_ends if part in BLOCKS else 0.0,
             *(sum(op.parameters for op in kernels if op.experts == experts) for experts in (False, True)),
         ))  # fmt: skip
         if part in BLOCKS:
@@ -375,7 +395,7 @@ def _sizes(layers, operations, gpu):
             launches[..., layer, phases, :6] = by_run((1.0, tp > 1, refused, piped, added, casts))[..., None, :]
             modules = {op.module for op in kernels} & {*again}
             launches[..., layer, Phase.INPUT_GRAD, 6] = 0 if is_whole else len(modules)
-    columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (7, 10), axis=-1)
+    columns = np.split(np.stack(np.broadcast_arrays(*map(by_run, rows)), axis=-2), (7, 13), axis=-1)
     return LayerColumns(*columns, launches, *np.full((2, len(layers)), [[np.max(tp)], [gpus]]))
 
 
@@ -466,7 +486,7 @@ class LayerCosts:
 
     @cached_property
     def bytes(self):
-        """Bytes kept for the backward, kept between its halves, of logits, and at work: shape (num_layers, 4)."""
+        """Bytes kept for the backward and between its halves, of logits, weights' copies, work, and ends of a stage."""
         return layer_bytes(self.work.sizes, self.work.sharing, self.system)
 
     @property
@@ -517,10 +537,10 @@ def _wait_for_host(seconds, sizes, system):
 
 
 def layer_bytes(sizes, sharing, system):
-    """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
+    """The bytes of layers, shape (num_layers, 6), as `LayerCosts` has them, with the factors of a system's memory."""
     factors = system.memory or MemorySpec()
     kept, kept_scores, dropped, dropped_scores, entry = sizes.activations.T[:5]
-    between, logits, in_loss = sizes.backward.T
+    between, logits, in_loss, *copies, ends = sizes.backward.T
     factor = np.where(sizes.launches[:, 0, 0], factors.activation_factor, 1.0)
     kept = factor * kept + factors.score_factor * kept_scores + entry
     working = factors.working_factor * (factor * dropped + factors.score_factor * dropped_scores - entry)
@@ -529,4 +549,5 @@ def layer_bytes(sizes, sharing, system):
         logits = sizes.tp * logits
     if sharing is not None:
         working = working + gathered_bytes(sizes.parameters.T, sharing)
-    return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), working])
+        copies = [shares(copies, sharing, SHARED_WEIGHTS)]
+    return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), sum(copies), working, ends])

@@ -46,6 +46,8 @@ class Stages:
         layers and the gradients of their outputs, 32 sbh of a block (Qi et al., 2024, Table 1).
     logits_bytes : ndarray of float, shape (num_stages,)
         Bytes of the logits, except what the backward needs of them.
+    copied_bytes : ndarray of float, shape (num_stages,)
+        Bytes of weights in the number format, beyond those of the model's precision.
     working_bytes : ndarray of float, shape (num_stages,)
         Bytes of a block while it runs: of its activations if it is recomputed, of its weights if ZeRO 3 gathers them,
         and of its gradients until ZeRO 2 and 3 reduce and scatter them.
@@ -73,6 +75,7 @@ class Stages:
     activation_bytes: np.ndarray
     weight_grad_bytes: np.ndarray
     logits_bytes: np.ndarray
+    copied_bytes: np.ndarray
     working_bytes: np.ndarray
     parameters: np.ndarray
     expert_parameters: np.ndarray
@@ -209,9 +212,10 @@ class StageWork(NamedTuple):
         return np.moveaxis(self.summed(of_layers), -1, 0)
 
     def bytes(self, of_layers):
-        """Bytes of activations, weight gradients, logits and work, from `layer_bytes`: (4, ..., num_stages)."""
-        working = (of_layers[:, 3][self.index] * (self.counts > 0)).max(axis=-1)
-        return np.array([*np.moveaxis(self.summed(of_layers[:, :3]), -1, 0), working])
+        """Bytes of activations, weight gradients, logits, copies of weights and work: (5, ..., num_stages)."""
+        working, ends = ((of_layers[:, column][self.index] * (self.counts > 0)).max(axis=-1) for column in (4, 5))
+        kept, *others = np.moveaxis(self.summed(of_layers[:, :4]), -1, 0)
+        return np.array([kept + ends, *others, working])
 
     def parts_s(self, layers_s, system):
         """Seconds of stages by phase and part, from those of layers: shape (..., num_stages, 3, num_parts)."""
@@ -407,13 +411,13 @@ def without_heads(of_layers, layers):
 
     Parameters
     ----------
-    of_layers : ndarray of float, shape (k * num_layers, 4)
+    of_layers : ndarray of float, shape (k * num_layers, 6)
         Of one run, or of k one after another.
     layers : list of (str, str)
         As in `LayerWork`.
     """
     heads = np.resize(are_heads(layers), len(of_layers))[:, None]
-    return np.where(heads & [True, True, False, False], 0.0, of_layers)
+    return np.where(heads & (np.arange(of_layers.shape[1]) < 2), 0.0, of_layers)
 
 
 def _divide_head(schedule, model, layers, of_layers, compute, latency):

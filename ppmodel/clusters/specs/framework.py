@@ -11,7 +11,7 @@ from ppmodel.clusters.specs.entries import Checked, Entry, Provenance, load_spec
 from ppmodel.clusters.specs.files import RENAMED_FRAMEWORKS, packaged
 from ppmodel.clusters.specs.formats import FORMATS
 from ppmodel.clusters.specs.kernels import MemorySpec
-from ppmodel.clusters.specs.layout import DISPATCHERS, GRAPHS
+from ppmodel.clusters.specs.layout import DISPATCHERS, GRAPHS, QUANTISED
 from ppmodel.errors import Rules, SpecificationError
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class FrameworkSpec(Checked):
         How tokens reach experts, as in `LayoutSpec`, where a layout leaves it open.
     wide_dispatcher : str, optional
         The same where more than eight GPUs share an NVLink domain.
+    quantised_weights : {"none", "beside", "alone"}
     cuda_graphs : {"none", "modules", "full"}
-        As in `LayoutSpec`; where a layout leaves it open.
+        As in `LayoutSpec`; where a layout leaves them open.
     dropout : bool
         Whether GPT blocks have dropout; for rows of measured runs.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
@@ -114,6 +115,7 @@ class FrameworkSpec(Checked):
     precision: Annotated[str, Entry(str, words=tuple(FORMATS))] = "bf16"
     dispatcher: Annotated[str, Entry(str, words=DISPATCHERS)] = DISPATCHERS[0]
     wide_dispatcher: Annotated[str | None, Entry(str, words=DISPATCHERS)] = None
+    quantised_weights: Annotated[str, Entry(str, words=QUANTISED)] = QUANTISED[0]
     cuda_graphs: Annotated[str, Entry(str, words=GRAPHS)] = "none"
     dropout: entries.Switch = False
     overlap_tensor: entries.Switch = False

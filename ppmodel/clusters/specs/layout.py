@@ -38,12 +38,6 @@ MULTIPLIED = (*STAGE_GROUPS, "dp")
 DIMENSIONS = (*STAGE_GROUPS, "ep", "etp", "dp")
 """All parallel dimensions besides the pipeline."""
 
-_OF_FRAMEWORK: dict[str, Any] = {
-    "precision": "bf16", "cuda_graphs": "none", "overlap_tensor": False, "overlap_gradients": False,
-    "overlap_parameters": False, "dispatcher": "all-to-all",
-}  # fmt: skip
-"""Values that a framework decides where a layout leaves them open, and those without a framework."""
-
 ORDERS = "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"
 """Orders of the dimensions over the GPUs, from the innermost; Megatron-LM has both."""
 
@@ -53,8 +47,17 @@ SEARCHED_FOR = "gpus", "global_batch", "sequence"
 DISPATCHERS = "all-to-all", "deepep", "hybridep"
 """How tokens reach experts: every copy by itself; or once per node over the network, and from there once per GPU."""
 
+QUANTISED = "none", "beside", "alone"
+"""Whether weights are kept in the number format of products: converted each time; beside the model's; or alone."""
+
 GRAPHS = "none", "modules", "full"
 """What CUDA graphs may capture."""
+
+_OF_FRAMEWORK: dict[str, Any] = {
+    "precision": "bf16", "quantised_weights": QUANTISED[0], "cuda_graphs": GRAPHS[0], "overlap_tensor": False,
+    "overlap_gradients": False, "overlap_parameters": False, "dispatcher": DISPATCHERS[0],
+}  # fmt: skip
+"""Values that a framework decides where a layout leaves them open, and those without a framework."""
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
@@ -286,6 +289,10 @@ class LayoutSpec(Groups, Checked):
         many layers of each stage in full. Without it, as the model says.
     precision : {"bf16", "fp8", "fp8-blockwise", "mxfp8", "nvfp4"}, optional
         The number format of matrix multiplications; see `specs.formats`. Without it, as the framework says.
+    quantised_weights : {"none", "beside", "alone"}, optional
+        Whether products keep their weights in the number format, once by rows and once by columns (Transformer Engine):
+        not, so that they are converted each time; beside those of the model's precision; or alone, which Megatron-LM
+        calls ``--fp8-param-gather``. Without it, as the framework says.
     cuda_graphs : {"none", "modules", "full"}, optional
         What CUDA graphs capture: nothing; single modules of layers, such as attention and router; or forward and
         backward of an iteration. Kernels of a captured layer do not wait for the host. Without it, as the framework
@@ -360,6 +367,9 @@ class LayoutSpec(Groups, Checked):
     zero: int = declared(0, int, 0, 3, needs=_shares)
     recompute: str | int | None = declared(None, int, 0, words=RECOMPUTE, joined=tuple(MODULES), needs=_recomputes)
     precision: str | None = declared(None, str, words=tuple(FORMATS))
+    quantised_weights: str | None = declared(
+        None, str, words=QUANTISED, needs=lambda run: FORMATS[run.layout.precision or "bf16"].kept_bytes
+    )
     cuda_graphs: str | None = declared(None, str, words=GRAPHS, needs=lambda run: run.system.kernels)
     expert_imbalance: float = declared(1.0, float, most="ep")
     expert_nodes: int | None = declared(None, int, needs=_limits_nodes)

@@ -123,11 +123,12 @@ class RowGroup:
         """Bytes of the most loaded rank of each row, shape (len(systems), num_rows)."""
         held = []
         for system in systems:
-            stage_bytes, between, logits, working = self.runs.bytes(system)
+            stage_bytes, between, logits, copied, working = self.runs.bytes(system)
             peaks, share = np.zeros(len(self.fixed)), held_share(stage_bytes, between)
             peaks[self.rank] = self.in_flight * stage_bytes
             for table, stages, ranks in self.mixed:
                 peaks[ranks] = peak_activations(table, stage_bytes[stages], share[stages])
             largest = sum(on_ranks(self.rank[None], column, np.maximum) for column in (working, logits))
-            held.append(np.maximum.reduceat(self.fixed + peaks + largest + system.reserve_bytes, self.first_rank))
+            fixed = self.fixed + on_ranks(self.rank[None], copied)
+            held.append(np.maximum.reduceat(fixed + peaks + largest + system.reserve_bytes, self.first_rank))
         return np.array(held)

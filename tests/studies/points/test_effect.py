@@ -31,6 +31,7 @@ BASES = {
     "replicas": ("chimera", LARGE | {"tp": 4, "dp": 2}),
     "slices": ("seq1f1b", LLAMA | {"layout": {}}),
     "lengths": ("1f1b", LLAMA | {"lengths": "1,2,5"}),
+    "fp8": ("1f1b", LLAMA | {"system": "h100", "tp": 2, "precision": "fp8"}),
     "unfused": ("1f1b", {"model": "bloom_176b", "system": "h100_playbook", "tp": 4}),
 }
 OPTIONS = {
@@ -40,7 +41,7 @@ OPTIONS = {
     "zero": 2, "recompute": "full", "precision": "fp8", "causal": False, "context_exchange": "all-gather",
     "overlap_tensor": True, "overlap_backward": True, "overlap_gradients": True, "overlap_parameters": True,
     "pairing": "best", "send_results": "when_ready", "offload": 0.5, "offload_warm_up": 0.5, "offload_chunks": "all",
-    "slicing": "work", "cuda_graphs": "full", "lengths": "1,2", "arrangement": "paired",
+    "slicing": "work", "quantised_weights": "alone", "cuda_graphs": "full", "lengths": "1,2", "arrangement": "paired",
     "layers": "even", "order": "tp-cp-ep-pp-dp", "p2p": "blocking", "allreduce": "blocking",
 }  # fmt: skip
 CONDITIONS = [name for name, option in LAYOUT_OPTIONS.items() if option.needs and name != "kept_precision"] + [
