@@ -10,6 +10,7 @@ other, 2 that overlap gains nothing. Kernels and collectives share a GPU's multi
 """
 
 from bisect import bisect_left
+from functools import lru_cache
 from itertools import accumulate, chain, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
@@ -214,7 +215,7 @@ def _cell(first, second, order, contention):
                 (_OWN, unit.weight_s, 0.0, operation, number, "weight_s"),
             ]
         return _timed([item for item in items if item[1] or item[2]], contention)
-    turns = _turns(first, _OWN), _turns(second, _OTHER)
+    turns = _turns(tuple(first), _OWN), _turns(tuple(second), _OTHER)
     gathered = enumerate(units[0].weight_comm_s for units in (first, second))
     start = [(_EVEN, 0.0, comm_s, operation, 0, "weight_comm_s") for operation, comm_s in gathered if comm_s]
     # one turn of each, then the rest of the longer one
@@ -226,6 +227,7 @@ def _cell(first, second, order, contention):
     return shortest if best is None else _timed(best, contention)
 
 
+@lru_cache(2**10)
 def _turns(units, operation):
     """The items of the compute stream for each unit: its kernels, what the next one gathers, its weight gradients."""
     turns = []
@@ -243,8 +245,9 @@ def _turns(units, operation):
 
 def _timed(items, contention):
     """The items, and the seconds from the first item to the end of both streams."""
-    columns = np.array([item[:3] for item in items], float).reshape(-1, 3).T
-    return items, float(end_of.run(len(items), columns[0].astype(int), *columns[1:].copy(), float(contention)))
+    kinds, *seconds = [*zip(*items, strict=True)][:3] or [()] * 3
+    columns = np.array(kinds, dtype=int), *(np.array(column, dtype=float) for column in seconds)
+    return items, float(end_of.run(len(items), *columns, float(contention)))
 
 
 def _best_order(ours, theirs, contention, shortest):
