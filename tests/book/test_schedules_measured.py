@@ -79,13 +79,14 @@ def test_measured_stage_times_give_the_iteration():
 
 
 def test_published_runs_of_vocabulary_parallelism_have_the_predicted_memory():
-    """Memory of all that ran within 7.5 %, by which dropout was left out; time within 25, most short in shards."""
+    """Memory of all that ran within 7.5 %; time of 1F1B within 4 % on average, too short in shards, within 20."""
     runs = vocabulary_tables.predicted()
     ran = runs[runs.measured_s.notna()]
     assert (len(runs), len(ran)) == (120, 116)
     assert ran.memory_error.abs().max() < 0.075
-    assert ran.error.abs().max() < 0.25
+    assert ran.error.abs().max() < 0.2
     means = ran.groupby("method").error.mean()
+    assert means["Baseline"] > -0.04
     assert means[["Vocab-1", "Vocab-2", "Interlaced"]].max() < means[["Baseline", "Redis"]].min()
     assert runs.fits.all()
 

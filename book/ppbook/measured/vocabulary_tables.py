@@ -1,9 +1,9 @@
 """Published runs of vocabulary parallelism on A100 (Yeung et al., 2025, Table 5) beside what is predicted from sizes.
 
-Models are like GPT-3, with fused attention. The source says nothing of dropout and recomputation: there are none here,
-because then their memory comes out. The authors count 320 TFLOP/s for a GPU: so the MFU of runs gives the iterations
-that their artefact prints. Redis gives blocks of the last rank to those right before it, as its stage times say. No
-time is fitted.
+Models are like GPT-3, with fused attention. Their scripts leave out dropout, recomputation and the fusion of the loss
+(sail-sg/VocabularyParallelism, 6191c3bf, pretrain_gpt.sh). The authors count 320 TFLOP/s for a GPU: so the MFU of runs
+gives the iterations that their artefact prints. Redis gives blocks of the last rank to those right before it, as its
+stage times say. No time is fitted.
 """
 
 from dataclasses import replace
@@ -13,10 +13,13 @@ import pandas as pd
 
 from ppbook.measured import zero_bubble
 from ppmodel.clusters.costs import model_flops
-from ppmodel.clusters.specs import DATA, load_system
+from ppmodel.clusters.specs import DATA, load_framework, load_system
 from ppmodel.studies.points.grid import resolve_point
 
-PEAK_FLOPS = 320e12
+PEAK_FLOPS, LOSS_PASSES = 320e12, 52 / 12
+"""What they count for a GPU; and bytes of a logit that Megatron-LM's vocab_parallel_cross_entropy moves, over those of
+a fused loss: a cast, maximum, difference, exponent, sum and quotient (38), and a product and a cast backward (14)."""
+
 _DIVIDED = {"Vocab-1": "vocab-1f1b:barriers=2", "Vocab-2": "vocab-1f1b", "Interlaced": "interlaced"}
 
 
@@ -32,11 +35,12 @@ def predicted():
         ``fits``, as predicted.
     """
     rows, system = pd.read_csv(DATA / "reference/schedules_measured/vocab_parallel_tables.csv"), load_system("a100")
+    unfused = replace(load_framework("megatron"), loss_passes=LOSS_PASSES)
     rows["method"], results = rows.note.str.extract(r": ([\w-]+)")[0], []
     for row in rows.itertuples():
-        given = zero_bubble.like_gpt3(row, row.pp) | {"system": system, "recompute": "none"}
-        sizes = {"vocabulary": 1000 * int(row.vocab.removesuffix("k")), "attention": "fused", "dropout": False}
-        given["model"] = model = replace(given["model"], **sizes)
+        given = zero_bubble.like_gpt3(row, row.pp) | {"system": system, "framework": unfused, "recompute": "none"}
+        model = replace(given["model"], vocabulary=1000 * int(row.vocab[:-1]), attention="fused", dropout=False)
+        given["model"] = model
         if row.method == "Redis":
             *first, last = resolve_point("1f1b", row.pp, **given | {"layers": "balanced"}).run().costs.stages.blocks
             given["layers"] = [*sorted(first), last]

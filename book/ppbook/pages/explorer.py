@@ -24,8 +24,6 @@ MOST_MICROBATCHES, MOST_CELLS = 256, 2048
 VARIANTS = YAML(typ="safe").load(DATA / "variants.yaml")
 """Options with which the explorer offers a schedule, beside its defaults; a new schedule comes with its own at once."""
 
-_EVEN = 1e-9
-
 
 def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     """A link that opens the explorer at a given point.
@@ -124,7 +122,7 @@ def times_of(costs):
     compute, transfer = costs.compute_s, costs.occupancy_s + costs.latency_s
     seconds = {"forward": compute[OpKind.F], "input_grad": compute[OpKind.I], "weight_grad": compute[OpKind.W]}
     seconds["comm"] = transfer[[OpKind.F, OpKind.B, OpKind.I]]
-    if any(np.ptp(times) > _EVEN * times.max() for times in seconds.values()):
+    if any(np.ptp(times) > 1e-9 * times.max() for times in seconds.values()):
         return {}
     return {name: float(times.flat[0] / compute[OpKind.F, 0]) for name, times in seconds.items()}
 

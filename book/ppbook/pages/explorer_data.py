@@ -15,7 +15,7 @@ from math import isnan
 
 import numpy as np
 
-from ppbook.pages.explorer import RANKS, sizes, variants, written
+from ppbook.pages.explorer import MOST_MICROBATCHES, RANKS, sizes, variants, written
 from ppmodel import schedules
 from ppmodel.clusters.specs import load_model, load_system
 from ppmodel.errors import SizeError
@@ -26,8 +26,6 @@ from ppmodel.schedules.ratios import formula_bubble_ratio
 from ppmodel.simulation import P2P
 from ppmodel.tables.kinds import KINDS
 
-_MOST_MICROBATCHES = 256
-_LEVEL = 9
 _MODELS = "llama3_8b", "qwen3_32b", "llama3_70b", "gpt3_175b", "llama3_405b"
 _GPUS = "a100", "h100", "h200", "b200", "mi300x"
 
@@ -86,7 +84,7 @@ def tables_of(case):
                 table = generated(case, pp, microbatches)
             except SizeError:
                 continue
-            if table.table_microbatches > _MOST_MICROBATCHES:  # one that halves its microbatches
+            if table.table_microbatches > MOST_MICROBATCHES:  # one that halves its microbatches
                 continue
             shares = {"shares": table.stage_shares.tolist()} if np.ptp(table.stage_shares) else {}
             entry = by_ranks.setdefault(pp, {"placement": table.placement.tolist(), **shares, "tables": {}})
@@ -121,7 +119,7 @@ def packed(table):
     order = np.argsort(stream, kind="stable")
     microbatch, first = table.microbatch[order], np.diff(stream[order], prepend=-1) != 0
     jumps = np.empty(len(kinds), dtype=np.uint8)  # from the microbatch expected after the last operation of its kind
-    jumps[order] = (microbatch - np.where(first, 0, np.roll(microbatch, 1) + 1)) % _MOST_MICROBATCHES
+    jumps[order] = (microbatch - np.where(first, 0, np.roll(microbatch, 1) + 1)) % MOST_MICROBATCHES
     jumps[table.microbatch < 0] = 0
     codes = (kinds + 128 * table.joined).astype(np.uint8)
     jumping = {"jumps": True} if jumps.any() else {}
@@ -130,7 +128,7 @@ def packed(table):
     exceptions["held"] = float(table.held_for_weight_grad)
     return {
         "lengths": np.diff(table.rank_start).tolist(),
-        "codes": b64encode(zlib.compress(content.tobytes(), _LEVEL)).decode(),
+        "codes": b64encode(zlib.compress(content.tobytes(), 9)).decode(),
         **jumping,
         **{key: value for key, value in exceptions.items() if value != 1},
     }

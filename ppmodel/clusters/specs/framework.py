@@ -71,6 +71,9 @@ class FrameworkSpec(Checked):
         Factors on what a system's fused attention attains, and on what its passes over memory attain (norms, residual
         sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less. These
         and the times of the host need a system with kernel constants: one without them stays a plain roofline.
+    loss_passes : float
+        What the loss moves to and from memory over what fused kernels would, at the rate of streams. It counts where a
+        system has no rate of its loss, and `pass_factor` then does not.
     data_factor : float
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
     blackwell_factor : float
@@ -132,6 +135,7 @@ class FrameworkSpec(Checked):
     flash_attention: entries.Switch = False
     attention_factor: entries.Number = 1.0
     pass_factor: entries.Number = 1.0
+    loss_passes: entries.Number = 1.0
     data_factor: entries.Number = 1.0
     blackwell_factor: entries.Number = 1.0
     overlap_shared: entries.Switch = False
@@ -237,6 +241,8 @@ class FrameworkSpec(Checked):
             if self.pass_factor != 1.0:
                 plain = system.memory_efficiency
                 host |= {name: self.pass_factor * (getattr(kernels, name) or plain) for name in _PASSES}
+            if self.loss_passes != 1.0 and kernels.loss_efficiency is None:
+                host["loss_efficiency"] = system.memory_efficiency / self.loss_passes
             kernels = replace(kernels, **host)
         if self.data_factor != 1.0 and links is not None:
             attained = links.data_efficiency or links.network_efficiency
