@@ -39,10 +39,8 @@ def launched(name, launcher, point):
     head = f"launch              {launcher.title} {launcher.version}, {counted(point.complete_layout.gpus, 'GPU')}"
     head += f"; to add: {launcher.yours}" * bool(launcher.yours)
     if without:
-        lines += [
-            f"{launcher.title} has no argument for these; set them otherwise, or it runs without:",
-            *aligned([[f"  {field}={value}", why] for field, (value, why) in without.items()]),
-        ]
+        cells = [[f"  {field}={value}", why] for field, (value, why) in without.items()]
+        lines += [f"{launcher.title} has no argument for these; set them otherwise:", *aligned(cells)]
     written = {"name": name, "version": launcher.version, "arguments": arguments}
     reasons = {field: {"value": value, "why": why} for field, (value, why) in without.items()}
     return written | {"without": reasons}, [head, *lines]

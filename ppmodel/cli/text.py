@@ -110,15 +110,11 @@ def aligned(rows, right=()):
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.rjust if place in right else str.ljust for place in range(len(widths))]
     gap = "  " if sum(widths) + 2 * len(widths) - 2 <= _room() else " "
-    ends = accumulate(width + 1 for width in widths)
-    fitting = max(2, sum(end <= _room() + 1 for end in ends))
+    fitting = max(2, sum(end <= _room() + 1 for end in accumulate(width + 1 for width in widths)))
     if fitting < len(widths):
-        below = [0, *range(fitting, len(widths))]
-        others = (
-            [[row[place] for place in below] for row in rows],
-            [below.index(place) for place in right if place in below],
-        )
-        return [*aligned([row[:fitting] for row in rows], right), "", *aligned(*others)]
+        below, rest = [[row[0], *row[fitting:]] for row in rows], [place - fitting + 1 for place in right]
+        rest = [place for place in rest if place > 0] + [0] * (0 in right)
+        return [*aligned([row[:fitting] for row in rows], right), "", *aligned(below, rest)]
     return [gap.join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
 
 
