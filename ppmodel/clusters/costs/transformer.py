@@ -454,7 +454,8 @@ def expert_operations(gpu):
     every GPU of a tensor group, which is then also the expert-tensor group, sends all tokens, and f and g are outside.
     Where a GPU has several experts, it sorts the copies that come from several senders, and back. What goes to experts,
     tokens and in the backward the gradients of their outputs, may have 8 bits; what they return
-    keeps the model's precision (DeepSeek-AI, 2024, section 3.3.3).
+    keeps the model's precision (DeepSeek-AI, 2024, section 3.3.3). Grouped products in 8 bits need multiples of 16
+    rows: copies are padded before and cut behind, which HybridEP does on its way (Megatron-Core 0.10 on, experts.py).
     """
     model, experts, layout, hidden = gpu.model, gpu.model.experts, gpu.layout, gpu.model.hidden
     number, per_token, width, rows = experts.number, experts.experts_per_token, model.element_bytes, gpu.stream
@@ -477,8 +478,10 @@ def expert_operations(gpu):
         kept = {"module": Module.EXPERT_ACTIVATION, "saved_bytes": 2 * width * wide}
         inside.insert(1, BlockOperation("bounds of experts", *bounds, kernel=Kernel.EAGER, count=3, **kept))
         inside.append(BlockOperation("biases of experts", *biases, kernel=Kernel.EAGER, count=3 * here))
+    moved = Work(0.0, 2.0 * width * copies * hidden)
+    if np.all(here > 1) and layout.precision not in (None, "bf16") and layout.dispatcher != "hybridep":
+        inside = [BlockOperation("pad copies", moved, moved), *inside, BlockOperation("cut copies", moved, moved)]
     if sends and np.all(here > 1):
-        moved = Work(0.0, 2.0 * width * copies * hidden)
         to, back = (BlockOperation(f"sort copies by {key}", moved, moved) for key in ("expert", "sender"))
         inside = [to, *inside, back]
     if gathers:
