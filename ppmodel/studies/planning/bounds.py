@@ -54,7 +54,7 @@ def bound_of(case):
 
 
 def traits_of(table):
-    """What bounds depend on in a table.
+    """Return what bounds depend on in a table.
 
     Returns
     -------
