@@ -35,9 +35,13 @@ def side_by_side(many_costs, num_replicas, names=TABLES):
     columns = []
     for name in names:
         tables = [getattr(costs, name) for costs in many_costs]
-        if num_replicas > 1:  # without a replica axis, replicas are alike
-            tables = [table if table.ndim == 3 else table[:, None].repeat(num_replicas, 1) for table in tables]
-        columns.append(np.array([table.reshape(-1) for table in tables]).T)
+        if num_replicas == 1:
+            tables = np.array([table.reshape(-1) for table in tables])
+        elif all(table.ndim == 2 for table in tables):  # without a replica axis, replicas are alike
+            tables = np.repeat(np.array(tables)[:, :, None], num_replicas, axis=2)
+        else:
+            tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
+        columns.append(np.reshape(tables, (len(many_costs), -1)).T)
     return np.array(columns)
 
 

@@ -30,7 +30,10 @@ def priced(graph, costs):
 
 def factors_of(graph, factors):
     """Factors on the durations of rows, from those of operations; None if there are none."""
-    return None if factors is None else np.where(graph.is_operation, np.asarray(factors, dtype=float)[graph.index], 1.0)
+    if factors is None:
+        return None
+    of_rows = np.asarray(factors, dtype=float)[graph.index]
+    return of_rows if graph.row is None else np.where(graph.is_operation, of_rows, 1.0)
 
 
 def durations(graph, costs, factors=None):
