@@ -416,12 +416,7 @@ class _Search:
 
     def chunk(self, first, last):
         """The candidates of some entries."""
-        candidates, wanted = [], self.wanted(first, last)
-        timed = [is_timed(self.columns, *entry[:2]) for entry in wanted]
-        for is_last in (False, True):  # those whose memory depends on times, when better times are known
-            entries = [entry for entry, is_so in zip(wanted, timed, strict=True) if is_so is is_last]
-            candidates += simulated(self.question, self.columns, entries, self.limits)
-        return list(filter(self.limits.accepts, candidates))
+        return simulated(self.question, self.columns, self.wanted(first, last), self.limits)
 
 
 _latest = []
