@@ -161,7 +161,8 @@ class Plan:
         given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
         frame = frame_of(columns_of(resolve([points[0].case], **given)), rows_of(points))
         ways = {name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order", "slicing")}
-        variants = [{name: value for name, value in each.variant if name not in _SHOWN} for each in candidates]
+        variants = [{name: others.get(name, value) for name, value in each.variant if name not in _SHOWN}
+                    for each in candidates]  # fmt: skip
         if variants[0]:
             ways["variant"] = [" ".join(map("{0[0]}={0[1]}".format, variant.items())) for variant in variants]
         return frame.assign(**{name: [variant[name] for variant in variants] for name in variants[0]}, **ways)

@@ -24,7 +24,7 @@ from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as
 from ppmodel.studies.planning.bounds import bound_of, busy_bounds, least_ratios, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.planning.columns import Columns, Ways
-from ppmodel.studies.planning.question import SEARCHED
+from ppmodel.studies.planning.question import SEARCHED, Sizes
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
 from ppmodel.studies.points.order import open_options
@@ -186,7 +186,8 @@ def simulated(question, columns, entries, limits):
 def point_of(question, candidate, **others):
     """The point of a candidate; `others` are further values of its layout."""
     ways = {name: getattr(candidate, name) for name in SEARCHED}
-    return question.point(candidate.case, candidate.sizes, **ways | dict(candidate.variant) | others)
+    listed = {name: value for name, value in candidate.variant if name not in Sizes._fields}  # steps leave these, too
+    return question.point(candidate.case, candidate.sizes, **listed | ways | others)
 
 
 def fitting_of(question, columns, entries, limits):

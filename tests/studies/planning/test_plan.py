@@ -484,8 +484,15 @@ def test_each_value_of_a_list_is_tried(tmp_path):
     values = {name: first[name] for name in LAYOUT_KEYWORDS if name in first.dropna()}
     again = resolve_point("1f1b", 2, model="mixtral_8x7b", system="h100", **values).run().to_dict()
     assert again["iteration_s"] == pytest.approx(first.iteration_s, rel=1e-12)
-    (step,) = [step for step in plan.steps().step if step.startswith("dispatcher")]
+    steps = plan.steps().set_index("step")
+    (step,) = [step for step in steps.index if step.startswith("dispatcher")]
     assert first.dispatcher not in step
+    assert steps.dispatcher[step] == step.split()[1]
+    other = steps.loc[f"tp {3 - first.tp}"]  # a step leaves the value that was listed
+    values = {name: other[name] for name in LAYOUT_KEYWORDS if name in other.dropna()}
+    again = resolve_point("1f1b", 2, model="mixtral_8x7b", system="h100", **values).run().to_dict()
+    assert other.tp != first.tp
+    assert again["iteration_s"] == pytest.approx(other.iteration_s, rel=1e-12)
     with refused(PPModelError, "fix dispatcher", "must be"):
         asked(**given, fix={"dispatcher": ["deepep", "depep"]})
 
