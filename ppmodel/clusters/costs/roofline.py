@@ -140,7 +140,7 @@ def kernels_s(kernels, system, precision="bf16"):
         for kernel, efficiency in efficiencies.items():
             rates[kernel] = most * efficiency if efficiency else rates[kernel]
     moved[Kernel.EAGER] = min(moved[Kernel.EAGER], _EAGER)
-    passes = system.framework.passes.upper().split() if system.framework else ()
+    passes = system.framework.passes.upper().split("+") if system.framework else ()
     for kernel in (Kernel.ROTARY, Kernel.SEARCH):
         moved[kernel] = moved[Kernel.EAGER] if kernel.name in passes else np.inf
     if spec.any_layout and precision == "fp8":

@@ -24,6 +24,7 @@ DEFAULT = "megatron"
 
 _PASSES = "stream_efficiency", "activation_efficiency", "softmax_efficiency", "loss_efficiency"
 _OF_MODEL = "gradient_bytes", "optimizer_bytes"
+_UNFUSED = "rotary", "search"  # passes that later releases fuse or shorten
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class FrameworkSpec(Checked):
         sums, activation functions, softmax, loss): below 1 where a framework uses older kernels, or fuses less. These
         and the times of the host need a system with kernel constants: one without them stays a plain roofline.
     loss_passes : float
-        What the loss moves to and from memory over what fused kernels would, at the rate of streams. It counts where a
-        system has no rate of its loss, and `pass_factor` then does not.
+        Bytes that the loss moves over those of a fused one. Where a system states no efficiency of its loss, they move
+        at its ``memory_efficiency``, without `pass_factor`.
     data_factor : float
         Factor on what data-parallel collectives attain between nodes: below 1 where a framework sends small buckets.
     blackwell_factor : float
@@ -81,8 +82,8 @@ class FrameworkSpec(Checked):
     overlap_shared : bool
         Whether shared experts run while an all-to-all takes tokens to the other experts, and back.
     passes : str
-        Names of passes of PyTorch that it runs, separated by spaces: ``rotary``, embeddings of latent attention, and
-        ``search``, for each token's experts among all, as it is sent and as it comes back.
+        Passes that later releases fuse or shorten, ``none`` or several joined by ``+``: ``rotary``, PyTorch's rotary
+        embeddings of latent attention, and ``search``, for each token's experts, as it is sent and as it comes back.
     block_host_s, tensor_host_s, piped_tensor_host_s, expert_host_s, cast_host_s, module_host_s : float, optional
     stage_overhead_s, iteration_overhead_s : float, optional
         As in `KernelSpec`; the system's if not given, or if that is longer.
@@ -139,7 +140,7 @@ class FrameworkSpec(Checked):
     data_factor: entries.Number = 1.0
     blackwell_factor: entries.Number = 1.0
     overlap_shared: entries.Switch = False
-    passes: entries.Name = ""
+    passes: Annotated[str, Entry(str, words=("none", *_UNFUSED), joined=_UNFUSED)] = "none"
     block_host_s: entries.Time | None = None
     tensor_host_s: entries.Time | None = None
     piped_tensor_host_s: entries.Time | None = None
