@@ -102,7 +102,7 @@ def in_words(number):
 def aligned(rows, right=()):
     """Lines of rows of texts, aligned in columns; those whose index is in `right` are right-aligned.
 
-    In a terminal, columns that are too many for a line follow below, behind the first.
+    In a terminal, columns that do not fit a line follow in a second block, which repeats the first column.
 
     >>> aligned([["GPipe", "33"], ["1F1B", "9"]], right=[1])
     ['GPipe  33', '1F1B    9']

@@ -7,10 +7,11 @@ _DIGITS, _LITTLE = 1e12, 1.03
 
 @loop(fills=("divided",))
 def balance(stage, rank, load, ties, even, times, divided):
-    """Add to the fewest blocks of stages until they are all, a row for each of `times`.
+    """Divide the blocks of a model among stages, for several runs.
 
-    Those are of a block, the embedding, the head and a dense block, and the number of dense blocks. A rank computes a
-    share of a stage's microbatches, its `load`, a place for each pair in the order of stages.
+    A row of `times` has a run's seconds of a block, the embedding, the head and a dense block, and its number of dense
+    blocks; one of `divided` has the fewest blocks of each stage, to which the others are added. The first three columns
+    list the shares of stages that ranks compute, in the order of stages.
 
     Blocks are assigned one by one, each to the rank that would finish it first, and there to the shortest stage, or
     that with the least of `ties`. With equal blocks, this minimises the time of the slowest rank. Then blocks move one
@@ -60,7 +61,7 @@ def balance(stage, rank, load, ties, even, times, divided):
 
 @inlined
 def _judged(stage, rank, load, blocks, times, num_dense, stages, ranks):
-    """Fill in the times of stages and ranks; by what they are judged, first things first, and the slowest rank."""
+    """Fill in the times of stages and ranks; return the keys that rank a division, and the slowest rank."""
     for other in range(len(ranks)):
         ranks[other] = 0.0
     before, whole, of_stages, of_ranks, slowest = 0, 0.0, 0.0, 0.0, 0

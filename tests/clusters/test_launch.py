@@ -103,7 +103,7 @@ def test_single_modules_are_written_by_their_names():
     )
     assert launch(point, load_launcher("nemo")).without["offload"] == (
         "moe_act+expert_fc1",
-        "it copies whole layers alone",
+        "it copies whole layers, no single modules",
     )
 
 

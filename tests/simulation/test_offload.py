@@ -368,8 +368,8 @@ def test_layers_are_copied_while_others_run():
 @pytest.mark.parametrize(
     ("layout", "rule"),
     [
-        ({"offload": "moe_act+expert_fc1", "recompute": "moe_act"}, "also run again"),
-        ({"offload": "attn_proj"}, "is nothing without core_attn"),
+        ({"offload": "moe_act+expert_fc1", "recompute": "moe_act"}, "recomputed as well"),
+        ({"offload": "attn_proj"}, "saves nothing without core_attn"),
     ],
 )
 def test_modules_that_keep_nothing_of_their_own_are_not_offloaded(layout, rule):

@@ -81,9 +81,9 @@ def unlike_units(compute_s, attention, slices=1, lengths=None, slicing="tokens",
 
     Parameters
     ----------
-    compute_s : ndarray of float, shape (6, num_stages)
+    compute_s : ndarray of float, shape (10, num_stages)
         Durations of a unit of mean length, with its share of the attention of a sequence of mean length.
-    attention : ndarray of float, shape (6, num_stages), or float
+    attention : ndarray of float, shape (10, num_stages), or float
         The share of attention in them.
     slices : int
         Slices of each sequence.

@@ -12,16 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.clusters.costs import transformer
+from ppmodel.clusters.costs import data_parallel, transformer
 from ppmodel.clusters.costs.collectives import collective_line, slowing
-from ppmodel.clusters.costs.data_parallel import (
-    SHARED_WEIGHTS,
-    Sharing,
-    gathered_bytes,
-    microbatch_data_s,
-    shares,
-    sharing_of,
-)
+from ppmodel.clusters.costs.data_parallel import Sharing, gathered_bytes, microbatch_data_s, sharing_of
 from ppmodel.clusters.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.clusters.costs.partition import LayerTimes
 from ppmodel.clusters.costs.roofline import Kernels, by_run, kernels_s
@@ -34,7 +27,8 @@ from ppmodel.clusters.specs.recompute import OFFLOADED, Module, again_of
 from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
 
-NOTHING, SPLITS = -1, ("tp", "cp", "ep", "expert_tp")
+NOTHING = -1
+SPLITS = "tp", "cp", "ep", "expert_tp"  # which may differ among layouts that are priced at once
 BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
@@ -85,11 +79,11 @@ class LayerColumns(NamedTuple):
         Bytes that the forward keeps, without scores and of scores; bytes that it drops, likewise; bytes of the
         layer's input where it keeps that alone; and kept bytes of what is offloaded layer by layer, likewise.
     backward : ndarray of float, shape (num_layers, 6)
-        Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps; and of
-        weights in the number format beyond the model's, those of experts apart; and of what CUDA graphs of modules keep
-        of a microbatch at the ends of a stage: their own copy of its input, and, if they capture whole layers, the
-        output, which a pipeline otherwise drops once it is sent (PyTorch's and Transformer Engine's
-        make_graphed_callables have static inputs and outputs). With experts, the last module is outside.
+        Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps; bytes
+        of weights in the number format beyond the model's, those of experts apart; and bytes that CUDA graphs of
+        modules keep of each microbatch at the ends of a stage: a copy of its input and, in layers without
+        experts, which graphs capture whole, its output, which a pipeline otherwise drops once it is sent (PyTorch's and
+        Transformer Engine's make_graphed_callables have static inputs and outputs).
     parameters : ndarray of float, shape (num_layers, 2)
         Parameters that the GPU holds, and those of experts.
     launches : ndarray of float, shape (num_layers, 4, 7)
@@ -183,7 +177,7 @@ def layer_work(model, sequences, layout=None):
 
 
 def _alike(layout, **more):
-    """The layout of all whose layers have the same work, on links of their own."""
+    """A layout that stands for all whose layers have the same work, whatever their links."""
     free = {"microbatch_size": 1, "dp": 1, "gpus": None, "global_batch": None, "overlap_backward": None}
     free |= {"overlap_gradients": None, "zero": min(layout.zero, 1), "pp": layout.pp and min(layout.pp, 2)}
     return unchecked(layout, **free | more)
@@ -549,5 +543,5 @@ def layer_bytes(sizes, sharing, system):
         logits = sizes.tp * logits
     if sharing is not None:
         working = working + gathered_bytes(sizes.parameters.T, sharing)
-        copies = [shares(copies, sharing, SHARED_WEIGHTS)]
+        copies = [data_parallel.shares(copies, sharing, data_parallel.SHARED_WEIGHTS)]
     return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), sum(copies), working, ends])

@@ -132,9 +132,9 @@ def _rules(layout, model):
         yield name, value, value == neutral or experts, rule, "leave it out, or choose a model with experts"
     again = str(recompute_of(model, layout)).split("+")
     both = [name for name in layout.offloaded if name in again]
-    yield "offload", "+".join(both), not both, "also run again, so nothing is kept of them", "leave out one of the two"
+    yield "offload", "+".join(both), not both, "recomputed as well, so they keep nothing", "leave out one of the two"
     alone = "attn_proj" in layout.offloaded and "core_attn" not in layout.offloaded
-    rule = "is nothing without core_attn, whose backward needs the same tensor"
+    rule = "saves nothing without core_attn, whose backward needs the same tensor"
     yield "offload", layout.offload, not alone, rule, "add +core_attn, or leave it out"
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
     for name, size in LAYOUT_BOUNDS.items():

@@ -157,7 +157,7 @@ def stages(schedule, model, system, layout=None):
 
 
 def _away_bytes(offload, counts, parts_s, layers):
-    """Bytes that stages offload layer by layer: those copied after their operations and before, and those under them.
+    """Bytes that stages offload layer by layer: those copied while other stages run, and those under their own passes.
 
     A layer is copied out while the next ones run, and back while those behind it do (Megatron-LM's fine-grained
     offloading), so two layers at a time are on the device. What the link cannot move meanwhile stays, too, and goes as

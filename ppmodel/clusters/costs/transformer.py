@@ -26,9 +26,9 @@ _PASSES = 14
 """Passes over what is rotated, in Megatron-LM's rotary embedding without fusion (core 0.12, rope_utils.py)."""
 
 _SEARCH, _SEARCHED = 96, 1024
-"""A kernel asks of each expert whether a token goes there, again for each so many numbers of the token; meanwhile
-PyTorch's passes would move so many bytes: 12 instructions in four warps, where those take some 30 for 32 numbers. Our
-estimate (Transformer Engine before 2.6, triton/permutation.py; pull request 1927 calls it bad, and states no time)."""
+"""Bytes that PyTorch's passes would move while a kernel asks of one expert whether a token goes there, and numbers of a
+token for which it asks once: 12 instructions in four warps, where those take some 30 for 32 numbers. Our estimate
+(Transformer Engine before 2.6, triton/permutation.py; pull request 1927 calls it bad, and states no time)."""
 
 _SINGLE = 4
 """Bytes per number in single precision, in which the loss and the router's probabilities are computed."""
@@ -498,13 +498,8 @@ def expert_operations(gpu):
         copied, summed = Work(0.0, moved), Work(rows * per_token * hidden, moved)
         searched = _SEARCH * rows * number * np.ceil(hidden / _SEARCHED)
         to, back = (_pass(f"search to {key}", Kernel.SEARCH, searched) for key in ("dispatch", "combine"))
-        inside = [
-            to,
-            BlockOperation("dispatch", copied, summed),
-            *inside,
-            BlockOperation("combine", summed, copied),
-            back,
-        ]
+        inside = [BlockOperation("dispatch", copied, summed), *inside, BlockOperation("combine", summed, copied)]
+        inside = [to, *inside, back]
     if repeats:
         inside = [*gpu.gather("experts", hidden, []), *inside, *gpu.reduce("experts")]
     return _marked([*operations, *inside], Module.EXPERTS)

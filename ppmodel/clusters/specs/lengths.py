@@ -5,6 +5,9 @@ import numpy as np
 SLICINGS = "tokens", "work"
 """How sequences are cut: into slices of equal numbers of tokens, or of equal work."""
 
+ARRANGEMENTS = "given", "longest-first", "paired"
+"""Orders of sequences of unequal length."""
+
 
 def lengths_of(text, count):
     """Read lengths of sequences: numbers, repeated as needed, or a distribution with a seed.
@@ -32,10 +35,6 @@ def lengths_of(text, count):
     return np.resize(np.array(text.replace(",", " ").split(), dtype=float), count)
 
 
-ARRANGEMENTS = "given", "longest-first", "paired"
-"""Orders of sequences of unequal length."""
-
-
 def arranged(lengths, way):
     """Put sequences in an order: as given, the longest first, or long and short ones in turn.
 
@@ -46,6 +45,4 @@ def arranged(lengths, way):
     if way == "given":
         return lengths
     falling = np.sort(lengths)[::-1]
-    if way == "paired":
-        falling = np.stack([falling, falling[::-1]], axis=1).ravel()[: len(falling)]
-    return falling
+    return falling if way != "paired" else np.stack([falling, falling[::-1]], axis=1).ravel()[: len(falling)]

@@ -499,7 +499,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
 
 
 def _of_variants(question, on_progress, workers, scheduler, resume):
-    """The candidates of all variants that are still wanted together; those in which nothing fits have none."""
+    """The candidates of all variants, within limits for all together; a variant in which nothing fits has none."""
     limits, candidates = Limits(question), []
     for number, variant in enumerate(question.variants, 1):
         one = replace(question, fixed=question.fixed | dict(variant), variants=())

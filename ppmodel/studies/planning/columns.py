@@ -67,11 +67,9 @@ class Layers:
 
     def of(self, places):
         """The places of the layers of some sizes, shape (n, 1, num_names)."""
-        kinds, model = (
-            [*{self.columns.kinds[place] for place in places.tolist()} - self.priced],
-            self.columns.question.model,
-        )
-        alone = model.experts.number if model.experts else None  # an expert on each GPU
+        kinds = [*{self.columns.kinds[place] for place in places.tolist()} - self.priced]
+        experts = self.columns.question.model.experts
+        alone = experts and experts.number  # an expert on each GPU
         for some in places_of((*(size > 1 for size in kind), kind[1] == alone) for kind in kinds).values():
             self._price([kinds[number] for number in some])
         return places[:, None, None] * len(self.names) + np.arange(len(self.names))
