@@ -12,10 +12,10 @@ def runs():
 
 
 def test_mfu_is_met_on_the_models_that_were_looked_at(runs):
-    """Within 4 % on average; on the model left out, on four nodes, within 6.5."""
+    """Within 4 % on average; on the model left out, on four nodes, within 6."""
     off = runs[runs.ran].error.abs().groupby(runs.model).mean()
     assert (off[list(pipeoffload.CHOSEN_ON)] < 0.04).all()
-    assert off["42.9B"] < 0.065
+    assert off["42.9B"] < 0.06
 
 
 def test_what_runs_out_of_memory_does_not_fit(runs):

@@ -561,6 +561,17 @@ def test_a_way_may_drop_a_part_of_what_another_drops(llama, monkeypatch):
     assert again["none"] == 0 < again["activations"] == 1 < again["light"] < again["full"]
 
 
+def test_light_recomputation_keeps_no_masks_of_dropout(llama):
+    """A layer's two masks, a byte a number, are dropped and made again; the stream that norms read stays."""
+    models = [unchecked(llama, dropout=dropout) for dropout in (False, True)]
+    held = {
+        way: [layer_work(replace(model, recompute=way), 1).sizes.activations[1, :2].sum() for model in models]
+        for way in ("none", "light")
+    }
+    assert np.ptp(held["none"]) == 2 * llama.sequence * llama.hidden
+    assert np.ptp(held["light"]) == 0
+
+
 def test_single_modules_run_again():
     """One or several, in any order: what they drop adds up, and all of them drop less than the whole layer."""
     model, layout = load_model("deepseek_v3"), LayoutSpec(ep=8, dp=8, pp=1)

@@ -363,11 +363,13 @@ def _sizes(layers, operations, gpu):
     for layer, (part, recompute) in enumerate(layers):
         kernels, again = [op for op in operations[part] if op.kernel is not None], again_of(recompute)
         # what is saved of an input that is made again is dropped; the first operation's is the layer's
-        is_whole = None in again  # otherwise the output of attention is kept
-        makers = again if is_whole else [module for module in again if module != Module.SCORES]
+        is_whole = None in again  # otherwise the output of attention is kept, and the stream behind a dropout
+        makers = again if is_whole else [module for module in again if module not in (Module.SCORES, Module.DROPOUT)]
         inputs = [is_whole, *(op.module in makers for op in kernels)]
         saved, scores, away = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]  # kept and dropped; without scores and of scores
         for op, is_made_again in zip(kernels, inputs, strict=False):
+            if op.module == Module.DROPOUT:  # keeps its own mask, and no input
+                is_made_again = op.module in again
             saved[is_made_again] += op.saved_bytes
             scores[op.module in again] += op.core_bytes
             if part in BLOCKS and op.name.startswith(offloaded):

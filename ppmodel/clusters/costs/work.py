@@ -85,7 +85,8 @@ class BlockOperation(NamedTuple):
     forward, input_grad, weight_grad : Work
         Work of the forward and of the two halves of the backward.
     saved_bytes : float
-        Bytes of its input, which the operation before it has made, that the forward keeps for the backward.
+        Bytes of its input, which the operation before it has made, that the forward keeps for the backward; of a
+        dropout behind a branch, those of the mask that it makes.
     core_bytes : float
         Bytes of the activations that grow with the square of the sequence, and that the operation itself makes.
     weight_grad_bytes : float
@@ -279,12 +280,12 @@ class GpuWork(NamedTuple):
         """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""
         dropout, width = self.model.dropout, self.model.element_bytes
         elements = self.stream * self.model.hidden
-        mask = elements if dropout else 0.0
+        mask, module = (elements, Module.DROPOUT) if dropout else (0.0, None)
         undropped = 2 if dropout else 0  # the gradient before the dropout is read and written once
         forward = Work(2.0 * elements, 3.0 * width * elements + mask)
         backward = Work(2.0 * elements, (3.0 + undropped) * width * elements + mask)
         name = f"residual and dropout {number}" if dropout else f"residual {number}"
-        return BlockOperation(name, forward, backward, saved_bytes=mask, kernel=Kernel.STREAM)
+        return BlockOperation(name, forward, backward, saved_bytes=mask, module=module, kernel=Kernel.STREAM)
 
     def norm(self, name, size=None, module=Module.NORM):
         """Layer or RMS normalisation: a reduction over each row; its input is kept."""

@@ -189,6 +189,7 @@ def _recomputes(run):
     lacking = {Module.EXPERTS, Module.EXPERT_ACTIVATION} if experts is None else set()
     lacking |= set() if experts and experts.shared else {Module.SHARED, Module.SHARED_ACTIVATION}
     lacking |= set() if run.model.latent_attention else {Module.LATENT}
+    lacking |= set() if run.model.dropout else {Module.DROPOUT}
     again, usual = ({*again_of(way)} - lacking for way in ways)
     return again != usual
 

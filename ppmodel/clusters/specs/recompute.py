@@ -13,12 +13,13 @@ from typing import NamedTuple
 class Module(Enum):
     """Operations that run again together; their results are then not kept. Values are the words of help texts.
 
-    The output of attention, which comes from its scores, is an exception. What is in no module, such as most products,
-    runs again with the whole layer alone.
+    The output of attention, which comes from its scores, and the stream behind a dropout are exceptions. What is in no
+    module, such as most products, runs again with the whole layer alone.
     """
 
     SCORES = "attention scores"
     NORM = "norms"
+    DROPOUT = "dropout"
     ACTIVATION = "activation functions"
     LATENT = "up-projections of latents"
     MLP = "MLP"
@@ -62,12 +63,12 @@ def again_of(recompute):
 
 
 _ACTIVATIONS = Module.ACTIVATION, Module.EXPERT_ACTIVATION, Module.SHARED_ACTIVATION
-_SHARED = Module.SHARED, Module.SHARED_ACTIVATION
+_SHARED, _CHEAP = (Module.SHARED, Module.SHARED_ACTIVATION), (Module.NORM, Module.DROPOUT)
 MODES = {
     "none": RecomputeMode((), lambda _: True),
     "selective": RecomputeMode((Module.SCORES,), lambda model: model.attention != "fused"),  # which keeps no scores
     # frameworks run activation functions alone again in experts only, as data/launchers say
-    "light": RecomputeMode((Module.NORM, *_ACTIVATIONS, Module.LATENT), lambda model: model.experts is not None),
+    "light": RecomputeMode((*_CHEAP, *_ACTIVATIONS, Module.LATENT), lambda model: model.experts is not None),
     "full": RecomputeMode((*Module, None)),  # tried as a number of layers instead
 }
 MODULES = {  # as Megatron-LM's --recompute-modules names them
@@ -81,7 +82,8 @@ MODULES = {  # as Megatron-LM's --recompute-modules names them
 }
 MODES |= MODULES
 """By name. What is light takes little time to run again (DeepSeek-AI, 2024, section 3.2.3; Megatron-LM's
-``--recompute-modules layernorm moe_act mla_up_proj``)."""
+``--recompute-modules layernorm moe_act mla_up_proj``); with dropout, which few models have, its masks are not kept
+either (PipeOffload's ``--recompute-lgd``)."""
 
 OFFLOADED = {  # as Megatron-LM's --offload-modules names them
     "attn_norm": ("norm 1",), "qkv_linear": ("query", "key"),
