@@ -97,7 +97,11 @@ def test_single_modules_are_written_by_their_names():
     assert "recompute" in launch(point, load_launcher("torchtitan")).without
     point = point_of("1f1b", 2, 4, "deepseek_v3", offload="moe_act+expert_fc1")
     written = launch(point, load_launcher("megatron")).arguments
-    assert {"--fine-grained-activation-offloading", "--offload-modules moe_act expert_fc1"} <= {*written}
+    assert {
+        "export NVTE_CPU_OFFLOAD_V1=1",
+        "--fine-grained-activation-offloading",
+        "--offload-modules moe_act expert_fc1",
+    } <= {*written}
     assert "model.offload_modules=[moe_act,expert_fc1]" in " ".join(
         launch(point, load_launcher("megatron-bridge")).arguments
     )
@@ -105,6 +109,22 @@ def test_single_modules_are_written_by_their_names():
         "moe_act+expert_fc1",
         "it copies whole layers, no single modules",
     )
+
+
+@pytest.mark.parametrize(
+    ("precision", "recipe"),
+    [("fp8", "--fp8-format hybrid"), ("fp8-blockwise", "--fp8-recipe blockwise"), ("mxfp8", "--fp8-recipe mxfp8"),
+     ("nvfp4", "--fp4-recipe nvfp4")],
+)  # fmt: skip
+def test_each_number_format_has_its_recipe(precision, recipe):
+    """What the format leaves is computed in bf16; weights are kept in it by the distributed optimizer alone."""
+    given = {"model": "llama3_8b", "system": "gb200", "precision": precision, "quantised_weights": "alone"}
+    for zero in (0, 1):
+        made = launch(resolve_point("1f1b", 2, 4, dp=2, zero=zero, **given), load_launcher("megatron"))
+        assert {"--bf16", recipe} <= {*made.arguments}
+        assert (
+            (f"--{recipe[2:5]}-param-gather" in made.arguments) == (zero == 1) != ("quantised_weights" in made.without)
+        )
 
 
 def test_whole_layers_are_offloaded_without_a_pipeline():
