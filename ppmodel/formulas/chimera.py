@@ -101,8 +101,7 @@ def makespan_chimera(num_ranks, num_microbatches):
     >>> makespan_chimera(8, 8), makespan_chimera(8, 16), makespan_chimera(16, 16)
     (Fraction(36, 1), Fraction(66, 1), Fraction(76, 1))
     """
-    units = Fraction(num_microbatches, num_ranks)
-    return 3 * num_microbatches + (num_ranks - 2) * (units + 1)
+    return 3 * num_microbatches + (num_ranks - 2) * (Fraction(num_microbatches, num_ranks) + 1)
 
 
 def makespan_chimera_doubling(num_ranks, num_microbatches):

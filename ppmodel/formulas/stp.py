@@ -96,8 +96,7 @@ def peak_activations_stp(num_ranks, warm_up="full", weight_grads_hold=True):
     >>> [[str(peak) for peak in peak_activations_stp(4, warm_up)] for warm_up in ("full", "memory-saving")]
     [['13/2', '13/2', '7', '15/2'], ['5', '5', '11/2', '6']]
     """
-    full = warm_up == "full"
-    before, usual, late = (3 * num_ranks, 1, 0) if full else (2 * num_ranks, 2, 1)
+    before, usual, late = (3 * num_ranks, 1, 0) if warm_up == "full" else (2 * num_ranks, 2, 1)
     more = [max(usual, rank + late) if weight_grads_hold else usual for rank in range(num_ranks)]
     return [Fraction(before + extra, 2) for extra in more]
 

@@ -315,5 +315,4 @@ def peak_activations_interleaved_zb(num_ranks, num_microbatches, chunks=2):
     ['9/2', '9/2', '9/2', '9/2']
     """
     group = num_microbatches // max(1, num_microbatches // num_ranks)
-    peak = Fraction(num_ranks + (chunks - 1) * group, chunks)
-    return [min(peak, Fraction(num_microbatches))] * num_ranks
+    return [min(Fraction(num_ranks + (chunks - 1) * group, chunks), Fraction(num_microbatches))] * num_ranks

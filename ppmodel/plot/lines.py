@@ -7,7 +7,7 @@ from ppmodel.plot import style
 from ppmodel.plot.names import fits_aside, name_ends, name_ends_inside
 from ppmodel.plot.palette import style_of
 
-_COUNTS = ("microbatches", "pp")
+_COUNTS, _IN_ROW = ("microbatches", "pp"), 3
 _NARROW = 5  # a factor within which an axis stays linear
 _FEW = 6  # values that all have a tick
 _MOST_TICKS = 7  # of a logarithmic vertical axis
@@ -17,8 +17,8 @@ _LIMITS = [{"color": "black", "lw": 0.9, "dashes": pattern} for pattern in ((), 
 
 @style.redrawable
 def plot_lines(
-    frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
-    log=(), zero=True, markers=True, limits=None, share=True, own_x=False, marks=None,
+    frame, x, y, title, context="", *, line="label", dash=None, panel=None, labels=None, percent=None, log=(),
+    zero=True, markers=True, limits=None, share=True, own_x=False, marks=None,
 ):  # fmt: skip
     """Draw lines over a column, one per schedule, in panels.
 
@@ -42,8 +42,6 @@ def plot_lines(
         Column that distinguishes lines of the same colour, by dashes.
     panel : str, optional
         Column that distinguishes the panels.
-    in_row : int
-        Panels per row, if there is a single `y`.
     labels : dict of str to str, optional
         Axis labels of columns, with units; most columns of `ppmodel.compare` already have one.
     percent : bool, optional
@@ -80,7 +78,7 @@ def plot_lines(
     frame = frame.dropna(subset=columns)
     style.require_points(frame, columns, x, line, dash, panel)
     panels, shared = style.panels_of(frame, panel), columns if share is True else share or ()
-    figure, axes, places = _places(columns, list(panels), in_row, shared, own_x)
+    figure, axes, places = _places(columns, list(panels), shared, own_x)
     looks, limits = style_of(frame[line]), limits or {}
     patterns = dict(zip(frame[dash].unique() if dash else (), cycle(_PATTERNS)))
     edges = [look | {"label": name} for name, look in zip(limits, cycle(_LIMITS))]
@@ -120,9 +118,9 @@ def plot_lines(
     return style.titled(figure, title, context)
 
 
-def _places(columns, names, in_row, shared, own_x):
+def _places(columns, names, shared, own_x):
     """A figure, its axes and, for each panel, axes, column and name."""
-    in_row = in_row if len(columns) == 1 else len(names)
+    in_row = _IN_ROW if len(columns) == 1 else len(names)
     figure, axes = style.panel_grid(len(columns) * len(names), in_row, sharex=not own_x)
     places = [(axis, *place) for axis, place in zip(axes.flat, product(columns, names), strict=False)]
     for column in shared:

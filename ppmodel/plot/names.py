@@ -94,8 +94,7 @@ def kept_apart(heights, gap):
     [0.25, 0.5, 1.0]
     """
     heights, steps = np.array(heights, dtype=float), gap * np.arange(len(heights))
-    raised = np.maximum.accumulate(heights - steps)
-    return np.minimum(raised, 1 - steps[-1]) + steps
+    return np.minimum(np.maximum.accumulate(heights - steps), 1 - steps[-1]) + steps
 
 
 def name_points(axis, names, places=BESIDE):

@@ -40,8 +40,7 @@ def plot_ranges(frame, columns, title, context="", *, row="label", labels=None, 
     looks, (low, less, middle, more, high) = style_of(frame[row]), columns
     names, colours = list(looks), [looks[name]["color"] for name in frame[row]]
     above = style.is_narrow() and max(map(len, names)) > style.SHORT
-    height = (0.36 if above else 0.3) * len(names) + 0.7
-    figure, ((axis,),) = style.panel_grid(1, 1, height=height)
+    figure, ((axis,),) = style.panel_grid(1, 1, height=(0.36 if above else 0.3) * len(names) + 0.7)
     heights = frame[row].map(names.index)
     axis.hlines(heights, frame[low], frame[high], colours, lw=1.0)
     axis.hlines(heights, frame[less], frame[more], colours, lw=3.4)

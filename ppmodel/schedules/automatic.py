@@ -185,8 +185,7 @@ def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
     times, work = np.array(times), _WORK * 3 * num_ranks * num_microbatches
     candidates = _candidates(sizes, times, (min(floor(limit * memory[0]), largest), *memory), work)
     # the least longest span, then the least makespan, then the first
-    best = min(candidates, key=lambda kind: zero_bubble_span.run(work, kind, times))
-    return _in_order(name, best, held)
+    return _in_order(name, min(candidates, key=lambda kind: zero_bubble_span.run(work, kind, times)), held)
 
 
 def _in_order(name, kind, held):

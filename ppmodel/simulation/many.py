@@ -62,7 +62,7 @@ def iterations(graph, costs, spans=True):
     Parameters
     ----------
     graph : ExecutionGraph
-    costs : sequence of OpCosts, or ndarray of float, shape (n, 3, 6, num_stages)
+    costs : sequence of OpCosts, or ndarray of float, shape (n, 3, 10, num_stages)
         An array has compute, occupancy and latency of each system.
     spans : bool
         Whether to compute `span_s`.
@@ -139,8 +139,7 @@ def _side_by_side(graph, compiled, costs, spans):
             factors[:] = [system.overlap_factor for system in some]
         tables, has_pairs = tables_of(tasks, some)
         instructions = tasks.instructions_by_pair if has_pairs else tasks.instructions
-        times = compiled(*instructions, tuple(tables), factors, occupied, ends)
-        parts.reduced_s[here], parts.span_s[here] = times
+        parts.reduced_s[here], parts.span_s[here] = compiled(*instructions, tuple(tables), factors, occupied, ends)
         if len(steps):
             lengths[:, here] = tables[0][schedule.cost_class[steps]]
     parts.makespan_s[:] = parts.reduced_s

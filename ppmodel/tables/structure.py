@@ -31,5 +31,4 @@ def family(schedule):
         return "two directions"
     if schedule.chunks_per_rank == 1:
         return "one chunk, split backward" if (schedule.kind == OpKind.I).any() else "one chunk"
-    turns = (schedule.placement[:, 1:] == schedule.placement[:, :-1]).any()
-    return "V or waves" if turns else "loop"
+    return "V or waves" if (schedule.placement[:, 1:] == schedule.placement[:, :-1]).any() else "loop"

@@ -288,8 +288,7 @@ def _items(listed, lines, layout):
             user = _user(operations, index, phase, numbers)
             hides = kind == "ring" or group == "expert" or (group == "tensor" and layout.overlap_tensor)
             beside = numbers.get((phase, user), NOTHING) if hides else NOTHING
-            is_gathered = phase == Phase.WEIGHT_GRAD
-            gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if is_gathered else NOTHING
+            gradient = numbers.get((Phase.INPUT_GRAD, user), NOTHING) if phase == Phase.WEIGHT_GRAD else NOTHING
             line = lines.setdefault((kind, group, drawn), len(lines))
             slot = slot * len(PARTS) + PARTS.index(group.removesuffix("-tensor"))
             exchanges.append((line, slot, unit_of[phase, index], beside, gradient, num_bytes))

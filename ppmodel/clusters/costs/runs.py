@@ -62,7 +62,7 @@ class Runs:
         self.leaves, self.within, (self.delay_s, self.own_bandwidth) = crossings
 
     def tables(self, system):
-        """Compute, occupancy and latency of every stage on a system, shape (3, 6, num_stages); see `OpCosts`."""
+        """Compute, occupancy and latency of every stage on a system, shape (3, 10, num_stages); see `OpCosts`."""
         system = system.timed
         parts_s, step_s = self.work.seconds(LayerCosts(self.layers, system))
         bandwidths = self.own_bandwidth if system.links else None

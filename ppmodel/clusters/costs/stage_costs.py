@@ -503,8 +503,7 @@ def model_costs(schedule, model, system, layout=None):
         layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
         compute, units = units_of(schedule, layout, layers, of_stages.layers, compute)
     if layout is not None:
-        held = of_stages.activation_bytes
-        offload = offload_of(schedule, held, layout, system, compute, of_stages.away_bytes)
+        offload = offload_of(schedule, of_stages.activation_bytes, layout, system, compute, of_stages.away_bytes)
         if schedule.joined.any() and schedule.pairs.keys:
             times = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout).pair_times
             early = layout.send_results == "when_ready"

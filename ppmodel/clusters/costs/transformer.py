@@ -152,8 +152,7 @@ def embedding_operations(model, sequences, layout=None):
     moved, kept = Work(elements, (1 + 1 / gpu.tp) * model.element_bytes * elements), model.element_bytes * elements
     rows = model.vocabulary / gpu.tp + (model.sequence if model.learned_positions else 0)
     options = {"weight_grad_bytes": kept, "parameters": rows * model.hidden}
-    looked_up = BlockOperation("embedding", moved, weight_grad=moved, **options)
-    return [looked_up, *gpu.reduce("embedding")]
+    return [BlockOperation("embedding", moved, weight_grad=moved, **options), *gpu.reduce("embedding")]
 
 
 def mtp_operations(model, sequences, layout=None):

@@ -332,8 +332,7 @@ class GpuWork(NamedTuple):
         if not self.splits_stream:
             return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
         width = self.width(None if place == "embedding" else self.layout.precision)
-        gathered = width * self.tokens * self.model.hidden
-        return [scattering(f"leave {place}", "tensor", volume, gathered)]
+        return [scattering(f"leave {place}", "tensor", volume, width * self.tokens * self.model.hidden)]
 
 
 def recompute_of(model, layout=None):

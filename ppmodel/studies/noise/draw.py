@@ -134,8 +134,7 @@ def operation_factors(schedule, noise, seeds):
     columns = _NUMBERED[schedule.kind], *(getattr(schedule, name) for name in (*COLUMNS[1:], "rank_start"))
     table = crc32(b"".join(column.astype("<i8").tobytes() for column in columns))
     for seed in seeds:
-        slow = slow_ranks(noise, schedule.num_ranks, seed)
-        factors = np.where(slow, noise.slowdown, 1.0)[schedule.rank]
+        factors = np.where(slow_ranks(noise, schedule.num_ranks, seed), noise.slowdown, 1.0)[schedule.rank]
         if noise.jitter:
             stream = np.random.SeedSequence(int(seed), spawn_key=(_JITTER, table))
             logs = noise.jitter * np.random.default_rng(stream).standard_normal(schedule.num_operations)

@@ -354,9 +354,7 @@ class Rows:
         yield from zip(rows[fits], repeat(0), repeat(least), *(column[fits] for column in found), strict=False)
         most = np.where(fits, comfortable, capacity)[is_tight]
         rows = rows[is_tight]
-        if not (more and len(rows)):
-            return
-        for number, way in enumerate(more, 1):
+        for number, way in enumerate(more if len(rows) else (), 1):
             if way == 1:
                 tight = np.flatnonzero(most > comfortable)
                 twice = np.append(np.arange(len(rows)), tight)

@@ -69,5 +69,4 @@ def chances(seconds, ends):
     generator = np.random.default_rng(0)
     runs = generator.integers(seconds.shape[1], size=_DRAWS)
     error = generator.standard_normal((len(seconds), _DRAWS)) * log(ends[1] / ends[0]) / _NINE_OF_TEN
-    first = (seconds[:, runs] * np.exp(error)).argmin(axis=0)
-    return np.bincount(first, minlength=len(seconds)) / _DRAWS
+    return np.bincount((seconds[:, runs] * np.exp(error)).argmin(axis=0), minlength=len(seconds)) / _DRAWS

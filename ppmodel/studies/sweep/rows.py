@@ -31,8 +31,7 @@ def columns_of(sweep):
     """
     names = {*grid_columns(sweep), *(column_names("noise") if sweep.noises else ())}
     types = {column.name: column.type for column in COLUMNS if column.name in names}
-    by_module = any(layout and layout.offloaded for layout in sweep.layouts)
-    return types | ({"offload": str} if by_module else {})
+    return types | ({"offload": str} if any(layout and layout.offloaded for layout in sweep.layouts) else {})
 
 
 def compute_rows(sweep, first, last):
