@@ -320,7 +320,9 @@ def test_a_configuration_names_the_blocks_that_differ(tmp_path, changed, window,
     ("changed", "field"),
     [({"hidden_size": None}, "hidden_size"), ({"hidden_size": "5120"}, "config"), ({"text_config": 3}, "config"),
      ({"vocab_size": -1}, "vocabulary.value"), ({"attention_dropout": "no"}, "config"),
-     ({"n_routed_experts": 4}, "experts.experts_per_token")],
+     ({"n_routed_experts": 4}, "experts.experts_per_token"), ({"head_dim": 97}, "head_dim"),
+     ({"mamba_d_state": 16}, "mamba_d_state"), ({"linear_conv_kernel_dim": 4}, "linear_conv_kernel_dim"),
+     ({"layer_types": ["full_attention", "conv"]}, "layer_types")],
 )  # fmt: skip
 def test_a_configuration_with_a_mistake_is_refused(tmp_path, changed, field):
     """In one line that names the file and the key."""

@@ -7,6 +7,10 @@ _KEYS = {
     "mlp_hidden": "intermediate_size", "vocabulary": "vocab_size",
 }  # fmt: skip
 _USUAL_SEQUENCE = 4096
+_ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
+_NO_ATTENTION = "mamba", "ssm_", "linear_attn", "linear_conv", "lru_"
+"""First letters of the keys of layers without attention."""
+
 _REMEDY = "take the config.json of a transformer, or copy data/templates/model.yaml"
 
 
@@ -36,7 +40,7 @@ def entries_of_config(config, path):
     Raises
     ------
     SpecificationError
-        If a size of every transformer is missing.
+        If a size of every transformer is missing, or layers are of another kind.
 
     Examples
     --------
@@ -57,8 +61,16 @@ def entries_of_config(config, path):
         """The value of the first of these keys that the file has."""
         return next((config[key] for key in keys if key in config), otherwise)
 
+    others = [item for item in config.items() if item[0].startswith(_NO_ATTENTION)]
+    others += [("layer_types", word) for word in first("layer_types", otherwise=[]) if word not in _ATTENTION]
+    if others:
+        rule = "is of layers without attention, which are not modelled"
+        raise SpecificationError(*others[0], rule, _REMEDY, where=str(path))
     heads, kind = config["num_attention_heads"], first("model_type", otherwise="")
     sequence = min(first("max_position_embeddings", otherwise=2**20), _USUAL_SEQUENCE)
+    if (size := first("head_dim")) % 2:
+        rule, remedy = "must be even: rotary positions turn pairs of values", f"write, for example, {size // 2 * 2 + 2}"
+        raise SpecificationError("head_dim", size, rule, remedy, where=str(path))
     values = {field: config[key] for field, key in _KEYS.items()} | {
         "mlp_hidden": first("intermediate_size_mlp", "intermediate_size"),
         "kv_heads": first("num_key_value_heads", otherwise=heads),
