@@ -65,9 +65,8 @@ def program_of(graph, costs, repetitions, label=None, checked=True, blocks=0):
     return {
         "label": label or table.name, "p2p": graph.p2p, "allreduce": graph.allreduce, "repetitions": repetitions,
         "buffered": graph.p2p in _BUFFERED, "checked": checked, "blocks": divided(blocks, table),
-        "placement": table.placement.tolist(),
-        "shares": table.unit_shares.tolist(), "parts": table.microbatch_parts, "slices": table.slices,
-        "microbatches": table.num_microbatches,
+        "placement": table.placement.tolist(), "shares": table.unit_shares.tolist(), "parts": table.microbatch_parts,
+        "slices": table.slices, "microbatches": table.num_microbatches,
         "seconds": costs.compute_s.reshape(len(OpKind), -1, table.num_stages)[:, 0].tolist(),
         "names": [str(table.op(index)) for index in range(table.num_operations)],
         "operations": list(zip(*(column.tolist() for column in operations), strict=True)),

@@ -272,8 +272,7 @@ def uniform_costs(
     durations = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "optimizer": optimizer, "node_comm": node_comm,
-        "node_latency": node_latency, "pair": pair,
-        "gather": gather,
+        "node_latency": node_latency, "pair": pair, "gather": gather,
     }  # fmt: skip
     for name, value in durations.items():
         if value is not None:

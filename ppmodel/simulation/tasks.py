@@ -57,8 +57,7 @@ def with_meetings(graph):
     source = np.append(np.where(graph.remote, transfer[graph.source], graph.source), nothing)
     row = np.zeros(count, dtype=int) if graph.row is None else graph.row  # operations
     return in_order(
-        graph.arrays, by_keys(turn), (turn,), op, source,
-        row=np.append(row, np.full(len(makers), MEETING)),
+        graph.arrays, by_keys(turn), (turn,), op, source, row=np.append(row, np.full(len(makers), MEETING)),
         link=np.append(np.full(count, NO_OPERATION), link[makers]), num_links=num_links,
         meets=np.append(np.full(count, NO_OPERATION), 4 * graph.receivers[makers] + opens),
     )  # fmt: skip

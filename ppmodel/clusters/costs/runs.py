@@ -121,10 +121,8 @@ def _joined_layers(works, system):
         sharing += [gives] * len(work.layers)
     first = works[0]
     return first._replace(
-        layers=[layer for work in works for layer in work.layers], units=[],
-        lines=[line for _, line in lines.values()],
-        kernels=_joined(kernels), sizes=_joined([work.sizes for work in works]),
-        exchanges=_joined(exchanges),
+        layers=[layer for work in works for layer in work.layers], units=[], lines=[line for _, line in lines.values()],
+        kernels=_joined(kernels), sizes=_joined([work.sizes for work in works]), exchanges=_joined(exchanges),
         sharing=first.sharing._make(map(np.array, zip(*sharing, strict=True))),
     )  # fmt: skip
 
