@@ -223,18 +223,34 @@ def test_runs_that_ran_on_h100_fit(name, most):
 
 @pytest.mark.parametrize(
     ("row_id", "system", "layers"),
-    [("0005", "gb300", 20), ("0027", "gb200", 40), ("0036", "gb200", 40), ("0049", "gb200", 40), ("0062", "gb200", 95)],
-)
+    [
+        ("bridge-0005", "gb300", 20), ("bridge-0027", "gb200", 40), ("bridge-0036", "gb200", 40),
+        ("bridge-0049", "gb200", 40), ("bridge-0062", "gb200", 95), ("nemo-0020", "gb200", 95),
+    ],
+)  # fmt: skip
 def test_runs_that_offload_layers_fit_with_them(row_id, system, layers):
-    """As many as NVIDIA's recipes say (Megatron-Bridge, scripts/performance/configs), which no column does."""
-    rows = read_rows(DATA / "reference" / "measured" / "megatron_bridge.csv")[1]
-    (row,) = (row for row in rows if row["id"] == f"bridge-{row_id}")
+    """As many as NVIDIA's recipes say, and without them no run fits."""
+    file = "nemo" if row_id.startswith("nemo") else "megatron_bridge"
+    (row,) = (row for row in read_rows(DATA / "reference" / "measured" / f"{file}.csv")[1] if row["id"] == row_id)
     known = system_of(row, load_system(system))
     point = point_of(run_of(row, known.framework), known)
-    resident, run = (replace(point, layout=replace(point.layout, offload=count)).run() for count in (0, layers))
-    assert resident.to_dict()["fit"] == "does not fit"
-    assert run.to_dict()["fit"] in ("fits", "tight")
-    assert abs(run.iteration_s / float(row["iteration_s"]) - 1) < 0.06  # copies are hidden
+    assert point.layout.offload == layers
+    assert replace(point, layout=replace(point.layout, offload=0)).run().to_dict()["fit"] == "does not fit"
+    prediction = predicted(row, load_system(system))
+    assert prediction["predicted_fit"] in ("fits", "tight")
+    assert f"offload={layers}" in prediction["predicted_assuming"]
+    assert abs(prediction["predicted_iteration_s"] / float(row["iteration_s"]) - 1) < 0.07  # copies are hidden
+
+
+@pytest.mark.parametrize(
+    ("precision", "kept"), [("fp8", "alone"), ("mxfp8", "alone"), ("fp8-blockwise", "beside"), ("nvfp4", "beside")]
+)
+def test_recipes_of_nvidia_keep_weights_alone_in_some_formats(precision, kept):
+    """Those whose parameters are gathered in 8 bits; others have weights in 16 bits, too, unless a layout says more."""
+    nemo = load_framework("nemo")
+    assert LayoutSpec(precision=precision).under(nemo).quantised_weights == kept
+    assert LayoutSpec().under(replace(nemo, precision=precision)).quantised_weights == kept
+    assert LayoutSpec(precision=precision, quantised_weights="none").under(nemo).quantised_weights == "none"
 
 
 @pytest.mark.parametrize("layout", ["llama3_405b_8k", "llama3_405b_8k_8192", "llama3_405b_128k"])

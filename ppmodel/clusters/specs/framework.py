@@ -48,6 +48,8 @@ class FrameworkSpec(Checked):
     quantised_weights : {"none", "beside", "alone"}
     cuda_graphs : {"none", "modules", "full"}
         As in `LayoutSpec`; where a layout leaves them open.
+    beside_formats : str
+        Number formats, joined by ``+``, whose weights are kept beside the model's all the same; or none.
     dropout : bool
         Whether GPT blocks have dropout; for rows of measured runs.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
@@ -120,6 +122,7 @@ class FrameworkSpec(Checked):
     dispatcher: Annotated[str, Entry(str, words=DISPATCHERS)] = DISPATCHERS[0]
     wide_dispatcher: Annotated[str | None, Entry(str, words=DISPATCHERS)] = None
     quantised_weights: Annotated[str, Entry(str, words=QUANTISED)] = QUANTISED[0]
+    beside_formats: Annotated[str, Entry(str, words=("none", *FORMATS), joined=tuple(FORMATS))] = "none"
     cuda_graphs: Annotated[str, Entry(str, words=GRAPHS)] = "none"
     dropout: entries.Switch = False
     overlap_tensor: entries.Switch = False

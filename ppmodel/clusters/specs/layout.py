@@ -529,6 +529,9 @@ class LayoutSpec(Groups, Checked):
             decided["overlap_gradients"] |= framework.overlap_plain_gradients
         if framework and framework.least_zero > self.zero:
             decided["zero"] = framework.least_zero
+        precision = decided.get("precision", self.precision)
+        if framework and "quantised_weights" in decided and precision in framework.beside_formats.split("+"):
+            decided["quantised_weights"] = QUANTISED[1]
         return replace(self, **decided) if decided else self
 
     def at(self, num_ranks: int, num_microbatches: int, chunks: int | None = None) -> LayoutSpec:

@@ -66,13 +66,14 @@ def measured_system(system, files, date):
             unit = entries[field].unit if field in entries else "us" * (field in _TIMES)
             written = value if isinstance(value, bool) else float(f"{to_unit(value, unit):.{_DIGITS}g}")
             entries[field] = Provenance(field, written, unit, "fitted", source)
+        if kind is timings.AttentionTiming:  # of the kernel that runs
+            entries.pop("kernels.flash_attention_factor", None)
     if any(file.device == "cpu" for file in files):
         source = "a CPU runs an operation in the thread that launches it, so that host and device take turns"
         entries["kernels.host_exponent"] = Provenance("kernels.host_exponent", 1, "", "inferred", source)
-    changed = {field for field, entry in entries.items() if entry not in system.provenance}
-    left = [entry.field for entry in system.provenance if entry.field in TIME and entry.kind != "stated"]
+    kept = [entry for entry in entries.values() if entry in system.provenance and entry.kind != "stated"]
     labelled = [(label, fit) for _, label, fit in fits]
-    return Measurement(by_block(entries.values()), labelled, [field for field in left if field not in changed])
+    return Measurement(by_block(entries.values()), labelled, [entry.field for entry in kept if entry.field in TIME])
 
 
 def _fits(system, files):

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cache
 from typing import NamedTuple
 
 from ppmodel import schedules
@@ -47,13 +48,13 @@ MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
 
 _OPEN = "gpus", *(name for name in specs.DIMENSIONS if name not in _OF_LAYOUT)
-_SWITCHED = "dispatcher", "expert_nodes", "overlap_tensor", "cuda_graphs"
+_SWITCHED = "dispatcher", "expert_nodes", "overlap_tensor", "cuda_graphs", "offload"
 OPTIONAL = "pipeline_runs", "precision", "gradient_bytes", "framework", *_SWITCHED, *_OPEN
 """Optional columns: how many times an iteration runs the whole pipeline (empty means once); the precision of matrix
 multiplications, unless a column ``number_format`` has the name of a format, and the bytes that a GPU keeps for the
 gradient of a parameter (empty, as the framework says); the framework's name, how tokens reach experts, and what CUDA
-graphs capture (empty, as its release says); GPUs, which must agree with the layout; and, beside ``model``, GPUs that
-share each expert (empty means tp).
+graphs capture (empty, as its release says); layers or modules whose activations go to the host; GPUs, which must agree
+with the layout; and, beside ``model``, GPUs that share each expert (empty means tp).
 
 ``model`` is the name of a packaged model, in rows whose columns of the model are empty; see `model_named`.
 """
@@ -333,27 +334,39 @@ def run_of(row, framework=None):
 def recipe_of(row):
     """The columns that a row leaves empty, as NVIDIA's published recipe has them; ``data/recipes.csv`` lists recipes.
 
-    The newest one up to the release in the row's source counts, for its model, device and number format. If it overlaps
-    the exchange of experts, so does a run of interleaved 1F1B, or one without a pipeline.
+    The newest one up to the release in the row's source counts, for its device, number format and model, which sizes of
+    a row without its name tell, too. If it overlaps the exchange of experts, so does a run of interleaved 1F1B, or one
+    without a pipeline; layers are offloaded only without one, as in Megatron-LM.
 
     >>> row = {"source": "Megatron-Bridge 26.06", "model": "kimi_k2", "device": "GB300-284GB", "number_format": "bf16"}
     >>> recipe_of(row)["dispatcher"], recipe_of({"source": "mine"})
     ('hybridep', {})
     """
-    release, key = _RELEASE.search(row.get("source", "")), ("model", "device")
+    release, name = _RELEASE.search(row.get("source", "")), row.get("model", "")
+    sizes = [row.get(size, "") for size in ("hidden", "layers", "mlp_hidden", "vocabulary")]
     known = release and [
-        recipe for recipe in _RECIPES if all(recipe[name] == row.get(name, "") for name in key)
-        and recipe["number_format"] in ("", row.get("number_format", ""))
+        recipe for recipe in _RECIPES if recipe["device"] == row.get("device")
+        and recipe["number_format"] in ("", row.get("number_format") or row.get("precision"))
         and release_number(recipe["release"]) <= release_number(release[1])
+        and (recipe["model"] == name if name else _sizes(recipe["model"]) == sizes)
     ]  # fmt: skip
     if not known:
         return {}
     recipe = known[-1]
     filled = {name: recipe[name] for name in _OF_RECIPE if recipe[name] and not row.get(name, "").strip()}
     pp, chunks = (row.get(name, "").strip() or "1" for name in ("pp", "chunks"))
+    if pp != "1":
+        filled.pop("offload", None)
     if recipe["schedule"] and (chunks != "1" or pp == "1"):
         filled |= {"schedule": recipe["schedule"], "chunks": "2" if chunks == "1" else chunks}
     return filled
+
+
+@cache
+def _sizes(model):
+    """The sizes of a packaged model by which rows without its name are known, as text."""
+    model = specs.load_model(model)
+    return [str(size) for size in (model.hidden, model.blocks, model.mlp_hidden, model.vocabulary)]
 
 
 def model_named(row):
@@ -388,10 +401,11 @@ def model_named(row):
 
 def stated_value(name, text):
     """The value of a column from its text; raises PPModelError for a text that is none."""
-    if texts := _TEXTS.get(name):
+    option, counts = _OPTIONS.get(name), name in ("recompute", "offload") and text.isdecimal()  # layers
+    if (texts := _TEXTS.get(name)) and not counts:
         if (value := text.lower() if texts == _SWITCH else text) in texts:
             return texts[value]
-        if name in _OPTIONS and _OPTIONS[name].entry.joined and {*text.split("+")} <= texts.keys():
+        if option and option.entry.joined and {*text.split("+")} <= texts.keys():
             return text
         raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(texts)}", "choose one of them")
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0

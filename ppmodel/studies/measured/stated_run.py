@@ -78,5 +78,5 @@ def stated_run(text, system=None, framework=None):
         if system is not None:
             numbers = predicted(row, system, framework)
             seconds = (numbers["predicted_iteration_s"] or 1.0) * (numbers["predicted_mfu"] or 1.0) / float(mfu)
-            row["iteration_s"] = repr(seconds)  # of a run that is refused, the fit says why
+            row["iteration_s"] = repr(float(seconds))  # of a run that is refused, the fit says why
     return name, row

@@ -237,8 +237,9 @@ def test_recipes_are_of_packaged_models_in_order():
         key, values = tuple(recipe.values())[1:4], tuple(recipe.values())[4:-1]
         assert recipe["model"] in packaged("models")
         assert all(
-            stated_value(name, recipe[name]) is not None for name in ("dispatcher", "overlap_tensor") if recipe[name]
-        )
+            stated_value(name, recipe[name]) is not None
+            for name in ("dispatcher", "overlap_tensor", "recompute", "offload") if recipe[name]
+        )  # fmt: skip
         assert not recipe["division"] or parse_layers(recipe["division"])
         assert last.get(key) != values
         last[key] = values
@@ -251,4 +252,9 @@ def test_rows_take_from_recipes_what_they_leave_open():
     assert {"schedule": "combined-1f1b", "chunks": "4", "dispatcher": "all-to-all"}.items() <= recipe_of(row).items()
     assert "schedule" not in recipe_of(row | {"chunks": "1"})
     assert "dispatcher" not in recipe_of(row | {"dispatcher": "deepep"})
+    sizes = {"model": "", "hidden": "8192", "layers": "80", "mlp_hidden": "28672", "vocabulary": "128256"}
+    dense = row | sizes | {"device": "GB200-186GB", "pp": "1", "chunks": "1"}  # Llama 3 70B, without its name
+    assert recipe_of(dense) == {"cuda_graphs": "none", "offload": "40"}
+    assert "offload" not in recipe_of(dense | {"pp": "4"})
+    assert recipe_of(dense | {"vocabulary": "32000"}) == {}
     assert recipe_of(row | {"source": "ours"}) == recipe_of(row | {"device": "A100-80GB"}) == {}
