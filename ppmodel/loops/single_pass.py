@@ -27,7 +27,7 @@ _NO_SHARES = np.empty(0)
 
 
 def pass_over(
-    schedule, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, shares=_NO_SHARES, times=None,
+    schedule, tables, overlap_factor=1.0, occupied=(False, False, False), shares=_NO_SHARES, times=None,
 ):  # fmt: skip
     """Run a compiled `single_pass` over a schedule.
 
@@ -44,7 +44,7 @@ def pass_over(
         return None
     result = compiled(
         schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.joined, schedule.rank_start,
-        schedule.placement, schedule.table_microbatches, *tables, shares, overlap_factor, *occupied, reduces,
+        schedule.placement, schedule.table_microbatches, *tables, shares, overlap_factor, *occupied,
         np.empty((2, schedule.num_operations)) if times is None else times,
     )  # fmt: skip
     return None if result[0] < 0 else result
@@ -53,16 +53,15 @@ def pass_over(
 @loop(price=2**22)
 def single_pass(
     kind, stage, microbatch, replica, joined, rank_start, placement, num_microbatches, compute, occupancy, latency,
-    shares, overlap_factor, sends, receives, queues, reduces, times,
+    shares, overlap_factor, sends, receives, queues, times,
 ):  # fmt: skip
     """Fill `times` with every operation's start and end in table order; return makespan, longest span and messages.
 
     The three tables are by class, as `ExecutionGraph.cost_class`; `shares` are factors on the duration of each
     operation, or empty; `sends`, `receives` and `queues` say whether a transfer occupies the sender, the receiver and
-    its link, and `reduces` says whether reductions take part. Reductions that do not take part are NaN, and so are
-    optimizer steps, which follow when everything else has ended. A makespan below 0 means that this pass does not
-    serve the table: it has reductions that take part, or a mistake, which the graph reports. The longest span is that
-    of `metrics.longest_span_s`.
+    its link. Optimizer steps, which follow when everything else has ended, are NaN. A makespan below 0 means that this
+    pass does not serve the table: it has reductions, which may wait for each other in a cycle even where they are left
+    out, or a mistake, which the graph reports. The longest span is that of `metrics.longest_span_s`.
     """
     num_replicas, num_stages = placement.shape
     num_homes, num_ranks, begin, end = placement.size, len(rank_start) - 1, times[0], times[1]
@@ -90,9 +89,7 @@ def single_pass(
                 k, s = np.uint32(kind[after]), np.uint32(stage[after])  # unsigned: negative values are too large
                 m, r = np.uint32(microbatch[after]), np.uint32(replica[after])
                 if k > _W or s >= num_stages or m >= num_microbatches or r >= num_replicas:
-                    if k < _R or k > _O or after > op or (op + 1 < stop and joined[op + 1]):
-                        return NOT_SERVED
-                    if (k == _R and reduces) or (k == _O and op + 1 < stop and kind[op + 1] != _O):
+                    if k != _O or after > op or (op + 1 < stop and (joined[op + 1] or kind[op + 1] != _O)):
                         return NOT_SERVED
                     break
                 at = r * num_stages + s

@@ -58,7 +58,7 @@ def _from_table(graph, costs, factors):
     if not is_first or apart or factors is not None or costs.ready or costs.offload:
         return None
     times, shares = np.empty((2, table.num_operations)), {"shares": costs.pair_shares(table)} if costs.pairs else {}
-    how = float(costs.overlap_factor), graph.occupied, graph.allreduce != "excluded"
+    how = float(costs.overlap_factor), graph.occupied
     passed = pass_over(table, costs.by_class(table.num_replicas), *how, **shares, times=times)
     if not passed:
         return None

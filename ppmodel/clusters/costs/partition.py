@@ -277,9 +277,10 @@ def stage_layers(schedule, model, layout=None, times=None):
 
     Notes
     -----
-    Balancing makes the slowest rank, which may have several stages, as fast as whole blocks allow, and then spreads
-    the blocks of a rank over its stages. If the slowest rank of an even split is within 3 % of that, the even split is
-    kept. A schedule that specifies shares for its stages, such as asymmetric Chimera, is divided by these.
+    Balancing makes the slowest rank, which may have several stages, as fast as whole blocks allow (with leading blocks
+    without experts, as fast as moving one block at a time makes it), and then spreads the blocks of a rank over its
+    stages. If the slowest rank of an even split is within 3 % of that, the even split is kept. A schedule that
+    specifies shares for its stages, such as asymmetric Chimera, is divided by these.
 
     Examples
     --------
