@@ -19,7 +19,7 @@ from ppmodel.studies.points.grid import resolve_point
 PEAK_FLOPS, LOSS_BYTES = 320e12, {"Vocab-1": 60, "Vocab-2": 66}
 # 52 are Megatron-LM's: a cast, maximum, difference, exponent, sum and quotient (38), and a product and a cast backward
 # (14). Behind its barrier, T multiplies all once more (8); with one barrier, S has a cast of its own (6).
-"""What they count for a GPU; and bytes of a logit that S and T move, beside 52 of an undivided loss and 12 of a fused."""
+"""What they count for a GPU; and bytes of a logit that S and T move, where a whole loss moves 52, a fused one 12."""
 
 _DIVIDED = {"Vocab-1": "vocab-1f1b:barriers=2", "Vocab-2": "vocab-1f1b", "Interlaced": "interlaced"}
 
