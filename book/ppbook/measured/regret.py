@@ -195,7 +195,8 @@ def recipes(file, systems):
     DataFrame
         One row per recipe: ``runs`` (the file), ``model``, ``device``, ``format``, ``gpus``, sizes of the recipe and of
         the plan's first as text, ``recipe`` and ``best``; ``error`` of the recipe's predicted time; and ``behind``, by
-        how much of its time a plan with the recipe's sizes is behind one without, both under 1F1B or interleaved 1F1B.
+        how much of its time a plan with the recipe's sizes and offloaded layers, which plans do not try, is behind one
+        without, both under 1F1B or interleaved 1F1B.
 
     Examples
     --------
@@ -213,7 +214,8 @@ def recipes(file, systems):
         question = model, unfitted_system(file, device), int(row["gpus"]), layout.global_batch
         how = {"framework": framework, "schedules": ["1f1b", "interleaved-1f1b"]}
         sizes, precision = {name: getattr(layout, name) for name in _OF_RECIPE}, {"precision": layout.precision}
-        best, own = (plan(*question, **how, fix=precision | fixed) for fixed in ({}, sizes))
+        fixed = {}, sizes | {"offload": layout.offload}
+        best, own = (plan(*question, **how, fix=precision | values) for values in fixed)
         texts = (" ".join(f"{_OF_RECIPE[name]} {of[name]}" for name in sizes) for of in (sizes, best.iloc[0]))
         behind = own.iteration_s.min() / best.iteration_s.min() - 1
         named = file, row["source"].split(", ")[1], device, layout.precision, int(row["gpus"])
