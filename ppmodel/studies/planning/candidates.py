@@ -134,7 +134,7 @@ def _stages(question):
 def cases_at(question, num_ranks):
     """The schedules to try on some ranks, with their options.
 
-    Without a pipeline, 1F1B alone if it is asked for, and combined 1F1B for what experts exchange.
+    Without a pipeline, 1F1B for any other, and combined 1F1B for what experts exchange.
 
     Of what is fixed of a layout, ``chunks`` alone is an option of schedules; others may only have the same name. A
     schedule is left out that does not take that number, or has no such option and the number is not 1.
@@ -152,10 +152,10 @@ def cases_at(question, num_ranks):
     has_chunks = fixed.get("chunks", 1) > 1
     if num_ranks == 1:
         usual = [case for case in question.cases if case.name == "1f1b"]
+        usual = usual or [as_case("1f1b")] * any(case.name != IN_PAIRS for case in question.cases)
         pairs = [case.with_options({"chunks": 1}) for case in question.cases if case.name == IN_PAIRS
                  and "chunks" not in dict(case.options) and (question.model.experts or not usual)]  # fmt: skip
-        others = [case for case in question.cases[:1] if case.name != IN_PAIRS]
-        return [] if has_chunks else [*usual, *pairs] or others
+        return [] if has_chunks else [*usual, *pairs]
     for case in question.cases:
         known = case.known_options
         tried = {name: as_list(fixed.get(name, option.tried)) for name, option in known.items()}

@@ -19,6 +19,7 @@ from ppmodel.clusters.specs.layout import DISPATCHERS, LAYOUT_KEYWORDS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import PPModelError, SweepError, TableError
 from ppmodel.schedules import small
+from ppmodel.schedules.cases import as_case
 from ppmodel.studies.planning import Candidate, asked, front, planned, search
 from ppmodel.studies.planning.answer import Plan
 from ppmodel.studies.planning.available import error_of_differences
@@ -252,7 +253,7 @@ def test_a_tight_best_is_not_alone():
 def test_recomputing_more_so_that_a_layout_is_not_tight_is_tried():
     """The fewest layers with which it fits leave it tight; with all of them no better answer is found."""
     given = {"model": "zero_bubble_6_2b", "system": "a100", "gpus": 8, "global_batch": 24, "sequence": 4096}
-    given |= {"schedules": "gpipe", "framework": "nanotron", "fix": {"microbatch_size": 1, "cp": 1}}
+    given |= {"schedules": "gpipe", "framework": "nanotron", "fix": {"microbatch_size": 1, "cp": 1, "pp": 2}}
     best = pp.plan(**given).iloc[0]
     more = pp.plan(**given | {"fix": given["fix"] | {"recompute": "full"}}).iloc[0]
     assert best.fit == more.fit == "fits"
@@ -439,6 +440,12 @@ def test_one_chunk_leaves_out_what_takes_no_such_number():
     assert [(case.name, case.options) for case in cases] == [("1f1b", ()), ("interleaved-1f1b", (("chunks", 1),))]
     with refused(PPModelError, "fix", "leaves no schedule with such chunks"):
         planned(**SMALL, schedules="combined-1f1b", fix={"chunks": 1, "pp": 2})
+
+
+def test_without_a_pipeline_there_are_no_slices_and_no_chunks():
+    """One rank runs 1F1B, whichever schedules are asked for; its options are kept."""
+    for names, alone in ((["seq1f1b", "zb-v"], "1f1b"), (["zb-v", "1f1b:fsdp=keep"], "1f1b:fsdp=keep")):
+        assert cases_at(asked(**SMALL, schedules=names), 1) == [as_case(alone)]
 
 
 def test_a_step_gives_one_gpu_more_tokens_for_its_experts_than_the_others():
