@@ -49,7 +49,7 @@ class FrameworkSpec(Checked):
     cuda_graphs : {"none", "modules", "full"}
         As in `LayoutSpec`; where a layout leaves them open.
     beside_formats : str
-        Number formats, joined by ``+``, whose weights are kept beside the model's all the same; or none.
+        Number formats, joined by ``+``, for which `quantised_weights` is ``beside`` instead; or ``none``.
     dropout : bool
         Whether GPT blocks have dropout; for rows of measured runs.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool

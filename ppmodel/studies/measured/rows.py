@@ -334,9 +334,9 @@ def run_of(row, framework=None):
 def recipe_of(row):
     """The columns that a row leaves empty, as NVIDIA's published recipe has them; ``data/recipes.csv`` lists recipes.
 
-    The newest one up to the release in the row's source counts, for its device, number format and model, which sizes of
-    a row without its name tell, too. If it overlaps the exchange of experts, so does a run of interleaved 1F1B, or one
-    without a pipeline; layers are offloaded only without one, as in Megatron-LM.
+    The newest one up to the release in the row's source counts, for its device, number format and model; a row that
+    names no model is matched by its sizes. If the recipe overlaps the exchange of experts, so does a run of interleaved
+    1F1B, or one without a pipeline; layers are offloaded only without a pipeline, as in Megatron-LM.
 
     >>> row = {"source": "Megatron-Bridge 26.06", "model": "kimi_k2", "device": "GB300-284GB", "number_format": "bf16"}
     >>> recipe_of(row)["dispatcher"], recipe_of({"source": "mine"})
