@@ -301,7 +301,7 @@
       return own * slower(rank[op]);
     };
     const ofAside = (one) => (one.kind === G ? gather : reduction) * shares[one.stage] * parts * slower(one.rank);
-    const early = kind.some((own, op) => own < S && source[op] !== NONE && kind[source[op]] === S); // S computes the gradient, too
+    const waits = kind.findIndex((own, op) => own < S && source[op] !== NONE && kind[source[op]] >= S), early = waits >= 0 && kind[source[waits]] === S; // S computes the gradient, too
     const ofBarrier = (own) => ((own === S ? summed : 0) + (own !== S || early ? passed : 0)) / parts;
     const run = timed(table, graph, ofOp, { transfer: costs.comm / parts, late, overlap, ofAside, ofBarrier });
     if (run.deadlock) return Object.assign(run, { makespan: NaN, idle: NaN, span: NaN });
@@ -326,7 +326,8 @@
   // The idealised table: whole slots, a backward of two, no transfers; a chunk's operation is as long as a stage's.
   function slots(table) {
     if (table.slots) return table.slots;
-    const run = finish(timed(table, compile(table, "latency", false), (op) => (table.kind[op] === B ? 2 : 1), {}));
+    const inside = table.asides.some(({ kind, next, rank }) => kind === R && next < table.rankStart[rank + 1]); // and others wait
+    const run = finish(timed(table, compile(table, "latency", false, inside ? "blocking" : "excluded"), (op) => (table.kind[op] === B ? 2 : 1), {}));
     const busy = table.kind.reduce((sum, kind) => sum + (kind === B ? 2 : 1), 0);
     return (table.slots = Object.assign(run, { idle: 1 - busy / (table.ranks * run.makespan) }));
   }

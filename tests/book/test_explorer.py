@@ -170,6 +170,27 @@ def test_numbers_equal_the_librarys(explorer):
     assert 0 < deadlocks < POINTS / 4
 
 
+OWN = [  # the first backward of the last stage decides what S computes; a rank waits for the sum of two
+    ["0F0 0F1 0S0 0T0 0S1 0B0 0B1 0T1", "1F0 1F1 1S0 1T0 1S1 1B0 1B1 1T1"],
+    ["0F0 0F2 1F1@1 1B1@1 1R@1 0B0 0B2 0R", "0F1@1 1F0 1F2 1B0 1B2 1R 0B1@1 0R@1"],
+]
+
+
+@pytest.mark.parametrize("rows", OWN)
+def test_own_tables_between_the_named_ones(explorer, rows):
+    """Time and slots as in the library."""
+    table = pp.Schedule.from_rows("own", [row.split() for row in rows])
+    point = dict.fromkeys(("forward", "input_grad", "weight_grad", "output", "reduction", "passed", "summed"), 1.5)
+    point |= {"comm": 0.5, "overlap": 1, "slow_rank": -1, "slow_factor": 1, "p2p": "latency", "allreduce": "blocking"}
+    run = """([text, point]) => {
+      const E = ppmodelEngine, { table } = E.parse(text);
+      return [E.simulate(table, point).makespan, E.slots(table).idle];
+    }"""
+    found = explorer.evaluate(run, [write_table(table, "csv"), point])
+    expected = simulated(table, point).makespan_s, metrics.table_bubble_ratio(table)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
 # ---- data ----------------------------------------------------------------------------------------
 
 
