@@ -137,8 +137,8 @@ def gathered_peaks(schedule, stage_bytes=None):
 def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None, shard_weights=None):
     """Peak activations of each rank if some are copied to the host, which depend on the times.
 
-    Memory is freed when a copy out ends, and allocated again when the copy back starts. Everything else is as in
-    `peak_activations`, which the peak never exceeds.
+    Memory is freed when a copy out ends, and allocated again when the copy back starts: over a slow link, larger copies
+    may hold more at the peak. Everything else is as in `peak_activations`, which the peak never exceeds.
 
     Parameters
     ----------
