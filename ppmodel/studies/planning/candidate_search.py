@@ -411,7 +411,8 @@ class _Search:
 
     def wanted(self, first, last):
         """Those of some entries that may be fast enough, by their lower bounds."""
-        return [entry for entry in self.entries[first:last] if entry.at_least_s <= self.limits.most_s(entry.is_run)]
+        most_s = {is_run: self.limits.most_s(is_run) for is_run in (True, False)}
+        return [entry for entry in self.entries[first:last] if entry.at_least_s <= most_s[entry.is_run]]
 
     def chunk(self, first, last):
         """The candidates of some entries."""
@@ -457,7 +458,6 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
     require_runner(workers, scheduler)
     prepare(10**7)  # operations: enough that compiled code is worth loading
     here, candidates, kept = _Search(question), {}, nullcontext()
-    places = {entry[:2]: place for place, entry in enumerate(here.entries)}
     _latest[:], limits = [here], here.limits
     numbered = ((number, *rows) for number, rows in enumerate(here.chunks))
     tasks = (task for task in numbered if task[0] not in candidates and here.wanted(*task[1:]))
@@ -477,6 +477,7 @@ def search(question, on_progress=None, workers=None, scheduler=None, resume=None
 
     try:
         with kept as store:
+            places = {entry[:2]: place for place, entry in enumerate(here.entries)} if store else {}
             for number in range(len(here.chunks)) if store else ():
                 if number in store:
                     rows = map(json.loads, store.read(number)["candidate"])

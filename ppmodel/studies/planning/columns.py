@@ -114,7 +114,7 @@ class Columns:
         self.alike, self.layers = places_of(self.kinds), cache(partial(Layers, self))
         self.divisions, self.traits = cache(partial(divisions, question)), cache(traits_of)
         self.checked, self.tables, self.shapes, self.regular, self.lines, self.line_s = {}, {}, {}, {}, [], None
-        for method in ("shape", "divides", "layout", "sharing", "buffer_bytes"):
+        for method in ("counts", "shape", "divides", "layout", "sharing", "buffer_bytes"):
             setattr(self, method, cache(getattr(self, method)))
 
     def highest_zero(self, sizes):
@@ -171,13 +171,16 @@ class Columns:
         count = None if fewest else self.question.size(sizes)[1]
         key = id(case), sizes.pp, count
         if key not in self.tables:
-            counts = {self.question.size(other)[1] for other in self.sizes if other.pp == sizes.pp}
             self.tables[key] = None
-            for tried in sorted(counts) if fewest else [count]:
+            for tried in self.counts(sizes.pp) if fewest else [count]:
                 with suppress(PPModelError):
                     self.tables[key] = built(case, sizes.pp, tried)
                     break
         return self.tables[key]
+
+    def counts(self, num_ranks):
+        """The numbers of microbatches that occur on some ranks, in order."""
+        return sorted({self.question.size(sizes)[1] for sizes in self.sizes if sizes.pp == num_ranks})
 
     def shape(self, table, zero):
         """All that stages depend on: a table with the same ones, if backwards hide collectives, what is sharded.
