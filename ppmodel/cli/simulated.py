@@ -88,7 +88,10 @@ def _iteration(result, run):
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
     asked, usual = run.point.layout, LayoutSpec(pp=run.layout.pp, zero=run.layout.zero).under(run.system.framework)
     words = ((name, getattr(asked, name)) for name in LAYOUT_KEYWORDS if name not in (*DIMENSIONS, *_SAID))
-    others = "".join(f", {name} {value}" for name, value in words if value not in (None, getattr(usual, name)))
+    words = [(name, value) for name, value in words if value not in (None, getattr(usual, name))]
+    others = "".join(
+        f", {name} {value:g}" if isinstance(value, float) else f", {name} {value}" for name, value in words
+    )
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{others}"
     yield f"layers              {result['stage_layers']}"
     mean = " on average" * (run.layout.lengths != "equal")

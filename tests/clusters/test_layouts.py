@@ -270,6 +270,7 @@ LINES = {
     "--layout bloom_176b --pp 4": r"layers = Et\*5.*: must be 4 stages",
     "--layout nowhere --pp 4": "--layout = nowhere: is neither a known name nor a path",
     "--pp 4 --microbatches 8 --recompute 50": "--recompute = 50: is more than any stage has",
+    "--pp 4 --microbatches 8 --offload 50": "--offload = 50: is more than any stage has",
     "--pp 4 --microbatches 8 --gpus 9": "--gpus = 9: must be .* = 4",
     "--pp 4 --microbatches 8 --layers 20,20,40": r"--layers = \[20, 20, 40\]: must be 4 stages with 80 blocks",
     "--pp 4 --microbatches 8 --layers Ett|L|": r"--layers = Ett\|L\|: must be 4 stages .*, but has 3 with 2",

@@ -324,9 +324,11 @@ def stage_layers(schedule, model, layout=None, times=None):
         shares = (np.arange(schedule.num_stages) < schedule.num_ranks) / schedule.num_ranks
         is_stored = schedule.num_ranks == 1 or not model.tied_embeddings  # else with the output layer
         losses, embeddings = shares * losses.sum(), shares * is_stored
-    if layout is not None and isinstance(layout.recompute, int) and layout.recompute > blocks.max():
-        rule = f"is more than any stage has: the largest has {blocks.max()} layers"
-        raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
+    for name, whole in ("recompute", "full"), ("offload", "1"):
+        number = getattr(layout, name, None)
+        if isinstance(number, int | float) and number > blocks.max():
+            rule = f"is more than any stage has: the largest has {blocks.max()} layers"
+            raise CostError(name, int(number), rule, f"choose fewer, or {whole}")
     return StageLayers(blocks, embedding, mtp, losses, embeddings)
 
 

@@ -251,13 +251,14 @@ def test_a_tight_best_is_not_alone():
 
 
 def test_recomputing_more_so_that_a_layout_is_not_tight_is_tried():
-    """The fewest layers with which it fits leave it tight; with all of them no better answer is found."""
+    """The fewest layers with which it fits leave it tight; one more is an answer, too, and comes first."""
     given = {"model": "zero_bubble_6_2b", "system": "a100", "gpus": 8, "global_batch": 24, "sequence": 4096}
-    given |= {"schedules": "gpipe", "framework": "nanotron", "fix": {"microbatch_size": 1, "cp": 1, "pp": 2}}
-    best = pp.plan(**given).iloc[0]
-    more = pp.plan(**given | {"fix": given["fix"] | {"recompute": "full"}}).iloc[0]
-    assert best.fit == more.fit == "fits"
-    assert best.iteration_s <= 1.01 * more.iteration_s
+    given |= {"schedules": "gpipe", "framework": "nanotron", "memory_limit": "74 GiB"}
+    frame = pp.plan(**given, fix={"microbatch_size": 1, "cp": 1, "pp": 2})
+    tight = frame[frame.fit == "tight"].iloc[0]
+    best = frame.iloc[0]
+    assert best.fit == "fits"
+    assert (best.tp, best.dp, int(best.recompute)) == (tight.tp, tight.dp, int(tight.recompute) + 1)
 
 
 def test_what_may_be_crowded_counts_as_tight():
