@@ -132,7 +132,7 @@ def test_pairs(recorded):
     assert abs(profile["walked_off"]) < 0.05
     assert abs(profile["ours_off"]) < 0.11  # kernels of ours have all 132 multiprocessors, theirs 112
     assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
-    assert table.off[:2].between(-0.2, 0).all()  # of which 112 of 132 multiprocessors are 15 %
+    assert table.off[:2].between(-0.2, 0.05).all()  # of 132 multiprocessors 112; ours pad copies for 8 bits
     assert table.off[2:4].between(-0.3, -0.2).all()  # beside kernels, with 20 multiprocessors, exchanges take longer
     assert recorded("pairs_traced.json")["hidden"] > facts["hidden"]
     memory = recorded("pairs_memory.csv")

@@ -248,7 +248,7 @@ def test_links_of_many_ranks_are_numbered_in_linear_memory(name, size):
         third = run_graph(fast, costs)
     for one in GRAPH:
         np.testing.assert_array_equal(getattr(plain, one), getattr(fast, one))
-    assert (first.swept_s is None, third.swept_s) == (False, None)
+    assert (first.swept_s is None, third.swept_s) == (name == "chimera", None)  # its reductions need the graph
     np.testing.assert_array_equal(all_times(first), all_times(second))
     np.testing.assert_array_equal(all_times(first), all_times(third))
 

@@ -351,7 +351,7 @@ def _balanced(schedule, even, times):
     """
     loads, place, columns = rank_loads(schedule).T, np.arange(len(even)), np.broadcast_arrays(*times)
     ties = np.where((loads > 0).sum(axis=1) > 1, place % 2 * 2 * len(even) - place, place)
-    stage, rank = np.nonzero(loads)
+    stage, rank = map(np.ascontiguousarray, np.nonzero(loads))
     rows = np.stack(columns, axis=-1, dtype=float).reshape(-1, len(columns))
     blocks = np.ones((len(rows), len(even)), dtype=np.int64)
     blocks[:, -1] -= (len(even) > 1) & (rows[:, 2] >= rows[:, 0])  # the head alone is a stage

@@ -97,4 +97,4 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
         for product in (operation for operation in operations if operation.is_product):
             share = 0.5 if causal and product.kernel == Kernel.BATCHED else 1.0
             flops += numbers[part] * (3 + (product.module in again)) * share * product.forward.flops
-    return (model.global_batch if sequences is None else sequences) * flops
+    return float((model.global_batch if sequences is None else sequences) * flops)
