@@ -206,16 +206,17 @@ def fitting_of(question, columns, entries, limits):
             if columns.divides(shape[0], layers):
                 groups.setdefault(shape, []).append(((place, number), entry, zero, layers, table))
     for shape, rows in groups.items():
-        for row, number, recompute, at_least_s, peak, blocks, cut in Rows(columns, shape, rows, limits).candidates():
+        found = Rows(columns, shape, rows, limits).candidates()
+        for row, number, recompute, at_least_s, peak, blocks, slicing in found:
             place, (case, sizes, is_run, *_), zero, layers, _ = rows[row]
             is_run = is_run and (zero <= usual or "zero" in question.fixed)
-            same = place[0], zero, recompute, blocks.tobytes(), cut
+            same = place[0], zero, recompute, blocks.tobytes(), slicing
             for order in orders(question, sizes, zero) if same not in seen else ():
-                candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf, cut)
-                if order != ORDERS[0] and is_timed(columns, case, sizes, cut):
+                candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf, slicing)
+                if order != ORDERS[0] and is_timed(columns, case, sizes, slicing):
                     candidate = candidate._replace(peak_bytes=timed_bytes(question, candidate))
                 if candidate.peak_bytes <= capacity:
-                    yield at_least_s, (*place, number, order, cut), candidate
+                    yield at_least_s, (*place, number, order, slicing), candidate
             seen.add(same)
 
 
