@@ -35,13 +35,52 @@ def after(state, waits_for, compute, comm, contention):
     )
 
 
+@inlined
+def item_at(place, swapped, units, num_first):
+    """The item at a place of the alternating order of a cell.
+
+    In each round of six places both operations have their turn: kernels of a unit and their collective (part 0), input
+    gathered for weight gradients (1), kernels of weight gradients (2). A pair gathers one unit ahead, and its weight
+    gradients wait for nothing else. Units are given by field, those of the first operation first.
+
+    Returns
+    -------
+    operation, number, part : int
+        Of the unit.
+    waits_for : int
+        Which collectives must have ended before it begins, of which its own is the next: 0 and 1 are those of either
+        operation, 2 and 3 the input gathered for every other unit.
+    compute, comm : float
+        Seconds of its kernels, and of the collective that they issue. Both are 0 if there is no such item.
+
+    >>> [item_at(place, False, [[2.0, 1.0, 0.0, 0.0], [2.0, 1.0, 4.0, 3.0]], 1) for place in (4, 6, 11)]
+    [(1, 0, 1, 2, 0.0, 3.0), (0, 0, 0, 0, 2.0, 1.0), (1, 0, 2, 2, 4.0, 0.0)]
+    """
+    number, part, is_pair = place // 6, place % 3, 0 < num_first < len(units)
+    operation = (place // 3 + (swapped and number > 0)) % 2
+    number -= is_pair and part != 1
+    waits_for = 2 + number % 2 if is_pair and part else operation
+    exists = 0 <= number < (len(units) - num_first if operation else num_first)
+    row = number + operation * num_first
+    compute = units[row][part] if exists and part != 1 else 0.0
+    comm = units[row][2 * part + 1] if exists and part != 2 else 0.0
+    return operation, number, part, waits_for, compute, comm
+
+
 @loop
-def end_of(kinds, compute, comm, contention):
-    """When both streams end, given what each item of a cell waits for, and its seconds of kernels and collectives."""
-    state = START
-    for item in range(len(kinds)):
-        state = after(state, kinds[item], compute[item], comm[item], contention)
-    return state[0] + state[1]
+def alternating(num_places, units, num_first, contention):
+    """When both streams of a cell end, and whether the operations swap turns: in the shorter of two orders."""
+    least, shorter = -1.0, False
+    for swapped in (False, True):
+        state = START
+        for place in range(num_places):
+            _, _, _, waits_for, compute, comm = item_at(place, swapped, units, num_first)
+            if compute or comm:
+                state = after(state, waits_for, compute, comm, contention)
+        end = state[0] + state[1]
+        if not swapped or end < least:
+            least, shorter = end, swapped
+    return least, shorter
 
 
 @loop

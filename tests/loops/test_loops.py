@@ -24,7 +24,7 @@ from ppmodel import PPModelError, Schedule, build, names
 from ppmodel import loops as kernels
 from ppmodel.clusters.costs import Offload
 from ppmodel.clusters.costs.partition import LayerTimes, stage_layers
-from ppmodel.clusters.costs.units import Unit, cell_streams
+from ppmodel.clusters.costs.units import Unit, cell_duration, cell_streams
 from ppmodel.clusters.specs import load_model
 from ppmodel.errors import TableError
 from ppmodel.loops import compiled
@@ -399,13 +399,14 @@ def test_each_kernel_is_compiled_once():
 
 seconds = st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(0, 2)
 units = st.lists(st.builds(Unit, seconds, seconds, seconds, seconds), max_size=6)
+orders, paces = st.sampled_from(["alternating", "best"]), st.sampled_from([1.0, 1.17, 2.0]) | st.floats(1, 2)
 
 
 @settings(max_examples=60)
-@given(units, units, st.sampled_from([1.0, 1.17, 2.0]) | st.floats(1, 2))
-def test_the_best_order_of_two_operations(first, second, contention):
+@given(st.tuples(units, units, orders, paces))
+def test_the_order_of_two_operations(cell):
     """The same order, not one that takes as long."""
-    plain, fast = both(lambda: cell_streams(first, second, "best", contention))
+    plain, fast = both(lambda: (cell_streams(*cell), cell_duration(*cell)))
     assert plain == fast
 
 

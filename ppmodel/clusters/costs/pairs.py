@@ -26,8 +26,8 @@ def layer_units(layers):
 
     Returns
     -------
-    list of (list of Unit, list of Unit), length num_layers
-        In the order in which they run.
+    list of (ndarray, ndarray), length num_layers
+        The fields of `Unit` in columns; units in the order in which they run.
     """
     work, exchanges = layers.work, layers.work.exchanges
     is_weight, is_gathered = work.kernels.slot % len(Phase) == Phase.WEIGHT_GRAD, exchanges.phase == Phase.WEIGHT_GRAD
@@ -45,7 +45,7 @@ def layer_units(layers):
         forward[-1, _COMM] += data_s[Phase.FORWARD]
         backward[-1, _COMM] += data_s[Phase.INPUT_GRAD]
         backward[0, _WEIGHT_COMM] += data_s[Phase.WEIGHT_GRAD]
-        halves.append(tuple([Unit(*unit) for unit in half.tolist()] for half in (forward, backward)))
+        halves.append((forward, backward))
     return halves
 
 
@@ -91,12 +91,13 @@ class PairTimes:
 
     def __init__(self, layers):
         self.units = layer_units(layers)
-        self.overhead_s = layers.system.kernels.stage_overhead_s if layers.system.kernels else 0.0
+        overhead_s = layers.system.kernels.stage_overhead_s if layers.system.kernels else 0.0
+        self.overhead = np.reshape([Unit(overhead_s)] if overhead_s else [], (-1, len(Unit._fields)))
         framework, (forward, *backward) = layers.system.framework, layers.host_s.T
         self.host_s = (framework.paired_host if framework else 0.0) * np.array([forward, sum(backward)])
         self.hides = layers.work.layout.overlap_backward
         self.how = layers.work.layout.pairing, contention(layers.system)
-        self.exposes = any(unit.comm_s or unit.weight_comm_s for half in chain(*self.units) for unit in half)
+        self.exposes = any(half[:, [_COMM, _WEIGHT_COMM]].any() for half in chain(*self.units))
         for method in ("seconds", "ready_shares", "operation"):
             setattr(self, method, cache(getattr(self, method)))
 
@@ -114,11 +115,9 @@ class PairTimes:
 
     def operation(self, kind, counts):
         """The units of an operation of a stage: from one collective to the next, across layers."""
-        units = [Unit(self.overhead_s)] if self.overhead_s else []
-        layers = list(zip(self.units, counts, strict=True))
-        for (forward, backward), count in layers if kind == OpKind.F else reversed(layers):
-            units += (forward if kind == OpKind.F else backward) * count
-        return operation_units(units, kind)
+        half, layers = int(kind != OpKind.F), [*zip(self.units, counts, strict=True)]
+        runs = [[halves[half]] * count for halves, count in (layers[::-1] if half else layers)]
+        return operation_units(np.concatenate([self.overhead, *chain(*runs)]), kind)
 
     def streams(self, operations):
         """Intervals of the two streams of a cell.
@@ -153,32 +152,31 @@ def operation_units(units, kind):
 
     Parameters
     ----------
-    units : list of Unit
-        Units of a forward or of a whole backward.
+    units : sequence of Unit
+        Of a forward or of a whole backward.
     kind : OpKind
         F, B, I or W.
 
     Returns
     -------
-    list of Unit
+    ndarray of float, shape (num_units, 4)
+        The fields of `Unit` in columns.
 
     Examples
     --------
     >>> from ppmodel.clusters.costs.units import Unit
     >>> units = [Unit(1.0, 0.0, 1.0), Unit(2.0, 3.0, 2.0), Unit(1.0)]
-    >>> [tuple(unit) for unit in operation_units(units, OpKind.I)]
-    [(3.0, 3.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)]
+    >>> operation_units(units, OpKind.I).tolist()
+    [[3.0, 3.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]
     """
-    merged, open_unit = [], False
-    for unit in units:
-        if open_unit:
-            merged[-1] = Unit(*map(sum, zip(merged[-1], unit, strict=True)))
-        else:
-            merged.append(unit)
-        open_unit = not unit.comm_s
-    if kind == OpKind.I:
-        return [unit._replace(weight_s=0.0, weight_comm_s=0.0) for unit in merged]
-    return [unit._replace(compute_s=0.0, comm_s=0.0) for unit in merged] if kind == OpKind.W else merged
+    units = np.asarray(units)
+    ends = units[:, _COMM] > 0
+    place = np.cumsum(ends) - ends
+    merged = np.zeros((place.max(initial=-1) + 1, units.shape[1]))
+    np.add.at(merged, place, units)
+    if kind in (OpKind.I, OpKind.W):
+        merged[:, [_WEIGHT, _WEIGHT_COMM] if kind == OpKind.I else [_COMPUTE, _COMM]] = 0.0
+    return merged
 
 
 def pair_costs(schedule, counts, seconds, times, early):

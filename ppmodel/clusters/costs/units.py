@@ -10,28 +10,20 @@ other, 2 that overlap gains nothing. Kernels and collectives share a GPU's multi
 """
 
 from bisect import bisect_left
-from functools import lru_cache
-from itertools import accumulate, chain, zip_longest
-from operator import itemgetter
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.loops.units import START, after, end_of, unit_order
+from ppmodel.loops.units import START, after, alternating, item_at, unit_order
 
 _ROUNDING = 1e-12
 _SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
 _WORK = 100
 """Operations of a table that take about as long as one pair of items in the plain search for the best order."""
 
-_ISSUED = {"compute_s": "comm_s"}
-"""By a unit's field, the collective that follows it; other fields are collectives themselves."""
-
 _RESULTS = "compute_s", "comm_s"
 """The fields of a unit whose result its operation hands on."""
-
-_OWN, _OTHER, _EVEN, _ODD = range(4)
-"""Causes of waiting: a collective of either operation, or input gathered for weights, of every other unit."""
 
 
 class Unit(NamedTuple):
@@ -142,15 +134,15 @@ def cell_streams(first, second=(), order="alternating", contention=1.0):
     [(0, 'comm_s', 2.0, 3.0), (1, 'comm_s', 4.0, 5.0)]
     """
     state, compute, pieces, issued = START, [], [], []
-    for item in _cell(first, second, order, contention)[0]:
-        waits_for, compute_s, comm_s, *of, field = item
-        wait, now = state[2 + waits_for], after(state, *item[:3], contention)
+    for operation, number, part, *item in _cell(first, second, order, contention)[0]:
+        waits_for, compute_s, comm_s = item
+        wait, now = state[2 + waits_for], after(state, *item, contention)
         begin = state[0] + wait
         pieces += [(state[0], wait, 1.0), (begin, min(compute_s, state[1] - wait), contention)]
         if compute_s:
-            compute.append(Interval(*of, field, begin, now[0]))
+            compute.append(Interval(operation, number, Unit._fields[part], begin, now[0]))
         if comm_s:
-            issued.append((now[0], comm_s, (*of, _ISSUED.get(field, field))))
+            issued.append((now[0], comm_s, (operation, number, Unit._fields[2 * part + 1])))
         state = now
     pieces.append((*state[:2], 1.0))
     # collectives one after the other on their stream, without a gap while any are waiting
@@ -190,7 +182,7 @@ def ready_shares(first, second, order="alternating", contention=1.0):
     >>> [12 * share for share in ready_shares(forward, backward)]
     [9.0, 11.0]
     """
-    if not (first and second):
+    if not (len(first) and len(second)):
         return 1.0, 1.0
     streams = cell_streams(first, second, order, contention)
     whole, results = streams.end_s, ([], [])
@@ -201,85 +193,53 @@ def ready_shares(first, second, order="alternating", contention=1.0):
 
 
 def _cell(first, second, order, contention):
-    """The items of the compute stream in order, and how long the cell takes.
-
-    An item is a tuple: the collectives that must have ended before it begins, of which its own is the next; seconds of
-    its kernels, and of the collective that they issue; the operation, the unit, and the field of the unit.
-    """
-    if not (first and second):
-        items, operation = [], 0 if first else 1
-        for number, unit in enumerate(first or second):
-            items += [
-                (_OWN, unit.compute_s, unit.comm_s, operation, number, "compute_s"),
-                (_OWN, 0.0, unit.weight_comm_s, operation, number, "weight_comm_s"),
-                (_OWN, unit.weight_s, 0.0, operation, number, "weight_s"),
-            ]
-        return _timed([item for item in items if item[1] or item[2]], contention)
-    turns = _turns(tuple(first), _OWN), _turns(tuple(second), _OTHER)
-    gathered = enumerate(units[0].weight_comm_s for units in (first, second))
-    start = [(_EVEN, 0.0, comm_s, operation, 0, "weight_comm_s") for operation, comm_s in gathered if comm_s]
-    # one turn of each, then the rest of the longer one
-    orders = (chain(*chain(*zip_longest(*pair, fillvalue=()))) for pair in (turns, turns[::-1]))
-    shortest = min((_timed([*start, *order], contention) for order in orders), key=itemgetter(1))
-    if order == "alternating":
-        return shortest
-    best = _best_order([*start, *chain(*turns[1])], [*chain(*turns[0])], contention, shortest[1])
-    return shortest if best is None else _timed(best, contention)
+    """The items of the compute stream in order, as `item_at` returns them, and how long the cell takes."""
+    units = np.concatenate([np.reshape(each, (-1, len(Unit._fields))) for each in (first, second)], dtype=float)
+    num_first, num_places, contention = len(first), 6 * (1 + max(len(first), len(second))), float(contention)
+    shortest, swapped = alternating.run(2 * num_places, num_places, units, num_first, contention)
+    if order == "best" and 0 < num_first < len(units):
+        return _best_order([*_items(num_places, swapped, units, num_first)], contention, shortest)
+    return _items(num_places, swapped, units, num_first), shortest
 
 
-@lru_cache(2**10)
-def _turns(units, operation):
-    """The items of the compute stream for each unit: its kernels, what the next one gathers, its weight gradients."""
-    turns = []
-    for number, unit in enumerate(units):
-        gathered = units[number + 1].weight_comm_s if number + 1 < len(units) else 0.0
-        now, then = (_ODD, _EVEN) if number % 2 else (_EVEN, _ODD)
-        items = [
-            (operation, unit.compute_s, unit.comm_s, operation, number, "compute_s"),
-            (then, 0.0, gathered, operation, number + 1, "weight_comm_s"),
-            (now, unit.weight_s, 0.0, operation, number, "weight_s"),
-        ]
-        turns.append([item for item in items if item[1] or item[2]])
-    return turns
+def _items(num_places, swapped, units, num_first):
+    """Walk the items of an alternating order."""
+    units = units.tolist()
+    for place in range(num_places):
+        item = item_at(place, swapped, units, num_first)
+        if any(item[4:]):
+            yield item
 
 
-def _timed(items, contention):
-    """The items, and the seconds from the first item to the end of both streams."""
-    kinds, *seconds = [*zip(*items, strict=True)][:3] or [()] * 3
-    columns = np.array(kinds, dtype=int), *(np.array(column, dtype=float) for column in seconds)
-    return items, float(end_of.run(len(items), *columns, float(contention)))
-
-
-def _best_order(ours, theirs, contention, shortest):
-    """The order of two operations' items that ends the cell first; each operation keeps its own order.
+def _best_order(items, contention, shortest):
+    """The order of two operations' items that ends the cell first, and its end; each operation keeps its own order.
 
     The search first tries the few orders that nearly fill one stream, then more.
 
     Parameters
     ----------
-    ours, theirs : list of tuple
-        Begin with what an item waits for, the seconds of its kernels, and those of the collective that it issues.
-    contention : float
-    shortest : float
-        Seconds that some known order takes.
-
-    Returns
-    -------
-    list of tuple or None
-        None if no order is shorter.
+    items : list of tuple
+        In an order that takes `shortest` seconds, and that is returned if none is shorter.
+    contention, shortest : float
     """
+    both = [], []
+    for item in items:
+        both[item[0] == 0 and item[1:3] != (0, 1)].append(item)  # input gathered at the start is ours
     columns, rest = [], []
-    for items in (ours, theirs):
-        kinds, seconds = [item[0] for item in items], np.array([item[1:3] for item in items], float).reshape(-1, 2).T
-        columns.append((np.array(kinds, np.int64), *np.ascontiguousarray(seconds)))
+    for each in both:
+        kinds, *seconds = np.array([item[3:] for item in each], float).reshape(-1, 3).T.copy()
+        columns.append((kinds.astype(np.int64), *seconds))
         rest.append(tuple(np.append(0.0, np.cumsum(column[::-1]))[::-1].copy() for column in seconds))
     compute, comm = (rest[0][which][0] + rest[1][which][0] for which in (0, 1))
     least = max(compute, comm) + (contention - 1) * min(compute, comm)  # if nothing waits
-    bound, work = shortest * (1 - _ROUNDING), _WORK * len(ours) * len(theirs)
+    bound, work = shortest * (1 - _ROUNDING), _WORK * len(both[0]) * len(both[1])
     for share in _SHARES:
         enough = float(least + share * (bound - least))
-        turns = unit_order.run(work, *columns, *rest, float(contention), enough)
+        turns = unit_order.run(work, *columns, *rest, contention, enough)
         if len(turns):
-            waiting = iter(ours), iter(theirs)
-            return [next(waiting[turn]) for turn in turns]
-    return None
+            waiting, state = [*map(iter, both)], START
+            items = [next(waiting[turn]) for turn in turns]
+            for item in items:
+                state = after(state, *item[3:], contention)
+            return items, state[0] + state[1]
+    return items, shortest
