@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from ppmodel.clusters.costs.work import Kernel, Phase
+from ppmodel.clusters.costs.work import Kernel
 from ppmodel.clusters.specs import LayoutSpec
 from ppmodel.clusters.specs.lengths import arranged, lengths_of
 from ppmodel.ops import OpKind
 from ppmodel.simulation import Units
-
-_KERNELS = (Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD, Kernel.BATCHED, Kernel.SOFTMAX, Kernel.FUSED_SOFTMAX)
 
 
 def units_of(schedule, layout, layers, counts, compute_s):
@@ -62,12 +60,7 @@ def attention_shares(layers, counts, compute_s):
     >>> attention_shares(layers_of(model, 1, system, layout), costs.stages.layers, costs.compute_s)[:2, 1].round(2)
     array([0.08, 0.12])
     """
-    work = layers.work
-    seconds = np.where(np.isin(work.kernels.kernel, _KERNELS), layers.kernel_s, 0.0)
-    shape = len(work.layers), len(Phase)
-    by_phase = np.bincount(work.kernels.slot, seconds, np.prod(shape)).reshape(shape)
-    by_phase[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
-    forward, input_grad, weight_grad = (counts @ by_phase[:, : Phase.RECOMPUTE]).T
+    forward, input_grad, weight_grad = (counts @ layers.attention_s).T
     attention_s = np.zeros_like(compute_s)
     attention_s[: OpKind.S] = forward, input_grad + weight_grad, input_grad, weight_grad
     return np.divide(attention_s, compute_s, out=np.zeros_like(compute_s), where=compute_s > 0)

@@ -33,6 +33,7 @@ BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
 BLOCKS = "dense", "block", "mtp"
+_SCORES = Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD, Kernel.BATCHED, Kernel.SOFTMAX, Kernel.FUSED_SOFTMAX
 _FUSED_BY = 4
 """Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
 
@@ -455,10 +456,9 @@ class LayerCosts:
             raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
 
     def runs(self, count):
-        """List the costs of each of several runs, as far as `pair_times` needs them."""
+        """List the costs of each of several runs, as far as `pair_times` and `attention_s` need them."""
         work, columns = self.work, (self.kernel_s, self.exposed_s, self.seconds, self.host_s)
-        kernels = work.kernels._replace(**{name: getattr(work.kernels, name)[: len(self.kernel_s) // count].copy()
-                                           for name in ("slot", "unit")})  # fmt: skip
+        kernels = work.kernels._make(column[: len(self.kernel_s) // count].copy() for column in work.kernels)
         exchanges = work.exchanges._make(column[: len(self.exposed_s) // count] for column in work.exchanges)
         units = [*work.units[:-1], work.units[-1] // count]
         first = copy(self)
@@ -489,6 +489,15 @@ class LayerCosts:
         """Bytes of what is offloaded layer by layer, shape (num_layers,)."""
         factors = self.system.memory or MemorySpec()
         return self.work.sizes.activations[:, 5:] @ [factors.activation_factor, factors.score_factor]
+
+    @cached_property
+    def attention_s(self):
+        """Seconds of attention by layer and forward, input gradient (with recomputed forwards) and weight gradient."""
+        kernels, shape = self.work.kernels, (len(self.seconds), len(Phase))
+        seconds = np.where(np.isin(kernels.kernel, _SCORES), self.kernel_s, 0.0)
+        by_phase = np.bincount(kernels.slot, seconds, np.prod(shape)).reshape(shape)
+        by_phase[:, Phase.INPUT_GRAD] += by_phase[:, Phase.RECOMPUTE]
+        return by_phase[:, : Phase.RECOMPUTE]
 
     @cached_property
     def pair_times(self):

@@ -91,6 +91,31 @@ def least_share(question, slices):
     return np.where(is_masked | (np.asarray(slices) == 1), 1.0, 0.5)
 
 
+def first_shares(layers, places):
+    """The least shares of a mean slice's time that first slices take, on any stage and however much is recomputed.
+
+    A first slice has at least the mean number of tokens, so all but attention takes at least as long as in the mean
+    slice; and its queries meet at least 1 / slices of the mean number of keys. A backward has no more attention than
+    its own and, recomputed, the forward's.
+
+    Parameters
+    ----------
+    layers : columns.Layers
+        Without recomputation.
+    places : ndarray of int, shape (num_candidates,)
+
+    Returns
+    -------
+    ndarray of float, shape (num_candidates,)
+    """
+    places, numbers = np.unique(places, return_inverse=True)
+    layers.of(places)
+    runs, slices = [layers.runs[place] for place in places.tolist()], layers.way[-1]
+    parts = ((np.cumsum(run.attention_s, axis=-1)[:, ::2], run.seconds[:, :2].sum(axis=-1)) for run in runs)
+    shares = [(part_s / np.maximum(whole_s, np.finfo(float).tiny)).max() for part_s, whole_s in parts]
+    return 1 - np.minimum(shares, 1.0)[numbers] * (1 - 1 / slices)
+
+
 def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone, ends, system, ratios=0.0):
     """Lower bounds on the seconds of an iteration.
 

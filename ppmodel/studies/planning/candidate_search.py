@@ -21,7 +21,7 @@ from ppmodel.schedules import small
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
-from ppmodel.studies.planning.bounds import bound_of, busy_bounds, least_ratios, least_share, mean_bounds
+from ppmodel.studies.planning.bounds import bound_of, busy_bounds, first_shares, least_ratios, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
 from ppmodel.studies.planning.columns import Columns, Ways
 from ppmodel.studies.planning.question import SEARCHED, Sizes
@@ -265,7 +265,10 @@ class Rows:
         parts = parts * self.slices * share
         self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
         is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.table.has_shards
-        self.first = is_alike * (share == 1) / self.slices  # of the mean slice's scores, the first computes 1 / slices
+        self.first = np.full(len(self.way), float(is_alike))
+        if self.table.slices > 1:
+            layers = columns.layers("none", self.hides, self.zero, self.table.slices)
+            self.first *= first_shares(layers, self.ways.places[self.way])
 
     def stages(self, rows, recompute):
         """The `Stages` of some rows, all recomputed in a way, or so many layers of each; and their other bytes."""

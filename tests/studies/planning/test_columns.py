@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ppmodel.clusters.specs.layout import ORDERS
+from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import makespans
@@ -21,26 +22,32 @@ COLUMNS = (
     "working_bytes", "parameters", "expert_parameters", "optimizer_s", "gather_s",
 )  # fmt: skip
 
-_DIVIDED = {}  # nothing fixed, but schedules whose output layer is divided
+_DIVIDED, _SLICED = ["vocab-1f1b", "interlaced"], ["seq1f1b"]
 
 
-@pytest.mark.parametrize(("model", "system", "gpus", "framework", "fixed"), [
-    ("llama3_8b", "h100", 8, "megatron", {}), ("mixtral_8x7b", "h200", 16, None, {}),
-    ("deepseek_v2", "b200_simumax", 64, None, {}), ("zero_bubble_1_5b", "a100", 8, "nanotron", {}),
-    ("llama3_8b", "h100", 8, "megatron", {"causal": False, "pp": 4}), ("llama3_8b", "h100", 16, "megatron", _DIVIDED),
-    ("deepseek_v2", "b200_simumax", 64, None, _DIVIDED),
+@pytest.mark.parametrize(("model", "system", "gpus", "framework", "schedules", "fixed"), [
+    ("llama3_8b", "h100", 8, "megatron", None, {}), ("mixtral_8x7b", "h200", 16, None, None, {}),
+    ("deepseek_v2", "b200_simumax", 64, None, None, {}), ("zero_bubble_1_5b", "a100", 8, "nanotron", None, {}),
+    ("llama3_8b", "h100", 8, "megatron", None, {"causal": False, "pp": 4}),
+    ("llama3_8b", "h100", 16, "megatron", _DIVIDED, {}), ("deepseek_v2", "b200_simumax", 64, None, _DIVIDED, {}),
+    ("llama3_8b", "h100", 16, "megatron", _SLICED, {}), ("deepseek_v2", "b200_simumax", 64, None, _SLICED, {}),
+    ("zero_bubble_1_5b", "a100", 8, "nanotron", _SLICED, {}),
+    ("llama3_8b", "h100", 8, None, _SLICED, {"causal": False}),
 ])  # fmt: skip
-def test_columns_cost_what_points_cost(model, system, gpus, framework, fixed):
+def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules, fixed):
     """Every column of stages and the bytes to 1e-12; no simulation is below the bounds of time and memory."""
-    schedules = ["vocab-1f1b", "interlaced"] if fixed is _DIVIDED else None
-    question = asked(model, system, gpus, 2 * gpus, framework=framework, schedules=schedules, fix=fixed)
+    sequence = 2**15 if schedules is _SLICED else None  # so that slices differ
+    asks = {"framework": framework, "schedules": schedules, "fix": fixed, "sequence": sequence}
+    question = asked(model, system, gpus, 2 * gpus, **asks)
     question = replace(question, system=replace(question.system, memory_capacity_bytes=1e15))
     columns, random, simulated = Columns(question, all_sizes(question)), Random(0), 0
     for entry in random.sample(entries_of(question, columns), 12):
         table = columns.table(*entry[:2])
         for zero, layers in divisions(question, entry.sizes) if table else ():
             recompute, limits = random.choice(["none", "selective", "full", 1, 2]), Limits(question)
-            candidate = Candidate(entry.case, entry.sizes, True, zero, recompute, layers, ORDERS[0], 0.0, np.inf)
+            slicing = random.choice(SLICINGS[: table.slices])
+            ways = zero, recompute, layers, ORDERS[0]
+            candidate = Candidate(entry.case, entry.sizes, True, *ways, 0.0, np.inf, slicing)
             try:
                 point, whole = point_of(question, candidate), built(entry.case, *question.size(entry.sizes))
                 costs = point.costs_of(whole)
@@ -55,7 +62,7 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, fixed):
             graph = step_graph(point.graph, point.layout.overlap_gradients)
             seconds = makespans(graph, [point.costs])[0]
             assert max(entry.at_least_s, fitting.paired_bounds(both, of_stages, recompute)[1]) <= seconds
-            if is_timed(columns, *entry[:2]):
+            if is_timed(columns, *entry[:2], slicing):
                 simulated += bool(schedules)
                 continue
             peak_bytes = memory_of(point).total.max()
