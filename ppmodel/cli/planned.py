@@ -78,7 +78,8 @@ def planned_lines(plan, most_rows, place):
 def _advice(plan):
     """Which answers to run first, and why: how many are too close to tell, and what was gained elsewhere."""
     seconds, rows, share = plan.risk.disturbed_s, [place + 1 for place in plan.tried], error_of_differences()
-    if len(plan.ties) == 1:
+    num_ties = plan.frame.is_tie.sum()
+    if num_ties == 1:
         yield f"run     row 1: no other answer is within {share:.0%} of it, by which predicted differences are off"
         return
     numbers, (alone, three) = ", ".join(str(place + 1) for place in plan.proposed), regrets()
@@ -87,7 +88,7 @@ def _advice(plan):
         f"({seconds[rows[1] - 1]:.4g} s disturbed), the simplest row {rows[2]}"
     )
     yield (
-        f"why     {len(plan.ties)} of {plan.frame.is_run.sum()} answers are within {share:.0%} of row 1, by which "
+        f"why     {num_ties} of {plan.frame.is_run.sum()} answers are within {share:.0%} of row 1, by which "
         f"predicted differences are off (median of measured pairs); in cases that nobody here had seen, our first "
         f"layout took {alone:.0%} longer than the best measured one, the best of our first three {three:.0%} (means)"
     )

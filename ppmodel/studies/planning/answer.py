@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppmodel.clusters.specs.layout import DISPATCHERS, ORDERS, RECOMPUTE, STAGE_GROUPS
+from ppmodel.clusters.specs.layout import DISPATCHERS, LAYER_WORDS, ORDERS, RECOMPUTE, STAGE_GROUPS
 from ppmodel.clusters.specs.lengths import SLICINGS
-from ppmodel.schedules.cases import as_case
+from ppmodel.schedules.cases import as_cases
 from ppmodel.studies.planning.available import error_of_differences, frameworks_of, recomputed
 from ppmodel.studies.planning.candidate_search import Limits, entries_of, point_of, search
 from ppmodel.studies.planning.candidates import Candidate, cases_at, orders
 from ppmodel.studies.planning.money import UNPRICED, Training
 from ppmodel.studies.planning.question import SEARCHED, Question, Sizes, asked
 from ppmodel.studies.planning.risk import chances, disturbed_s
-from ppmodel.studies.points import columns_of, frame_of, resolve, rows_of, warn_of_links
+from ppmodel.studies.points import Grid, columns_of, frame_of, rows_of, warn_of_links
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,13 +50,11 @@ def simplicity(candidate: Candidate) -> tuple:
     smaller groups and a lower ZeRO stage.
     """
     sizes, case = candidate.sizes, candidate.case
-    schedule = _WELL_KNOWN.index(case.name) if case.name in _WELL_KNOWN else len(_WELL_KNOWN)
     ways = candidate.recompute.split("+") if isinstance(candidate.recompute, str) else ["full"]
-    recompute = max(map(RECOMPUTE.index, ways))
     dimensions = sum(size > 1 for size in sizes.sizes(("pp", *STAGE_GROUPS, "ep")))
-    chunks = dict(case.options).get("chunks", 1)
     return (
-        dimensions, recompute, schedule, chunks, candidate.layers != "even", SLICINGS.index(candidate.slicing),
+        dimensions, max(map(RECOMPUTE.index, ways)), (*_WELL_KNOWN, case.name).index(case.name),
+        dict(case.options).get("chunks", 1), candidate.layers != "even", SLICINGS.index(candidate.slicing),
         ORDERS.index(candidate.order), sizes.replica_gpus, candidate.zero > 1, case.label, sizes, candidate.zero,
         str(candidate.recompute),
     )  # fmt: skip
@@ -97,47 +96,35 @@ class Plan:
         for is_run in (True, False):
             left = [each for each in self.candidates if each.is_run is is_run and each.iteration_s <= first_s]
             while left:
-                fastest_s = min(candidate.iteration_s for candidate in left)
-                comfortable = [candidate for candidate in left if not is_tight(candidate)]
-                comfortable_s = min((candidate.iteration_s for candidate in comfortable), default=np.inf)
-                if not answers and comfortable_s <= fastest_s * (1 + self.question.within):
-                    fastest_s, asked_for = comfortable_s, comfortable
-                else:
-                    asked_for = left
-                ties = [candidate for candidate in asked_for if candidate.iteration_s <= fastest_s * (1 + EQUAL)]
-                best = min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate)))
-                answers.append(best)
-                first_s = fastest_s if len(answers) == 1 else first_s
-                left = [candidate for candidate in left if not _are_alike(candidate, best)]
+                wanted = left
+                if not answers:
+                    comfortable = [candidate for candidate in left if not is_tight(candidate)]
+                    if _least_s(comfortable) <= _least_s(left) * (1 + self.question.within):
+                        wanted = comfortable
+                    first_s = _least_s(wanted)
+                ties = [each for each in wanted if each.iteration_s <= _least_s(wanted) * (1 + EQUAL)]
+                answers.append(min(ties, key=lambda candidate: (is_tight(candidate), *simplicity(candidate))))
+                left = [candidate for candidate in left if not _are_alike(candidate, answers[-1])]
         return answers
-
-    @cached_property
-    def ties(self) -> list[Candidate]:
-        """The answers that the framework runs, and that differ from the first by less than differences are off.
-
-        The simplest comes first. It is not the first answer: on measured runs, the simplest within `EQUAL` of the
-        fastest is as good a choice as the fastest, and the simplest of all ties is a worse one.
-        """
-        most_s = self.answers[0].iteration_s * (1 + error_of_differences())
-        ties = [candidate for candidate in self.answers if candidate.is_run and candidate.iteration_s <= most_s]
-        return sorted(ties, key=simplicity)
 
     @cached_property
     def tried(self) -> list[int]:
         """Places of the answers to try first: the first, the tie with the least disturbed time, and the simplest tie.
 
-        Of those in `risk`, and no tight one unless the first is tight; without ties, the first alone.
+        Of those in `risk`, and no tight one unless the first is tight; without ties, the first alone. The simplest is
+        not the first answer: on measured runs, the simplest within `EQUAL` of the fastest is as good a choice as the
+        fastest, and the simplest of all ties is a worse one.
         """
-        if not self.ties:
-            return [0, 0, 0]
         fits = self.frame.is_tie & (self.frame.fit.ne("tight") | (self.frame.fit[0] == "tight"))
-        places = (self.answers.index(candidate) for candidate in self.ties)
-        return [0, int(self.risk.disturbed_s.where(fits).argmin()), next(place for place in places if fits[place])]
+        if not fits.any():
+            return [0, 0, 0]
+        simplest = min(self.frame.index[fits], key=lambda place: simplicity(self.answers[place]))
+        return [0, int(self.risk.disturbed_s.where(fits).argmin()), simplest]
 
     @property
     def proposed(self) -> list[int]:
         """Places of the answers to run: those of `tried` and, with ties, the first three that the framework runs."""
-        num_first = min(_FIRST, int(self.frame.is_run.sum())) if len(self.ties) > 1 else 1
+        num_first = min(_FIRST, self.frame.is_run.sum()) if self.frame.is_tie.sum() > 1 else 1
         return sorted({*range(num_first), *self.tried})
 
     @cached_property
@@ -145,27 +132,26 @@ class Plan:
         """The answers as `rows`, with ``is_run``, ``frameworks``, ``over_best`` and ``is_tie``; see `plan`."""
         rows = self.training.rows(self.rows(self.answers), self.question)
         return rows.assign(
-            is_run=[candidate.is_run for candidate in self.answers],
-            frameworks=[frameworks_of(candidate.case.name) for candidate in self.answers],
+            is_run=[candidate.is_run for candidate in self.answers], frameworks=rows.schedule.map(frameworks_of),
             over_best=rows.iteration_s / self.answers[0].iteration_s - 1,
-            is_tie=[candidate in self.ties for candidate in self.answers],
+            is_tie=lambda rows: rows.is_run & (rows.over_best <= error_of_differences()),
         )
 
-    def point(self, candidate: Candidate, **others: Any) -> Point:
-        """The point of a candidate, for `points.launch` and `Point.run`; `others` are further values of its layout."""
-        return point_of(self.question, candidate, **others)
+    def point(self, candidate: Candidate) -> Point:
+        """The point of a candidate, for `clusters.launch` and `Point.run`."""
+        return point_of(self.question, candidate)
 
-    def rows(self, candidates: list[Candidate], **others: Any) -> DataFrame:
-        """The rows of candidates, as `ppmodel.compare` has them, with ``layers`` and so on; `others` as in `point`."""
-        points = [self.point(candidate, **others) for candidate in candidates]
-        given = {"model": self.question.model, "system": self.question.system, "layout": points[0].layout}
-        frame = frame_of(columns_of(resolve([points[0].case], **given)), rows_of(points))
+    def rows(self, candidates: list[Candidate]) -> DataFrame:
+        """The rows of candidates, as `ppmodel.compare` has them, with ``layers`` and so on."""
+        points = [self.point(candidate) for candidate in candidates]
+        columns = columns_of(Grid((), systems=(self.question.system,), layouts=(points[0].layout,)))
         ways = {name: [getattr(candidate, name) for candidate in candidates] for name in ("layers", "order", "slicing")}
-        variants = [{name: others.get(name, value) for name, value in each.variant if name not in _SHOWN}
-                    for each in candidates]  # fmt: skip
-        if variants[0]:
-            ways["variant"] = [" ".join(map("{0[0]}={0[1]}".format, variant.items())) for variant in variants]
-        return frame.assign(**{name: [variant[name] for variant in variants] for name in variants[0]}, **ways)
+        variants = [dict(candidate.variant) for candidate in candidates]
+        listed = [name for name, _ in candidates[0].variant if name not in _SHOWN]
+        if listed:
+            ways["variant"] = [" ".join(f"{name}={variant[name]}" for name in listed) for variant in variants]
+        values = {name: [variant[name] for variant in variants] for name in listed}
+        return frame_of(columns, rows_of(points)).assign(**values, **ways)
 
     @cached_property
     def risk(self) -> DataFrame:
@@ -201,47 +187,41 @@ class Plan:
             `UNEVEN_EXPERTS` times as many tokens on one GPU, which the router decides, not the layout, and another
             dispatcher.
         """
-        from pandas import concat
-
-        answer, steps = self.answers[place], {}
-        for name in _DOUBLED:
-            for factor in (0.5, 2):
-                value = getattr(answer.sizes, name) * factor
-                if value >= 1 and (sizes := self._resized(answer.sizes, name, int(value))):
-                    case = answer.case
-                    if 1 in (sizes.pp, answer.sizes.pp):  # pairs have chunks in pipelines alone
-                        alike = [each for each in cases_at(self.question, sizes.pp) if each.name == case.name]
-                        case = case if case in alike or not alike else alike[0]
-                    steps[f"{name} {int(value)}"] = answer._replace(sizes=sizes, case=case)
-        steps |= {f"zero {zero}": answer._replace(zero=zero) for zero in range(4) if abs(zero - answer.zero) == 1}
-        ways = [way for way in (*recomputed(self.question.model), "full") if way not in (1, answer.recompute)]
-        steps |= {f"recompute {way}": answer._replace(recompute=way) for way in ways}
-        words = {"layers": ("balanced", "even"), "order": orders(self.question, answer.sizes, answer.zero)}
-        words["slicing"] = SLICINGS if "slices" in dict(answer.case.options) else ()
-        for name, tried in words.items():
-            others = [word for word in tried if word != getattr(answer, name)]
-            steps |= {f"{name} {word}": answer._replace(**{name: word}) for word in others[-1:]}
-        if answer.sizes.pp > 1:
-            steps |= {case.label: answer._replace(case=case) for case in self._other_cases(answer)}
-        frame = self.rows([answer, *steps.values()])
-        if answer.sizes.ep > 1:
-            imbalance = UNEVEN_EXPERTS * self.question.fixed.get("expert_imbalance", 1)
+        answer, question, steps = self.answers[place], self.question, {}
+        sizes, case = answer.sizes, answer.case
+        for name, factor in product(_DOUBLED, (0.5, 2)):
+            value = int(getattr(sizes, name) * factor)
+            etp = value if name == "tp" and sizes.etp == sizes.tp else sizes.etp
+            other = question.filled(sizes._replace(**{"etp": etp, name: value})) if value else None
+            if other and (other.ep == 1 or question.model.experts):
+                cases = cases_at(question, other.pp) if 1 in (sizes.pp, other.pp) else []
+                alike = [each for each in cases if each.name == case.name]  # pairs have chunks in pipelines alone
+                nearest = min(alike, key=case.__ne__, default=case)
+                steps[f"{name} {value}"] = answer._replace(sizes=other, case=nearest)
+        others = {
+            "zero": range(max(answer.zero - 1, 0), min(answer.zero + 1, 3) + 1),
+            "recompute": [*recomputed(question.model)[:-1], "full"], "layers": [LAYER_WORDS[answer.layers != "even"]],
+            "order": orders(question, sizes, answer.zero), "slicing": SLICINGS * ("slices" in dict(case.options)),
+        }  # fmt: skip
+        for name, values in others.items():
+            changed = (value for value in values if value != getattr(answer, name))
+            steps |= {f"{name} {value}": answer._replace(**{name: value}) for value in changed}
+        chunks = dict(case.options).get("chunks", 1)
+        near = [f"interleaved-1f1b:chunks={count}" for count in (chunks - 1, chunks + 1) if count > 1]
+        schedules = as_cases(["1f1b", *near, "zb-v", "dualpipev"]) if sizes.pp > 1 else []
+        steps |= {other.label: answer._replace(case=other) for other in schedules if other != case}
+        if sizes.ep > 1:
             other = DISPATCHERS[self.point(answer).layout.dispatcher == DISPATCHERS[0]]
-            for name, value in (("dispatcher", other), ("expert_imbalance", imbalance)):
-                steps[f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"] = answer
-                frame = concat([frame, self.rows([answer], **{name: value})], ignore_index=True)
-        frame = frame.assign(step=["", *steps], over=frame.iteration_s / frame.iteration_s[0] - 1)
-        return frame.iloc[1:].reset_index(drop=True)
+            imbalance = UNEVEN_EXPERTS * question.fixed.get("expert_imbalance", 1)
+            for word, *change in ((other, "dispatcher", other), (f"{imbalance:g}", "expert_imbalance", imbalance)):
+                steps[f"{change[0]} {word}"] = answer._replace(variant=(*answer.variant, change))
+        rows = self.rows([answer, *steps.values()])
+        rows = rows.assign(step=["", *steps], over=rows.iteration_s / rows.iteration_s[0] - 1)
+        return rows[1:].reset_index(drop=True)
 
-    def _resized(self, sizes, name, value):
-        etp = value if name == "tp" and sizes.etp == sizes.tp else sizes.etp
-        changed = sizes._replace(**{name: value}, etp=etp)
-        return self.question.filled(changed) if changed.ep == 1 or self.question.model.experts else None
 
-    def _other_cases(self, answer):
-        chunks = dict(answer.case.options).get("chunks", 1)
-        near = (f"interleaved-1f1b:chunks={count}" for count in (chunks - 1, chunks + 1) if count > 1)
-        return [case for case in map(as_case, ("1f1b", *near, "zb-v", "dualpipev")) if case != answer.case]
+def _least_s(candidates):
+    return min((candidate.iteration_s for candidate in candidates), default=np.inf)
 
 
 def _are_alike(candidate, other):
