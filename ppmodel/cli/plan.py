@@ -160,7 +160,8 @@ def _separated(fix, words, schedules, options):
             named.append(word)
     fixed = {}
     for name, value in [*given, *options.items()]:
-        texts = value.split(",") if isinstance(value, str) and name not in ("layers", "lengths") else []
+        is_one = not isinstance(value, str) or name == "lengths" or (name == "layers" and {*"E|L"} & {*value})
+        texts = [] if is_one else value.split(",")
         value = [*map(arguments.written, texts)] if len(texts) > 1 and all(texts) else value
         if fixed.setdefault(name, value) != value:
             raise PPModelError(f"fix {name}", value, f"contradicts {name} = {fixed[name]}", "leave out one of the two")

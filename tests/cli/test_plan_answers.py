@@ -110,6 +110,14 @@ def test_schedules_stand_behind_commas_with_their_options():
     assert _separated((), (), ["a,b:x=1,y=2,c:z=1,2"], {}) == ({}, ["a", "b:x=1,y=2", "c:z=1,2"])
 
 
+@pytest.mark.parametrize(("text", "value"), [
+    ("even,balanced", ["even", "balanced"]), ("7,9,9,7", (7, 9, 9, 7)), ("Et,t|tt,L", "Et,t|tt,L"), ("even", "even"),
+])  # fmt: skip
+def test_words_for_layers_are_a_list_and_numbers_are_one_division(text, value):
+    """So is a layout string, in which commas mean nothing."""
+    assert _separated((), [f"layers={text}"], [], {}) == ({"layers": value}, [])
+
+
 def test_a_value_is_fixed_by_its_option_or_by_fix(capsys):
     """Both forms give the same answer, also together; a switch is a value, too."""
     answers = []

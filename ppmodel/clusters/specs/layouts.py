@@ -50,12 +50,10 @@ def as_layouts(
     for name, value in (keywords or {}).items():
         if value is None:
             continue
-        values, value = as_list(value), to_builtin(value)
-        if not values:
+        given[name] = values_of(name, value)
+        if not given[name]:
             raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
-        _require_known(name, value, LAYOUT_KEYWORDS)
-        is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
-        given[name] = [values] if is_division else values
+        _require_known(name, to_builtin(value), LAYOUT_KEYWORDS)
     if layout is None and not given:
         return [None]
     resolved = []
@@ -64,6 +62,17 @@ def as_layouts(
         several = given if None in (pp, stated) else given | {"pp": as_list(pp)}
         resolved += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
     return resolved
+
+
+def values_of(name, given):
+    """The values that are given for a name: a list of whole numbers is a single value of `layers`.
+
+    >>> values_of("layers", [8, 9]), values_of("layers", ["even", [8, 9]]), values_of("tp", (1, 2)), values_of("tp", 1)
+    ([[8, 9]], ['even', [8, 9]], [1, 2], [1])
+    """
+    values = as_list(given)
+    is_division = name == "layers" and values and all(isinstance(value, int) for value in values)
+    return [values] if is_division else values
 
 
 def as_layout(

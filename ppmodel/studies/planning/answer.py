@@ -132,7 +132,8 @@ class Plan:
         """The answers as `rows`, with ``is_run``, ``frameworks``, ``over_best`` and ``is_tie``; see `plan`."""
         rows = self.training.rows(self.rows(self.answers), self.question)
         return rows.assign(
-            is_run=[candidate.is_run for candidate in self.answers], frameworks=rows.schedule.map(frameworks_of),
+            is_run=[candidate.is_run for candidate in self.answers],
+            frameworks=rows.schedule.map(frameworks_of),
             over_best=rows.iteration_s / self.answers[0].iteration_s - 1,
             is_tie=lambda rows: rows.is_run & (rows.over_best <= error_of_differences()),
         )

@@ -63,64 +63,62 @@ def plans(
     PPModelError
         If no question has an answer, why the first has none.
     """
-    rows, model, systems = [], load_model(model), [load_system(name) for name in as_list(system)]
+    model, systems, rows = load_model(model), [load_system(name) for name in as_list(system)], []
     frameworks = [name and load_framework(name) for name in as_list(framework)]
     lists = {"system": systems, "framework": frameworks, "global_batch": global_batch, "sequence": sequence}
-    counts = gpus if isinstance(gpus, Mapping) else dict.fromkeys((each.name for each in systems), gpus)
-    names, is_sought = ", ".join(each.name for each in systems), training.finish or training.budget
-    training.require_priced([each.name for each in systems])
+    names, is_sought = [each.name for each in systems], training.finish or training.budget
+    counts = gpus if isinstance(gpus, Mapping) else dict.fromkeys(names, gpus)
+    training.require_priced(names)
     is_priced = not training.budget or all(map(training.price_on, systems))
     PPModelError.require([
         *((name, each, as_list(each), "has no value", "give one") for name, each in {**lists, "gpus": gpus}.items()),
         ("price", None, is_priced, "is missing, which a budget needs", "give, for example, 2.5"),
         ("gpus", None, gpus is not None or is_sought, "is missing", "give, for example, 64, or the time to finish in"),
-        ("gpus", ", ".join(map(repr, counts)), {*counts} == {each.name for each in systems},
-         "must name the systems asked for", f"give a number for each of {names}"),
+        ("gpus", ", ".join(map(repr, counts)), {*counts} == {*names}, "must name the systems asked for",
+         f"give a number for each of {', '.join(names)}"),
     ])  # fmt: skip
     for values in product(*map(as_list, lists.values())):
-        asked, group, fewest = dict(zip(lists, values, strict=True)), [], 0
-        for num_gpus in _round_numbers(training, model, values[0]) if gpus is None else as_list(counts[values[0].name]):
+        asked, system, fewest = dict(zip(lists, values, strict=True)), values[0], 0
+        given["training"] = replace(training, price=training.price_on(system))
+        for num_gpus in _round_numbers(training, model, system) if gpus is None else as_list(counts[system.name]):
             if num_gpus < fewest:
                 continue
-            number = len(rows) + len(group) + 1
-            show(f"question {number}: {num_gpus} GPUs of {values[0].name} ...")
-            kept = None if resume is None else f"{resume}.{number}"
-            priced = replace(training, price=training.price_on(values[0]))
-            group.append(_row(model, num_gpus, asked, resume=kept, training=priced, **given))
+            number = len(rows) + 1
+            show(f"question {number}: {num_gpus} GPUs of {system.name} ...")
+            rows.append(row := _row(model, num_gpus, asked, resume=resume and f"{resume}.{number}", **given))
             if on_progress:
-                on_progress(group[-1])
-            if gpus is None and training.allows(group[-1]):
+                on_progress(row)
+            if gpus is None and training.allows(row):
                 break
-            if gpus is None and training.finish and "days" in group[-1]:  # on more, a GPU is not a tenth faster
-                fewest = 0.9 * num_gpus * group[-1]["days"] * DAY_S / training.finish
-        rows, defined = rows + group, [row for row in group if row["refused"] is None]
-        enough = [row["gpus"] for row in defined if training.allows(row)]
-        for row in defined:
-            row["scaling"] = row["tokens_per_s_per_gpu"] / defined[0]["tokens_per_s_per_gpu"]
-            row |= {"is_answer": row["gpus"] == min(enough, default=None)} if is_sought else {}
-    defined = [row for row in rows if row["refused"] is None]
-    if not defined:
+            if gpus is None and training.finish and "days" in row:  # on more, a GPU is not a tenth faster
+                fewest = 0.9 * num_gpus * row["days"] * DAY_S / training.finish
+    if all(row["refused"] for row in rows):
         raise rows[0]["refused"]
-    if is_sought and not any(row["is_answer"] for row in defined):
-        nearest = min(defined, key=lambda row: row["days"])
-        rule = f"allows none of {len(defined)} answers: {nearest['gpus']} GPUs take {nearest['days']:.3g} days"
-        rule += f" for {nearest['money']:.4g}" if "money" in nearest else ""
+    allowed = [training.allows(row) for row in rows]
+    rows = [row | {"refused": row["refused"] and str(row["refused"])} for row in rows]
+    frame = frame_of({name: None for row in rows for name in row}, rows)
+    if is_sought and not any(allowed):
+        nearest, count = frame.loc[frame.days.idxmin()], frame.days.count()
+        rule = f"allows none of {count} answers: {nearest.gpus} GPUs take {nearest.days:.3g} days"
+        rule += f" for {nearest.money:.4g}" if nearest.get("money", 0) > 0 else ""
         remedy = "give more time, more money or a larger batch"
         raise PPModelError("finish" if training.finish else "budget", None, rule, remedy)
-    rows = [row | {"refused": row["refused"] and str(row["refused"])} for row in rows]
-    return frame_of({name: None for row in rows for name in row}, rows)
+    alike = frame.assign(enough=frame.gpus.where(allowed)).groupby([*lists], sort=False, dropna=False)
+    frame["scaling"] = frame.tokens_per_s_per_gpu / alike.tokens_per_s_per_gpu.transform("first")
+    if is_sought:
+        frame["is_answer"] = (frame.gpus == alike.enough.transform("min")).where(frame.scaling.notna())
+    return frame
 
 
 def _row(model, gpus, asked, **given):
     """The first answer to a question, or why there is none, beside what is asked."""
-    tokens = asked["sequence"] or model.sequence
-    row = {name: getattr(value, "name", value) for name, value in asked.items()}
-    row |= {"model": model.name, "gpus": gpus, "sequence": tokens}
+    tokens, row = asked["sequence"] or model.sequence, {"model": model.name, "gpus": gpus}
+    row = {name: getattr(value, "name", value) for name, value in asked.items()} | row | {"sequence": tokens}
     try:
-        (answer,) = planned(model, gpus=gpus, **asked, **given).frame.iloc[:1].to_dict("records")
+        answer = planned(model, gpus=gpus, **asked, **given).frame.iloc[:1].to_dict("records")[0]
+    except (SweepError, GeneratorError):
+        raise
     except PPModelError as error:
-        if isinstance(error, SweepError | GeneratorError):
-            raise
         return row | {"refused": error}
     return row | answer | {"sequence": tokens, "tokens_per_s": answer["tokens_per_s_per_gpu"] * gpus, "refused": None}
 

@@ -11,8 +11,9 @@ from math import ceil, prod
 from ppmodel.clusters import specs
 from ppmodel.clusters.specs.entries import RENAMED
 from ppmodel.clusters.specs.layout import DIMENSIONS, LAYOUT_BOUNDS, LAYOUT_OPTIONS, MULTIPLIED, SEARCHED_FOR, Groups
+from ppmodel.clusters.specs.layouts import values_of
 from ppmodel.errors import PPModelError, did_you_mean
-from ppmodel.given import as_list, is_number, to_builtin
+from ppmodel.given import is_number, to_builtin
 from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import as_cases
 from ppmodel.studies.points import Point
@@ -21,7 +22,6 @@ SEARCHED = "zero", "recompute", "layers", "order", "slicing"
 """What else is searched of a layout."""
 
 _LARGEST = 2**24
-_OF_LISTS = "layers", "lengths"  # of which one value may be a list
 
 
 class Sizes(Groups, namedtuple("_Sizes", ("pp", *DIMENSIONS, "microbatch_size"), defaults=[1] * 4)):
@@ -116,16 +116,15 @@ def asked(
         if not isinstance(given, Mapping | None):
             raise PPModelError(field, given, "must map names to values", f'write, for example, {field}={{"tp": 8}}')
     most = {name: value for name, value in (most or {}).items() if value is not None}
-    counts = {"gpus": gpus, "global_batch": global_batch} | {f"max_{name}": value for name, value in most.items()}
-    counts |= {} if sequence is None else {"sequence": sequence}
+    counts = {"gpus": gpus, "global_batch": global_batch, "sequence": 1 if sequence is None else sequence}
     rule = f"must be a whole number from 1 to {_LARGEST}"
     PPModelError.require(
         (name, count, type(count) is int and 1 <= count <= _LARGEST, rule, f"give, for example, {name}=64")
-        for name, count in counts.items()
+        for name, count in (counts | {f"max_{name}": value for name, value in most.items()}).items()
     )
     system = specs.with_framework(specs.load_system(system), framework).with_links(links)
     model, fix = system.framework.model(specs.load_model(model)), fix or {}
-    lists = {name: as_list(value) for name, value in fix.items() if name not in _OF_LISTS}
+    lists = {name: values_of(name, value) for name, value in fix.items()}
     listed = [name for name, values in lists.items() if len({*map(str, values)}) == len(values) > 1]
     every = [_fixed(fix | dict(zip(listed, each, strict=True))) for each in product(*map(lists.get, listed))]
     fixed = {name: value for name, value in every[0].items() if name not in listed}
@@ -133,18 +132,16 @@ def asked(
     if sequence is not None:
         fixed["sequence"], model = sequence, replace(model, sequence=sequence)
     if memory_limit is not None:
-        limit = to_builtin(memory_limit)
+        limit, sizes = to_builtin(memory_limit), (system.reserve_bytes, system.memory_capacity_bytes)
         limit_bytes = limit if is_number(limit) else specs.parse_size(limit, "memory_limit")
-        capacity_bytes, nominal = system.memory_capacity_bytes, ceil(system.memory_capacity_bytes / 2**30) * 2**30
-        is_legal = system.reserve_bytes < limit_bytes <= nominal  # drivers show 79.65 of 80 GiB
-        reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in (system.reserve_bytes, capacity_bytes))
+        is_legal = sizes[0] < limit_bytes <= ceil(sizes[1] / 2**30) * 2**30  # drivers show 79.65 of 80 GiB
+        reserve, capacity = (f"{size / 2**30:.4g} GiB" for size in sizes)
         rule = f"must be more than {system.name} holds back ({reserve}), and no more than a GPU has ({capacity})"
         PPModelError.require([("memory_limit", limit, is_legal, rule, f"write, for example, {capacity}")])
-        system = replace(system, memory_capacity_bytes=min(limit_bytes, capacity_bytes))
+        system = replace(system, memory_capacity_bytes=min(limit_bytes, sizes[1]))
     usual = [name for name in names() if not small(name).has_shards]  # no framework runs the others, which take long
-    cases = as_cases(usual if schedules is None else schedules)
-    places = {name: place for place, name in enumerate(names())}  # decides between equal times, however they are named
-    cases.sort(key=lambda case: (places.get(case.name, len(places)), case.name, str(case.options)))
+    cases = as_cases(usual if schedules is None else schedules)  # whose order decides between equal times
+    cases.sort(key=lambda case: (case.name not in names(), case.name, str(case.options)))
     question = Question(model, system, gpus, global_batch, tuple(cases), fixed, most, within, variants)
     for variant in variants or ((),):
         PPModelError.require(_rules(replace(question, fixed=fixed | dict(variant))))
@@ -172,39 +169,30 @@ def _fixed(fix):
 def _rules(question):
     """Field, value, whether the rule holds, rule and remedy; the first that does not hold is reported."""
     fix, most, gpus, batch, model = question.fixed, question.most, question.gpus, question.global_batch, question.model
-    within, ep, pp = to_builtin(question.within), fix.get("ep", 1), fix.get("pp", 1)
+    within, tables = to_builtin(question.within), [case.name for case in question.cases if case.size]
     yield "schedules", "nothing", question.cases, "must name one", "leave it out, which tries all"
     rule, remedy = "is a table of one size, and layouts have many", "name a schedule, or give a generator"
-    for case in question.cases:
-        yield "schedules", case.name, case.size is None, rule, remedy
+    yield "schedules", ", ".join(tables), not tables, rule, remedy
     yield "within", within, is_number(within) and 0 <= within <= 1, "must be from 0 to 1", "write 0.05 for 5 %"
-    shares = {name: fix[name] for name in ("pp", *MULTIPLIED) if name in fix}
-    product = prod(shares.values())
-    named = " ".join(f"{name}={value}" for name, value in shares.items())
-    nearest = sorted(divisors(gpus), key=lambda divisor: abs(divisor - product))[:2]
-    remedy = f"choose {' or '.join(map(str, sorted(nearest)))} in all"
-    yield "fix", named, gpus % product == 0, f"({product} in all) must divide {gpus} GPUs", remedy
-    fills, rule = product == gpus, f"({product} in all) leaves {gpus - product} of {gpus} GPUs without work"
-    yield "fix", named, fills or len(shares) <= len(MULTIPLIED), rule, f"choose {gpus} in all, or fix one less"
-    each = fix.get("dp", 1) * fix.get("microbatch_size", 1)
-    named = " ".join(f"{name}={fix[name]}" for name in ("dp", "microbatch_size") if name in fix)
-    batches = [whole * each for whole in (batch // each, batch // each + 1) if whole]
-    remedy = f"choose a batch of {' or '.join(map(str, batches))}, or fix another"
-    yield "fix", named, batch % each == 0, f"does not divide a global batch of {batch}", remedy
     experts = model.experts.number if model.experts else 0
-    yield "fix ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
+    for sizes, whole, text in (
+        (("pp", *MULTIPLIED), gpus, f"{gpus} GPUs"), (("dp", "microbatch_size"), batch, f"a global batch of {batch}"),
+        (("ep",), experts, f"the experts of {model.name} ({experts})"),
+    ):  # fmt: skip
+        values = {name: fix[name] for name in sizes if name in fix}
+        product, named = prod(values.values()), " ".join(f"{name}={value}" for name, value in values.items())
+        nearest = sorted(divisors(whole), key=lambda divisor: abs(divisor - product))[:2]
+        remedy = f"choose {' or '.join(map(str, sorted(nearest)))} in all"
+        yield "fix", named, whole % product == 0, f"({product} in all) must divide {text}", remedy
+        fills, rule = product == whole or len(values) <= len(MULTIPLIED), f"({product} in all) leaves {whole - product}"
+        yield "fix", named, fills, f"{rule} of {text} without work", f"choose {whole} in all, or fix one less"
     of_experts = {f"fix {name}": fix[name] for name in fix if LAYOUT_OPTIONS[name].section.endswith("experts")}
     for field, value in {**of_experts, "max_ep": most.get("ep", 1)}.items():
         yield field, value, value == 1 or experts, f"has no effect: {model.name} has no experts", "leave it out"
-    for name, size in LAYOUT_BOUNDS.items():
-        largest = fix.get(size, max(1, experts) if size == "ep" else gpus)
-        rule = f"is more than {largest}, the most of {size} for {model.name}"
-        yield f"fix {name}", fix.get(name), fix.get(name, 0) <= largest, rule, "choose a smaller one"
-    rule = f"is more than the layers of {model.name} ({model.blocks})"
-    yield "fix pp", pp, pp <= model.blocks + 2, rule, "choose a smaller pp"
-    for name, largest in most.items():
-        rule = f"contradicts max_{name} = {largest}"
-        yield f"fix {name}", fix.get(name), fix.get(name, 0) <= largest, rule, "leave out one of the two"
+    sizes, remedy = {"ep": max(1, experts)} | fix, "choose a smaller one, or leave out one of the two"
+    bounds = [(name, sizes.get(of, gpus), f"the most of {of} for {model.name}") for name, of in LAYOUT_BOUNDS.items()]
+    for name, bound, limit in [*bounds, *((name, bound, f"its max_{name}") for name, bound in most.items())]:
+        yield f"fix {name}", fix.get(name), fix.get(name, 0) <= bound, f"is more than {bound}, {limit}", remedy
 
 
 def divisors(number, most=None):

@@ -505,6 +505,15 @@ def test_each_value_of_a_list_is_tried(tmp_path):
         asked(**given, fix={"dispatcher": ["deepep", "depep"]})
 
 
+def test_both_words_for_layers_are_tried_as_if_nothing_were_fixed():
+    """A list of them is no division, which stays a single value."""
+    given = SMALL | {"schedules": "1f1b", "fix": {"pp": 4}}
+    listed = pp.plan(**given | {"fix": {"pp": 4, "layers": ["even", "balanced"]}})
+    assert listed.iteration_s.min() == pp.plan(**given).iteration_s.min()
+    (first, *_) = pp.plan(**given | {"fix": {"pp": 4, "layers": [7, 9, 9, 7]}}).layers
+    assert first == (7, 9, 9, 7)
+
+
 def test_variants_in_which_nothing_fits_have_no_answers():
     """Unless there are no others."""
     given = SMALL | {"schedules": "1f1b", "memory_limit": "20 GiB", "fix": {"recompute": ["none", "full"], "pp": 1}}
