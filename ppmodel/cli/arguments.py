@@ -246,17 +246,20 @@ run = combined(
 
 def schedule_options(command):
     """Decorator: the options of all schedules; help has a line for each way in which one is declared."""
-    declared = {}
-    for name in schedules.names():
-        for entry in schedules.get(name).options:
+    declared, options = {}, {name: schedules.get(name).options for name in schedules.names()}
+    for name, entries in {**options, "all": schedules.options.SHARDING}.items():
+        for entry in entries:
             declared.setdefault(entry.written, {}).setdefault((entry.form, entry.help), []).append(name)
-    for option_of_all in schedules.options.SHARDING:
-        declared[option_of_all.written] = {(option_of_all.form, option_of_all.help): ["all"]}
     for written, owners in reversed(declared.items()):
         forms = dict.fromkeys(form for form, _ in owners)
         lines = (f"{', '.join(names)}: {help}" for (_, help), names in owners.items())
         command = _in_size(written, "|".join(forms), "\n\n".join(lines))(command)
     return command
+
+
+def schedule(metavar="[NAME|FILE]"):
+    """Decorator: a schedule by name or file, its size and its options."""
+    return combined(click.argument("name", metavar=metavar, required=False), schedule_file, sizes, schedule_options)
 
 
 launch_option = in_output(

@@ -1,7 +1,5 @@
 """ppmodel check: test whether a file is a valid schedule."""
 
-import click
-
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
 from ppmodel.errors import counted
@@ -10,10 +8,7 @@ from ppmodel.schedules.cases import Case, built, is_file, size_of
 
 
 @command("check")
-@click.argument("name", metavar="[FILE|NAME]", required=False)
-@arguments.schedule_file
-@arguments.sizes
-@arguments.schedule_options
+@arguments.schedule("[FILE|NAME]")
 def check_command(name, file, pp, microbatches, **options):
     """Check your own schedule: every operation occurs once, in its place, and nothing deadlocks.
 

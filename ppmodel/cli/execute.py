@@ -11,6 +11,7 @@ from ppmodel.cli.replay import CAUSES
 from ppmodel.cli.text import aligned, answer, plain, refused_lines, say
 from ppmodel.clusters.specs.units import parse_quantity
 from ppmodel.errors import EXIT_ALL_REFUSED, PPModelError, counted
+from ppmodel.files import write_whole
 
 
 def _quantity(name, units, example, positive=False):
@@ -70,7 +71,13 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
         raise PPModelError("NAME", None, "is missing", "pass, for example, 1f1b zb-h1 chimera")
     given |= {"schedules": list(names), "pp": pp, "microbatches": microbatches, "message_bytes": message or 0}
     if write_script:
-        return _write_script(write_script, script_of, lambda runner: execute(runner=runner, **given))
+        jobs = []
+        execute(**given, runner=lambda job, _: jobs.append(job))
+        if not jobs:
+            raise PPModelError("NAME", None, "has no schedule that can run at this size", "see ppmodel schedules")
+        write_whole(write_script, script_of(jobs[0]), "script")
+        ranks = len(jobs[0]["programs"][0]["rows"])
+        return say(f"{write_script}: start it with torchrun --nproc-per-node {ranks} {write_script}")
     done = []
     with passing("starting") as show:
         given["on_progress"] = lambda label, number, of: show(f"{number} of {of}: {label}", (number - 1) / of)
@@ -91,20 +98,6 @@ def execute_command(names, pp, microbatches, out, trace, plot, write_script, csv
         _draw(plot, ran)
     answer(rows, _lines(rows), as_json, csv_file, COLUMNS)
     return 0 if ran else EXIT_ALL_REFUSED
-
-
-def _write_script(path, script_of, run):
-    """Write the script of the job that would run."""
-    from ppmodel.files import write_whole
-
-    jobs = []
-    run(lambda job, _: jobs.append(job))
-    if not jobs:
-        raise PPModelError("NAME", None, "has no schedule that can run at this size", "see ppmodel schedules")
-    write_whole(path, script_of(jobs[0]), "script")
-    ranks = len(jobs[0]["programs"][0]["rows"])
-    say(f"{path}: start it with torchrun --nproc-per-node {ranks} {path}")
-    return 0
 
 
 def _draw(path, ran):

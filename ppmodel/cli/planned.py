@@ -149,10 +149,6 @@ def schedule_text(row):
     return text.plain(row.label) if row.pp > 1 else alone
 
 
-def _over(share):
-    return f"{round(share, 3) + 0.0:+.1%}"  # without -0.0%
-
-
 def _table(frame, most_rows, plan=None):
     """Answers as lines, at most so many and those to run; with their risk, or the code that has their schedules."""
     shown = sorted({*range(min(most_rows, len(frame))), *(plan.proposed if plan else ())})
@@ -168,7 +164,7 @@ def _table(frame, most_rows, plan=None):
         ends = [risks[place] if place < len(risks) else ("", "") for place in shown]
     for (place, row), last in zip(frame.iterrows(), ends, strict=True):
         cells.append([
-            str(place + 1), f"{row.iteration_s:.4g}", _over(row.over_best), schedule_text(row),
+            str(place + 1), f"{row.iteration_s:.4g}", f"{row.over_best:+z.1%}", schedule_text(row),
             *_sizes(row).values(), *(str(row[name]) for name in ("microbatch_size", *ways[1:])),
              text.gibibytes(row.peak_memory_bytes), row.fit, *last,
         ])  # fmt: skip
@@ -186,10 +182,10 @@ def _explained(plan, row, place):
         best = near.nsmallest(1, "over").itertuples()
         domain = plan.question.system.nodes.devices_per_node if plan.question.system.nodes else 1
         where = "inside" if row.ep * (row.etp or row.tp) <= domain else "beyond"
-        change = "".join(f"; the best step, {step.step}, changes the time by {_over(step.over)}" for step in best)
+        change = "".join(f"; the best step, {step.step}, changes the time by {step.over:+z.1%}" for step in best)
         yield f"experts are limited by their exchange, {where} an NVLink domain of {domain}{change}"
     for _, step in steps.iterrows():
-        effect = [_over(step.over), text.gibibytes(step.peak_memory_bytes), step.fit]
+        effect = [f"{step.over:+z.1%}", text.gibibytes(step.peak_memory_bytes), step.fit]
         cells.append([step.step, *(effect if step.over == step.over else ["", "", "not defined"])])
     yield from ("", *text.aligned(cells, right=(1, 2)))
 

@@ -1,16 +1,11 @@
 """ppmodel simulate: one iteration of one schedule."""
 
-import click
-
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
 
 
 @command("simulate")
-@click.argument("name", metavar="[NAME|FILE]", required=False)
-@arguments.schedule_file
-@arguments.sizes
-@arguments.schedule_options
+@arguments.schedule()
 @arguments.run
 @arguments.in_output("trace", "FILE", "Also write a trace for Perfetto or chrome://tracing.", arguments.Output())
 @arguments.plot_option

@@ -30,16 +30,10 @@ def simulated_lines(result, run):
         yield from _model_and_system(run)
         yield from _iteration(result, run)
     elif run.model is not None:
-        size, capacity = (result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes"))
         sequences = round(microbatch_sequences(run.table, run.model) * run.table.slices)
-        fits = "" if size <= capacity else ": does not fit"
-        if fits and sequences > 1:
-            fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
         yield f"microbatch          {counted(sequences, 'sequence')}"
-        if text.unevenness(result):
-            yield f"uneven stages       {text.unevenness(result)}"
-        memory = f"{text.gibibytes(size)} GiB on the most loaded rank, of {text.gibibytes(capacity)}"
-        yield f"memory              {memory}{fits}"
+        smaller = f"; with more microbatches, each would have fewer than {sequences} sequences"
+        yield from _memory(result, "rank", smaller * (sequences > 1))
         yield from _model_and_system(run)
     if "trace" in result:
         yield f"trace               {result['trace']}, {result['trace_events']} events"
@@ -72,6 +66,16 @@ def _pipeline(result, run):
         yield f"ordered for         {run.ordered_for}  (forward, halves of the backward, transfer; --times, --held)"
 
 
+def _memory(result, member, remark=""):
+    """How uneven stages are, and whether memory suffices, with a remark if it does not."""
+    if uneven := text.unevenness(result):
+        yield f"uneven stages       {uneven}"
+    size, capacity = (text.gibibytes(result[name]) for name in ("peak_memory_bytes", "memory_capacity_bytes"))
+    if (fits := text.fit_text(result)) in ("tight", "may not fit"):
+        remark = f"; {text.margin_text()}"
+    yield f"memory              {size} GiB on the most loaded {member}, of {capacity}{fits and f': {fits}{remark}'}"
+
+
 def _model_and_system(run):
     framework = run.system.framework
     yield f"model               {run.model.name}: {text.size_text(run.model)}"
@@ -83,7 +87,7 @@ def _model_and_system(run):
 
 def _iteration(result, run):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
-    seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
+    seconds = result["iteration_s"]
     names = [name for name in ("pp", *DIMENSIONS, "zero") if result[name] is not None]
     sizes = ", ".join(f"{name} {result[name]}" for name in names)
     asked, usual = run.point.layout, LayoutSpec(pp=run.layout.pp, zero=run.layout.zero).under(run.system.framework)
@@ -104,11 +108,6 @@ def _iteration(result, run):
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:
             yield f"  {HEADINGS[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
-    if text.unevenness(result):
-        yield f"uneven stages       {text.unevenness(result)}"
-    fits = f": {word}" if (word := text.fit_text(result)) else ""
-    if word in ("tight", "may not fit"):
-        fits += f"; {text.margin_text()}"
-    yield f"memory              {text.gibibytes(size)} GiB on the most loaded GPU, of {text.gibibytes(capacity)}{fits}"
+    yield from _memory(result, "GPU")
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {text.gibibytes(size)}" for name, size in parts)

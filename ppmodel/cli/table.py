@@ -1,17 +1,12 @@
 """ppmodel table: print the idealised table of a schedule, as text or CSV."""
 
-import click
-
 from ppmodel.cli import arguments, text
 from ppmodel.cli.commands import command
 from ppmodel.schedules.cases import built, size_of
 
 
 @command("table")
-@click.argument("name", metavar="[NAME|FILE]", required=False)
-@arguments.schedule_file
-@arguments.sizes
-@arguments.schedule_options
+@arguments.schedule()
 @arguments.option("format form", None, "Output format; pytorch is the CSV that torch.distributed.pipelining loads.",
                   arguments.choice(["text", "csv", "pytorch"]), default="text")  # fmt: skip
 @arguments.plot_option

@@ -100,17 +100,16 @@ def plot_lines(
     style.label_edges(axes, style.axis_label(x, labels))
     several = any(rows[line].nunique() > 1 for rows in panels.values())  # otherwise panel titles name them
     named = set() if several else set(looks)
-    for axis, column, name in places:
-        if several:
-            last = panels[name].sort_values(x, kind="stable")
-            last = last[last[dash] == next(iter(patterns))] if dash else last
-            last = last.drop_duplicates(line, keep="last")
-            ends = list(zip(last[line], last[[x, column]].to_numpy(), strict=True))
-            if fits_aside(looks) and axis.get_subplotspec().is_last_col():
-                name_ends(axis, ends, looks)
-                named.update(last[line])
-            else:  # beside them, names would push panels apart
-                name_ends_inside(axis, ends, looks)
+    for axis, column, name in places if several else ():
+        last = panels[name].sort_values(x, kind="stable")
+        last = last[last[dash] == next(iter(patterns))] if dash else last
+        last = last.drop_duplicates(line, keep="last")
+        ends = list(zip(last[line], last[[x, column]].to_numpy(), strict=True))
+        if fits_aside(looks) and axis.get_subplotspec().is_last_col():
+            name_ends(axis, ends, looks)
+            named.update(last[line])
+        else:  # beside them, names would push panels apart
+            name_ends_inside(axis, ends, looks)
     entries = [look for label, look in looks.items() if label not in named]
     entries += [{"color": ".35", "dashes": pattern, "label": name} for name, pattern in patterns.items()]
     entries += [style.MARK | {"label": name} for name in (() if marks is None else marks.mark.unique())]

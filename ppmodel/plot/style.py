@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache, partial, wraps
 from textwrap import fill, wrap
 
@@ -92,11 +92,9 @@ def redrawn(figure, width):
     """
     if not hasattr(figure, "again"):
         return None
-    token = _PAGE.set(width)
-    try:
-        return figure.again()
-    finally:
-        _PAGE.reset(token)
+    context = copy_context()
+    context.run(_PAGE.set, width)
+    return context.run(figure.again)
 
 
 def titled(figure, title, context):

@@ -106,11 +106,9 @@ def winners(frame):
         fastest = group.makespan_s.min()
         ties = group.makespan_s <= fastest * (1 + TIE)
         winner = group.loc[group.peak_activations[ties].idxmin()]
-        second = (None, float("nan"))
-        if not ties.all():
-            runner_up = group.loc[group.makespan_s[~ties].idxmin()]
-            second = (runner_up.label, runner_up.makespan_s / fastest - 1)
-        rows.append((*point, winner.label, winner.makespan_s, *second))
+        slower = group[~ties].nsmallest(1, "makespan_s")
+        second = slower.label.iloc[0] if len(slower) else None
+        rows.append((*point, winner.label, winner.makespan_s, second, slower.makespan_s.min() / fastest - 1))
     return pd.DataFrame(rows, columns=[*by, "label", "makespan_s", "second", "lead"])
 
 

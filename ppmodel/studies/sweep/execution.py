@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 from contextlib import closing
 from operator import itemgetter
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import SweepError, counted
 from ppmodel.files import checked_target, protect_inputs
-from ppmodel.studies.points import NoEffectWarning, without_effect
+from ppmodel.studies.points.effect import warn_without_effect
 from ppmodel.studies.sweep.rows import columns_of, compute_rows
 from ppmodel.studies.sweep.specification import load_sweep
 from ppmodel.studies.workers.progress import passing
@@ -85,14 +84,10 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, sch
     from pyarrow.dataset import dataset
 
     out = Path(out)
-    if out.suffix != ".parquet":
-        raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
     with protect_inputs():
         sweep = load_sweep(specification, schedule_files, links)
         checked_target(out, "--out")
-        idle = without_effect(list(sweep.spread_points()) if sweep.asked else [], sweep.asked)
-    for name, value in idle:
-        warnings.warn(NoEffectWarning(name, value), stacklevel=2)
+    warn_without_effect(list(sweep.spread_points()) if sweep.asked else [], dict.fromkeys(sweep.asked, True))
     record, computed = json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1), None
     with open_store(out.with_name(f"{out.name}.parts"), record, columns_of(sweep), "parts", force) as store:
         if not _is_complete(out, record, force):
