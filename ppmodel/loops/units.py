@@ -88,27 +88,23 @@ def unit_order(ours, theirs, our_rest, their_rest, contention, enough):
     """Whose turn it is, item by item, in the order that ends first; empty if none takes less than `enough`.
 
     Each operation is given as what its items wait for, their seconds of kernels and of collectives, and as both seconds
-    from each item on. After i items of one and j of the other, the states kept are those that no other state matches or
-    beats in every respect and from which the cell can still become as short. With each stands what it came from: twice
-    the number of the previous state, plus whose turn it was.
+    from each item on; an item without seconds comes last. After i items of one and j of the other, the states kept are
+    those that no other state matches or beats in every respect and from which the cell can still become as short. With
+    each stands what it came from: twice the number of the previous state, plus whose turn it was.
     """
-    our_kinds, our_compute, our_comm = ours
-    their_kinds, their_compute, their_comm = theirs
-    our_compute_rest, our_comm_rest = our_rest
-    their_compute_rest, their_comm_rest = their_rest
-    num_ours, num_theirs = len(our_kinds), len(their_kinds)
+    num_ours, num_theirs = len(ours[0]) - 1, len(theirs[0]) - 1
     came, row, row_first, row_start = [-1][:0], [_FIRST][:0], 0, filled(0, num_theirs + 2)
     for i in range(num_ours + 1):
         above, above_first, above_start = row, row_first, row_start
         row, row_first, row_start = [_FIRST][:0], len(came), filled(0, num_theirs + 2)
         for j in range(num_theirs + 1):
-            compute, comm = our_compute_rest[i] + their_compute_rest[j], our_comm_rest[i] + their_comm_rest[j]
+            compute, comm = our_rest[0][i] + their_rest[0][j], our_rest[1][i] + their_rest[1][j]
             reached = [_FIRST] if i == j == 0 else [_FIRST][:0]
             for at in range(above_start[j], above_start[j + 1] if i else 0):
-                state = after(above[at], our_kinds[i - 1], our_compute[i - 1], our_comm[i - 1], contention)
+                state = after(above[at], int(ours[0][i - 1]), ours[1][i - 1], ours[2][i - 1], contention)
                 reached.append((*state, 2.0 * (above_first + at)))
             for at in range(row_start[j - 1], row_start[j] if j else 0):
-                state = after(row[at], their_kinds[j - 1], their_compute[j - 1], their_comm[j - 1], contention)
+                state = after(row[at], int(theirs[0][j - 1]), theirs[1][j - 1], theirs[2][j - 1], contention)
                 reached.append((*state, 2.0 * (row_first + at) + 1))
             reached.sort()
             for state in reached:

@@ -174,9 +174,8 @@ def operation_units(units, kind):
     place = np.cumsum(ends) - ends
     merged = np.zeros((place.max(initial=-1) + 1, units.shape[1]))
     np.add.at(merged, place, units)
-    if kind in (OpKind.I, OpKind.W):
-        merged[:, [_WEIGHT, _WEIGHT_COMM] if kind == OpKind.I else [_COMPUTE, _COMM]] = 0.0
-    return merged
+    halves = {OpKind.I: (1.0, 1.0, 0.0, 0.0), OpKind.W: (0.0, 0.0, 1.0, 1.0)}
+    return merged * halves.get(kind, 1.0)
 
 
 def pair_costs(schedule, counts, seconds, times, early):

@@ -225,12 +225,9 @@ def _best_order(items, contention, shortest):
     both = [], []
     for item in items:
         both[item[0] == 0 and item[1:3] != (0, 1)].append(item)  # input gathered at the start is ours
-    columns, rest = [], []
-    for each in both:
-        kinds, *seconds = np.array([item[3:] for item in each], float).reshape(-1, 3).T.copy()
-        columns.append((kinds.astype(np.int64), *seconds))
-        rest.append(tuple(np.append(0.0, np.cumsum(column[::-1]))[::-1].copy() for column in seconds))
-    compute, comm = (rest[0][which][0] + rest[1][which][0] for which in (0, 1))
+    columns = [np.array([*(item[3:] for item in each), (0.0,) * 3]).T.copy() for each in both]
+    rest = [np.cumsum(each[1:, ::-1], axis=1)[:, ::-1].copy() for each in columns]
+    compute, comm = rest[0][:, 0] + rest[1][:, 0]
     least = max(compute, comm) + (contention - 1) * min(compute, comm)  # if nothing waits
     bound, work = shortest * (1 - _ROUNDING), _WORK * len(both[0]) * len(both[1])
     for share in _SHARES:

@@ -188,7 +188,7 @@ def least_ratios(placement, of_stages, runs, kinds):
     for place, rank in enumerate(load_s.argmax(axis=-1)):
         if kinds[place]:
             stages = np.nonzero(placement == rank)[1]
-            alike = {tuple(of_stages.layers[place, stage].astype(int).tolist()): stage for stage in stages}
+            alike = dict(zip(map(tuple, of_stages.layers[place, stages].astype(int).tolist()), stages, strict=True))
             times, (forward_s, *backward_s) = runs[place].pair_times, halves_s[place].T
             second_s = {OpKind.B: sum(backward_s), OpKind.I: backward_s[0], OpKind.W: backward_s[1]}
             ratios[place, rank] = min(1.0, *(
