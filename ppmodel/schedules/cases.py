@@ -6,12 +6,13 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
 from ppmodel.caches import cached
 from ppmodel.errors import ScheduleError, SizeError
-from ppmodel.given import as_list, to_builtin
+from ppmodel.given import as_list
 from ppmodel.schedules.options import SHARDING, option_text
 from ppmodel.tables import Schedule, read_table
 from ppmodel.tables.gathers import FSDP
@@ -111,12 +112,7 @@ class Case(NamedTuple):
             if key not in known_options:
                 remedy = f"its options: {', '.join(sorted(known_options.keys() - _SHARDING)) or 'none'}"
                 raise ScheduleError(key, value, f"is not an option of {self.name}", remedy)
-            option, value = known_options[key], to_builtin(value)
-            if isinstance(value, str):
-                values[key] = option.parse(value)
-            else:
-                values[key] = tuple(as_list(value)) if isinstance(value, list | tuple) else value
-                option.check(values[key])
+            values[key] = known_options[key].checked(value)
         return self._replace(options=tuple(values.items()))
 
 
@@ -460,9 +456,6 @@ def legal_cases(cases, num_ranks, num_microbatches):
     >>> [case.name for case, _ in legal_cases(["gpipe", "chimera"], 4, 6)]
     ['gpipe']
     """
-    size = schedules.registry.require_counts(pp=num_ranks, microbatches=num_microbatches)
     for case in map(as_case, cases):
-        try:
-            yield case, built(case, *size)
-        except SizeError:
-            continue
+        with suppress(SizeError):
+            yield case, built(case, num_ranks, num_microbatches)

@@ -150,8 +150,14 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
         unit_table = Schedule.from_slots(name, placement, num_ranks, *unit)
         slot, period = unit_table.slots(forward=1, backward=2)[0], 3 * num_ranks
         unit = [unit_table.kind, unit_table.stage, unit_table.microbatch, unit_table.replica, slot]
-    sums = _reductions(placement, unit[1], *unit[3:], beside=overlapping)
-    unit = [np.concatenate(pair) for pair in zip(unit, sums, strict=True)]
+    # one all-reduce per stage and replica: right after its last backward, or in the first free slot, since the other
+    # direction's operations take every second one
+    _, stage, _, replica, slot = unit
+    last, (replica_, stage_) = np.empty(placement.shape, dtype=int), np.indices(placement.shape)
+    last[replica, stage] = slot
+    last += 0 if overlapping else 1 + (first >= num_ranks // 2 - 1)
+    sums = int(OpKind.R), stage_, NO_MICROBATCH, replica_, last
+    unit = [np.append(column, np.broadcast_to(of_sums, last.shape)) for column, of_sums in zip(unit, sums, strict=True)]
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_ranks)
     columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
     return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
@@ -164,28 +170,6 @@ def _merged(placement, num_microbatches):
     stages = np.sort(placement, axis=0)[::-1].T
     sums = np.broadcast_arrays(int(OpKind.R), stages, NO_MICROBATCH, stages != placement[0][:, None])
     return [np.concatenate(pair, axis=1) for pair in zip(columns, sums, strict=True)]
-
-
-def _reductions(placement, stage, replica, slot, beside):
-    """One all-reduce per stage and replica: in the first free slot after its last backward, or right after it.
-
-    The operations of a stage are given in order of time.
-    """
-    last = np.empty(placement.shape, dtype=int)
-    last[replica, stage] = slot
-    replica_, stage_ = (column.ravel() for column in np.indices(placement.shape))
-    home, time = placement.ravel(), last.ravel()
-    if not beside:
-        first, end = time.min(), slot.max() + 3
-        late = slot >= first
-        free = np.tile(np.arange(first, end), (len(stage_), 1))
-        free[placement[replica[late], stage[late]], slot[late] - first] = end
-        free = np.minimum.accumulate(free[:, ::-1], axis=1)[:, ::-1]  # the first free slot from each slot on
-        earlier, later = by_keys(home, time, replica_).reshape(-1, 2).T  # each rank sums for two stages
-        after = free[home[later], time[later] - first]
-        time[earlier] = free[home[earlier], time[earlier] - first]
-        time[later] = np.where(after == time[earlier], free[home[later], time[earlier] + 1 - first], after)
-    return np.full_like(time, OpKind.R), stage_, np.full_like(time, NO_MICROBATCH), replica_, time
 
 
 def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, period, earlier_first):

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError
+from ppmodel.given import as_list, to_builtin
 from ppmodel.tables.gathers import FSDP, LOOKAHEAD
 
 
@@ -47,7 +48,7 @@ class Option(NamedTuple):
     def count(cls, name, default, form, help, examples=(1, 2, 3), least=1, tried=()):
         """Create an option that is a whole number of at least `least`.
 
-        >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
+        >>> Option.count("chunks", 2, "V", "stages per rank").checked("3")
         3
         """
         rule = f"must be a whole number of at least {least}"
@@ -65,34 +66,21 @@ class Option(NamedTuple):
         rule = f"must be one of {', '.join(words)}"
         return cls(name, str, words[0], "|".join(words), rule, help, words.__contains__, words, tried)
 
-    def parse(self, text):
-        """Convert text to a value.
-
-        Raises
-        ------
-        ScheduleError
-            As for `check`.
-        """
-        with suppress(Exception):  # anything that a user's own option may raise
-            value = self.read(text)
-            if self.accepts(value):
-                return value
-        raise self._refusal(text)
-
-    def check(self, value):
-        """Refuse a value that is not legal.
+    def checked(self, given):
+        """Return a value, or the one that a text stands for, if it is legal.
 
         Raises
         ------
         ScheduleError
             Gives the rule and an example.
         """
-        usual = value is None and self.default is None
-        if not (usual or self.accepts(value)):
-            raise self._refusal(value)
-
-    def _refusal(self, value):
-        return ScheduleError(self.name, value, self.rule, f"write, for example, {self.example}")
+        given = to_builtin(given)
+        given = tuple(as_list(given)) if isinstance(given, list | tuple) else given
+        with suppress(Exception):  # anything that a user's own option may raise
+            value = self.read(given) if isinstance(given, str) else given
+            if self.accepts(value) or value is self.default is None:
+                return value
+        raise ScheduleError(self.name, given, self.rule, f"write, for example, {self.example}")
 
     @property
     def written(self):

@@ -142,8 +142,7 @@ def _checked(entry, file, texts):
         return call
 
     fields = {"generate": "generator", "bubble_ratio": "closed form", "published": "closed form"}
-    functions = {name: getattr(entry, name) for name in fields}
-    return {name: function and checked(function, fields[name]) for name, function in functions.items()}
+    return {name: checked(getattr(entry, name), field) for name, field in fields.items() if getattr(entry, name)}
 
 
 def _line(error, file):

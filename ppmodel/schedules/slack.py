@@ -70,15 +70,11 @@ def slack_order(num_ranks, num_microbatches, times, delays, limit=None):
             count[kind] += 1
             free[rank] = end = now + seconds[kind]
             heappush(events, end)
-            # hand the result on
-            neighbour = rank + 1 if kind == OpKind.F else rank - 1
-            if kind == OpKind.F and neighbour == num_ranks:
-                neighbour, arrives = rank, end
-            elif kind == OpKind.W or neighbour < 0:
-                continue
-            else:
-                arrives = end + delays[min(rank, neighbour)]
-            for needed in (OpKind.F,) if kind == OpKind.F and neighbour != rank else (OpKind.I, OpKind.W):
-                arrived[neighbour][needed].append(arrives)
+            if kind == OpKind.W or (kind == OpKind.I and rank == 0):
+                continue  # nobody waits for it
+            takes = min(rank + 1, num_ranks - 1) if kind == OpKind.F else rank - 1
+            arrives = end if takes == rank else end + delays[min(rank, takes)]
+            for needed in (OpKind.F,) if takes > rank else (OpKind.I, OpKind.W):
+                arrived[takes][needed].append(arrives)
             heappush(events, arrives)
     return order

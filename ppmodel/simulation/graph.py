@@ -34,15 +34,6 @@ APART = ("excluded", "overlapped", "blocking")
 ALLREDUCE = (*APART, "overlapped_links")
 """What a gradient all-reduce does; see `compile_graph`."""
 
-_OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
-    "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
-    "blocking_recv": (False, True, False), "blocking": (True, True, False), "overlapped_nic": (False, False, True),
-    "rendezvous": (False, False, False), "streams": (False, False, False),  # transfers are tasks
-}  # fmt: skip
-_REDUCTIONS = {
-    "blocking": numbering.ON_RANKS, "overlapped": numbering.BESIDE_RANKS, "overlapped_links": numbering.BESIDE_RANKS,
-}  # fmt: skip
-
 
 @dataclass(eq=False, repr=False)
 class ExecutionGraph:
@@ -129,7 +120,7 @@ class ExecutionGraph:
     @property
     def reductions(self):
         """How reductions take part: ``ON_RANKS``, ``BESIDE_RANKS``, or 0 if they are left out."""
-        return _REDUCTIONS.get(self.allreduce, 0)
+        return {"excluded": 0, "blocking": numbering.ON_RANKS}.get(self.allreduce, numbering.BESIDE_RANKS)
 
     @property
     def reductions_hold_links(self):
@@ -169,7 +160,7 @@ class ExecutionGraph:
     @property
     def links_queue(self):
         """True if messages queue at links or NICs."""
-        return self.occupied[2]
+        return self.p2p in ("overlapped", "overlapped_nic")
 
     @property
     def needs_handshake(self):
@@ -179,7 +170,8 @@ class ExecutionGraph:
     @property
     def occupied(self):
         """Three flags: a transfer occupies the sender, the receiver, its link."""
-        return _OCCUPIED[self.p2p]
+        holds_sender = self.p2p in ("blocking_send", "blocking")
+        return holds_sender, self.p2p in ("blocking_recv", "blocking"), self.links_queue
 
     @property
     def num_operations(self):

@@ -79,8 +79,7 @@ def in_order(arrays, order, groups, op, source, **columns):
     Arrays
     """
     first = np.flatnonzero(np.any([np.diff(number[order], prepend=-1) != 0 for number in groups], axis=0))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    place = by_keys(order)  # of each row
     kept = {name: getattr(arrays, name)[op] for name in ("index", "cost_class", "stream")}
     for name, nothing in (("remote", False), ("link", NO_OPERATION), ("meets", NO_OPERATION)):
         if getattr(arrays, name) is not None:

@@ -71,8 +71,7 @@ def _exchanged(graph):
     streams = np.append(graph.stream, end_of)
     phases = np.append(graph.programs[1] + graph.stream, phase)
     order = by_keys(phases, np.append(np.ones(count, dtype=int), np.zeros(len(message), dtype=int)))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    place = by_keys(order)  # of each row
     begins = place[count + np.flatnonzero(np.diff(batch, prepend=-1))]  # of each batch
     before = np.where((begins > 0) & (streams[order[begins - 1]] == streams[order[begins]]), begins - 1, NO_OPERATION)
     makers, (taken_in, transfer) = message[sends], np.full((2, count), NO_OPERATION)

@@ -69,8 +69,7 @@ def with_inputs(source, further):
     count = max(len(source), further.max() + 1)
     op = np.append(np.arange(count), further[0])
     order = by_keys(op)
-    place = np.empty(len(op), dtype=np.int64)
-    place[order] = np.arange(len(op))
+    place = by_keys(order)  # of each row
     own, nothing = place[:count], np.full(count - len(source), NO_OPERATION)
     needed = np.concatenate((source, nothing, further[1]))[order]
     return op[order], np.where(needed == NO_OPERATION, NO_OPERATION, own[needed]), own

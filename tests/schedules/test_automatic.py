@@ -157,16 +157,16 @@ def test_other_bad_options_are_refused():
 def test_options_are_read_from_text():
     """Times and the share are read as whole or decimal numbers, a limit as a count; other text is refused."""
     options = {option.name: option for option in get("zb-1p").options}
-    assert options["times"].parse("1:2:0.5:0") == (1, 2, 0.5, 0)
-    assert options["held"].parse("0.5") == 0.5
-    assert options["limit"].parse("6") == 6
+    assert options["times"].checked("1:2:0.5:0") == (1, 2, 0.5, 0)
+    assert options["held"].checked("0.5") == 0.5
+    assert options["limit"].checked("6") == 6
     bad = [
         ("times", "1:2"), ("times", "1:x:1:0"), ("held", "-1"), ("held", "inf"), ("held", "nan"), ("limit", "0"),
         ("limit", "2S"),
     ]  # fmt: skip
     for name, text in bad:
         with pytest.raises(ValueError, match=r"must be|could not convert|invalid literal"):
-            options[name].parse(text)
+            options[name].checked(text)
 
 
 def test_pipemorphs_order_without_delays():

@@ -88,12 +88,12 @@ def test_refusals_are_about_sizes_and_their_remedies_help(name):
 def test_options_are_checked_whatever_made_them():
     """A value that no text gives is refused like a text, by the rule and with an example."""
     option = Option("times", str, (1, 1), "A:B", "must be two numbers", "", lambda value: len(value) == 2)
-    assert option.parse("ab") == "ab"
-    option.check((2, 3))
+    assert option.checked("ab") == "ab"
+    assert option.checked([2, 3]) == (2, 3)
     with pytest.raises(ValueError, match="must be two numbers"):
-        option.parse("abc")
+        option.checked("abc")
     with refused(ScheduleError, "times", "must be two numbers", remedy="1:1"):
-        option.check((1, 2, 3))
+        option.checked((1, 2, 3))
 
 
 def test_other_names_of_a_schedule_lead_to_ours():

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.clusters.costs.collectives import slowing
-from ppmodel.clusters.specs.formats import FORMATS
+from ppmodel.clusters.specs import FORMATS, KernelSpec
 
 SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
 """The ZeRO stages, by what is sharded."""
@@ -245,10 +245,8 @@ def optimizer_s(parameters, sharing, system):
     """
     updated = shares(parameters, sharing, SHARED_OPTIMIZER)
     moved = updated * (sharing.gradient_bytes + 2 * sharing.optimizer_bytes + sharing.weight_bytes)
-    efficiency = system.kernels and system.kernels.optimizer_efficiency
-    attained = system.memory_bandwidth_bytes_per_s * (efficiency or system.memory_efficiency)
-    seconds = moved / attained + system.memory_latency_s
-    if np.max(sharing.cast_bytes):
-        efficiency = (system.kernels and system.kernels.cast_efficiency) or system.memory_efficiency
-        seconds = seconds + sum(parameters) * sharing.cast_bytes / (system.memory_bandwidth_bytes_per_s * efficiency)
-    return np.where(updated > 0, seconds, 0.0)
+    spec, usual = system.kernels or KernelSpec(), system.memory_efficiency
+    bandwidth = system.memory_bandwidth_bytes_per_s
+    seconds = moved / (bandwidth * (spec.optimizer_efficiency or usual)) + system.memory_latency_s
+    cast_s = sum(parameters) * sharing.cast_bytes / (bandwidth * (spec.cast_efficiency or usual))
+    return np.where(updated > 0, seconds + cast_s, 0.0)

@@ -164,11 +164,6 @@ def _has_orders(run):
     return min(run.layout.dp, run.layout.pp) > 1 and run.layout.stage_gpus % (_on_nodes(run) or 1) > 0
 
 
-def _sends_pairs(run):
-    """Whether ranks send results of two operations in a cell."""
-    return run.table.num_ranks > 1 and run.table.pairs.keys
-
-
 def _offloads_chunks(run):
     """Whether ranks offload a share of activations, and have several chunks."""
     by_share = run.layout.offloads and not run.layout.offloads_by_layer
@@ -387,7 +382,9 @@ class LayoutSpec(Groups, Checked):
     overlap_gradients: bool | None = declared(None, bool, needs=_reduces)
     overlap_parameters: bool | None = declared(None, bool, needs=lambda run: run.layout.zero and _shares(run))
     pairing: str = worded("alternating", "best", needs=lambda run: run.layout.rank_gpus > 1 and run.table.pairs.keys)
-    send_results: str = worded("at_end", "when_ready", needs=_sends_pairs)
+    send_results: str = worded(
+        "at_end", "when_ready", needs=lambda run: run.table.num_ranks > 1 and run.table.pairs.keys
+    )
     offload: float | str = declared(0.0, float, 0, words=tuple(OFFLOADED), joined=tuple(OFFLOADED))
     offload_warm_up: float | None = declared(
         None, float, 0, 1, needs=lambda run: run.layout.offload_warm_up != run.layout.offload

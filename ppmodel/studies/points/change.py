@@ -1,7 +1,5 @@
 """Changes to a system and its costs, to see what a result depends on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields, replace
 from typing import Any

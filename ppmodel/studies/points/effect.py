@@ -1,7 +1,5 @@
 """Warnings of options that change nothing, by the conditions declared beside them, and of links that carry nothing."""
 
-from __future__ import annotations
-
 import warnings
 from collections import namedtuple
 from contextlib import suppress
@@ -21,16 +19,15 @@ _SIZES = {*DIMENSIONS, "gpus", "microbatch_size", "global_batch", "sequence"}
 """Values that change every answer, or are checked."""
 
 _OF_MEMORY = ("offload", "offload_warm_up", "offload_chunks")
-_HANDSHAKES = {"rendezvous", "streams"}
 
-Resolved = namedtuple("Resolved", "layout model system table costs semantics")
+Resolved = namedtuple("Resolved", "layout model system table costs graph")
 """A point with all that its options leave open: what conditions are asked of."""
 
 
 def _has_transfers(run):
     """Return whether messages take time, or wait for both of their ranks."""
     takes_time = run.costs.occupancy_s.any() or run.costs.latency_s.any()
-    return table_columns(run.table)["messages"] and (takes_time or run.semantics[0] in _HANDSHAKES)
+    return table_columns(run.table)["messages"] and (takes_time or run.graph.needs_handshake)
 
 
 def _has_reductions(run):
@@ -146,7 +143,7 @@ def has_effect(name, point):
     bool
     """
     layout, system = point.complete_layout, point.changed_system
-    run = Resolved(layout, point.model, system, point.table, point.costs, point.semantics)
+    run = Resolved(layout, point.model, system, point.table, point.costs, point.graph)
     with suppress(PPModelError):  # another value is refused
         if name in _NEEDS and not _NEEDS[name](run):
             return False

@@ -98,8 +98,6 @@ class Grid:
         if layout is not None:
             stated = layout.pp, layout.microbatches
             asked = [values or ((count,) if count else ()) for values, count in zip(asked, stated, strict=True)]
-        if all(asked):
-            return tuple(asked)
         size = size_of(case, *(values[0] if values else None for values in asked), beside=self.cases)
         return tuple(values or (count,) for values, count in zip(asked, size, strict=True))
 
