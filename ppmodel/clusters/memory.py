@@ -7,8 +7,7 @@ import numpy as np
 
 from ppmodel.clusters.costs import buffer_bytes, persistent_bytes
 from ppmodel.clusters.costs.data_parallel import as_stages_compute
-from ppmodel.metrics import offloaded_peaks, peak_activations
-from ppmodel.metrics.activations import gathered_peaks
+from ppmodel.metrics.activations import gathered_peaks, offloaded_peaks, peak_activations
 
 
 def activation_bytes(stages):

@@ -24,7 +24,7 @@ _WORK = 4
 """Choosing one operation in plain code takes about as long as handling this many operations of a table elsewhere."""
 _PARTS = 10**9
 """Fractions of memory are counted in billionths."""
-_KINDS = OpKind.F, OpKind.I, OpKind.W
+_F, _I, _W = int(OpKind.F), int(OpKind.I), int(OpKind.W)
 
 
 RULES = np.array([
@@ -189,7 +189,7 @@ def _in_order(name, kind, held):
     """The schedule of the kinds of each rank's operations; each kind takes the microbatches in order."""
     num_ranks, num_microbatches = len(kind), kind.shape[1] // 3
     microbatch = np.empty_like(kind)
-    for of in _KINDS:
+    for of in (_F, _I, _W):
         microbatch[kind == of] = np.tile(np.arange(num_microbatches), num_ranks)
     stage = np.arange(num_ranks)
     columns = kind, stage[:, None], microbatch
@@ -217,9 +217,9 @@ def _candidates(sizes, times, memory, work):
         yield program
     limit, whole, kept = memory
     change = np.zeros(len(OpKind), dtype=np.int64)
-    change[list(_KINDS)] = whole, kept - whole, -kept
+    change[[_F, _I, _W]] = whole, kept - whole, -kept
     for depth in (1, 2):  # ZB-H1 and ZB-H2, for any B
         delay = depth * np.arange(sizes[0])
-        kind, _ = in_rounds(sizes[1], _KINDS, (-delay[::-1], 0 * delay, delay))
+        kind, _ = in_rounds(sizes[1], (OpKind.F, OpKind.I, OpKind.W), (-delay[::-1], 0 * delay, delay))
         if np.cumsum(change[kind], axis=1).max() <= limit:
             yield kind

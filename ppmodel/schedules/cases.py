@@ -105,8 +105,6 @@ class Case(NamedTuple):
         >>> Case("hanayo").with_options({"waves": "2"}).label
         'Hanayo W = 2'
         """
-        if not given:
-            return self
         known_options, values = self.known_options, dict(self.options)
         for key, value in given.items():
             if key not in known_options:

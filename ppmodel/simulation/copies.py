@@ -19,8 +19,7 @@ import numpy as np
 from ppmodel.ops import OpKind
 from ppmodel.simulation.inputs import COPY, INPUT, OPERATION, in_order, timeless
 from ppmodel.simulation.numbering import ON_RANKS
-from ppmodel.tables import by_keys
-from ppmodel.tables.dependencies import index_of
+from ppmodel.tables.dependencies import by_keys, index_of
 
 _BACKWARDS = (OpKind.B, OpKind.I)
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from ppmodel.loops.tables import group_slots
-from ppmodel.tables import NO_OPERATION
-from ppmodel.tables.dependencies import frozen
+from ppmodel.tables.dependencies import NO_OPERATION, frozen
 
 _PLANNED = np.array((1000, 2000, 1000, 1000, 1000, 1000, 0, 0, 0, 0))
 """Slots of each `OpKind` in the plan by which ranks issue; a message takes one, which decides only between equals."""

@@ -28,8 +28,7 @@ import numpy as np
 
 from ppmodel.simulation.inputs import MEETING, in_order
 from ppmodel.simulation.rendezvous import refuse_endless
-from ppmodel.tables import NO_OPERATION, by_keys
-from ppmodel.tables.dependencies import in_levels
+from ppmodel.tables.dependencies import NO_OPERATION, by_keys, in_levels
 
 BOTH = 3
 """Which ends of a transfer post a batch with it: the sender's (1), the receiver's (2)."""

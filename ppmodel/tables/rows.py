@@ -84,11 +84,11 @@ def numbered_without_gap(flat, cells):
 
 def majority_placement(flat, rank):
     """The rank that has most operations of each (replica, stage); ties go to the lower rank."""
-    _, stage, _, replica, _ = flat.T.astype(np.int64)
-    num_ranks, shape = int(rank.max()) + 1, (int(replica.max()) + 1, int(stage.max()) + 1)
-    places, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
-    place, home = np.divmod(places, num_ranks)
-    best = np.lexsort((-home, count, place))  # a stage's last entry has most, or as many on a lower rank
-    placement = np.zeros(shape[0] * shape[1], dtype=np.int32)
-    placement[place[best]] = home[best]
-    return placement.reshape(shape)
+    columns = flat[:, 3], flat[:, 1], rank
+    shape = [column.max() + 1 for column in columns]
+    places, count = np.unique(np.ravel_multi_index(columns, shape), return_counts=True)
+    homes = np.array(np.unravel_index(places, shape))
+    replica, stage, home = homes[:, np.lexsort((-homes[2], count))]
+    placement = np.zeros(shape[:2], dtype=np.int32)
+    placement[replica, stage] = home  # the last entry of a stage has most, or as many on a lower rank
+    return placement

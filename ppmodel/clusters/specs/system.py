@@ -212,7 +212,7 @@ class SystemSpec(Checked):
 
     def with_links(self, links: object) -> SystemSpec:
         """The system with other links, from what `as_links` takes; None keeps its own."""
-        return self if links is None else replace(self, links=links)
+        return self if links is None else replace(self, links=as_links(links))
 
     @property
     def timed(self) -> SystemSpec:

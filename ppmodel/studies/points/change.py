@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ppmodel.clusters.specs import SystemSpec
-from ppmodel.clusters.specs.system import scaled
+from ppmodel.clusters.specs.system import SystemSpec, scaled
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.given import as_list, is_number, to_builtin
 from ppmodel.ops import OpKind
