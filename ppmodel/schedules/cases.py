@@ -410,20 +410,17 @@ def built(case, num_ranks, num_microbatches):
 
 def generated(case, num_ranks, num_microbatches):
     """As `built`, without keeping the table."""
-    if case.sharding:
-        plain = case._replace(options=tuple(case.own_options.items()))
-        return generated(plain, num_ranks, num_microbatches).with_gathers(**case.sharding)
-    if case.source is None:
-        return schedules.build(case.entry, num_ranks, num_microbatches, **dict(case.options))
-    if case.size is None:
+    made = case.source
+    if made is None:
+        made = schedules.build(case.entry, num_ranks, num_microbatches, **case.own_options)
+    elif case.size is None:
         made = case.source(num_ranks, num_microbatches)
         schedules.registry.require_made(case.name, made, num_ranks, num_microbatches)
-        return made
-    if case.size != (num_ranks, num_microbatches):
+    elif case.size != (num_ranks, num_microbatches):
         rule = "is a table for pp = {}, microbatches = {}".format(*case.size)
         value = f"{case.name} at pp = {num_ranks}, microbatches = {num_microbatches}"
         raise SizeError("table", value, rule, "use that size")
-    return case.source
+    return made.with_gathers(**case.sharding) if case.sharding else made
 
 
 _built = cached(lambda table: table.num_operations)(lambda case, _generate, *size: generated(case, *size))

@@ -120,8 +120,7 @@ def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct
     >>> asymmetric_chimera(4, 4).stage_shares.round(3).tolist()
     [0.667, 0.667, 1.333, 1.333]
     """
-    front, back = split
-    shares = np.repeat([2 * front / (front + back), 2 * back / (front + back)], max(1, num_ranks // 2))
+    shares = np.repeat(2 * np.array(split) / sum(split), num_ranks // 2)
     return _chimera("asymmetric-chimera", num_ranks, num_microbatches, concat, stage_shares=shares)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ppmodel import metrics
 from ppmodel.clusters.costs import cell_streams_of
-from ppmodel.simulation import Iterations
-from ppmodel.studies.points.iteration import iterations_of, memory_of
+from ppmodel.simulation import Iterations, Timeline
+from ppmodel.studies.points.iteration import Iteration, iterations_of, memory_of
 from ppmodel.studies.points.order import ordered_for
 from ppmodel.studies.points.rows import evaluate, point_columns, table_columns
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ppmodel.clusters.memory import Memory
-    from ppmodel.simulation import Timeline
-    from ppmodel.studies.points.iteration import Iteration
     from ppmodel.studies.points.point import Point
 
 
