@@ -54,7 +54,7 @@ def _from_table(graph, costs, factors):
     """The timeline of a graph's first run, in one pass over the table; None if it takes the graph's arrays."""
     table, is_first = graph.schedule, not graph.is_used
     graph.is_used = True
-    apart = graph.nics is not None or graph.needs_handshake or costs.units
+    apart = graph.nics is not None or graph.needs_handshake or costs.units or table.reduces
     if not is_first or apart or factors is not None or costs.ready or costs.offload:
         return None
     times, shares = np.empty((2, table.num_operations)), {"shares": costs.pair_shares(table)} if costs.pairs else {}

@@ -114,7 +114,7 @@ def sources(schedule):
     source = np.full(schedule.num_operations, NO_OPERATION, dtype=np.int32)
     exists = index != NO_OPERATION
     source[index[exists]] = needed[exists]
-    finished = last_gradients(schedule, index)
+    finished = last_gradients(schedule)
     for kind in (OpKind.R, OpKind.O):  # a step needs the stage's reduction or, without one, its gradients
         operations = np.flatnonzero(schedule.kind == kind)
         source[operations] = finished[schedule.replica[operations], schedule.stage[operations]]
@@ -122,10 +122,13 @@ def sources(schedule):
     return source, barriers(schedule, source, index[:, 0], gradient[0, -1]) if schedule.has_shards else None
 
 
-def last_gradients(schedule, index=None):
+def last_gradients(schedule):
     """The operation that finishes the gradients of each stage: its last backward, or T; shape (replicas, stages)."""
-    index = index_of(schedule) if index is None else index
-    return index[[OpKind.B, OpKind.W, OpKind.T]].max(axis=(0, 3), initial=NO_OPERATION)
+    last, kind = np.full(schedule.placement.size, NO_OPERATION, dtype=np.int32), schedule.kind
+    gradients = np.flatnonzero((kind == OpKind.B) | (kind == OpKind.W) | (kind == OpKind.T))
+    home = schedule.replica * schedule.num_stages + schedule.stage
+    last[home[gradients]] = gradients  # the last one of each remains
+    return last.reshape(schedule.placement.shape)
 
 
 def shares_groups(schedule):

@@ -57,22 +57,25 @@ def find_pairs(schedule: Schedule) -> Pairs:
     """
     first = np.flatnonzero(~schedule.joined)
     first = first[(np.diff(first, append=schedule.num_operations) == 2) & schedule.overlaps[first]]
-    forward = np.where(schedule.kind[first] == OpKind.F, first, first + 1)
-    other = 2 * first + 1 - forward
-    codes = np.stack([column[place] for place in (forward, other) for column in (schedule.kind, schedule.stage)])
-    shape = len(OpKind), schedule.num_stages, len(OpKind), schedule.num_stages
-    codes, place = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
-    of = np.full(schedule.num_operations, NO_PAIR)
-    of[forward] = of[other] = place
-    keys = list(zip(*(column.tolist() for column in np.unravel_index(codes, shape)), strict=True))
+    swapped, num_stages, replicas = schedule.kind[first] != OpKind.F, schedule.num_stages, schedule.num_replicas
+    forward, other = paired = np.array((first + swapped, first + ~swapped))
+    number = schedule.stage[forward] * len(OpKind) + schedule.kind[other]
+    number = number * np.int64(num_stages) + schedule.stage[other]
+    codes = np.sort(number)
+    codes = np.append(codes[:1], codes[1:][codes[1:] != codes[:-1]])
+    place_of = np.empty(len(OpKind) * num_stages**2, np.int32)
+    place_of[codes] = np.arange(len(codes))
+    of, place = np.full(schedule.num_operations, NO_PAIR, np.int32), place_of[number]
+    of[paired] = place
+    keys = np.array(np.unravel_index(codes, (len(OpKind), num_stages) * 2))
     # further classes for the operations of pairs, with the class that each comes from
-    cost_class, paired, kinds = schedule.cost_class, np.flatnonzero(of != NO_PAIR), schedule.class_counts.shape[1]
-    codes, place = np.unique(of[paired] * np.int64(kinds) + cost_class[paired], return_inverse=True)
-    pair, base = np.divmod(codes, kinds)
-    cost_class = cost_class.astype(np.int64)
-    cost_class[paired] = kinds + place
-    counts = np.zeros((2, kinds + len(codes)), dtype=np.int64)
-    counts[:, :kinds] = schedule.class_counts
-    counts[1, kinds:] = np.bincount(place, minlength=len(codes))
-    np.subtract.at(counts[1], base, counts[1, kinds:])
-    return frozen(Pairs(keys, of, cost_class, base, pair, counts))
+    cost_class, kinds = schedule.cost_class, schedule.class_counts.shape[1]
+    member = (2 * place + np.array([[0], [1]], np.int32)) * replicas + schedule.replica[paired]
+    numbers = np.bincount(member.ravel(), minlength=2 * replicas * len(codes))
+    cost_class[paired] = kinds - 1 + np.cumsum(numbers > 0)[member]
+    base = (keys[::2] * replicas * num_stages + keys[1::2]).T[..., None] + num_stages * np.arange(replicas)
+    used = np.flatnonzero(numbers)
+    pair, base, numbers = used // (2 * replicas), base.ravel()[used], numbers[used]
+    counts = np.append(schedule.class_counts, [0 * numbers, numbers], axis=1)
+    np.subtract.at(counts[1], base, numbers)
+    return frozen(Pairs(list(map(tuple, keys.T.tolist())), of, cost_class, base, pair, counts))

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ppmodel.tables.dependencies import Dependencies
 
 _ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
-_PARTS, _PAIR = np.array((1, 2, 2, 2, *[0] * 6), np.uint8), 1 | 2  # of a forward, of a backward, of neither; of F&B
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -253,11 +252,13 @@ class Schedule:
     @cached_property
     def overlaps(self) -> NDArray[np.bool_]:
         """Mask of operations in cells with a forward and a backward (F&B); shape (num_operations,)."""
-        if not self.joined.any():
-            return frozen(np.zeros(self.num_operations, dtype=bool))
-        first = np.flatnonzero(~self.joined)
-        parts = np.bitwise_or.reduceat(_PARTS.take(self.kind, mode="clip"), first)
-        return frozen(np.repeat(parts == _PAIR, np.diff(first, append=self.num_operations)))
+        parts = (self.kind <= int(OpKind.W)).view(np.uint8) << (self.kind > int(OpKind.F))  # 1: forward, 2: backward
+        shared, longer = -self.joined[1:].view(np.uint8), self.joined
+        while longer.any():  # once for each operation of the longest cell but one
+            parts[1:] |= parts[:-1] & shared
+            parts[:-1] |= parts[1:] & shared
+            longer = longer[1:] & longer[:-1]
+        return frozen(parts == (1 | 2))
 
     @property
     def cost_class(self) -> NDArray[np.int32]:
@@ -268,7 +269,7 @@ class Schedule:
     def class_counts(self) -> NDArray[np.int64]:
         """Number of operations of each `cost_class` alone in a cell, and in F&B cells; shape (2, classes)."""
         classes = len(OpKind) * self.placement.size
-        of_class = self.cost_class + classes * self.overlaps if self.joined.any() else self.cost_class
+        of_class = self.cost_class + np.int32(classes) * self.overlaps if self.joined.any() else self.cost_class
         counts = np.bincount(of_class, minlength=2 * classes).reshape(2, -1)
         counts[0, OpKind.R * self.placement.size :] = 0
         return frozen(counts)

@@ -37,25 +37,19 @@ def with_step(schedule: Schedule) -> Schedule:
     0B0 0B1 2R 0R 2O 0O
     1B0 1B1 3R 1R 3O 1O
     """
-    lacking = []  # replica and stage of each stage without a reduction, and without a step
-    for step in (OpKind.R, OpKind.O):
-        missing, operations = np.ones(schedule.placement.shape, dtype=bool), schedule.kind == step
-        missing[schedule.replica[operations], schedule.stage[operations]] = False
-        lacking.append(np.nonzero(missing))
-    count = sum(len(replica) for replica, _ in lacking)
-    if not count:
+    missing, others = np.zeros((len(OpKind), *schedule.placement.shape), dtype=bool), np.flatnonzero(~schedule.computes)
+    missing[[OpKind.R, OpKind.O]] = True
+    missing[schedule.kind[others], schedule.replica[others], schedule.stage[others]] = False
+    kind, replica, stage = np.nonzero(missing)
+    if not len(kind):
         return schedule
-    kind = np.repeat((OpKind.R, OpKind.O), [len(replica) for replica, _ in lacking])
-    replica, stage = np.concatenate(lacking, axis=1)
-    place = last_gradients(schedule)[replica, stage]
-    rank = np.concatenate((schedule.rank, schedule.placement[replica, stage]))
-    section = np.concatenate((np.where(schedule.kind == OpKind.O, OpKind.O, 0), kind))
-    order = by_keys(rank, section, np.concatenate((np.arange(schedule.num_operations), place)))
-    added = kind, stage, np.full(count, NO_MICROBATCH), replica, np.zeros(count, dtype=bool)
-    columns: dict[str, Any] = {}
-    for name, column in zip(COLUMNS, added, strict=True):
-        columns[name] = np.concatenate((getattr(schedule, name), column))[order]
-    columns["rank_start"] = np.searchsorted(rank[order], np.arange(schedule.num_ranks + 1))
+    rank = schedule.placement[replica, stage]
+    order = by_keys(rank, kind, last_gradients(schedule)[replica, stage])
+    rank, kind, replica, stage = (column[order] for column in (rank, kind, replica, stage))
+    before = schedule.rank_start[1:] - np.bincount(schedule.rank[schedule.steps], minlength=schedule.num_ranks)
+    columns: dict[str, Any] = {"rank_start": schedule.rank_start + np.searchsorted(rank, range(schedule.num_ranks + 1))}
+    for name, added in zip(COLUMNS, (kind, stage, NO_MICROBATCH, replica, False), strict=True):
+        columns[name] = np.insert(getattr(schedule, name), before[rank], added)
     return replace(schedule, **columns)
 
 

@@ -99,8 +99,8 @@ def hides_backward(layout, framework, schedule):
         return layout.overlap_backward
     if framework is None or not framework.overlap_backward:
         return False
-    of_kinds = schedule.class_counts.sum(axis=0).reshape(len(OpKind), -1).sum(axis=1)
-    return bool(of_kinds[OpKind.B] > of_kinds[OpKind.W])
+    of_kinds = schedule.class_counts.reshape(2, len(OpKind), -1).sum(axis=(0, 2)).tolist()
+    return of_kinds[OpKind.B] > of_kinds[OpKind.W]
 
 
 @lru_cache(2**12)
@@ -337,9 +337,9 @@ def stage_layers(schedule, model, layout=None, times=None):
 
 def rank_loads(schedule):
     """The fraction of each stage's microbatches that a rank computes; shape (num_ranks, num_stages)."""
-    loads, counts = np.zeros((schedule.num_ranks, schedule.num_stages)), schedule.class_counts.sum(axis=0)
-    forwards = counts.reshape(len(OpKind), *schedule.placement.shape)[OpKind.F]
-    np.add.at(loads, (schedule.placement, np.arange(schedule.num_stages)), forwards)
+    shape, homes = (schedule.num_ranks, schedule.num_stages), schedule.placement
+    forwards, place = schedule.class_counts[:, : homes.size].sum(axis=0), homes * shape[1] + np.arange(shape[1])
+    loads = np.bincount(place.ravel(), forwards, shape[0] * shape[1]).reshape(shape)
     return loads / loads.sum(axis=0)
 
 
