@@ -296,7 +296,7 @@ def asked_costs(arguments):
     """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
     require_unit(arguments.get("model") and arguments.get("links"))
     names = (*SECONDS, "model", "system", "framework", "links", "layout", *specs.LAYOUT_KEYWORDS)
-    return given({name: arguments.pop(name) for name in names if name in arguments})
+    return given({name: arguments.pop(name) for name in names})
 
 
 def asked_case(name, file, options):

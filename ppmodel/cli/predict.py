@@ -1,7 +1,5 @@
 """ppmodel predict: iteration time and memory of training runs, one row each."""
 
-from contextlib import suppress
-
 import click
 
 from ppmodel.cli.arguments import Output, links, option
@@ -50,18 +48,13 @@ def predict_command(rows_file, system, framework, links, out):
     rows = predict_file(rows_file, load_system(system), out, framework and load_framework(framework), links)
     refused = [row for row in rows if row["refused"] is not None]
     say(f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused")
-    errors = []
-    for row in rows:
-        with suppress(ValueError):  # it was not measured
-            measured_s = float(row.get("iteration_s", ""))
-            if row["refused"] is None and measured_s > 0:
-                errors.append(row["predicted_iteration_s"] / measured_s - 1)
-    if errors:
+    measured = [row for row in rows if row["refused"] is None and row.get("iteration_s")]
+    if errors := [row["predicted_iteration_s"] / float(row["iteration_s"]) - 1 for row in measured]:
         sizes, largest = [abs(error) for error in errors], max(errors, key=abs)
         summary = f"mean error {fmean(sizes):.1%}, median {median(sizes):.1%}, largest {largest:+.1%}"
         say(f"against the measured iteration_s of {counted(len(errors), 'row')}: {summary} (+ is predicted too long)")
     if refused:
-        number = 1 + next(place for place, row in enumerate(rows) if row["refused"] is not None)
+        number = 1 + rows.index(refused[0])
         name = f" ({refused[0]['id']})" if refused[0].get("id") else ""
         say(f"first refused: row {number}{name}, {refused[0]['refused']}")
     return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0
