@@ -170,7 +170,7 @@ def held_on_ranks(placement, stages, peak, persistent, buffers, reserve):
 
     Parameters
     ----------
-    placement : ndarray of int, shape (num_replicas, num_stages)
+    placement : ndarray of int, shape (num_replicas, num_stages), or Homes
     stages : Stages
     peak : ndarray of float, shape (..., num_ranks)
     persistent : list of ndarray of float, shape (..., num_stages)
@@ -184,19 +184,41 @@ def held_on_ranks(placement, stages, peak, persistent, buffers, reserve):
     return Memory(peak, *kept, working, logits, *(np.full(peak.shape, size) for size in (buffers, reserve)))
 
 
+class Homes(NamedTuple):
+    """The stages of each rank.
+
+    Parameters
+    ----------
+    stages : ndarray of int, shape (n,) or (num_runs, n)
+        Those of all ranks, in all replicas, one rank after another.
+    first : ndarray of int, shape (num_ranks,)
+        Where those of each begin.
+    """
+
+    stages: np.ndarray
+    first: np.ndarray
+
+
 def on_ranks(placement, of_stages, combine=np.add):
     """Values of stages, the last axis, summed or otherwise combined on the ranks that have them, in all replicas.
+
+    `placement` is as in a table; or the `Homes` of many runs, each with a row of values.
 
     >>> on_ranks(np.array([[0, 1, 0]]), np.array([1.0, 2.0, 4.0])).tolist()
     [5.0, 2.0]
     """
-    stages, first = _by_rank(placement.tobytes(), placement.dtype, placement.shape[1])
-    return combine.reduceat(of_stages[..., stages], first, axis=-1)
+    stages, first = placement if isinstance(placement, Homes) else homes_of(placement)
+    of_homes = of_stages[..., stages] if stages.ndim == 1 else np.take_along_axis(of_stages, stages, axis=-1)
+    return combine.reduceat(of_homes, first, axis=-1)
+
+
+def homes_of(placement):
+    """The `Homes` of a table's placement."""
+    return _homes_of(placement.tobytes(), placement.dtype, placement.shape[1])
 
 
 @lru_cache(2**12)
-def _by_rank(placement, dtype, num_stages):
-    """The stages of each rank, one after another, and where those of each begin."""
+def _homes_of(placement, dtype, num_stages):
     homes = np.frombuffer(placement, dtype)
     order = homes.argsort(kind="stable")
-    return order % num_stages, np.flatnonzero(np.diff(homes[order], prepend=-1))
+    return Homes(order % num_stages, np.flatnonzero(np.diff(homes[order], prepend=-1)))

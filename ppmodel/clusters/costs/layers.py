@@ -28,7 +28,7 @@ from ppmodel.errors import CostError
 from ppmodel.simulation.costs import LONGEST_S
 
 NOTHING = -1
-SPLITS = "tp", "cp", "ep", "expert_tp"  # which may differ among layouts that are priced at once
+SPLITS = "tp", "cp", "ep", "expert_tp"  # which may differ among runs that are priced at once
 BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
@@ -189,7 +189,7 @@ def _work(model, sequences, layout):
     gpu, operations = GpuWork.of(model, sequences, layout), transformer.layer_operations(model, sequences, layout)
     recompute = recompute_of(model, layout)
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
-    modes = {"dense": modes, "block": modes, "mtp": modes[-1:]}
+    modes = dict.fromkeys(BLOCKS, modes)
     layers = [(part, mode) for part in operations for mode in modes.get(part, ["none"])]
     lines = {}
     sharing = layout and sharing_of(model, layout, lines)
@@ -201,67 +201,77 @@ def _work(model, sequences, layout):
     )  # fmt: skip
 
 
-def layer_works(model, layouts):
-    """The `LayerWork` of several layouts side by side, which have the same layers and kernels in other sizes.
+def split_works(model, layout, splits):
+    """The `LayerWork` of a layout in several splits into microbatches and over groups, the columns' first axis.
 
     Parameters
     ----------
     model : ModelSpec
-    layouts : list of LayoutSpec
-        Complete. They differ only in ``microbatch_size``, in `SPLITS`, ``dp`` and ``pp`` (each 1 in all or in none, and
-        all with several experts on a GPU, or none), and in what layers do not depend on.
+    layout : LayoutSpec
+        Complete; any with one of the splits.
+    splits : ndarray of float, shape (num_splits, 1 + len(SPLITS))
+        Sequences per microbatch, and the sizes of `SPLITS`, each 1 in all or in none; all have several experts on a
+        GPU, or none has.
 
     Returns
     -------
     LayerWork
-        The layers of the first layout, then those of the second, and so on.
     """
-    first, splits = layouts[0], [(layout.microbatch_size, *layout.sizes(SPLITS)) for layout in layouts]
-    alike = _alike(first, tp=1, cp=1, ep=1, etp=1, zero=1)
-    distinct = {split: place for place, split in enumerate(dict.fromkeys(splits))}
-    work, run = _works(model, alike, tuple(distinct)), np.arange(len(layouts))
-    place, placements = np.array([distinct[split] for split in splits]), {}
-    line = [placements.setdefault((*layout.sizes((*SPLITS, "dp", "pp")), layout.order), (len(placements), layout))[0]
-            for layout in layouts]  # fmt: skip
-    line = np.array(line)[:, None] * len(work.lines) + np.arange(len(work.lines))
-    kernels, exchanges, num_layers = work.kernels, work.exchanges, len(work.layers)
+    sequences, *sizes = splits.T
+    tp, cp, ep, etp = (size if size[0] > 1 else 1 for size in sizes)
+    return _work.__wrapped__(model, sequences, _alike(layout, tp=tp, cp=cp, ep=ep, etp=etp, zero=1))
 
-    def of_runs(column, step=0):
-        of_splits = np.broadcast_to(column, (len(distinct), *column.shape[-1:]))
-        return (of_splits[place] + step * run[:, None]).ravel()
+
+def layer_works(model, work, split, layouts, layout):
+    """The `LayerWork` of several runs side by side, which have the same layers and kernels in other sizes.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    work : LayerWork
+        From `split_works`.
+    split : ndarray of int, shape (num_runs,)
+        The split of each run, a place in its columns.
+    layouts : list of LayoutSpec
+        Complete. They differ only in `SPLITS`, ``dp`` and ``pp`` (1 in all or in none), and in what layers do not
+        depend on.
+    layout : ndarray of int, shape (num_runs,)
+        The layout of each run, a place in the list.
+
+    Returns
+    -------
+    LayerWork
+        The layers of the first run, then those of the second, and so on.
+    """
+    kernels, exchanges, num_layers, run = work.kernels, work.exchanges, len(work.layers), np.arange(len(split))
+    line = layout[:, None] * len(work.lines) + np.arange(len(work.lines))
+
+    def of_runs(column, axes=1, step=0):
+        columns = column[split] if column.ndim > axes else np.broadcast_to(column, (len(split), *column.shape))
+        return (columns + step * run[:, None] if step else columns).reshape(-1, *column.shape[column.ndim - axes + 1 :])
 
     def beside(column):
-        return np.where(of_runs(column) == NOTHING, NOTHING, of_runs(column, len(kernels.slot)))
+        return np.where(of_runs(column) == NOTHING, NOTHING, of_runs(column, step=len(kernels.slot)))
 
-    slots = num_layers * len(Phase)
-    shapes = [column.shape[-axes:] for column, axes in zip(work.sizes[:4], (2, 2, 2, 3), strict=True)]
-    sizes = [np.broadcast_to(column, (len(distinct), *shape))[place].reshape(-1, *shape[1:])
-             for column, shape in zip(work.sizes, shapes, strict=False)]  # fmt: skip
-    each = np.repeat(run, num_layers)
-    numbers, shared = ([*sharing_of(model, layout, {})[:-2]] for layout in layouts), work.sharing[-2:]
-    sharing = [np.array(column)[each] for column in zip(*numbers, strict=True)]
+    slots, each = num_layers * len(Phase), np.repeat(layout, num_layers)
+    sizes = [of_runs(column, axes) for column, axes in zip(work.sizes, (2, 2, 2, 3), strict=False)]
+    numbers = zip(*(sharing_of(model, one, {})[:-2] for one in layouts), strict=True)
+    sharing = [np.array(column)[each] for column in numbers]
+    shared = (line[:, column].repeat(num_layers, axis=0) for column in work.sharing[-2:])
     return work._replace(
-        layers=work.layers * len(layouts), units=[*work.units[:-1], len(layouts) * work.units[-1]],
+        layers=work.layers * len(split), units=[*work.units[:-1], len(split) * work.units[-1]],
         kernels=Kernels(
-            *map(of_runs, kernels[:-2]), of_runs(kernels.slot, slots), of_runs(kernels.unit, work.units[-1])
+            *map(of_runs, kernels[:-2]), of_runs(kernels.slot, step=slots), of_runs(kernels.unit, step=work.units[-1])
         ),
         exchanges=Exchanges(
-            line[:, exchanges.line].ravel(), of_runs(exchanges.slot, slots * len(PARTS)),
-            of_runs(exchanges.unit, work.units[-1]), beside(exchanges.beside), beside(exchanges.gradient),
+            line[:, exchanges.line].ravel(), of_runs(exchanges.slot, step=slots * len(PARTS)),
+            of_runs(exchanges.unit, step=work.units[-1]), beside(exchanges.beside), beside(exchanges.gradient),
             of_runs(exchanges.volume),
         ),
-        lines=[(*line[:-1], layout) for _, layout in placements.values() for line in work.lines],
-        sizes=LayerColumns(*sizes, np.array(splits)[each, 1 + SPLITS.index("tp")], np.full(len(each), first.gpus)),
-        sharing=Sharing(*sharing, *(line[:, column][each] for column in shared)), layout=first,
+        lines=[(*line[:-1], one) for one in layouts for line in work.lines],
+        sizes=LayerColumns(*sizes, *(np.array([getattr(one, name) for one in layouts])[each] for name in ("tp", "gpus"))),
+        sharing=Sharing(*sharing, *shared), layout=layouts[0],
     )  # fmt: skip
-
-
-@lru_cache(2**10)
-def _works(model, layout, splits):
-    """The `LayerWork` of a layout in several splits into microbatches and over groups, the columns' first axis."""
-    sequences, *sizes = np.array(splits).T
-    tp, cp, ep, etp = (size if size[0] > 1 else 1 for size in sizes)
-    return _work.__wrapped__(model, sequences, unchecked(layout, tp=tp, cp=cp, ep=ep, etp=etp))
 
 
 def _items(listed, lines, layout):
@@ -455,18 +465,19 @@ class LayerCosts:
             rule = f"make a layer take more than {LONGEST_S:g} seconds"
             raise CostError("constants of the system", system.name, rule, "check its rates, latencies and exponents")
 
-    def runs(self, count):
-        """List the costs of each of several runs, as far as `pair_times` and `attention_s` need them."""
-        work, columns = self.work, (self.kernel_s, self.exposed_s, self.seconds, self.host_s)
-        kernels = work.kernels._make(column[: len(self.kernel_s) // count].copy() for column in work.kernels)
+    def run(self, number, count):
+        """The costs of one of several runs, as far as `pair_times` needs them."""
+
+        def of_run(column):
+            return column[number * len(column) // count : (number + 1) * len(column) // count]
+
+        run, work, columns = copy(self), self.work, (self.kernel_s, self.exposed_s, self.seconds, self.host_s)
+        run.kernel_s, run.exposed_s, run.seconds, run.host_s = map(of_run, columns)
+        kernels = work.kernels._make(column[: len(self.kernel_s) // count] for column in work.kernels)
         exchanges = work.exchanges._make(column[: len(self.exposed_s) // count] for column in work.exchanges)
         units = [*work.units[:-1], work.units[-1] // count]
-        first = copy(self)
-        first.work = work._replace(units=units, kernels=kernels, exchanges=exchanges)
-        runs = [copy(first) for _ in range(count)]
-        for run, *values in zip(runs, *(np.split(column, count) for column in columns), strict=True):
-            run.kernel_s, run.exposed_s, run.seconds, run.host_s = values
-        return runs
+        run.work = work._replace(units=units, kernels=kernels, exchanges=exchanges)
+        return run
 
     @cached_property
     def times(self):

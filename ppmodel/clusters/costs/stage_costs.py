@@ -203,7 +203,7 @@ class StageWork(NamedTuple):
     def summed(self, columns):
         """Sums over the layers of each stage, shape (num_stages, num_columns)."""
         total = 0.0
-        for layer in range(self.counts.shape[-1]):  # in order, so that sums are reproducible
+        for layer in np.flatnonzero(self.counts.any(axis=(*range(self.counts.ndim - 1),))):  # in order: reproducible
             total = total + self.counts[..., layer, None] * columns[self.index[..., layer]]
         return total
 
@@ -220,7 +220,7 @@ class StageWork(NamedTuple):
     def parts_s(self, layers_s, system):
         """Seconds of stages by phase and part, from those of layers: shape (..., num_stages, 3, num_parts)."""
         parts_s = self.summed(layers_s.reshape(len(layers_s), -1))
-        parts_s = parts_s.reshape(*parts_s.shape[:-1], 3, len(PARTS))
+        parts_s = parts_s.reshape(*parts_s.shape[:-1], 3, -1)
         if system.kernels:
             parts_s[..., :2, 0] += system.kernels.stage_overhead_s
         return parts_s
@@ -298,7 +298,7 @@ def layer_counts(layers, dense_blocks, cut, recompute, schedule):
         "embedding": cut.embeddings, "dense": dense, "block": blocks - dense, "mtp": cut.mtp,
         "loss": cut.losses - heads, "head": heads,
     }  # fmt: skip
-    again = {}
+    again = {part: of_parts[part] for part in BLOCKS if isinstance(recompute, str) and recompute == "full"}
     if not isinstance(recompute, str):  # the first layers of a stage, of which dense ones come first
         again["dense"] = np.minimum(recompute, dense)
         again["block"] = np.minimum(recompute - again["dense"], of_parts["block"])

@@ -91,7 +91,7 @@ def least_share(question, slices):
     return np.where(is_masked | (np.asarray(slices) == 1), 1.0, 0.5)
 
 
-def first_shares(layers, places):
+def first_shares(attention_shares, slices):
     """The least shares of a mean slice's time that first slices take, on any stage and however much is recomputed.
 
     A first slice has at least the mean number of tokens, so all but attention takes at least as long as in the mean
@@ -100,20 +100,15 @@ def first_shares(layers, places):
 
     Parameters
     ----------
-    layers : columns.Layers
-        Without recomputation.
-    places : ndarray of int, shape (num_candidates,)
+    attention_shares : ndarray of float, shape (num_candidates,)
+        The largest share of attention in a half of any layer, without recomputation.
+    slices : int
 
     Returns
     -------
     ndarray of float, shape (num_candidates,)
     """
-    places, numbers = np.unique(places, return_inverse=True)
-    layers.of(places)
-    runs, slices = [layers.runs[place] for place in places.tolist()], layers.way[-1]
-    parts = ((np.cumsum(run.attention_s, axis=-1)[:, ::2], run.seconds[:, :2].sum(axis=-1)) for run in runs)
-    shares = [(part_s / np.maximum(whole_s, np.finfo(float).tiny)).max() for part_s, whole_s in parts]
-    return 1 - np.minimum(shares, 1.0)[numbers] * (1 - 1 / slices)
+    return 1 - np.minimum(attention_shares, 1.0) * (1 - 1 / slices)
 
 
 def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone, ends, system, ratios=0.0):
@@ -121,9 +116,9 @@ def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone
 
     Parameters
     ----------
-    placement : ndarray of int, shape (num_replicas, num_stages)
+    placement : Homes
     of_stages : Stages
-        Of many candidates with this placement.
+        Of many candidates.
     microbatches : ndarray of float, shape (num_candidates,)
         Of each replica of the table.
     first_share : ndarray of float, shape (num_candidates,)
@@ -154,9 +149,9 @@ def busy_bounds(placement, of_stages, microbatches, first_share, is_split, alone
     work = alone_s + np.maximum(_paired_s(computing, exchanged, system), ratios * (computing + exchanged))
     is_whole = ends[..., [0, 1, 1]]
     forward_s, input_s, weight_s = np.moveaxis(np.where(is_whole, whole_s, computing_s), -1, 0)
-    first = on_ranks(placement, np.arange(placement.shape[1]), np.minimum)
+    first = on_ranks(placement, np.broadcast_to(np.arange(whole_s.shape[1]), whole_s.shape[:2]), np.minimum)
     before_s, after_s = (
-        (np.cumsum(column, axis=-1)[:, first] - column[:, first]) * first_share[:, None]
+        np.take_along_axis(np.cumsum(column, axis=-1) - column, first, axis=-1) * first_share[:, None]
         for column in (forward_s, input_s + weight_s * ~split)
     )
     last_s = of_stages.reduction_s, of_stages.gather_s + of_stages.optimizer_s
@@ -187,7 +182,7 @@ def least_ratios(placement, of_stages, runs, kinds):
     ratios = np.zeros(load_s.shape)
     for place, rank in enumerate(load_s.argmax(axis=-1)):
         if kinds[place]:
-            stages = np.nonzero(placement == rank)[1]
+            stages = np.split(placement.stages[place], placement.first[1:])[rank]
             alike = dict(zip(map(tuple, of_stages.layers[place, stages].astype(int).tolist()), stages, strict=True))
             times, (forward_s, *backward_s) = runs[place].pair_times, halves_s[place].T
             second_s = {OpKind.B: sum(backward_s), OpKind.I: backward_s[0], OpKind.W: backward_s[1]}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
-from functools import cache
-from itertools import chain, count, islice, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
+from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.clusters.memory import activation_bytes, on_ranks
+from ppmodel.clusters.costs.data_parallel import sharded_bytes
+from ppmodel.clusters.costs.partition import StageLayers
+from ppmodel.clusters.costs.stage_costs import Stages, layer_counts
+from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, homes_of, on_ranks
 from ppmodel.clusters.specs.layout import ORDERS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
@@ -23,7 +25,7 @@ from ppmodel.simulation import makespans
 from ppmodel.studies.planning.available import highest_zero, recomputed, runs_as_modelled
 from ppmodel.studies.planning.bounds import bound_of, busy_bounds, first_shares, least_ratios, least_share, mean_bounds
 from ppmodel.studies.planning.candidates import Candidate, SearchEntry, all_sizes, cases_at, divisions, orders
-from ppmodel.studies.planning.columns import Columns, Ways
+from ppmodel.studies.planning.columns import Columns
 from ppmodel.studies.planning.question import SEARCHED, Sizes
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
@@ -100,49 +102,48 @@ def entries_of(question, columns=None):
     PPModelError
         If the model fits in no way.
     """
-    columns, framework = columns or Columns(question, all_sizes(question)), question.system.framework.packaged
-    every_size, capacity = columns.sizes, question.system.memory_capacity_bytes
-    cases = {pp: cases_at(question, pp) for pp in {sizes.pp for sizes in every_size}}
-    whole, split, entries = columns.whole(True), columns.whole(False), []
-    microbatches = np.array([question.size(sizes) for sizes in every_size])
-    seconds = mean_bounds(whole, split, question.system) * microbatches[:, 1] + columns.least_step_s(split)
-    seconds /= microbatches[:, 0]
-    kept_bytes = np.array(columns.least_bytes(split))
-    whole_bytes = split.activation_bytes[:, 0]
-    again = 1 + np.clip((kept_bytes + whole_bytes - capacity) / whole_bytes, 0, 1) / 3  # what does not fit, recomputed
-    likely = again * (1 + (np.array([sizes.pp for sizes in every_size]) - 1) / microbatches[:, 1])
-    each = kept_bytes.tolist(), seconds.T.tolist(), likely.tolist()
-    share_of = cache(lambda case: float(least_share(question, small(case.name).slices)))
-    runs = cache(lambda case, *more: case.user_defined or runs_as_modelled(case.name, framework, *more))
-    for sizes, at_least_bytes, at_least_s, factor in zip(every_size, *each, strict=True):
-        if at_least_bytes <= capacity:
-            alone = sizes.ep > 1 and sizes.stage_gpus == 1
-            for case in cases[sizes.pp]:
-                bound = bound_of(case)
-                least_s = 0.0 if bound is None else at_least_s[bound] * share_of(case)
-                likely_s = factor * at_least_s[bound or 0]
-                entries.append(SearchEntry(case, sizes, runs(case, alone, sizes.pp), least_s, likely_s))
-    if not any(cases.values()):
+    columns, capacity = columns or Columns(question, all_sizes(question)), question.system.memory_capacity_bytes
+    framework, (pp, microbatches) = question.system.framework.packaged, np.array(columns.size).T
+    listed = [(num_ranks, case) for num_ranks in sorted({*pp.tolist()}) for case in cases_at(question, num_ranks)]
+    if not listed:
         rule = f"leaves no schedule with such chunks and ranks for the {question.model.blocks} layers"
         value = ", ".join(f"{name}={value}" for name, value in question.fixed.items()) or "nothing"
         raise PPModelError("fix", value, rule, "fix fewer chunks or ranks, or name other schedules")
-    if not entries:
+    whole, split = columns.whole(True), columns.whole(False)
+    seconds = (mean_bounds(whole, split, question.system) * microbatches + columns.least_step_s(split)) / pp
+    kept_bytes, whole_bytes = columns.least_bytes(split), split.activation_bytes[:, 0]
+    fits = kept_bytes <= capacity
+    if not fits.any():
         reserve = question.system.reserve_bytes
         least_bytes = kept_bytes.min()
         enough = question.gpus * (least_bytes - reserve) / (capacity - reserve)
         rule = f"is below what weights and optimizer need on {question.gpus} GPUs ({least_bytes / 2**30:.4g} GiB)"
         remedy = f"take at least {8 * -(-enough // 8):.0f} GPUs, or fix less"
         raise NothingFitsError("memory_limit", f"{capacity / 2**30:.3g} GiB", rule, remedy)
+    again = 1 + np.clip((kept_bytes + whole_bytes - capacity) / whole_bytes, 0, 1) / 3  # what does not fit, recomputed
+    likely = seconds * again * (1 + (pp - 1) / microbatches)
+    alone, parts = np.array([sizes.ep > 1 and sizes.stage_gpus == 1 for sizes in columns.sizes], dtype=int), []
+    for number, (num_ranks, case) in enumerate(listed):
+        places, bound = np.flatnonzero(fits & (pp == num_ranks)), bound_of(case)
+        share = 0.0 if bound is None else least_share(question, small(case.name).slices)
+        is_run = [case.user_defined or runs_as_modelled(case.name, framework, way, num_ranks) for way in (False, True)]
+        of_case = np.full(len(places), number), places, np.array(is_run)[alone[places]]
+        parts.append((*of_case, seconds[bound or 0, places] * share, likely[bound or 0, places]))
+    number, place, is_run, least_s, likely_s = map(np.concatenate, zip(*parts, strict=True))
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
-    entries.sort(key=lambda entry: (entry.case.name != first, entry.likely_s))
-    turns = defaultdict(count)
-
-    def turn(entry):
-        group = dict(entry.case.options).get("chunks", 2) > 2, entry.case.name, entry.sizes.pp
-        return group[0], next(turns[group])
-
-    others = sorted(entries[_FEW:], key=turn)
-    return [*entries[:_FEW], *others[:_SPREAD], *sorted(others[_SPREAD:], key=lambda entry: entry.sizes.pp)]
+    groups, of_cases = {}, [(case.name, num_ranks, dict(case.options).get("chunks", 2) > 2) for num_ranks, case in listed]
+    group = np.array([groups.setdefault(key, len(groups)) for key in of_cases])[number]
+    is_first, has_many = (np.array(column)[number] for column in zip(*((name == first, many) for name, _, many in of_cases)))
+    order = np.lexsort((number, place, likely_s, ~is_first))
+    others = order[_FEW:]
+    by_group = others[np.argsort(group[others], kind="stable")]
+    turn = np.empty(len(number), dtype=int)
+    turn[by_group] = np.arange(len(others)) - np.searchsorted(group[by_group], group[by_group])
+    others = others[np.lexsort((turn[others], has_many[others]))]
+    rest = others[_SPREAD:]
+    order = np.concatenate([order[:_FEW], others[:_SPREAD], rest[np.argsort(pp[place[rest]], kind="stable")]])
+    rows = zip(*(column[order].tolist() for column in (number, place, is_run, least_s, likely_s)), strict=True)
+    return [SearchEntry(listed[number][1], columns.sizes[place], *more, place) for number, place, *more in rows]
 
 
 def simulated(question, columns, entries, limits):
@@ -198,34 +199,33 @@ def fitting_of(question, columns, entries, limits):
     """
     usual, capacity = highest_zero(question.system.framework.packaged), question.system.memory_capacity_bytes
     groups, seen = {}, set()
-    for place, entry in enumerate(entries):
-        table = columns.table(*entry[:2])
-        ways = columns.divisions(entry.sizes, bool(table.gathers)) if table else ()
-        for number, (zero, layers) in enumerate(ways):
-            shape = columns.shape(table, zero)
-            if columns.divides(shape[0], layers):
-                groups.setdefault(shape, []).append(((place, number), entry, zero, layers, table))
-    for shape, rows in groups.items():
-        found = Rows(columns, shape, rows, limits).candidates()
+    for number, entry in enumerate(entries):
+        table = columns.table(entry.case, entry.place)
+        for way, (zero, layers) in enumerate(columns.divisions(entry.sizes, bool(table.gathers)) if table else ()):
+            if shape := columns.shape(table, zero, layers):
+                groups.setdefault(shape.alike, []).append(((number, way), entry, zero, layers, shape, table))
+    for rows in groups.values():
+        found = Rows(columns, rows, limits).candidates()
         for row, number, recompute, at_least_s, peak, blocks, slicing in found:
-            place, (case, sizes, is_run, *_), zero, layers, _ = rows[row]
+            place, (case, sizes, is_run, *_), zero, layers, *_ = rows[row]
             is_run = is_run and (zero <= usual or "zero" in question.fixed)
             same = place[0], zero, recompute, blocks.tobytes(), slicing
             for order in orders(question, sizes, zero) if same not in seen else ():
                 candidate = Candidate(case, sizes, is_run, zero, recompute, layers, order, peak, np.inf, slicing)
-                if order != ORDERS[0] and is_timed(columns, case, sizes, slicing):
+                if order != ORDERS[0] and is_timed(columns, rows[row][1], slicing):
                     candidate = candidate._replace(peak_bytes=timed_bytes(question, candidate))
                 if candidate.peak_bytes <= capacity:
                     yield at_least_s, (*place, number, order, slicing), candidate
             seen.add(same)
 
 
-def is_timed(columns, case, sizes, slicing=SLICINGS[0]):
+def is_timed(columns, entry, slicing=SLICINGS[0]):
     """Return whether memory depends on times, of copies or of a searched order, or on parts or gathers that differ."""
-    fixed, table = columns.question.fixed, columns.table(case, sizes)
+    fixed, table = columns.question.fixed, columns.table(entry.case, entry.place)
     is_cut = table and table.slices > 1 and slicing != SLICINGS[0]
     is_unlike = is_cut or fixed.get("lengths", "equal") != "equal" or (table and (table.gathers or table.has_shards))
-    return bool(is_unlike or open_options(case) or any(fixed.get(name) for name in ("offload", "offload_warm_up")))
+    is_copied = any(fixed.get(name) for name in ("offload", "offload_warm_up"))
+    return bool(is_unlike or is_copied or open_options(entry.case))
 
 
 def timed_bytes(question, candidate):
@@ -233,108 +233,161 @@ def timed_bytes(question, candidate):
     return float(memory_of(point_of(question, candidate)).total.max())
 
 
+class Costs(NamedTuple):
+    """What some rows cost; of those that cost the same, one.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (n,)
+    places : ndarray of int
+        The place of every row among these.
+    homes : Homes
+    stages : Stages
+        Columns of shape (n, num_stages).
+    others : ndarray of float, shape (n, num_ranks)
+        Bytes of ranks without activations.
+    """
+
+    rows: np.ndarray
+    places: np.ndarray
+    homes: Homes
+    stages: Stages
+    others: np.ndarray
+
+
 class Rows:
-    """Candidates with the same stages on the same ranks, to find those that fit and may be fast enough.
+    """Candidates with as many stages on as many ranks, to find those that fit and may be fast enough.
 
     Parameters
     ----------
     columns : Columns
-    shape : (Schedule, bool, int)
-        From `Columns.shape`.
-    rows : list of (tuple, SearchEntry, int, str, Schedule)
-        Place, entry, ZeRO stage, division of layers, and table of each.
+    rows : list of (tuple, SearchEntry, int, str, Shape, Schedule)
+        Place, entry, ZeRO stage, division of layers, shape and table of each; of shapes that are alike.
     limits : Limits
     """
 
-    def __init__(self, columns, shape, rows, limits):
-        self.columns, self.question, (self.table, self.hides, self.zero) = columns, columns.question, shape
-        _, self.entries, self.zeros, self.words, tables = zip(*rows, strict=True)
-        numbers, self.comfortable_bytes = {}, limits.comfortable_bytes
-        ways = ((entry.sizes, *words) for entry, *words in zip(self.entries, self.zeros, self.words, strict=True))
-        self.way = np.array([numbers.setdefault(way, len(numbers)) for way in ways])  # many schedules have the same
-        self.ways = Ways(columns, shape, [*numbers])
-        most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
-        self.most_s = np.array([most_s[entry.is_run] for entry in self.entries])
-        self.slicing = self.question.tried("slicing", SLICINGS)[0]
-        numbers = {table: number for number, table in enumerate(dict.fromkeys(tables))}
-        number = np.array([numbers[table] for table in tables])
-        *traits, kinds = zip(*map(columns.traits, numbers), strict=True)
-        parts, self.slices, self.is_split, self.alone, self.ends = (np.array(column)[number] for column in traits)
-        self.kinds = [kinds[place] for place in number.tolist()]
+    def __init__(self, columns, rows, limits):
+        self.columns, self.question, self.comfortable_bytes = columns, columns.question, limits.comfortable_bytes
+        _, self.entries, self.zeros, words, shapes, tables = zip(*rows, strict=True)
+        self.table, self.slicing, self.cuts = tables[0], self.question.tried("slicing", SLICINGS)[0], {}
+        self.place, self.words = np.array([entry.place for entry in self.entries]), np.array(words)
+        self.sharing = columns.sharing_of(self.place, np.array(self.zeros))
+        of_slices = {table.slices: table for table in tables}
+        of_rows = zip(self.place.tolist(), tables, strict=True)
+        self.buffers = np.array([[columns.buffer_bytes(place, of_slices[table.slices])] for place, table in of_rows])
+        self.shapes, self.shape = _distinct(shapes)
+        self.homes = np.array([homes_of(shape.table.placement).stages for shape in self.shapes])
+        traits, trait = _distinct([*map(columns.traits, tables)])
+        *traits, kinds = zip(*traits, strict=True)
+        parts, self.slices, self.is_split, self.alone, self.ends = (np.array(column)[trait] for column in traits)
+        self.kinds = [kinds[number] for number in trait.tolist()]
         share = least_share(self.question, self.slices)
-        parts = parts * self.slices * share
-        self.microbatches = parts * [self.question.size(entry.sizes)[1] for entry in self.entries]
+        self.microbatches = parts * self.slices * share * np.array(columns.size)[self.place, 1]
         is_alike = self.question.fixed.get("lengths", "equal") == "equal" and not self.table.has_shards
-        self.first = np.full(len(self.way), float(is_alike))
-        if self.table.slices > 1:
-            layers = columns.layers("none", self.hides, self.zero, self.table.slices)
-            self.first *= first_shares(layers, self.ways.places[self.way])
+        self.first = np.full(len(self.place), float(is_alike))
+        for number, of_shape in enumerate(self.shapes):
+            if of_shape.table.slices > 1:
+                layers, places = columns.layers("none", *of_shape.way), self.place[self.shape == number]
+                layers.at(places)
+                self.first[self.shape == number] *= first_shares(layers.attention_shares[places], of_shape.table.slices)
+        most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
+        self.most_s, numbers = np.array([most_s[entry.is_run] for entry in self.entries]), {}
+        same = self.place, self.sharing, self.shape, trait, self.words, self.most_s
+        same = zip(*(column.tolist() for column in same), strict=True)
+        self.same = np.array([numbers.setdefault(key, len(numbers)) for key in same])
 
-    def stages(self, rows, recompute):
-        """The `Stages` of some rows, all recomputed in a way, or so many layers of each; and their other bytes."""
-        words = isinstance(recompute, str)
-        distinct, places = np.unique(self.way[rows] << 32 | (0 if words else recompute), return_inverse=True)
-        of_stages, others = self.ways.stages(distinct >> 32, recompute if words else distinct & 2**32 - 1)
-        return of_stages[places], others[places]
+    def costs(self, rows, recompute):
+        """The `Costs` of some rows, all recomputed in a way, or so many layers of each."""
+        is_word = isinstance(recompute, str)
+        keys = self.same[rows] << 32 | (0 if is_word else recompute)
+        _, first, places = np.unique(keys, return_index=True, return_inverse=True)
+        rows, again = rows[first], recompute if is_word else recompute[first, None]
+        shape, taken, way = self.shape[rows], [], recompute if is_word and recompute != "full" else 1
+        mode = recompute if is_word else "none"
+        blocks = self.cuts.setdefault(mode, np.zeros((len(self.place), self.table.num_stages), dtype=int))
+        for number in np.unique(shape).tolist():
+            of_shape, some = self.shapes[number], rows[shape == number]
+            layers = self.columns.layers(way, *of_shape.way)
+            taken.append((np.flatnonzero(shape == number), *layers.at(self.place[some])))
+            new = some[blocks[some].max(axis=1) == 0]
+            for word in np.unique(self.words[new]).tolist():
+                new_of_word = new[self.words[new] == word]
+                times = layers.times(self.place[new_of_word], mode) if word == "balanced" else None
+                blocks[new_of_word] = self.columns.cut(of_shape.table, word, times).blocks
+        order, *columns = (np.concatenate(column) for column in zip(*taken, strict=True))
+        columns = [column[np.argsort(order)] for column in columns] if len(taken) > 1 else columns
+        cuts = zip(*(of_shape.cut for of_shape in self.shapes), strict=True)
+        cut = StageLayers(*(np.array(column)[shape] for column in cuts))._replace(blocks=blocks[rows])
+        counts = layer_counts(layers.names, layers.dense_blocks, cut, again, self.table)
+        sharing, homes = self.columns.shared(self.sharing[rows]), Homes(self.homes[shape], self.shapes[0].homes.first)
+        of_table = self.table.chunks_per_rank, layers.names if self.table.has_shards else ()
+        of_stages = self.columns.priced(columns, counts, sharing, cut, *of_table)
+        parameters = of_stages.parameters - of_stages.expert_parameters, of_stages.expert_parameters
+        others = sharded_bytes(parameters, sharing), self.buffers[rows], self.columns.system.reserve_bytes
+        nothing = np.zeros((len(rows), self.table.num_ranks))
+        return Costs(rows, places, homes, of_stages, held_on_ranks(homes, of_stages, nothing, *others).total)
 
-    def bounds(self, rows, of_stages, ratios=0.0):
+    def bounds(self, costs, ratios=0.0):
         """Lower bounds on the seconds of rows."""
+        rows = costs.rows
         each = self.microbatches[rows], self.first[rows], self.is_split[rows], self.alone[rows], self.ends[rows]
-        return busy_bounds(self.table.placement, of_stages, *each, self.question.system, ratios)
+        return busy_bounds(costs.homes, costs.stages, *each, self.question.system, ratios)[costs.places]
 
-    def paired_bounds(self, rows, of_stages, recompute):
+    def paired_bounds(self, rows, recompute):
         """As `bounds`, with what cells of two operations take at least."""
-        way = recompute if isinstance(recompute, str) else 1
-        layers = self.columns.layers(way, self.hides, self.zero, self.table.slices)
-        runs = [layers.runs.get(place) for place in self.ways.places[self.way[rows]].tolist()]
-        kinds = [self.kinds[row] for row in rows.tolist()]
-        return self.bounds(rows, of_stages, least_ratios(self.table.placement, of_stages, runs, kinds))
+        costs = self.costs(rows, recompute)
+        kinds = [self.kinds[row] for row in costs.rows.tolist()]
+        way = recompute if isinstance(recompute, str) and recompute != "full" else 1
+        runs = [kinds[number] and self.columns.layers(way, *self.shapes[self.shape[row]].way).run(int(self.place[row]))
+                for number, row in enumerate(costs.rows)]  # fmt: skip
+        return self.bounds(costs, least_ratios(costs.homes, costs.stages, runs, kinds))
 
-    def least_bytes(self, rows, of_stages, others):
+    def least_bytes(self, costs):
         """Lower bounds on the bytes of the most loaded GPUs of rows that take at most the time that is looked for.
 
         By Little's law: a stage holds a microbatch's activations at least while it passes all later stages.
         """
-        parts_s = of_stages.parts_s[..., :2, :]
+        parts_s, rows = costs.stages.parts_s[..., :2, :], costs.rows
         passing_s = (parts_s[..., 0] + self.alone[rows, :, :2] * parts_s[..., 1:].sum(axis=-1)).sum(axis=-1)
         # where stages' seconds include what other ranks do at once, or slices with more bytes may pass sooner
         passing_s *= self.slicing == SLICINGS[0] and not self.table.has_shards
         share = np.cumsum(passing_s[:, ::-1], axis=-1)[:, ::-1] * (self.microbatches / self.most_s)[rows, None]
-        return (on_ranks(self.table.placement, share * of_stages.activation_bytes) + others).max(axis=-1)
+        return (on_ranks(costs.homes, share * costs.stages.activation_bytes) + costs.others).max(axis=-1)[costs.places]
 
-    def peaks(self, rows, of_stages, others, recompute):
+    def peaks(self, rows, costs, recompute):
         """Bytes of their most loaded GPUs; infinite if they cannot fit or are not defined at their size."""
-        peaks, (kept, held) = np.full(len(rows), np.inf), activation_bytes(of_stages)
-        may_fit = self.least_bytes(rows, of_stages, others) <= self.question.system.memory_capacity_bytes
-        may_fit, again = np.flatnonzero(may_fit), np.broadcast_to(recompute, len(rows)).tolist()
-        entries = [self.entries[row] for row in rows[may_fit]]
-        for (case, size), some in places_of((entry.case, self.question.size(entry.sizes)) for entry in entries).items():
-            places = may_fit[some]
-            if is_timed(self.columns, case, entries[some[0]].sizes, self.slicing):
-                for place, row in zip(places, rows[places], strict=True):
-                    way = self.zeros[row], again[place], self.words[row], ORDERS[0]
+        peaks, (kept, held) = np.full(len(rows), np.inf), activation_bytes(costs.stages)
+        may_fit = np.flatnonzero(self.least_bytes(costs) <= self.question.system.memory_capacity_bytes)
+        again = np.broadcast_to(recompute, len(rows)).tolist()
+        entries = [self.entries[row] for row in rows[may_fit].tolist()]
+        groups = places_of((id(entry.case), self.columns.size[entry.place]) for entry in entries)
+        for (_, size), some in groups.items():
+            places, entry = may_fit[some], entries[some[0]]
+            if is_timed(self.columns, entry, self.slicing):
+                for place, row in zip(places.tolist(), rows[places].tolist(), strict=True):
+                    way = self.zeros[row], again[place], self.words[row].item(), ORDERS[0]
                     with refusing():  # of layouts of one size, each on its own
-                        named = Candidate(case, self.entries[row].sizes, True, *way, np.inf, np.inf, self.slicing)
+                        named = Candidate(*self.entries[row][:2], True, *way, np.inf, np.inf, self.slicing)
                         peaks[place] = timed_bytes(self.question, named)
             else:
-                alike = places_of((kept[place].tobytes(), held[place].tobytes()) for place in places)
-                first = places[[same[0] for same in alike.values()]]
+                _, first, same = np.unique(costs.places[places], return_index=True, return_inverse=True)
+                of_each = costs.places[places[first]]
                 with refusing():
-                    activations = peak_activations(built(case, *size), kept[first], held[first])
-                    for of_ranks, same in zip(activations, alike.values(), strict=True):
-                        peaks[places[same]] = (of_ranks + others[places[same]]).max(axis=-1)
+                    activations = peak_activations(built(entry.case, *size), kept[of_each], held[of_each])
+                    peaks[places] = (activations + costs.others[of_each]).max(axis=-1)[same]
         return peaks
 
     def fitting(self, rows, recompute):
         """Those of some rows that may be fast enough: rows, least seconds, bytes, and blocks of their stages."""
-        of_stages, others = self.stages(rows, recompute)
-        seconds = self.bounds(rows, of_stages)
+        costs = self.costs(rows, recompute)
+        seconds = self.bounds(costs)
         fast = seconds <= self.most_s[rows]
-        rows, seconds, of_stages = rows[fast], seconds[fast], of_stages[fast]
-        peaks = self.peaks(rows, of_stages, others[fast], recompute)
+        rows, seconds, costs = rows[fast], seconds[fast], costs._replace(places=costs.places[fast])
+        peaks = self.peaks(rows, costs, recompute)
         fits = peaks <= self.question.system.memory_capacity_bytes
-        seconds[fits] = self.paired_bounds(rows[fits], of_stages[fits], recompute)
-        return rows, seconds, peaks, of_stages.blocks
+        if any(self.kinds[row] for row in rows[fits].tolist()):
+            seconds[fits] = self.paired_bounds(rows[fits], recompute)
+        return rows, seconds, peaks, costs.stages.blocks[costs.places]
 
     def candidates(self):
         """Yield what fits and may be fast enough: row, place of its way, the way, seconds, bytes, blocks and slicing.
@@ -342,12 +395,12 @@ class Rows:
         A rank holds the first slices of a sequence, which equal work makes the longest: where slices of equal tokens do
         not fit, no others do; and the least seconds are the same.
         """
-        rows = np.arange(len(self.way))
-        for slicing in self.question.tried("slicing", SLICINGS[: self.table.slices]):
-            self.slicing = slicing
+        rows = np.arange(len(self.place))
+        for number, slicing in enumerate(self.question.tried("slicing", SLICINGS)):
+            self.slicing, rows = slicing, rows[self.slices[rows] > 1] if number else rows
             found = [*self.in_ways(rows)] if len(rows) else []
             yield from ((*each, slicing) for each in found)
-            rows = np.unique([row for row, *_ in found])
+            rows = np.unique([row for row, *_ in found]).astype(int)
 
     def in_ways(self, rows):
         """As `candidates`, of some rows in one slicing."""
@@ -371,23 +424,23 @@ class Rows:
 
     def fewest(self, rows, most_bytes, number):
         """As `candidates`, for the fewest layers that are enough for rows to fit into some bytes each."""
-        fast = self.bounds(rows, self.stages(rows, np.ones(len(rows), dtype=int))[0]) <= self.most_s[rows]
+        fast = self.bounds(self.costs(rows, np.ones(len(rows), dtype=int))) <= self.most_s[rows]
         if not fast.any():
             return
         rows, most_bytes = rows[fast], most_bytes[fast]
-        of_stages, others = self.stages(rows, "full")
-        peaks = self.peaks(rows, of_stages, others, "full")
+        costs = self.costs(rows, "full")
+        peaks = self.peaks(rows, costs, "full")
         fits = peaks <= most_bytes
-        rows, most_bytes, of_stages = rows[fits], most_bytes[fits], of_stages[fits]
-        found = self.bounds(rows, of_stages), peaks[fits], of_stages.blocks.copy()
-        most, most_s = of_stages.blocks.max(axis=-1, initial=1), self.most_s[rows]
+        rows, most_bytes, blocks = rows[fits], most_bytes[fits], costs.stages.blocks[costs.places[fits]]
+        found, most_s = (self.bounds(costs)[fits], peaks[fits], blocks), self.most_s[rows]
+        most = blocks.max(axis=-1, initial=1)
         low, high = np.ones_like(most), most.copy()
         while (places := np.flatnonzero(low < high)).size:
             middle, open_rows = (low + high)[places] // 2, rows[places]
-            of_stages, others = self.stages(open_rows, middle)
-            seconds, peaks = self.bounds(open_rows, of_stages), self.peaks(open_rows, of_stages, others, middle)
+            costs = self.costs(open_rows, middle)
+            seconds, peaks = self.bounds(costs), self.peaks(open_rows, costs, middle)
             enough = peaks <= most_bytes[places]
-            for column, values in zip(found, (seconds, peaks, of_stages.blocks), strict=True):
+            for column, values in zip(found, (seconds, peaks, costs.stages.blocks[costs.places]), strict=True):
                 column[places[enough]] = values[enough]
             high[places[enough]], low[places[~enough]] = middle[enough], middle[~enough] + 1
             is_slow = places[~enough & (seconds > most_s[places])]  # more takes longer
@@ -397,11 +450,18 @@ class Rows:
         is_whole = low[fast] == most[fast]
         for some, way in (fast[is_whole], "full"), (fast[~is_whole], low[fast[~is_whole]]):
             if any(self.kinds[row] for row in rows[some].tolist()):
-                found[0][some] = self.paired_bounds(rows[some], self.stages(rows[some], way)[0], way)
+                found[0][some] = self.paired_bounds(rows[some], way)
         for place in fast:
             way = int(low[place]) if low[place] < most[place] else "full"
             tight = number + (most_bytes[place] == self.comfortable_bytes)
             yield rows[place], tight, way, *(column[place] for column in found)
+
+
+def _distinct(values):
+    """The different objects among some, and the number of each."""
+    objects = {id(value): value for value in values}
+    numbers = {key: number for number, key in enumerate(objects)}
+    return [*objects.values()], np.array([numbers[id(value)] for value in values])
 
 
 class _Search:

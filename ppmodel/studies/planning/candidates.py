@@ -35,6 +35,8 @@ class SearchEntry(NamedTuple):
         A lower bound on its seconds, from `bounds.mean_bounds`; 0 if there is none.
     likely_s : float
         A guess at its seconds, of which the least are tried first.
+    place : int
+        Of its sizes, in `Columns`.
     """
 
     case: Case
@@ -42,6 +44,7 @@ class SearchEntry(NamedTuple):
     is_run: bool
     at_least_s: float
     likely_s: float
+    place: int
 
 
 class Candidate(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy as np
 from ppmodel.clusters.costs import buffer_bytes
 from ppmodel.clusters.costs.collectives import collective_line
 from ppmodel.clusters.costs.data_parallel import Sharing, gather_s, reduction_s, sharded_bytes, sharing_of
-from ppmodel.clusters.costs.layers import BUSY, LayerCosts, layer_works
-from ppmodel.clusters.costs.partition import LayerTimes, hides_backward, rank_loads, stage_layers
-from ppmodel.clusters.costs.stage_costs import Stages, StageWork, layer_counts, without_heads
+from ppmodel.clusters.costs.layers import BLOCKS, BUSY, LayerCosts, layer_works, split_works
+from ppmodel.clusters.costs.partition import hides_backward, rank_loads, stage_layers
+from ppmodel.clusters.costs.stage_costs import Stages, StageWork, without_heads
 from ppmodel.clusters.costs.transformer import layer_numbers
-from ppmodel.clusters.memory import held_on_ranks
+from ppmodel.clusters.memory import homes_of
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.ops import OpKind
@@ -22,7 +23,6 @@ from ppmodel.schedules import names, small
 from ppmodel.schedules.cases import built
 from ppmodel.studies.planning.bounds import traits_of
 from ppmodel.studies.planning.candidates import divisions
-from ppmodel.studies.points.point import places_of
 
 _HIDES_ALL_S = 1e30  # of the last backwards: what they may hide is in no lower bound
 
@@ -33,8 +33,34 @@ def is_regular(case):
     return OpKind.F in kinds and not {OpKind.B, OpKind.W} <= set(kinds) and not small(case.name).joined.any()
 
 
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What the stages of candidates depend on beside their sizes.
+
+    Parameters
+    ----------
+    table : Schedule
+        One with the same stages on the same ranks.
+    way : (bool, int, int)
+        Whether backwards hide collectives, the ZeRO stage, and slices: of `Layers`.
+    cut : StageLayers
+        Its even division.
+    homes : Homes
+    """
+
+    table: object
+    way: tuple
+    cut: object
+    homes: object
+
+    @property
+    def alike(self):
+        """What shapes have in common whose candidates can be columns of the same length."""
+        return self.table.num_stages, self.table.has_shards, self.homes.first.tobytes()
+
+
 class Layers:
-    """The layers of all sizes in one way to recompute, one after another; those of a kind are priced when asked for.
+    """The layers of all sizes in one way to recompute, which are priced when asked for.
 
     Parameters
     ----------
@@ -49,52 +75,60 @@ class Layers:
 
     Attributes
     ----------
-    costs : LayerCosts
-        Of some of them.
     names : list of (str, str)
         Those of each of the sizes, as in `LayerWork`.
-    seconds, bytes, parameters : ndarray of float, shape (num_sizes * num_names, ...)
-        As in `LayerCosts` and `LayerColumns`.
-    times : ndarray of float, shape (5, num_sizes)
-        Their `LayerTimes`, rounded.
-    runs : dict of int to LayerCosts
-        By the place of sizes, for their `LayerCosts.pair_times`.
+    columns : list of ndarray of float, shape (num_sizes, num_names, ...)
+        Seconds, bytes and parameters, as in `LayerCosts` and `LayerColumns`; of the seconds of all but kernels and
+        tensor parallelism, the sums.
+    attention_shares : ndarray of float, shape (num_sizes,)
+        The largest share of attention in a half of any layer, if there are slices.
     """
 
-    def __init__(self, columns, *way):
-        self.columns, self.way, self.runs, self.priced = columns, way, {}, set()
-        self.times = np.zeros((len(LayerTimes._fields), len(columns.sizes)))
+    def __init__(self, of_question, *way):
+        self.of_question, self.way, self.source, self.columns = of_question, way, {}, None
+        self.is_priced, self.run = np.zeros(len(of_question.sizes), dtype=bool), cache(self.run)
+        self.attention_shares = np.zeros(len(of_question.sizes))
 
-    def of(self, places):
-        """The places of the layers of some sizes, shape (n, 1, num_names)."""
-        kinds = [*{self.columns.kinds[place] for place in places.tolist()} - self.priced]
-        experts = self.columns.question.model.experts
-        alone = experts and experts.number  # an expert on each GPU
-        for some in places_of((*(size > 1 for size in kind), kind[1] == alone) for kind in kinds).values():
-            self._price([kinds[number] for number in some])
-        return places[:, None, None] * len(self.names) + np.arange(len(self.names))
+    def at(self, places):
+        """The columns of some sizes."""
+        missing = np.unique(places[~self.is_priced[places]])
+        for number in np.unique(self.of_question.alike_of[missing]).tolist():
+            self._price(missing[self.of_question.alike_of[missing] == number])
+        return [column[places] for column in self.columns]
 
-    def _price(self, kinds):
-        columns, (recompute, hides, zero, slices) = self.columns, self.way
-        places = np.concatenate([columns.alike[kind] for kind in kinds])
-        layouts = (columns.layout(columns.sizes[place], zero, recompute) for place in places)
-        layouts = [unchecked(each, overlap_backward=hides, microbatch_size=each.microbatch_size / slices)
-                   for each in layouts]  # fmt: skip
-        work = layer_works(columns.question.model, layouts)
-        self.costs = LayerCosts(work, columns.system)
-        self.names = work.layers[: len(work.layers) // len(places)]
-        of_kind = self.costs.seconds, self.costs.bytes, work.sizes.parameters
-        if not self.priced:
-            shapes = ((len(columns.sizes) * len(self.names), *column.shape[1:]) for column in of_kind)
-            self.seconds, self.bytes, self.parameters = map(np.empty, shapes)
-        index = (places[:, None] * len(self.names) + np.arange(len(self.names))).ravel()
-        for column, values in zip((self.seconds, self.bytes, self.parameters), of_kind, strict=True):
-            column[index] = values
-        layers_s = self.costs.seconds.sum(axis=(1, 2)).reshape(len(places), -1)
-        for column, values in zip(self.times, self.costs.times_of(self.names, layers_s.T).rounded, strict=True):
+    def _price(self, places):
+        question, (recompute, hides, zero, slices) = self.of_question, self.way
+        distinct, placed = np.unique(question.placed[places], return_inverse=True)
+        layouts = [unchecked(question.layout(question.placements[place], zero, recompute), overlap_backward=hides)
+                   for place in distinct.tolist()]  # fmt: skip
+        work = question.works(int(question.alike_of[places[0]]), recompute, slices)
+        self.names, self.dense_blocks = work.layers, work.dense_blocks
+        work = layer_works(question.question.model, work, question.split[places], layouts, placed)
+        self.costs = LayerCosts(work, question.system)
+        seconds = np.add.reduceat(self.costs.seconds, (0, 1, 2), axis=-1)
+        columns = [column.reshape(len(places), len(self.names), *column.shape[1:])
+                   for column in (seconds, self.costs.bytes, work.sizes.parameters)]  # fmt: skip
+        if self.columns is None:
+            self.columns = [np.empty((len(self.is_priced), *column.shape[1:])) for column in columns]
+        for column, values in zip(self.columns, columns, strict=True):
             column[places] = values
-        self.runs |= zip(places.tolist(), self.costs.runs(len(places)), strict=True)
-        self.priced.update(kinds)
+        if slices > 1:
+            halves_s = np.cumsum(self.costs.attention_s, axis=-1)[:, ::2], self.costs.seconds[:, :2].sum(axis=-1)
+            shares = halves_s[0] / np.maximum(halves_s[1], np.finfo(float).tiny)
+            self.attention_shares[places] = shares.reshape(len(places), -1).max(axis=1)
+        self.source |= {place: (self.costs, number, len(places)) for number, place in enumerate(places.tolist())}
+        self.is_priced[places] = True
+
+    def run(self, place):
+        """The `LayerCosts` of one of the sizes."""
+        costs, *which = self.source[place]
+        return costs.run(*which)
+
+    def times(self, places, recompute):
+        """The rounded `LayerTimes` of some sizes, of blocks that are not recomputed if only some are."""
+        mode, layers_s = recompute if isinstance(recompute, str) else "none", self.at(places)[0].sum(axis=(2, 3)).T
+        counted = [number for number, (part, each) in enumerate(self.names) if part not in BLOCKS or each == mode]
+        return self.costs.times_of([self.names[number] for number in counted], layers_s[counted]).rounded
 
 
 class Columns:
@@ -110,12 +144,30 @@ class Columns:
     def __init__(self, question, sizes):
         self.question, self.sizes, self.system = question, sizes, question.system.timed
         self.place = {size: place for place, size in enumerate(sizes)}
-        self.kinds = [(s.tp, s.ep, s.etp, min(s.cp, 2), min(s.pp, 2)) for s in sizes]
-        self.alike, self.layers = places_of(self.kinds), cache(partial(Layers, self))
-        self.divisions, self.traits = cache(partial(divisions, question)), cache(traits_of)
-        self.checked, self.tables, self.shapes, self.regular, self.lines, self.line_s = {}, {}, {}, {}, [], None
-        for method in ("counts", "shape", "divides", "layout", "sharing", "buffer_bytes"):
+        self.size = [question.size(each) for each in sizes]
+        numbers = {}
+        self.placed = np.array([numbers.setdefault(each._replace(microbatch_size=1), len(numbers)) for each in sizes])
+        self.placements = [*numbers]
+        of_sizes, most_ep = np.array(sizes), question.model.experts and question.model.experts.number
+        self.splits = of_sizes[:, [sizes[0]._fields.index(name) for name in ("microbatch_size", "tp", "cp", "ep", "etp")]]
+        pp, ep = of_sizes[:, sizes[0]._fields.index("pp")], self.splits[:, 3]
+        flags = np.column_stack([self.splits[:, 1:] > 1, pp > 1, ep == (most_ep or 0)])
+        _, self.alike_of = np.unique(flags @ (1 << np.arange(flags.shape[1])), return_inverse=True)
+        self.alike = [np.flatnonzero(self.alike_of == number) for number in range(self.alike_of.max() + 1)]
+        self.split, self.distinct = np.empty(len(sizes), dtype=int), []
+        for places in self.alike:
+            distinct, self.split[places] = np.unique(self.splits[places], axis=0, return_inverse=True)
+            self.distinct.append(distinct)
+        self.divisions, self.layers = cache(partial(divisions, question)), cache(partial(Layers, self))
+        self.checked, self.tables, self.shapes, self.regular, self.alike_traits = {}, {}, {}, {}, {}
+        self.sharings, self.lines, self.known = [], [], None
+        for method in ("counts", "shape", "layout", "works", "buffer_bytes", "sharing", "traits"):
             setattr(self, method, cache(getattr(self, method)))
+
+    def works(self, alike, recompute, slices):
+        """The `split_works` of sizes that can be priced at once, sliced in so many parts."""
+        some, splits = self.sizes[self.alike[alike][0]], self.distinct[alike] / [slices, 1, 1, 1, 1]
+        return split_works(self.question.model, self.layout(some._replace(microbatch_size=1), 1, recompute), splits)
 
     def highest_zero(self, sizes):
         """The highest ZeRO stage that any schedule tries at some sizes."""
@@ -130,148 +182,122 @@ class Columns:
         values = sizes._asdict() | {"etp": None if sizes.etp == sizes.tp else sizes.etp, "gpus": self.question.gpus}
         return unchecked(self.checked[key], **values, global_batch=self.question.global_batch)
 
-    def sharing(self, sizes, zero):
-        """The `Sharing` of candidates; its collectives are added to the lines."""
-        layout, lines = self.layout(sizes, zero), {}
-        *numbers, reduction, gathering = sharing_of(self.question.model, layout, lines)
-        first, system = len(self.lines), self.system
-        self.lines += [collective_line(kind, group, layout, system, copies) for kind, group, copies in lines]
-        return *numbers, reduction + first, gathering + first
-
-    def buffer_bytes(self, sizes, table):
+    def buffer_bytes(self, place, table):
         """Bytes of their buffers, on as many ranks as a table has."""
-        return buffer_bytes(table, self.question.model, self.layout(sizes, 0))
+        return buffer_bytes(table, self.question.model, self.layout(self.sizes[place], 0))
 
     def whole(self, hides, zero=1):
         """The `Stages` of the whole model as one stage, in all sizes and without recomputation."""
         layers, numbers = self.layers("none", hides, 1, 1), layer_numbers(self.question.model)
-        index = layers.of(np.arange(len(self.sizes)))
+        places = np.arange(len(self.sizes))
+        columns = layers.at(places)
         counts = np.array([[[float(numbers[part]) for part, _ in layers.names]]])
-        return self.priced(layers, counts, index, self.shared(self.sizes, [zero] * len(self.sizes)))
+        return self.priced(columns, counts, self.shared(self.sharing_of(places, np.full(len(places), zero))))
 
     def least_bytes(self, whole):
         """Lower bounds on the bytes of the most loaded GPU in all sizes: the mean of what does not change."""
         parameters = whole.parameters - whole.expert_parameters, whole.expert_parameters
-        zeros = [self.highest_zero(sizes) for sizes in self.sizes]
-        kept = sharded_bytes(parameters, self.shared(self.sizes, zeros))
-        pp = np.array([sizes.pp for sizes in self.sizes])
+        zeros = np.array([self.highest_zero(sizes) for sizes in self.placements])[self.placed]
+        kept = sharded_bytes(parameters, self.shared(self.sharing_of(np.arange(len(zeros)), zeros)))
+        pp = np.array([pp for pp, _ in self.size])
         return sum(part[:, 0] for part in kept) / pp + self.system.reserve_bytes
 
     def least_step_s(self, whole):
         """Lower bounds on the seconds of a whole model's reduction, gathering and optimizer step, in all sizes."""
         reduced_s = np.minimum(self.whole(False, 0).reduction_s, whole.reduction_s + whole.gather_s)[:, 0]
-        is_once = [self.highest_zero(sizes) < 2 for sizes in self.sizes]  # not with every microbatch
+        is_once = np.array([self.highest_zero(sizes) < 2 for sizes in self.placements])[self.placed]  # an iteration
         return reduced_s * is_once + whole.optimizer_s[:, 0]
 
-    def table(self, case, sizes):
+    def table(self, case, place):
         """A table with the stages of a schedule: of few microbatches, where these change no more than their number."""
         if id(case) not in self.regular:
             self.regular[id(case)] = is_regular(case)
-        fewest = self.regular[id(case)]
-        count = None if fewest else self.question.size(sizes)[1]
-        key = id(case), sizes.pp, count
+        fewest, (num_ranks, count) = self.regular[id(case)], self.size[place]
+        key = id(case), num_ranks, None if fewest else count
         if key not in self.tables:
             self.tables[key] = None
-            for tried in self.counts(sizes.pp) if fewest else [count]:
+            for tried in self.counts(num_ranks) if fewest else [count]:
                 with suppress(PPModelError):
-                    self.tables[key] = built(case, sizes.pp, tried)
+                    self.tables[key] = built(case, num_ranks, tried)
                     break
         return self.tables[key]
 
+    def traits(self, table):
+        """The `traits_of` a table, the same object for all that have the same."""
+        traits = traits_of(table)
+        parts, slices, is_split, alone, ends, kinds = traits
+        key = parts, slices, is_split, alone.tobytes(), ends.tobytes(), *kinds
+        return self.alike_traits.setdefault(key, traits)
+
     def counts(self, num_ranks):
         """The numbers of microbatches that occur on some ranks, in order."""
-        return sorted({self.question.size(sizes)[1] for sizes in self.sizes if sizes.pp == num_ranks})
+        return sorted({count for ranks, count in self.size if ranks == num_ranks})
 
-    def shape(self, table, zero):
-        """All that stages depend on: a table with the same ones, if backwards hide collectives, what is sharded.
+    def shape(self, table, zero, layers):
+        """The `Shape` of a table with a ZeRO stage; None if its stages cannot have layers that are divided in a way.
 
         What ZeRO 1 shards makes no difference, and tables with gathers exchange nothing with a microbatch.
         """
-        layout, zero = next(iter(self.checked.values())), zero if zero > 1 and not table.gathers else 1
+        layout = unchecked(next(iter(self.checked.values())), layers=layers, recompute=None)
         hides = hides_backward(layout, self.question.system.framework, table)
-        loads = rank_loads(table).tobytes()
-        stages = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.slices
-        stages = *stages, table.has_shards
-        return self.shapes.setdefault((*stages, loads, hides, zero), (table, hides, zero))
+        way = hides, zero if zero > 1 and not table.gathers else 1, table.slices
+        of_table = table.placement.shape, table.placement.tobytes(), table.stage_shares.tobytes(), table.has_shards
+        key = *of_table, rank_loads(table).tobytes(), way
+        if key not in self.shapes:
+            self.shapes[key] = None
+            with suppress(CostError):
+                cut = stage_layers(table, self.question.model, layout)
+                self.shapes[key] = Shape(table, way, cut, homes_of(table.placement))
+        return self.shapes[key]
 
     def cut(self, table, layers, times):
         """How a table's layers are divided in a way of a layout, by the `LayerTimes` of many."""
         layout = unchecked(next(iter(self.checked.values())), layers=layers, recompute=None)
         return stage_layers(table, self.question.model, layout, times)
 
-    def divides(self, table, layers):
-        """Return whether a table's stages can have layers that are divided in a way."""
-        with suppress(CostError):
-            return bool(self.cut(table, layers, None))
-        return False
+    def sharing(self, placement, zero):
+        """The place of a `Sharing` among all of them; its collectives are added to the lines."""
+        layout, lines = self.layout(self.placements[placement], zero), {}
+        *numbers, reduction, gathering = sharing_of(self.question.model, layout, lines)
+        first, system, self.known = len(self.lines), self.system, None
+        self.lines += [collective_line(kind, group, layout, system, copies) for kind, group, copies in lines]
+        self.sharings.append((*numbers, reduction + first, gathering + first))
+        return len(self.sharings) - 1
 
-    def shared(self, sizes, zeros):
-        """The `Sharing` of some sizes and ZeRO stages, each column of shape (num_candidates, 1)."""
-        alike, known = (size._replace(microbatch_size=1) for size in sizes), len(self.lines)
-        columns = [np.array(column)[:, None] for column in zip(*map(self.sharing, alike, zeros), strict=True)]
-        self.line_s = self.line_s if len(self.lines) == known else np.array(self.lines)
-        return Sharing(*columns)
+    def sharing_of(self, places, zeros):
+        """The places of the `Sharing` of candidates, from the places of their sizes and their ZeRO stages."""
+        return np.array([*map(self.sharing, self.placed[places].tolist(), zeros.tolist())], dtype=int)
 
-    def priced(self, layers, counts, index, sharing, cut=None, chunks=1, has_shards=False):
-        """The `Stages` of layers that occur so often; reductions that computation may hide are left out."""
-        work, lines = StageWork(counts, index, None, None, None, chunks, sharing), self.line_s
-        parts_s, (dense, experts) = work.parts_s(layers.seconds, self.system), work.parameters(layers.parameters)
-        halves_s, of_layers = np.moveaxis(parts_s.sum(axis=-1), -1, 0), layers.bytes
-        held = work.bytes(without_heads(of_layers, layers.names) if has_shards else of_layers)
-        busy_s = parts_s[..., 0, BUSY].sum(axis=-1)
-        how = sharing, lines, self.system
-        reduced_s = reduction_s((dense, experts), _HIDES_ALL_S, *how)
-        gathered_s = gather_s((dense, experts), busy_s, *how)
-        step_s = reduced_s, gathered_s, work.optimizer_s((dense, experts), self.system)
-        return Stages(cut and cut.blocks, counts, parts_s, *halves_s, *held, dense + experts, experts, *step_s, cut)
+    def shared(self, numbers):
+        """Some `Sharing`, each column of shape (num_candidates, 1)."""
+        if self.known is None:
+            self.known = [np.array(column) for column in zip(*self.sharings, strict=True)], np.array(self.lines)
+        return Sharing(*(column[numbers][:, None] for column in self.known[0]))
 
-
-class Ways:
-    """Layouts with the same stages on the same ranks.
-
-    Parameters
-    ----------
-    columns : Columns
-    shape : (Schedule, bool, int)
-        From `Columns.shape`.
-    ways : list of (Sizes, int, str)
-        Sizes, ZeRO stage and division of layers of each.
-    """
-
-    def __init__(self, columns, shape, ways):
-        self.columns, (self.table, self.hides, self.zero) = columns, shape
-        sizes, zeros, self.words = zip(*ways, strict=True)
-        self.places, self.sharing = np.array([columns.place[each] for each in sizes]), columns.shared(sizes, zeros)
-        self.buffers = np.array([[columns.buffer_bytes(each, self.table)] for each in sizes])
-
-    def stages(self, ways, recompute):
-        """The `Stages` of some ways, and the bytes of their ranks without activations.
+    def priced(self, columns, counts, sharing, cut=None, chunks=1.0, without=()):
+        """The `Stages` of layers that occur so often; reductions that computation may hide are left out.
 
         Parameters
         ----------
-        ways : ndarray of int, shape (n,)
-        recompute : str or ndarray of int, shape (n,)
-            The way to recompute of all, or the number of layers of each.
-
-        Returns
-        -------
-        of_stages : Stages
-            Columns of shape (n, num_stages); as in `Columns.priced`.
-        others : ndarray of float, shape (n, num_ranks)
+        columns : list of ndarray
+            From `Layers.at`.
+        counts : ndarray of float, shape (num_candidates, num_stages, num_names)
+        sharing : Sharing
+        cut : StageLayers, optional
+        chunks : float
+            Stages per rank.
+        without : list of (str, str)
+            Layers of a model whose output layer is divided.
         """
-        is_word, places = isinstance(recompute, str), self.places[ways]
-        layers = self.columns.layers(recompute if is_word else 1, self.hides, self.zero, self.table.slices)
-        index, blocks = layers.of(places), np.empty((len(ways), self.table.num_stages), dtype=int)
-        for word, some in places_of(self.words[way] for way in ways.tolist()).items():
-            cut = self.columns.cut(self.table, word, LayerTimes(*layers.times[:, places[some]]))
-            blocks[some] = cut.blocks
-        cut = cut._replace(blocks=blocks)
-        again = recompute if is_word else recompute[:, None]
-        counts = layer_counts(layers.names, layers.costs.work.dense_blocks, cut, again, self.table)
-        sharing = Sharing(*(column[ways] for column in self.sharing))
-        of_table = self.table.chunks_per_rank, self.table.has_shards
-        of_stages = self.columns.priced(layers, counts, index, sharing, cut, *of_table)
-        parameters = of_stages.parameters - of_stages.expert_parameters, of_stages.expert_parameters
-        others = sharded_bytes(parameters, sharing), self.buffers[ways], self.columns.system.reserve_bytes
-        nothing = np.zeros((len(ways), self.table.num_ranks))
-        return of_stages, held_on_ranks(self.table.placement, of_stages, nothing, *others).total
+        count = columns[0].shape[1]
+        index = np.arange(len(columns[0]) * count).reshape(-1, 1, count)
+        seconds, of_layers, parameters = (column.reshape(-1, *column.shape[2:]) for column in columns)
+        work = StageWork(counts, index, None, None, None, chunks, sharing)
+        parts_s, (dense, experts) = work.parts_s(seconds, self.system), work.parameters(parameters)
+        held = work.bytes(without_heads(of_layers, without) if without else of_layers)
+        how = sharing, self.known[1], self.system
+        reduced_s = reduction_s((dense, experts), _HIDES_ALL_S, *how)
+        gathered_s = gather_s((dense, experts), parts_s[..., 0, BUSY].sum(axis=-1), *how)
+        step_s = reduced_s, gathered_s, work.optimizer_s((dense, experts), self.system)
+        halves_s, blocks = np.moveaxis(parts_s.sum(axis=-1), -1, 0), cut and cut.blocks
+        return Stages(blocks, counts, parts_s, *halves_s, *held, dense + experts, experts, *step_s, cut)
