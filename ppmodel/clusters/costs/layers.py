@@ -269,7 +269,7 @@ def layer_works(model, work, split, layouts, layout):
             of_runs(exchanges.volume),
         ),
         lines=[(*line[:-1], one) for one in layouts for line in work.lines],
-        sizes=LayerColumns(*sizes, *(np.array([getattr(one, name) for one in layouts])[each] for name in ("tp", "gpus"))),
+        sizes=LayerColumns(*sizes, *np.array([(one.tp, one.gpus) for one in layouts])[each].T),
         sharing=Sharing(*sharing, *shared), layout=layouts[0],
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from ppmodel.clusters.costs.layers import BLOCKS, BUSY, layers_of
 from ppmodel.clusters.costs.pairs import pair_costs
 from ppmodel.clusters.costs.partition import StageLayers, microbatch_sequences, stage_layers
 from ppmodel.clusters.costs.transfers import hockney_s, message_bytes, pipeline_links, ring_s
-from ppmodel.clusters.costs.work import PARTS, recompute_of
+from ppmodel.clusters.costs.work import recompute_of
 from ppmodel.clusters.specs.entries import unchecked
 from ppmodel.clusters.specs.layers import format_layers
 from ppmodel.ops import OpKind
@@ -218,7 +218,7 @@ class StageWork(NamedTuple):
         return np.array([kept + ends, *others, working])
 
     def parts_s(self, layers_s, system):
-        """Seconds of stages by phase and part, from those of layers: shape (..., num_stages, 3, num_parts)."""
+        """Seconds of stages by phase and part, or sums of parts, from those of layers: (..., num_stages, 3, n)."""
         parts_s = self.summed(layers_s.reshape(len(layers_s), -1))
         parts_s = parts_s.reshape(*parts_s.shape[:-1], 3, -1)
         if system.kernels:

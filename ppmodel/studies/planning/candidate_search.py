@@ -13,7 +13,7 @@ import numpy as np
 from ppmodel.clusters.costs.data_parallel import sharded_bytes
 from ppmodel.clusters.costs.partition import StageLayers
 from ppmodel.clusters.costs.stage_costs import Stages, layer_counts
-from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, homes_of, on_ranks
+from ppmodel.clusters.memory import Homes, activation_bytes, held_on_ranks, on_ranks
 from ppmodel.clusters.specs.layout import ORDERS
 from ppmodel.clusters.specs.lengths import SLICINGS
 from ppmodel.errors import NothingFitsError, PPModelError, TableError, refusing
@@ -131,19 +131,23 @@ def entries_of(question, columns=None):
         parts.append((*of_case, seconds[bound or 0, places] * share, likely[bound or 0, places]))
     number, place, is_run, least_s, likely_s = map(np.concatenate, zip(*parts, strict=True))
     first = question.cases[0].name if len(question.cases) == 1 else "1f1b"
-    groups, of_cases = {}, [(case.name, num_ranks, dict(case.options).get("chunks", 2) > 2) for num_ranks, case in listed]
-    group = np.array([groups.setdefault(key, len(groups)) for key in of_cases])[number]
-    is_first, has_many = (np.array(column)[number] for column in zip(*((name == first, many) for name, _, many in of_cases)))
-    order = np.lexsort((number, place, likely_s, ~is_first))
-    others = order[_FEW:]
-    by_group = others[np.argsort(group[others], kind="stable")]
-    turn = np.empty(len(number), dtype=int)
-    turn[by_group] = np.arange(len(others)) - np.searchsorted(group[by_group], group[by_group])
-    others = others[np.lexsort((turn[others], has_many[others]))]
-    rest = others[_SPREAD:]
-    order = np.concatenate([order[:_FEW], others[:_SPREAD], rest[np.argsort(pp[place[rest]], kind="stable")]])
+    others = np.array([case.name != first for _, case in listed])[number]
+    keys = [(dict(case.options).get("chunks", 2) > 2, case.name, num_ranks) for num_ranks, case in listed]
+    group = np.array([*map(sorted({*keys}).index, keys)])[number]
+    has_many = np.array([has_many for has_many, *_ in keys])[number]
+    order = _in_turn(np.lexsort((number, place, likely_s, others)), group, has_many, pp[place])
     rows = zip(*(column[order].tolist() for column in (number, place, is_run, least_s, likely_s)), strict=True)
     return [SearchEntry(listed[number][1], columns.sizes[place], *more, place) for number, place, *more in rows]
+
+
+def _in_turn(order, group, is_late, num_ranks):
+    """Entries in order of likelihood, so cut that the second chunk has some of each group, and ranks stand together."""
+    first, rest = order[:_FEW], order[_FEW:]
+    by_group = rest[np.argsort(group[rest], kind="stable")]
+    turn = np.empty(len(group), dtype=int)
+    turn[by_group] = np.arange(len(rest)) - np.searchsorted(group[by_group], group[by_group])
+    second, rest = np.split(rest[np.lexsort((turn[rest], is_late[rest]))], [_SPREAD])
+    return np.concatenate([first, second, rest[np.argsort(num_ranks[rest], kind="stable")]])
 
 
 def simulated(question, columns, entries, limits):
@@ -269,14 +273,15 @@ class Rows:
     def __init__(self, columns, rows, limits):
         self.columns, self.question, self.comfortable_bytes = columns, columns.question, limits.comfortable_bytes
         _, self.entries, self.zeros, words, shapes, tables = zip(*rows, strict=True)
-        self.table, self.slicing, self.cuts = tables[0], self.question.tried("slicing", SLICINGS)[0], {}
-        self.place, self.words = np.array([entry.place for entry in self.entries]), np.array(words)
+        self.table, self.slicing, self.blocks = tables[0], self.question.tried("slicing", SLICINGS)[0], {}
+        self.place, (self.words, self.word) = np.array([entry.place for entry in self.entries]), _distinct(words, str)
         self.sharing = columns.sharing_of(self.place, np.array(self.zeros))
         of_slices = {table.slices: table for table in tables}
         of_rows = zip(self.place.tolist(), tables, strict=True)
         self.buffers = np.array([[columns.buffer_bytes(place, of_slices[table.slices])] for place, table in of_rows])
         self.shapes, self.shape = _distinct(shapes)
-        self.homes = np.array([homes_of(shape.table.placement).stages for shape in self.shapes])
+        self.ways, self.homes = places_of(shape.way for shape in self.shapes), [s.homes.stages for s in self.shapes]
+        self.homes, self.cuts = np.array(self.homes), [*map(np.array, zip(*(s.cut for s in self.shapes), strict=True))]
         traits, trait = _distinct([*map(columns.traits, tables)])
         *traits, kinds = zip(*traits, strict=True)
         parts, self.slices, self.is_split, self.alone, self.ends = (np.array(column)[trait] for column in traits)
@@ -292,7 +297,7 @@ class Rows:
                 self.first[self.shape == number] *= first_shares(layers.attention_shares[places], of_shape.table.slices)
         most_s = {is_run: limits.most_s(is_run) for is_run in (True, False)}
         self.most_s, numbers = np.array([most_s[entry.is_run] for entry in self.entries]), {}
-        same = self.place, self.sharing, self.shape, trait, self.words, self.most_s
+        same = self.place, self.sharing, self.shape, trait, self.word, self.most_s
         same = zip(*(column.tolist() for column in same), strict=True)
         self.same = np.array([numbers.setdefault(key, len(numbers)) for key in same])
 
@@ -302,22 +307,22 @@ class Rows:
         keys = self.same[rows] << 32 | (0 if is_word else recompute)
         _, first, places = np.unique(keys, return_index=True, return_inverse=True)
         rows, again = rows[first], recompute if is_word else recompute[first, None]
-        shape, taken, way = self.shape[rows], [], recompute if is_word and recompute != "full" else 1
+        shape, place, taken, layers_of = self.shape[rows], self.place[rows], [], self.layers_of(recompute)
+        for way, numbers in self.ways.items():
+            some = np.flatnonzero(np.isin(shape, numbers))
+            if some.size:
+                layers = layers_of(way)
+                taken.append((some, *layers.at(place[some])))
+        order, *columns = taken[0] if len(taken) == 1 else map(np.concatenate, zip(*taken, strict=True))
+        columns = columns if len(taken) == 1 else [column[np.argsort(order)] for column in columns]
         mode = recompute if is_word else "none"
-        blocks = self.cuts.setdefault(mode, np.zeros((len(self.place), self.table.num_stages), dtype=int))
-        for number in np.unique(shape).tolist():
-            of_shape, some = self.shapes[number], rows[shape == number]
-            layers = self.columns.layers(way, *of_shape.way)
-            taken.append((np.flatnonzero(shape == number), *layers.at(self.place[some])))
-            new = some[blocks[some].max(axis=1) == 0]
-            for word in np.unique(self.words[new]).tolist():
-                new_of_word = new[self.words[new] == word]
-                times = layers.times(self.place[new_of_word], mode) if word == "balanced" else None
-                blocks[new_of_word] = self.columns.cut(of_shape.table, word, times).blocks
-        order, *columns = (np.concatenate(column) for column in zip(*taken, strict=True))
-        columns = [column[np.argsort(order)] for column in columns] if len(taken) > 1 else columns
-        cuts = zip(*(of_shape.cut for of_shape in self.shapes), strict=True)
-        cut = StageLayers(*(np.array(column)[shape] for column in cuts))._replace(blocks=blocks[rows])
+        blocks = self.blocks.setdefault(mode, np.zeros((len(self.place), self.table.num_stages), dtype=int))
+        new = np.flatnonzero(blocks[rows].max(axis=1) == 0)
+        for (number, word), some in places_of(zip(shape[new], self.word[rows[new]], strict=True)).items():
+            of_shape, word, some = self.shapes[number], self.words[word], new[some]
+            times = layers_of(of_shape.way).times(place[some], mode) if word == "balanced" else None
+            blocks[rows[some]] = self.columns.cut(of_shape.table, word, times).blocks
+        cut = StageLayers(*(column[shape] for column in self.cuts))._replace(blocks=blocks[rows])
         counts = layer_counts(layers.names, layers.dense_blocks, cut, again, self.table)
         sharing, homes = self.columns.shared(self.sharing[rows]), Homes(self.homes[shape], self.shapes[0].homes.first)
         of_table = self.table.chunks_per_rank, layers.names if self.table.has_shards else ()
@@ -326,6 +331,11 @@ class Rows:
         others = sharded_bytes(parameters, sharing), self.buffers[rows], self.columns.system.reserve_bytes
         nothing = np.zeros((len(rows), self.table.num_ranks))
         return Costs(rows, places, homes, of_stages, held_on_ranks(homes, of_stages, nothing, *others).total)
+
+    def layers_of(self, recompute):
+        """The `Layers` of each way of a shape: in full recomputed layers stand beside others, to be counted."""
+        way = recompute if isinstance(recompute, str) and recompute != "full" else 1
+        return lambda of_shape: self.columns.layers(way, *of_shape)
 
     def bounds(self, costs, ratios=0.0):
         """Lower bounds on the seconds of rows."""
@@ -336,10 +346,9 @@ class Rows:
     def paired_bounds(self, rows, recompute):
         """As `bounds`, with what cells of two operations take at least."""
         costs = self.costs(rows, recompute)
-        kinds = [self.kinds[row] for row in costs.rows.tolist()]
-        way = recompute if isinstance(recompute, str) and recompute != "full" else 1
-        runs = [kinds[number] and self.columns.layers(way, *self.shapes[self.shape[row]].way).run(int(self.place[row]))
-                for number, row in enumerate(costs.rows)]  # fmt: skip
+        kinds, layers_of = [self.kinds[row] for row in costs.rows.tolist()], self.layers_of(recompute)
+        runs = [of_row and layers_of(self.shapes[self.shape[row]].way).run(int(self.place[row]))
+                for of_row, row in zip(kinds, costs.rows, strict=True)]  # fmt: skip
         return self.bounds(costs, least_ratios(costs.homes, costs.stages, runs, kinds))
 
     def least_bytes(self, costs):
@@ -365,7 +374,7 @@ class Rows:
             places, entry = may_fit[some], entries[some[0]]
             if is_timed(self.columns, entry, self.slicing):
                 for place, row in zip(places.tolist(), rows[places].tolist(), strict=True):
-                    way = self.zeros[row], again[place], self.words[row].item(), ORDERS[0]
+                    way = self.zeros[row], again[place], self.words[self.word[row]], ORDERS[0]
                     with refusing():  # of layouts of one size, each on its own
                         named = Candidate(*self.entries[row][:2], True, *way, np.inf, np.inf, self.slicing)
                         peaks[place] = timed_bytes(self.question, named)
@@ -457,11 +466,12 @@ class Rows:
             yield rows[place], tight, way, *(column[place] for column in found)
 
 
-def _distinct(values):
-    """The different objects among some, and the number of each."""
-    objects = {id(value): value for value in values}
-    numbers = {key: number for number, key in enumerate(objects)}
-    return [*objects.values()], np.array([numbers[id(value)] for value in values])
+def _distinct(values, key=id):
+    """The values with different keys, and the number of each."""
+    keys = [*map(key, values)]
+    distinct = dict(zip(keys, values, strict=True))
+    numbers = {key: number for number, key in enumerate(distinct)}
+    return [*distinct.values()], np.array([numbers[key] for key in keys])
 
 
 class _Search:

@@ -148,15 +148,14 @@ class Columns:
         numbers = {}
         self.placed = np.array([numbers.setdefault(each._replace(microbatch_size=1), len(numbers)) for each in sizes])
         self.placements = [*numbers]
-        of_sizes, most_ep = np.array(sizes), question.model.experts and question.model.experts.number
-        self.splits = of_sizes[:, [sizes[0]._fields.index(name) for name in ("microbatch_size", "tp", "cp", "ep", "etp")]]
-        pp, ep = of_sizes[:, sizes[0]._fields.index("pp")], self.splits[:, 3]
-        flags = np.column_stack([self.splits[:, 1:] > 1, pp > 1, ep == (most_ep or 0)])
+        pp, *splits = np.array([each.sizes(("pp", "microbatch_size", "tp", "cp", "ep", "etp")) for each in sizes]).T
+        splits, experts = np.column_stack(splits), question.model.experts
+        flags = np.column_stack([splits[:, 1:] > 1, pp > 1, splits[:, 3] == (experts.number if experts else 0)])
         _, self.alike_of = np.unique(flags @ (1 << np.arange(flags.shape[1])), return_inverse=True)
         self.alike = [np.flatnonzero(self.alike_of == number) for number in range(self.alike_of.max() + 1)]
         self.split, self.distinct = np.empty(len(sizes), dtype=int), []
         for places in self.alike:
-            distinct, self.split[places] = np.unique(self.splits[places], axis=0, return_inverse=True)
+            distinct, self.split[places] = np.unique(splits[places], axis=0, return_inverse=True)
             self.distinct.append(distinct)
         self.divisions, self.layers = cache(partial(divisions, question)), cache(partial(Layers, self))
         self.checked, self.tables, self.shapes, self.regular, self.alike_traits = {}, {}, {}, {}, {}

@@ -18,7 +18,7 @@ from ppmodel.studies.planning.columns import Columns
 from ppmodel.studies.points.iteration import memory_of, step_graph
 
 COLUMNS = (
-    "parts_s", "forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_bytes", "logits_bytes",
+    "forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_bytes", "logits_bytes",
     "working_bytes", "parameters", "expert_parameters", "optimizer_s", "gather_s",
 )  # fmt: skip
 
@@ -42,7 +42,7 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
     question = replace(question, system=replace(question.system, memory_capacity_bytes=1e15))
     columns, random, simulated = Columns(question, all_sizes(question)), Random(0), 0
     for entry in random.sample(entries_of(question, columns), 12):
-        table = columns.table(*entry[:2])
+        table = columns.table(entry.case, entry.place)
         for zero, layers in divisions(question, entry.sizes) if table else ():
             recompute, limits = random.choice(["none", "selective", "full", 1, 2]), Limits(question)
             slicing = random.choice(SLICINGS[: table.slices])
@@ -53,21 +53,25 @@ def test_columns_cost_what_points_cost(model, system, gpus, framework, schedules
                 costs = point.costs_of(whole)
             except PPModelError:
                 continue
-            rows = [((0, 0), entry, zero, layers, table)] * 2
-            fitting, both = Rows(columns, columns.shape(table, zero), rows, limits), np.arange(2)
-            of_stages, others = fitting.stages(both, recompute)
-            assert of_stages.blocks[1].tolist() == costs.stages.blocks.tolist()
+            rows = [((0, 0), entry, zero, layers, columns.shape(table, zero, layers), table)] * 2
+            fitting, both = Rows(columns, rows, limits), np.arange(2)
+            again = recompute if isinstance(recompute, str) else np.full(2, recompute)
+            priced = fitting.costs(both, again)
+            of_stages = priced.stages
+            assert of_stages.blocks[0].tolist() == costs.stages.blocks.tolist()
+            assert priced.places.tolist() == [0, 0]
             for name in COLUMNS:
-                np.testing.assert_allclose(getattr(of_stages, name)[1], getattr(costs.stages, name), rtol=1e-12)
+                np.testing.assert_allclose(getattr(of_stages, name)[0], getattr(costs.stages, name), rtol=1e-12)
+            np.testing.assert_allclose(of_stages.parts_s[0, :, :, :2], costs.stages.parts_s[..., :2], rtol=1e-12)
             graph = step_graph(point.graph, point.layout.overlap_gradients)
             seconds = makespans(graph, [point.costs])[0]
-            assert max(entry.at_least_s, fitting.paired_bounds(both, of_stages, recompute)[1]) <= seconds
-            if is_timed(columns, *entry[:2], slicing):
+            assert max(entry.at_least_s, fitting.paired_bounds(both, again)[1]) <= seconds
+            if is_timed(columns, entry, slicing):
                 simulated += bool(schedules)
                 continue
             peak_bytes = memory_of(point).total.max()
-            assert fitting.peaks(both, of_stages, others, recompute) == pytest.approx(peak_bytes, rel=1e-12)
+            assert fitting.peaks(both, priced, again) == pytest.approx(peak_bytes, rel=1e-12)
             fitting.most_s = np.full(2, seconds)
-            assert fitting.least_bytes(both, of_stages, others)[1] <= peak_bytes * (1 + 1e-12)
+            assert fitting.least_bytes(priced)[1] <= peak_bytes * (1 + 1e-12)
             simulated += 1
     assert simulated > 4
