@@ -66,6 +66,7 @@ Rate = Annotated[float, _POSITIVE._replace(units=("FLOP/s", "TFLOP/s", "PFLOP/s"
 Bandwidth = Annotated[float, _POSITIVE._replace(units=("B/s", "GB/s", "TB/s", "Gbit/s"))]
 Time = Annotated[float, _NOT_NEGATIVE._replace(units=("s", "ms", "us", "ns"))]
 Size = Annotated[float, _POSITIVE._replace(units=SIZES)]
+Attained = Annotated[float, Entry(float, gt=0, le=1)]
 Efficiency = Annotated[float, Entry(float, gt=0, le=1, of_callers=_POSITIVE)]
 Share = Annotated[float, Entry(float, ge=0, le=1)]
 PartialShare = Annotated[float, Entry(float, ge=0, lt=1)]
