@@ -52,23 +52,17 @@ def _fill(points, rows):
         point.__dict__["table"] = graph.schedule
         with refusing(row):
             priced.append((point.costs, point, row))
-    evaluated = _evaluated(graph, priced)
-    laid_out = [(point, costs, numbers["makespan_s"]) for (costs, point, _), numbers in evaluated if point.layout]
-    wholes = iter(iterations_of(graph, *zip(*laid_out, strict=True)) if laid_out else ())
-    for (_, point, row), numbers in evaluated:
-        row.update(numbers | point_columns(point, next(wholes) if point.layout else None))
-
-
-def _evaluated(graph, priced):
-    """Evaluate points together or, if that fails, one by one, so that only the faulty ones are refused."""
     try:
-        return list(zip(priced, evaluate(graph, [costs for costs, *_ in priced]), strict=True))
-    except (PPModelError, MemoryError):
+        evaluated = list(zip(priced, evaluate(graph, [costs for costs, *_ in priced]), strict=True))
+    except (PPModelError, MemoryError):  # one by one, so that only the faulty ones are refused
         evaluated = []
         for entry in priced:
             with refusing(entry[-1]):
                 evaluated += zip([entry], evaluate(graph, [entry[0]]), strict=True)
-        return evaluated
+    laid_out = [(point, costs, numbers["makespan_s"]) for (costs, point, _), numbers in evaluated if point.layout]
+    wholes = iter(iterations_of(graph, *zip(*laid_out, strict=True)) if laid_out else ())
+    for (_, point, row), numbers in evaluated:
+        row.update(numbers | point_columns(point, next(wholes) if point.layout else None))
 
 
 def evaluate(graph, many_costs, ends=None, busy_s=None):
