@@ -138,7 +138,7 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
     if concat == "merged" and num_microbatches > num_ranks:
         columns = _merged(placement, num_microbatches)
         return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
-    # copies of a unit, one period apart; the reductions belong to the last
+    # copies of a unit, one period apart; the reductions belong to the last unit
     # a unit, in slots of one forward each: `waves` microbatches run forward as one, and return in turn
     kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_ranks // 2, :waves, :num_ranks]
     microbatch = (replica * (num_ranks // 2) + injected) * waves + wave
@@ -149,13 +149,11 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
         unit_table = Schedule.from_slots(name, placement, num_ranks, *unit)
         slot, period = unit_table.slots(forward=1, backward=2)[0], 3 * num_ranks
         unit = [unit_table.kind, unit_table.stage, unit_table.microbatch, unit_table.replica, slot]
-    # one all-reduce per stage and replica: right after its last backward, or in the first free slot, since the other
-    # direction's operations take every second one
-    _, stage, _, replica, slot = unit
-    last, (replica_, stage_) = np.empty(placement.shape, dtype=int), np.indices(placement.shape)
-    last[replica, stage] = slot
+    last = np.empty(placement.shape, dtype=int)
+    last[unit[3], unit[1]] = unit[4]  # of each replica and stage, in order of time
+    # an all-reduce right after, or in the first free slot: operations of the other direction take every second one
     last += 0 if overlapping else 1 + (first >= num_ranks // 2 - 1)
-    sums = int(OpKind.R), stage_, NO_MICROBATCH, replica_, last
+    sums = int(OpKind.R), first, NO_MICROBATCH, [[0], [1]], last
     unit = [np.append(column, np.broadcast_to(of_sums, last.shape)) for column, of_sums in zip(unit, sums, strict=True)]
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_ranks)
     columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
