@@ -126,16 +126,17 @@ def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct
 
 def _chimera(name, num_ranks, num_microbatches, concat, **more):
     require_even_ranks(name, num_ranks)
-    waves = 2 if concat == "forward-doubling" and num_microbatches > num_ranks else 1
+    how = concat if num_microbatches > num_ranks else "direct"  # a single unit is not concatenated
+    waves = 2 if how == "forward-doubling" else 1
     unit = waves * num_ranks
     nearest = unit * max(1, round(num_microbatches / unit))
     rule = f"must be a multiple of {unit} for {name} ({concat}) on {num_ranks} stages"
     require_legal(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
-    if concat == "backward-halving" and num_microbatches > num_ranks:
+    if how == "backward-halving":
         waves, more["microbatch_parts"] = 2, 2
-    first, overlapping = np.arange(num_ranks, dtype=np.int32), concat == "overlapping" and num_microbatches > num_ranks
+    first = np.arange(num_ranks, dtype=np.int32)
     placement = np.stack((first, first[::-1]))
-    if concat == "merged" and num_microbatches > num_ranks:
+    if how == "merged":
         columns = _merged(placement, num_microbatches)
         return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
     # copies of a unit, one period apart; the reductions belong to the last unit
@@ -145,18 +146,18 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
     way = np.where(kind == OpKind.F, stage, (2 + wave) * num_ranks - 1 - stage)
     columns = np.broadcast_arrays(kind, stage, microbatch, replica, 2 * injected + way)
     unit, period = [column.ravel() for column in columns], (waves + 1) * num_ranks
-    if overlapping:
+    if how == "overlapping":
         unit_table = Schedule.from_slots(name, placement, num_ranks, *unit)
         slot, period = unit_table.slots(forward=1, backward=2)[0], 3 * num_ranks
         unit = [unit_table.kind, unit_table.stage, unit_table.microbatch, unit_table.replica, slot]
     last = np.empty(placement.shape, dtype=int)
     last[unit[3], unit[1]] = unit[4]  # of each replica and stage, in order of time
     # an all-reduce right after, or in the first free slot: operations of the other direction take every second one
-    last += 0 if overlapping else 1 + (first >= num_ranks // 2 - 1)
+    last += 0 if how == "overlapping" else 1 + (first >= num_ranks // 2 - 1)
     sums = int(OpKind.R), first, NO_MICROBATCH, [[0], [1]], last
     unit = [np.append(column, np.broadcast_to(of_sums, last.shape)) for column, of_sums in zip(unit, sums, strict=True)]
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_ranks)
-    columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
+    columns = _repeated(placement, *unit, num_units, period, earlier_first=how == "overlapping")
     return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
 
 
