@@ -38,11 +38,13 @@ def zero_bubble_order(times, memory, rule, program):
     forward_was_last = filled(False, num_ranks)
     due[0], longest_idle = 0, 0
     while True:
+        now = due[0]
+        for other in range(1, num_ranks):  # the least, then its place: this order is compiled to few instructions
+            if due[other] < now:
+                now = due[other]
         rank = 0
-        for other in range(1, num_ranks):
-            if due[other] < due[rank]:
-                rank = other
-        now = due[rank]
+        while due[rank] > now:
+            rank += 1
         if now >= NEVER:
             return
         forwards, input_grads, weight_grads = done[rank][_F], done[rank][_I], done[rank][_W]

@@ -179,10 +179,28 @@ def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
     rule = "has too many digits to be added exactly"
     require(longest < _LONGEST, "times", option_text(times), rule, "round the times")
     require(largest < _LONGEST, "held", held, "is too large to be added exactly", "pass a smaller number")
-    times, work = np.array(times), _WORK * 3 * num_ranks * num_microbatches
-    candidates = _candidates(sizes, times, (min(floor(limit * memory[0]), largest), *memory), work)
-    # the least longest span, then the least makespan, then the first
-    return _in_order(name, min(candidates, key=lambda kind: zero_bubble_span.run(work, kind, times)), held)
+    memory, work = (min(floor(limit * memory[0]), largest), *memory), _WORK * 3 * num_ranks * num_microbatches
+    least, times, shortest = least_spans(sizes, times, memory), np.array(times), (_LONGEST, _LONGEST)
+    for kind in _candidates(sizes, times, memory, work):
+        # the least longest span, then the least makespan, then the first
+        if (spans := zero_bubble_span.run(work, kind, times)) < shortest:
+            best, shortest = kind, spans
+        if shortest == least:
+            break
+    return _in_order(name, best, held)
+
+
+def least_spans(sizes, times, memory):
+    """Lower bounds on the longest span and the makespan of any order within a memory limit.
+
+    Until its first input gradient is back, rank 0 has only forwards to run, as many as fit. The last rank starts after
+    one microbatch's forwards on all others. Arguments are integers, as `zero_bubble_order` takes them.
+    """
+    (num_ranks, num_microbatches), (forward, input_grad, weight_grad, comm) = sizes, times
+    hops, busy = num_ranks - 1, num_microbatches * (forward + input_grad + weight_grad)
+    first_back = forward + hops * (forward + input_grad + 2 * comm)
+    span = busy + max(0, first_back - min(num_microbatches, memory[0] // memory[1]) * forward)
+    return span, max(span, hops * (forward + comm) + busy)
 
 
 def _in_order(name, kind, held):

@@ -17,8 +17,10 @@ from ppmodel.loops.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.loops.compiled import using
 from ppmodel.metrics import bubble_ratios, peak_activations
 from ppmodel.schedules import automatic, get
+from ppmodel.schedules.cases import as_case
 from ppmodel.schedules.slack import warm_up
 from ppmodel.simulation import compile_graph, run_graph, uniform_costs
+from ppmodel.studies.points.order import least_activations
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "zero_bubble_bubble_rates.csv"
 lengths = st.sampled_from([1, 2, 3, 5, 9.337, 18.5])
@@ -122,6 +124,25 @@ def test_compiled_and_plain_orders_are_the_same(data):
     np.testing.assert_array_equal(*orders)
     assert [np.bincount(row, minlength=4)[[0, 2, 3]].tolist() for row in orders[0]] == [[size[1]] * 3] * size[0]
     assert spans[0] == spans[1]
+
+
+@given(search=searches, held=st.sampled_from([0, 0.5, 1, 1.5, 13.25]), usual=st.integers(1, 2), data=st.data())
+@settings(max_examples=100)
+def test_no_order_is_below_the_lower_bounds(search, held, usual, data):
+    """Every order tried takes at least the least span and makespan, and holds at least the least activations."""
+    size, times = (search["pp"], search["microbatches"]), automatic._whole(search["times"])
+    whole, kept = automatic._whole((1, held))
+    memory = usual * size[0] * max(whole, kept), whole, kept
+    weights, of_stages = (
+        np.array(data.draw(st.lists(st.integers(1, 40), min_size=size[0], max_size=size[0]))) / scale
+        for scale in (1, 8)
+    )
+    least = automatic.least_spans(size, times, memory)
+    least_held = least_activations(as_case(f"zb-{usual}p"), size[1], weights, of_stages)
+    for kind in automatic._candidates(size, np.array(times), memory, 1):
+        assert all(np.array(zero_bubble_span.plain(kind, times)) >= least)
+        order = automatic._in_order("zb", kind, held)
+        assert (peak_activations(order, weights, of_stages) >= least_held - 1e-9).all()
 
 
 @given(search=searches)

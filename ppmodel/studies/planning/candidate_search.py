@@ -29,7 +29,7 @@ from ppmodel.studies.planning.columns import Columns
 from ppmodel.studies.planning.question import SEARCHED, Sizes
 from ppmodel.studies.points.iteration import memory_of, step_graph
 from ppmodel.studies.points.margin import memory_margin
-from ppmodel.studies.points.order import open_options
+from ppmodel.studies.points.order import least_activations, open_options
 from ppmodel.studies.points.point import places_of
 from ppmodel.studies.workers.runners import require_installed, require_runner, run_tasks
 from ppmodel.studies.workers.store import open_store
@@ -366,13 +366,18 @@ class Rows:
     def peaks(self, rows, costs, recompute):
         """Bytes of their most loaded GPUs; infinite if they cannot fit or are not defined at their size."""
         peaks, (kept, held) = np.full(len(rows), np.inf), activation_bytes(costs.stages)
-        may_fit = np.flatnonzero(self.least_bytes(costs) <= self.question.system.memory_capacity_bytes)
+        capacity = self.question.system.memory_capacity_bytes
+        is_unlike = self.question.fixed.keys() & {"lengths", "offload", "offload_warm_up"}
+        may_fit = np.flatnonzero(self.least_bytes(costs) <= capacity)
         again = np.broadcast_to(recompute, len(rows)).tolist()
         entries = [self.entries[row] for row in rows[may_fit].tolist()]
         groups = places_of((id(entry.case), self.columns.size[entry.place]) for entry in entries)
         for (_, size), some in groups.items():
             places, entry = may_fit[some], entries[some[0]]
             if is_timed(self.columns, entry, self.slicing):
+                of_each = costs.places[places]
+                least = least_activations(entry.case, size[1], kept[of_each], held[of_each]) + costs.others[of_each]
+                places = places if is_unlike else places[least.max(axis=-1) <= capacity]
                 for place, row in zip(places.tolist(), rows[places].tolist(), strict=True):
                     way = self.zeros[row], again[place], self.words[self.word[row]], ORDERS[0]
                     with refusing():  # of layouts of one size, each on its own

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from math import prod
 
+import numpy as np
+
 from ppmodel.clusters.memory import activation_bytes
 from ppmodel.errors import CostError
 from ppmodel.loops.compiled import prepare
@@ -87,6 +89,35 @@ def ordered_case(point):
         total_bytes = stage_bytes.sum()
         texts["held"] = f"{(stage_bytes * held_share).sum() / total_bytes:.4g}" if total_bytes else "1"
     return case.with_options(texts)
+
+
+def least_activations(case, num_microbatches, kept, held):
+    """Lower bounds on the peak activations of each rank, whatever order is found; 0 where none is searched.
+
+    Before its first input gradient can be back, a rank runs at least one forward for itself and for each later rank,
+    in any order that is tried within the usual limit; and a weight gradient needs its share from then on.
+
+    Parameters
+    ----------
+    case : Case
+    num_microbatches : int
+    kept, held : ndarray of float, shape (..., num_ranks)
+        As from `clusters.memory.activation_bytes`.
+
+    Returns
+    -------
+    ndarray of float, shape (..., num_ranks), or 0.0
+
+    Examples
+    --------
+    >>> from ppmodel.schedules.cases import as_case
+    >>> least_activations(as_case("zb-1p"), 8, np.ones(4), np.array([0.5, 0.5, 1.5, 1.5])).tolist()
+    [4.0, 3.0, 2.5, 1.5]
+    """
+    if not open_options(case) or dict(case.options).keys() & {"limit", "delays"}:
+        return 0.0
+    later = np.arange(kept.shape[-1])[::-1]
+    return kept * (np.minimum(later, num_microbatches - 1) + np.maximum(held, 1))
 
 
 def prepare_search(points):
