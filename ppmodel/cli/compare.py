@@ -73,16 +73,11 @@ def _decides(choice, otherwise, places):
 
 def _cases(names):
     """The schedules named, each once; tables with the same name are distinguished by their files."""
-    named, generators = [], {}
-    for name in names:
-        for case in require_one_each(generators, cases_of_text(name)):
-            entry = name if case.source else "", case
-            if entry not in named:
-                named.append(entry)
+    named = dict.fromkeys((name if case.source else "", case) for name in names for case in cases_of_text(name))
     if not named:
         remedy = "pass, for example, 1f1b zb-v, or your own file"
         raise PPModelError("NAME", None, "is missing: there is nothing to compare", remedy)
-    labels = [case.label for _, case in named]
+    labels = [case.label for case in require_one_each({}, [case for _, case in named])]
     return [
         case._replace(name=f"{case.name} ({file})") if file and labels.count(case.label) > 1 else case
         for file, case in named

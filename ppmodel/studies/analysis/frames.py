@@ -40,8 +40,8 @@ def points_of(frame):
     return [name for name in names if name not in _NAMED]
 
 
-def relative_to(frame, base, value="makespan_s"):
-    """Compare each schedule's value with that of a base schedule at the same point.
+def relative_to(frame, base):
+    """Compare each schedule's makespan with that of a base schedule at the same point.
 
     Parameters
     ----------
@@ -49,14 +49,13 @@ def relative_to(frame, base, value="makespan_s"):
         From `ppmodel.compare`.
     base : str
         Label of the schedule to compare with.
-    value : str
-        The column to compare.
 
     Returns
     -------
     DataFrame
-        The rows of the other schedules, with columns ``base`` and ``relative``: the base's value, and value / base - 1,
-        which is negative if the schedule is faster. Points at which either is undefined are left out.
+        The rows of the other schedules, with columns ``base`` and ``relative``: the base's makespan, and how much
+        longer theirs is, as a share of it; negative if they are faster. Points at which either is undefined are left
+        out.
 
     Raises
     ------
@@ -74,9 +73,9 @@ def relative_to(frame, base, value="makespan_s"):
         labels = ", ".join(frame.label.unique())
         raise PPModelError("base", base, "is not among the schedules", f"choose one of {labels}")
     by = points_of(frame)
-    bases = frame.loc[frame.label == base, [*by, value]].rename(columns={value: "base"})
+    bases = frame.loc[frame.label == base, [*by, "makespan_s"]].rename(columns={"makespan_s": "base"})
     rows = frame[frame.label != base].merge(bases, on=by)
-    return rows.assign(relative=rows[value] / rows["base"] - 1).dropna(subset="relative", ignore_index=True)
+    return rows.assign(relative=rows.makespan_s / rows["base"] - 1).dropna(subset="relative", ignore_index=True)
 
 
 def winners(frame):

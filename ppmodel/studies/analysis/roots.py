@@ -38,25 +38,23 @@ def crossings(ratios, apart):
     return roots
 
 
-def largest_share(holds, halvings=12):
+def largest_share(holds):
     """Find by bisection the largest number from 0 to 1 at which a condition holds that holds at all smaller ones.
 
     Parameters
     ----------
     holds : callable
         Maps a number to whether the condition holds there.
-    halvings : int
-        The result is exact to 1 / 2**halvings.
 
     Returns
     -------
     float
-        NaN if the condition holds at no number tried.
+        Exact to 1/4096; NaN if the condition holds at no number tried.
 
     Examples
     --------
     >>> largest_share(lambda share: share <= 0.75), largest_share(lambda share: False)
     (0.75, nan)
     """
-    steps = 2**halvings
+    steps = 2**12
     return bisect_left(range(1, steps), True, key=lambda step: not holds(step / steps)) / steps or float("nan")
