@@ -6,6 +6,7 @@ from math import isfinite
 import numpy as np
 
 from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
 from ppmodel.simulation.copies import plan_copies, with_copies
 from ppmodel.simulation.costs import TABLES
 from ppmodel.simulation.engines import durations, group_lengths
@@ -24,7 +25,8 @@ def step_lengths(schedule, costs, factors=None):
     steps = schedule.steps
     if not len(steps):
         return []
-    lengths = costs.by_class(schedule.num_replicas)[0][schedule.cost_class[steps]]
+    lengths = np.broadcast_to(costs.compute_s[OpKind.O], schedule.placement.shape)
+    lengths = lengths[schedule.replica[steps], schedule.stage[steps]]
     with np.errstate(over="ignore"):
         return (lengths if factors is None else lengths * np.asarray(factors)[steps]).tolist()
 

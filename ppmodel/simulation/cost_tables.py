@@ -78,6 +78,21 @@ def with_pairs(tables, schedule, many_costs):
     return np.append(tables, of_pairs, axis=1)
 
 
+def with_units(tables, schedule, many_costs):
+    """Tables with a class for each unit of work of each class: durations and occupancies times the factors of `Units`.
+
+    Parameters are those of `with_pairs`, whose classes may be among those of the tables.
+    """
+    longer = np.stack([costs.units.compute for costs in many_costs], axis=-1)
+    longer = longer[:, None].repeat(schedule.num_replicas, axis=1).reshape(-1, *longer.shape[2:])
+    if len(tables[0]) > len(longer):
+        longer = np.append(longer, longer[schedule.pairs.base], axis=0)
+    larger = np.stack([costs.units.tokens for costs in many_costs], axis=-1)
+    factors = longer, larger, *np.ones((len(tables) - 2, *larger.shape))
+    of_units = (table[:, None] * factor for table, factor in zip(tables, factors, strict=True))
+    return [table.reshape(-1, len(many_costs)) for table in of_units]
+
+
 def tables_of(graph, many_costs):
     """All costs of the rows of a graph by class, with those of pairs and of collectives behind the schedule's classes.
 
@@ -85,13 +100,14 @@ def tables_of(graph, many_costs):
     ----------
     graph : ExecutionGraph
     many_costs : sequence of OpCosts, or ndarray of float, shape (n, 3, 10, num_stages)
+        All with as many units; each class then has one class for each of them.
 
     Returns
     -------
     tables : sequence of ndarray of float, shape (num_classes, n)
         Durations, occupancies, latencies, and the delays in these that matter under ``streams``.
-    has_pairs : bool
-        Whether pairs have classes: those of rows are then `ExecutionGraph.pair_class`.
+    classes : ndarray of int, shape (num_operations,)
+        The class of each row.
     """
     if isinstance(many_costs, np.ndarray):
         tables, systems = np.ascontiguousarray(many_costs.reshape(len(many_costs), 3, -1).transpose(1, 2, 0)), ()
@@ -104,8 +120,12 @@ def tables_of(graph, many_costs):
     tables = *tables, delays
     if has_pairs:
         tables = with_pairs(tables, graph.schedule, systems)
+    classes, num_units = graph.pair_class if has_pairs else graph.cost_class, systems[0].num_units if systems else 1
+    if num_units > 1:
+        tables = with_units(tables, graph.schedule, systems)
+        classes = classes * num_units + graph.schedule.microbatch[graph.index] % num_units
     if graph.row is not None:  # a collective of a barrier takes as long as the transfer of the last result it waits for
-        _, *others = (table[: timeless(graph.schedule) + 1] for table in tables)
+        _, *others = (table[: (timeless(graph.schedule) + 1) * num_units] for table in tables)
         of_collectives = others[0] + others[1], *others
         tables = [np.append(*both, axis=0) for both in zip(tables, of_collectives, strict=True)]
-    return tables, has_pairs
+    return tables, classes

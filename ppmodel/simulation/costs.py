@@ -121,6 +121,11 @@ class OpCosts:
         """Number of stages, the columns of each array."""
         return self.compute_s.shape[-1]
 
+    @property
+    def num_units(self):
+        """Number of units of work that are unlike one another, 1 if none are."""
+        return len(self.units.tokens) if self.units else 1
+
     def pair_factors(self, schedule):
         """Return the factors of a table's pairs, as numbered by `Schedule.pairs`.
 

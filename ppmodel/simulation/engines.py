@@ -7,24 +7,16 @@ import numpy as np
 from ppmodel.loops.events import events
 from ppmodel.loops.longest_path import longest_path
 from ppmodel.simulation.cost_tables import tables_of
-from ppmodel.simulation.inputs import COLLECTIVE
 
 
 @lru_cache(maxsize=1)  # noisy runs of the same costs share it
 def priced(graph, costs):
     """Durations, occupancies, latencies and delays by class, behind them further ones, and the class of each row."""
-    tables, has_pairs = tables_of(graph, [costs])
-    tables, classes = [table[:, 0] for table in tables], graph.pair_class if has_pairs else graph.cost_class
+    tables, classes = tables_of(graph, [costs])
+    tables = [table[:, 0] for table in tables]
     if costs.offload:
-        seconds = costs.offload.seconds.ravel()
+        seconds = costs.offload.seconds.repeat(costs.num_units)
         tables = [np.append(table, seconds if place == 0 else 0 * seconds) for place, table in enumerate(tables)]
-    if costs.units:  # a class for each row
-        tables, classes = [table.take(classes) for table in tables], np.arange(len(classes))
-        longer, larger = costs.unit_factors(graph.schedule)
-        tables[0][graph.is_operation] *= longer[graph.index[graph.is_operation]]
-        tables[1] *= larger[graph.index]
-        if graph.row is not None:
-            tables[0] = np.where(graph.row == COLLECTIVE, tables[1] + tables[2], tables[0])
     return tables, classes
 
 

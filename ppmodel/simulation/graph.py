@@ -78,7 +78,6 @@ class ExecutionGraph:
     ends, instructions = cached_property(numbering.ends_of), cached_property(numbering.instructions_of)
     columns, overlaps = cached_property(numbering.columns_of), cached_property(numbering.overlaps_of)
     pair_class = cached_property(numbering.pair_class_of)
-    instructions_by_pair = cached_property(numbering.instructions_by_pair_of)
     exchanges, issued = cached_property(exchanges_of), cached_property(issue_order)
 
     def with_nics(self, nics):

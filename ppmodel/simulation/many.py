@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.loops.paths import longest_paths
+from ppmodel.loops.paths import CLASS, longest_paths
 from ppmodel.simulation import checks
 from ppmodel.simulation.cost_tables import tables_of
 from ppmodel.simulation.costs import OpCosts, are_seconds, with_all_kinds
@@ -98,13 +98,14 @@ def iterations(graph, costs, spans=True):
     costs, places = list(costs), {}
     parts = Iterations(*np.zeros((3, len(costs))))
     for place, system in enumerate(costs):
-        places.setdefault(system.nics, []).append(place)
+        places.setdefault((system.nics, system.num_units), []).append(place)
     if len(places) > 1:  # a pass for each topology
         for some in places.values():
             for column, times in zip(parts, iterations(graph, [costs[at] for at in some], spans), strict=True):
                 column[some] = times
         return parts
-    if len(costs) > 1 and not any(system.ready or system.offload or system.units for system in costs):
+    apart = any(system.ready or system.offload or system.num_units > schedule.slices for system in costs)
+    if len(costs) > 1 and not apart:
         placed = graph.with_nics(costs[0].nics)
         if compiled := _for_many(placed, len(costs)):
             return _side_by_side(placed, compiled, costs, spans)
@@ -128,7 +129,8 @@ def _side_by_side(graph, compiled, costs, spans):
     ends = np.zeros(tasks.num_operations if spans else 0, dtype=np.uint8)
     for flag, operations in enumerate(tasks.ends if spans else (), 1):  # a first operation, a last one; the only one: 3
         ends[operations] += np.uint8(flag)
-    at_once = _SIDE_BY_SIDE if schedule.placement.size < _MANY_STAGES else _FEWER
+    num_units = 1 if isinstance(costs, np.ndarray) else costs[0].num_units
+    at_once = _SIDE_BY_SIDE if schedule.placement.size * num_units < _MANY_STAGES else _FEWER
     steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
     for first in range(0, len(costs), at_once):
         here, some = slice(first, first + at_once), costs[first : first + at_once]
@@ -137,11 +139,14 @@ def _side_by_side(graph, compiled, costs, spans):
             for system in some:
                 checks.check_fit(graph, system)
             factors[:] = [system.overlap_factor for system in some]
-        tables, has_pairs = tables_of(tasks, some)
-        instructions = tasks.instructions_by_pair if has_pairs else tasks.instructions
-        parts.reduced_s[here], parts.span_s[here] = compiled(*instructions, tuple(tables), factors, occupied, ends)
+        tables, classes = tables_of(tasks, some)
+        rows, sizes = tasks.instructions
+        if classes is not tasks.cost_class:
+            rows = rows.copy()
+            rows[:, CLASS] = classes
+        parts.reduced_s[here], parts.span_s[here] = compiled(rows, sizes, tuple(tables), factors, occupied, ends)
         if len(steps):
-            lengths[:, here] = tables[0][schedule.cost_class[steps]]
+            lengths[:, here] = tables[0][schedule.cost_class[steps] * num_units]
     parts.makespan_s[:] = parts.reduced_s
     if len(steps):
         np.max(step_times(schedule, parts.reduced_s, lengths)[1], axis=0, out=parts.makespan_s)

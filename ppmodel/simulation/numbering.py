@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.loops.paths import CLASS, COLUMNS, fill_instructions
+from ppmodel.loops.paths import COLUMNS, fill_instructions
 from ppmodel.loops.tables import renumbered
 from ppmodel.ops import OpKind
 from ppmodel.simulation.inputs import INPUT, with_inputs
@@ -166,8 +166,11 @@ def columns_of(graph):
 def pair_class_of(graph):
     """The class of each row if classes of `Schedule.pairs` are put before those of copies."""
     pairs, num_classes = graph.schedule.pairs, len(OpKind) * graph.schedule.placement.size
+    classes = pairs.cost_class[graph.index]
+    if graph.row is None:
+        return classes
     further = graph.cost_class + len(pairs.base) * (graph.cost_class >= num_classes)
-    return np.where(graph.is_operation, pairs.cost_class[graph.index], further)
+    return np.where(graph.is_operation, classes, further)
 
 
 def instructions_of(graph):
@@ -179,11 +182,3 @@ def instructions_of(graph):
         rows, graph.columns, graph.cost_class, graph.link, graph.overlaps, meets, *how
     )
     return rows, (num_registers, graph.num_streams, graph.num_links)
-
-
-def instructions_by_pair_of(graph):
-    """Give `instructions_of` the cost classes of `Schedule.pairs`."""
-    rows, sizes = graph.instructions
-    rows = rows.copy()
-    rows[:, CLASS] = graph.pair_class
-    return rows, sizes

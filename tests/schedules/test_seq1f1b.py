@@ -9,8 +9,10 @@ from refusals import refused
 
 from ppmodel import build, formulas
 from ppmodel.errors import SizeError, TableError
+from ppmodel.loops.compiled import using
 from ppmodel.metrics import peak_activations, table_slots
 from ppmodel.metrics.bubbles import operations_s
+from ppmodel.ops import OpKind
 from ppmodel.simulation import Units, compile_graph, makespans, run_graph, uniform_costs
 from ppmodel.simulation.graph import P2P
 from ppmodel.tables import Schedule
@@ -126,7 +128,7 @@ def test_units_of_unlike_length_take_their_own_times():
     for name, options in (("seq1f1b", {"slices": 2}), ("1f1b", {}), ("combined-1f1b", {}), ("gpipe", {})):
         schedule = build(name, 3, 5, **options)
         count = schedule.table_microbatches
-        units = Units(random.uniform(0.5, 2, (6, schedule.num_stages, count)), random.uniform(0.5, 2, count))
+        units = Units(random.uniform(0.5, 2, (10, schedule.num_stages, count)), random.uniform(0.5, 2, count))
         costs = replace(uniform_costs(schedule, 1.3, 2.1, comm=0.2), units=units)
         same = replace(costs, units=units._replace(tokens=np.ones(count)))
         for p2p in set(P2P) - ({"rendezvous"} if schedule.joined.any() else set()):  # where such cells deadlock
@@ -144,6 +146,20 @@ def test_units_of_unlike_length_take_their_own_times():
         run = run_graph(compile_graph(schedule, "latency"), costs)
         assert run.makespan_s == pytest.approx(expected, rel=1e-9)
         assert operations_s(schedule, costs).sum() == pytest.approx(seconds.sum(), rel=1e-12)
+
+
+def test_systems_with_unlike_slices_are_simulated_side_by_side():
+    """With the same times as one by one, also beside systems whose slices are alike."""
+    random, schedule = np.random.default_rng(4), build("seq1f1b", 3, 5, slices=2).with_step()
+    factors = random.uniform(0.5, 2, (3, 10, schedule.num_stages, 2))
+    factors[:, OpKind.R :] = 1.0
+    alike = uniform_costs(schedule, 1.3, 2.1, comm=0.2, latency=0.1, reduction=0.3, optimizer=0.4)
+    unlike = [replace(alike, units=Units(compute, random.uniform(0.5, 2, 2))) for compute in factors]
+    for p2p, allreduce in product(P2P, ("excluded", "blocking", "overlapped")):
+        graph = compile_graph(schedule, p2p, allreduce)
+        one_by_one = [run_graph(graph, costs).makespan_s for costs in (alike, *unlike)]
+        with using(True):
+            assert makespans(graph, [alike, *unlike]).tolist() == one_by_one
 
 
 @pytest.mark.parametrize("form", ["text", "csv"])
